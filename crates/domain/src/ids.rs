@@ -1,0 +1,221 @@
+//! Typed identifiers. A `RunId` can never be handed over as a `ClaimId`, nor a worker's name as a vendor's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Wraps an id that was made elsewhere; the domain makes none.
+            pub const fn new(id: Uuid) -> Self {
+                Self(id)
+            }
+
+            /// The id as a UUID.
+            pub const fn as_uuid(&self) -> &Uuid {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::parse_str(text).map(Self).map_err(|_| InvalidId)
+            }
+        }
+    };
+}
+
+uuid_id! {
+    /// One request, from accept to answer. Version 7: sorts by the time of acceptance.
+    RunId
+}
+uuid_id! {
+    /// One claim on a task. Random and never a counter: a rolled back counter could be issued to two holders.
+    ClaimId
+}
+
+/// The text is not a UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an id must be a UUID such as `01890a5d-ac96-774b-bcce-b302099a8057`")]
+pub struct InvalidId;
+
+/// Longest name of a worker, vendor or tenant.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// A name that is empty, too long, or has a character that would need quoting somewhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("name `{name}` must be 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`")]
+pub struct InvalidName {
+    /// The refused name, cut to the length that is allowed.
+    pub name: String,
+}
+
+macro_rules! name_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks the length and the characters.
+            pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
+                checked_name(name.into()).map(Self)
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidName;
+
+            fn try_from(name: String) -> Result<Self, InvalidName> {
+                Self::new(name)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+name_id! {
+    /// A vendor model that may be called, as the pool names it.
+    WorkerId
+}
+name_id! {
+    /// Who serves a worker, as the pool names it.
+    VendorId
+}
+name_id! {
+    /// Whose run it is.
+    TenantId
+}
+
+fn checked_name(name: String) -> Result<String, InvalidName> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
+        return Err(InvalidName { name: name.chars().take(NAME_BYTES_MAX).collect() });
+    }
+    Ok(name)
+}
+
+/// Position of a step in its plan, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StepIndex(u16);
+
+impl StepIndex {
+    /// The step at `index`, from 0.
+    pub const fn new(index: u16) -> Self {
+        Self(index)
+    }
+
+    /// The index as it is stored and sent.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The index into a slice of steps.
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// People count steps from 1; lists and messages from 0.
+impl fmt::Display for StepIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", u32::from(self.0) + 1)
+    }
+}
+
+/// A client's own name for a request, so that repeating it makes nobody pay again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// Longest request id.
+    pub const BYTES_MAX: usize = 128;
+
+    /// Checks that it is 1 to [`Self::BYTES_MAX`] printable ASCII characters.
+    pub fn new(id: impl Into<String>) -> Result<Self, InvalidRequestId> {
+        let id = id.into();
+        if id.is_empty() || id.len() > Self::BYTES_MAX || !id.chars().all(|c| c.is_ascii_graphic()) {
+            return Err(InvalidRequestId);
+        }
+        Ok(Self(id))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for RequestId {
+    type Error = InvalidRequestId;
+
+    fn try_from(id: String) -> Result<Self, InvalidRequestId> {
+        Self::new(id)
+    }
+}
+
+impl From<RequestId> for String {
+    fn from(id: RequestId) -> Self {
+        id.0
+    }
+}
+
+/// The request id is empty, too long or has blanks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("request id must be 1 to {} printable ASCII characters without blanks", RequestId::BYTES_MAX)]
+pub struct InvalidRequestId;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_refuse_what_would_need_quoting() {
+        assert!(WorkerId::new("openai/gpt-5:mini").is_ok());
+        for bad in ["", "a b", "ä", "x\0", &"x".repeat(65)] {
+            assert!(WorkerId::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_id_reads_back_from_its_text() {
+        let id: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        assert_eq!(id.to_string().parse::<RunId>(), Ok(id));
+        assert_eq!("no".parse::<RunId>(), Err(InvalidId));
+    }
+}

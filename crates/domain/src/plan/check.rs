@@ -1,0 +1,186 @@
+//! Holds a draft against a pool and a policy.
+
+use super::draft::{PlanDraft, RawAccess, RawId};
+use super::steps::{AccessList, Plan, Step, check_step_count};
+use crate::ids::{StepIndex, WorkerId};
+use crate::policy::{Policy, STEPS_MAX};
+use crate::pool::{Pool, Worker};
+
+/// Most characters of an unknown worker's name that an error repeats.
+const NAME_CHARS_SHOWN_MAX: usize = 64;
+
+/// Why a draft is no plan. Steps are shown to people from 1; positions in lists are from 0.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The three lists do not describe the same steps.
+    #[error(
+        "lists differ in length: {model_id} in model_id, {subtasks} in subtasks, {access_list} in access_list"
+    )]
+    UnequalLengths {
+        /// Elements of `model_id`.
+        model_id: usize,
+        /// Elements of `subtasks`.
+        subtasks: usize,
+        /// Elements of `access_list`.
+        access_list: usize,
+    },
+    /// There is nothing to do.
+    #[error("plan has no steps")]
+    NoSteps,
+    /// There is too much to do.
+    #[error("plan has {steps} steps, steps_max is {steps_max}")]
+    TooManySteps {
+        /// How many.
+        steps: usize,
+        /// Most that are allowed.
+        steps_max: u16,
+    },
+    /// A step's worker is not in the pool.
+    #[error(
+        "model_id of step {step} is `{worker}`, the pool has positions 0 to {position_max} and other names"
+    )]
+    UnknownWorker {
+        /// Whose worker.
+        step: StepIndex,
+        /// What was written, cut if long.
+        worker: String,
+        /// The last position in the pool.
+        position_max: usize,
+    },
+    /// A step's worker may not be used.
+    #[error("worker `{worker}` of step {step} is not among the policy's workers_allowed")]
+    WorkerNotAllowed {
+        /// Whose worker.
+        step: StepIndex,
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// A step would see itself, a later step, or one that there is not.
+    #[error("access_list of step {step} has position {value}, earlier steps have positions below {}", .step.get())]
+    NotAnEarlierStep {
+        /// Whose access list.
+        step: StepIndex,
+        /// The position that was written.
+        value: i64,
+    },
+    /// A step has nothing to do.
+    #[error("subtask of step {step} is blank")]
+    EmptySubtask {
+        /// Whose subtask.
+        step: StepIndex,
+    },
+    /// A step's subtask is too long.
+    #[error("subtask of step {step} has {bytes} bytes, at most {bytes_max} are allowed")]
+    SubtaskTooLong {
+        /// Whose subtask.
+        step: StepIndex,
+        /// Its length.
+        bytes: usize,
+        /// Most that is allowed.
+        bytes_max: usize,
+    },
+    /// A step's subtask has a character that databases refuse.
+    #[error("subtask of step {step} has a NUL at byte {offset}")]
+    NulInSubtask {
+        /// Whose subtask.
+        step: StepIndex,
+        /// Where in it.
+        offset: usize,
+    },
+}
+
+impl RawId {
+    /// The worker that is meant: at that position of the pool, of that name, or, where no name fits, at the position that
+    /// words such as `Model id 3` tell.
+    pub fn find<'p>(&self, pool: &'p Pool) -> Option<&'p Worker> {
+        let at = |position: i64| pool.workers().get(usize::try_from(position).ok()?);
+        match self {
+            Self::Index(position) => at(*position),
+            Self::Name(name) => {
+                let workers = pool.workers();
+                let exact = workers.iter().find(|worker| worker.id.as_str() == name);
+                exact.or_else(|| only_one_in_any_case(workers, name)).or_else(|| at(told_position(name)?))
+            }
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Index(position) => position.to_string(),
+            Self::Name(name) => name.chars().take(NAME_CHARS_SHOWN_MAX).collect(),
+        }
+    }
+}
+
+impl PlanDraft {
+    /// Checks every element against the pool and the policy. The only way to a [`Plan`].
+    ///
+    /// Positions in `model_id` count the whole pool, whatever the policy allows of it. A draft that
+    /// [keeps the answer](Self::keeps_answer) has no steps and is refused here: ask first.
+    pub fn check(&self, pool: &Pool, policy: &Policy) -> Result<Plan, PlanError> {
+        let (model_id, subtasks, access_list) =
+            (self.model_id.len(), self.subtasks.len(), self.access_list.len());
+        if model_id != subtasks || subtasks != access_list {
+            return Err(PlanError::UnequalLengths { model_id, subtasks, access_list });
+        }
+        check_step_count(model_id, policy.steps_max.min(STEPS_MAX))?;
+        let elements = self.model_id.iter().zip(&self.subtasks).zip(&self.access_list);
+        let steps = (0u16..).map(StepIndex::new).zip(elements).map(|(step, ((id, subtask), access))| {
+            Ok(Step {
+                worker: find_allowed(step, id, pool, policy)?.id.clone(),
+                subtask: subtask.clone(),
+                access: access.before(step)?,
+            })
+        });
+        Plan::from_steps(steps.collect::<Result<_, _>>()?)
+    }
+}
+
+impl RawAccess {
+    fn before(&self, step: StepIndex) -> Result<AccessList, PlanError> {
+        match self {
+            Self::None => Ok(AccessList::default()),
+            Self::All => Ok(AccessList::all_before(step)),
+            Self::Indices(indices) => AccessList::before(step, indices.iter().copied())
+                .map_err(|value| PlanError::NotAnEarlierStep { step, value }),
+        }
+    }
+}
+
+fn find_allowed<'p>(
+    step: StepIndex,
+    id: &RawId,
+    pool: &'p Pool,
+    policy: &Policy,
+) -> Result<&'p Worker, PlanError> {
+    let unknown = || PlanError::UnknownWorker {
+        step,
+        worker: id.shown(),
+        position_max: pool.workers().len().saturating_sub(1),
+    };
+    let worker = id.find(pool).ok_or_else(unknown)?;
+    if policy.allows(worker) {
+        return Ok(worker);
+    }
+    Err(PlanError::WorkerNotAllowed { step, worker: worker.id.clone() })
+}
+
+fn only_one_in_any_case<'p>(workers: &'p [Worker], name: &str) -> Option<&'p Worker> {
+    let mut same = workers.iter().filter(|worker| worker.id.as_str().eq_ignore_ascii_case(name));
+    same.next().filter(|_| same.next().is_none())
+}
+
+/// The position in `Model id 3`, `model 3`, `worker-3` and the like.
+fn told_position(words: &str) -> Option<i64> {
+    let rest = after_word(words, "model").or_else(|| after_word(words, "worker"))?;
+    let rest = after_word(rest, "id").unwrap_or(rest);
+    let is_number = !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| rest.parse().ok())?
+}
+
+/// What follows `word` and the characters that join words. A dash joins only where it cannot be a sign.
+fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    let (head, rest) = text.split_at_checked(word.len())?;
+    let rest = rest.strip_prefix('-').unwrap_or(rest);
+    head.eq_ignore_ascii_case(word).then(|| rest.trim_start_matches([' ', '_', ':', '#', '=']))
+}

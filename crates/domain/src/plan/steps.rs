@@ -1,0 +1,162 @@
+//! A checked plan: steps that see earlier steps only. It can be had from a check alone, also when it is read from a store.
+
+use serde::{Deserialize, Serialize};
+
+use super::{PlanError, SUBTASK_BYTES_MAX};
+use crate::ids::{StepIndex, WorkerId};
+use crate::policy::STEPS_MAX;
+
+/// Which earlier steps' outputs a step sees.
+///
+/// Invariant: sorted, unique, every index less than the owner's. So a plan is acyclic by construction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct AccessList(Vec<StepIndex>);
+
+impl AccessList {
+    /// Every step before `owner`.
+    pub(super) fn all_before(owner: StepIndex) -> Self {
+        Self((0..owner.get()).map(StepIndex::new).collect())
+    }
+
+    /// The given steps, in any order and possibly repeated. Fails with the first one that is not before `owner`.
+    pub(super) fn before(owner: StepIndex, wanted: impl IntoIterator<Item = i64>) -> Result<Self, i64> {
+        let earlier = |value: i64| {
+            let index = u16::try_from(value).ok().filter(|index| *index < owner.get());
+            index.map(StepIndex::new).ok_or(value)
+        };
+        let mut indices = wanted.into_iter().map(earlier).collect::<Result<Vec<_>, _>>()?;
+        indices.sort_unstable();
+        indices.dedup();
+        Ok(Self(indices))
+    }
+
+    /// The steps, in order.
+    pub fn as_slice(&self) -> &[StepIndex] {
+        &self.0
+    }
+
+    /// Whether `step` is seen.
+    pub fn contains(&self, step: StepIndex) -> bool {
+        self.0.binary_search(&step).is_ok()
+    }
+
+    /// Whether nothing is seen.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// One node of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Step {
+    /// Who does it.
+    pub worker: WorkerId,
+    /// What the worker is told. Not blank, at most [`SUBTASK_BYTES_MAX`] bytes, without NUL.
+    pub subtask: String,
+    /// What the worker sees.
+    pub access: AccessList,
+}
+
+/// A checked workflow of 1 to [`STEPS_MAX`] steps. The output of the last one is the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "PlanForm")]
+pub struct Plan {
+    steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Checks what a plan is apart from any pool and policy. `steps` come with a worker, a subtask and the access list of
+    /// their position.
+    pub(super) fn from_steps(steps: Vec<Step>) -> Result<Self, PlanError> {
+        check_step_count(steps.len(), STEPS_MAX)?;
+        for (index, step) in (0u16..).map(StepIndex::new).zip(&steps) {
+            check_subtask(index, &step.subtask)?;
+        }
+        Ok(Self { steps })
+    }
+
+    /// How many steps there are; at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a plan is never empty")]
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The step at `index`.
+    pub fn step(&self, index: StepIndex) -> Option<&Step> {
+        self.steps.get(index.as_usize())
+    }
+
+    /// The steps with their positions, in order.
+    pub fn indexed(&self) -> impl Iterator<Item = (StepIndex, &Step)> {
+        (0u16..).map(StepIndex::new).zip(&self.steps)
+    }
+
+    /// The steps that see the output of `index`, in order.
+    pub fn readers_of(&self, index: StepIndex) -> impl Iterator<Item = StepIndex> {
+        self.indexed().filter(move |(_, step)| step.access.contains(index)).map(|(reader, _)| reader)
+    }
+
+    /// The steps that see nothing and so can start at once, in order; at least one.
+    pub fn first_steps(&self) -> impl Iterator<Item = StepIndex> {
+        self.indexed().filter(|(_, step)| step.access.is_empty()).map(|(index, _)| index)
+    }
+
+    /// The step whose output is the answer.
+    pub fn final_step(&self) -> StepIndex {
+        StepIndex::new(u16::try_from(self.steps.len() - 1).unwrap_or(u16::MAX))
+    }
+}
+
+/// A stored plan before it is checked.
+#[derive(Deserialize)]
+struct PlanForm {
+    steps: Vec<StepForm>,
+}
+
+#[derive(Deserialize)]
+struct StepForm {
+    worker: WorkerId,
+    subtask: String,
+    access: Vec<i64>,
+}
+
+impl TryFrom<PlanForm> for Plan {
+    type Error = PlanError;
+
+    fn try_from(form: PlanForm) -> Result<Self, PlanError> {
+        check_step_count(form.steps.len(), STEPS_MAX)?;
+        let steps = (0u16..).map(StepIndex::new).zip(form.steps).map(|(index, step)| {
+            let access = AccessList::before(index, step.access)
+                .map_err(|value| PlanError::NotAnEarlierStep { step: index, value })?;
+            Ok(Step { worker: step.worker, subtask: step.subtask, access })
+        });
+        Self::from_steps(steps.collect::<Result<_, _>>()?)
+    }
+}
+
+pub(super) fn check_step_count(steps: usize, steps_max: u16) -> Result<(), PlanError> {
+    match steps {
+        0 => Err(PlanError::NoSteps),
+        _ if steps > usize::from(steps_max) => Err(PlanError::TooManySteps { steps, steps_max }),
+        _ => Ok(()),
+    }
+}
+
+fn check_subtask(step: StepIndex, subtask: &str) -> Result<(), PlanError> {
+    if subtask.trim().is_empty() {
+        return Err(PlanError::EmptySubtask { step });
+    }
+    if subtask.len() > SUBTASK_BYTES_MAX {
+        return Err(PlanError::SubtaskTooLong { step, bytes: subtask.len(), bytes_max: SUBTASK_BYTES_MAX });
+    }
+    match subtask.find('\0') {
+        Some(offset) => Err(PlanError::NulInSubtask { step, offset }),
+        None => Ok(()),
+    }
+}

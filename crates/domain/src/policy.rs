@@ -1,0 +1,201 @@
+//! What a run may do: tier, effort, and a named bound for everything that could grow.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::WorkerId;
+use crate::money::Cost;
+use crate::pool::Worker;
+
+/// The two ways to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Latency: one worker, one step.
+    Mini,
+    /// Quality: a workflow.
+    Ultra,
+}
+
+impl Tier {
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mini => "mini",
+            Self::Ultra => "ultra",
+        }
+    }
+}
+
+/// How hard to try, in the words of the OpenAI `reasoning_effort` parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    /// At most two steps.
+    Low,
+    /// The default: as many steps as the tier allows, one round.
+    #[default]
+    Medium,
+    /// As medium; workers that can are asked to reason more.
+    High,
+    /// A second round may correct the first.
+    XHigh,
+}
+
+impl Effort {
+    /// Every effort, in rising order.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::XHigh];
+
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::XHigh => "xhigh",
+        }
+    }
+
+    /// The effort of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|effort| effort.as_str() == name)
+    }
+}
+
+/// Which workers a plan may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkersAllowed {
+    /// Every worker of the pool.
+    #[default]
+    All,
+    /// These and no others.
+    Only(BTreeSet<WorkerId>),
+}
+
+/// Most steps that any policy can allow.
+pub const STEPS_MAX: u16 = 16;
+/// Most rounds that any policy can allow.
+pub const ROUNDS_MAX: u16 = 4;
+/// Most attempts at one step that any policy can allow.
+pub const ATTEMPTS_MAX: u32 = 20;
+/// Longest deadline that any policy can allow.
+pub const DEADLINE_MAX: Duration = Duration::from_hours(24);
+/// Most bytes of one output that any policy can allow.
+pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// The bounds of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Latency or quality.
+    pub tier: Tier,
+    /// How hard to try.
+    pub effort: Effort,
+    /// Most steps of one round's plan, from 1 to [`STEPS_MAX`].
+    pub steps_max: u16,
+    /// Most rounds, from 1 to [`ROUNDS_MAX`].
+    pub rounds_max: u16,
+    /// Most attempts at planning or at one step, from 1 to [`ATTEMPTS_MAX`].
+    pub attempts_max: u32,
+    /// From accept to answer, in milliseconds, at most [`DEADLINE_MAX`].
+    pub deadline_ms: u64,
+    /// Most that the run may cost. An attempt is not begun when what is spent, what is in flight and its own
+    /// estimate exceed this.
+    pub cost_max: Option<Cost>,
+    /// Most bytes of one step's output.
+    pub output_bytes_max: usize,
+    /// Which workers may be used.
+    pub workers_allowed: WorkersAllowed,
+}
+
+/// A bound that is out of its own bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("policy {field} is {value}, it must be {min} to {max}")]
+pub struct PolicyError {
+    /// Which bound.
+    pub field: &'static str,
+    /// What it was.
+    pub value: u64,
+    /// The least that is allowed.
+    pub min: u64,
+    /// The most that is allowed.
+    pub max: u64,
+}
+
+impl Policy {
+    /// The defaults of a tier at an effort.
+    pub fn new(tier: Tier, effort: Effort) -> Self {
+        let (steps_max, rounds_max) = match (tier, effort) {
+            (Tier::Mini, _) => (1, 1),
+            (Tier::Ultra, Effort::Low) => (2, 1),
+            (Tier::Ultra, Effort::Medium | Effort::High) => (5, 1),
+            (Tier::Ultra, Effort::XHigh) => (5, 2),
+        };
+        Self {
+            tier,
+            effort,
+            steps_max,
+            rounds_max,
+            attempts_max: 3,
+            deadline_ms: 600_000,
+            cost_max: None,
+            output_bytes_max: 256 << 10,
+            workers_allowed: WorkersAllowed::All,
+        }
+    }
+
+    /// Checks every bound.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let deadline_max = u64::try_from(DEADLINE_MAX.as_millis()).unwrap_or(u64::MAX);
+        let bounds = [
+            ("steps_max", u64::from(self.steps_max), u64::from(STEPS_MAX)),
+            ("rounds_max", u64::from(self.rounds_max), u64::from(ROUNDS_MAX)),
+            ("attempts_max", u64::from(self.attempts_max), u64::from(ATTEMPTS_MAX)),
+            ("deadline_ms", self.deadline_ms, deadline_max),
+            ("output_bytes_max", self.output_bytes_max as u64, OUTPUT_BYTES_MAX as u64),
+        ];
+        for (field, value, max) in bounds {
+            if !(1..=max).contains(&value) {
+                return Err(PolicyError { field, value, min: 1, max });
+            }
+        }
+        Ok(())
+    }
+
+    /// The deadline as a span.
+    pub fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms)
+    }
+
+    /// Whether a plan may use `worker`.
+    pub fn allows(&self, worker: &Worker) -> bool {
+        match &self.workers_allowed {
+            WorkersAllowed::All => true,
+            WorkersAllowed::Only(ids) => ids.contains(&worker.id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_within_its_bounds() {
+        for tier in [Tier::Mini, Tier::Ultra] {
+            for effort in Effort::ALL {
+                assert_eq!(Policy::new(tier, effort).check(), Ok(()));
+                assert_eq!(Effort::from_name(effort.as_str()), Some(effort));
+            }
+        }
+    }
+
+    #[test]
+    fn a_bound_out_of_bounds_is_named() {
+        let policy = Policy { steps_max: 17, ..Policy::new(Tier::Ultra, Effort::Medium) };
+        let text = policy.check().unwrap_err().to_string();
+        assert_eq!(text, "policy steps_max is 17, it must be 1 to 16");
+    }
+}

@@ -1,0 +1,214 @@
+//! The pool file: its keys, their defaults and bounds, and one list of everything that is wrong with it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::{Limits, Modality, Pool, Vendor, VendorKind, WORKERS_MAX, Worker};
+use crate::ids::{VendorId, WorkerId};
+use crate::money::{Price, Prices};
+
+/// The schema of the file that this version reads.
+const SCHEMA: u32 = 1;
+
+/// Why a pool file is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// Not TOML, an unknown key, or a value of the wrong type.
+    #[error("the pool file does not read: {0}")]
+    Syntax(String),
+    /// Well-formed, but wrong; every problem is listed.
+    #[error("the pool file has {} problem(s):{}", .0.len(), Lines(.0))]
+    Invalid(Vec<String>),
+}
+
+struct Lines<'a>(&'a [String]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| write!(f, "\n  - {line}"))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PoolFile {
+    schema: u32,
+    name: String,
+    version: String,
+    #[serde(default)]
+    vendors: Vec<VendorEntry>,
+    #[serde(default)]
+    workers: Vec<WorkerEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VendorEntry {
+    id: String,
+    kind: VendorKind,
+    base_url: String,
+    api_key_env: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkerEntry {
+    id: String,
+    vendor: String,
+    model: String,
+    description: String,
+    #[serde(default)]
+    strengths: Vec<String>,
+    #[serde(default = "text_only")]
+    modalities: Vec<Modality>,
+    context_tokens: u32,
+    #[serde(default = "default_output_tokens_max")]
+    output_tokens_max: u32,
+    #[serde(default)]
+    takes_effort: bool,
+    usd_per_million_tokens: PriceEntry,
+    #[serde(default)]
+    limits: LimitsEntry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceEntry {
+    input: f64,
+    cached_input: Option<f64>,
+    output: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsEntry {
+    in_flight_max: u32,
+    call_ms_max: u64,
+}
+
+impl Default for LimitsEntry {
+    fn default() -> Self {
+        Self { in_flight_max: 16, call_ms_max: 300_000 }
+    }
+}
+
+fn text_only() -> Vec<Modality> {
+    vec![Modality::Text]
+}
+
+fn default_output_tokens_max() -> u32 {
+    4096
+}
+
+pub(super) fn parse(toml: &str) -> Result<Pool, PoolError> {
+    let file: PoolFile = toml::from_str(toml).map_err(|e| PoolError::Syntax(e.to_string()))?;
+    let mut problems = Vec::new();
+    if file.schema != SCHEMA {
+        problems.push(format!("schema is {}, this version reads {SCHEMA}", file.schema));
+    }
+    if let Err(e) = VendorId::new(format!("{}-{}", file.name, file.version)) {
+        problems.push(format!("name and version: {e}"));
+    }
+    let vendors: Vec<_> = file.vendors.into_iter().filter_map(|entry| vendor(entry, &mut problems)).collect();
+    let workers: Vec<_> = file.workers.into_iter().filter_map(|entry| worker(entry, &mut problems)).collect();
+    check_references(&vendors, &workers, &mut problems);
+    if problems.is_empty() {
+        Ok(Pool { name: file.name, version: file.version, vendors, workers })
+    } else {
+        Err(PoolError::Invalid(problems))
+    }
+}
+
+fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
+    let known = problems.len();
+    let at = format!("vendors `{}`", entry.id);
+    let id = VendorId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
+    if !(entry.base_url.starts_with("http://") || entry.base_url.starts_with("https://")) {
+        problems.push(format!("{at}: base_url `{}` must begin with http:// or https://", entry.base_url));
+    }
+    if entry.api_key_env.as_deref().is_some_and(|name| !is_variable_name(name)) {
+        problems.push(format!("{at}: api_key_env must name an environment variable, not hold a key"));
+    }
+    let id = id.filter(|_| problems.len() == known)?;
+    let base_url = entry.base_url.trim_end_matches('/').to_owned();
+    Some(Vendor { id, kind: entry.kind, base_url, api_key_env: entry.api_key_env })
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(allowed)
+}
+
+fn worker(entry: WorkerEntry, problems: &mut Vec<String>) -> Option<Worker> {
+    let known = problems.len();
+    let at = format!("workers `{}`", entry.id);
+    let id = WorkerId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
+    let vendor = VendorId::new(entry.vendor).map_err(|e| problems.push(format!("{at}: vendor: {e}"))).ok();
+    let mut bound = |field: &str, value: u64, max: u64| {
+        if !(1..=max).contains(&value) {
+            problems.push(format!("{at}: {field} is {value}, it must be 1 to {max}"));
+        }
+    };
+    bound("model length", entry.model.len() as u64, 256);
+    bound("description length", entry.description.len() as u64, 2000);
+    bound("context_tokens", entry.context_tokens.into(), 100_000_000);
+    bound("output_tokens_max", entry.output_tokens_max.into(), entry.context_tokens.into());
+    bound("limits.in_flight_max", entry.limits.in_flight_max.into(), 10_000);
+    bound("limits.call_ms_max", entry.limits.call_ms_max, 86_400_000);
+    bound("modalities count", entry.modalities.len() as u64, 2);
+    let prices = prices(&entry.usd_per_million_tokens, &at, problems);
+    let (id, vendor, prices) = (id?, vendor?, prices?);
+    (problems.len() == known).then_some(Worker {
+        id,
+        vendor,
+        model: entry.model,
+        description: entry.description,
+        strengths: entry.strengths,
+        modalities: entry.modalities,
+        context_tokens: entry.context_tokens,
+        output_tokens_max: entry.output_tokens_max,
+        takes_effort: entry.takes_effort,
+        prices,
+        limits: Limits { in_flight_max: entry.limits.in_flight_max, call_ms_max: entry.limits.call_ms_max },
+    })
+}
+
+fn prices(entry: &PriceEntry, at: &str, problems: &mut Vec<String>) -> Option<Prices> {
+    let mut price = |field: &str, usd: f64| {
+        let price = Price::from_usd_per_million_tokens(usd);
+        if price.is_none() {
+            problems.push(format!("{at}: usd_per_million_tokens.{field} is {usd}, it must be 0 to 1e9"));
+        }
+        price
+    };
+    let input = price("input", entry.input);
+    let cached_input = price("cached_input", entry.cached_input.unwrap_or(entry.input));
+    let output = price("output", entry.output);
+    Some(Prices { input: input?, cached_input: cached_input?, output: output? })
+}
+
+fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<String>) {
+    if workers.is_empty() && problems.is_empty() {
+        problems.push("workers must have at least one entry".to_owned());
+    }
+    if workers.len() > WORKERS_MAX {
+        problems.push(format!("workers has {} entries, the limit is {WORKERS_MAX}", workers.len()));
+    }
+    let mut seen = BTreeSet::new();
+    for vendor in vendors {
+        if !seen.insert(vendor.id.as_str()) {
+            problems.push(format!("vendors `{}` occurs twice", vendor.id));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for worker in workers {
+        if !seen.insert(worker.id.as_str()) {
+            problems.push(format!("workers `{}` occurs twice", worker.id));
+        }
+        if !vendors.iter().any(|vendor| vendor.id == worker.vendor) {
+            problems.push(format!("workers `{}`: vendor `{}` is not defined", worker.id, worker.vendor));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A run as a pure state machine: what it is, what may be asked of it, what happened to it.
+//!
+//! Only events are stored; the state is folded from them. [`Run::decide`] turns a command into events without changing
+//! anything, [`Run::apply`] folds one event in. Neither waits, nor reads a clock: `now` is an argument.
+//!
+//! A run's work comes as *tasks*: the planning of a round, and each step of its plan. They share one life: waiting, ready,
+//! running under a claim, then done, failed or cancelled.
+
+mod apply;
+mod command;
+mod decide;
+mod event;
+mod task;
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+use crate::ids::{RequestId, RunId, StepIndex, TenantId, WorkerId};
+use crate::money::Cost;
+use crate::plan::{Plan, Step};
+use crate::policy::Policy;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+pub use apply::IllegalEvent;
+pub use command::{
+    AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, StepResult,
+};
+pub use event::{FailReason, RunEvent, SequencedEvent};
+pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
+
+/// What was asked, and under which bounds. Fixed at acceptance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Whose run it is.
+    pub tenant: TenantId,
+    /// The client's own name for the request.
+    pub request_id: Option<RequestId>,
+    /// The model that the client named, such as `podium-ultra`.
+    pub model: String,
+    /// The client's messages.
+    pub conversation: Conversation,
+    /// The bounds.
+    pub policy: Policy,
+    /// Most tokens of the answer, if the client set a limit.
+    pub answer_tokens_max: Option<u32>,
+    /// The pool's name and version.
+    pub pool: String,
+    /// The conductor's name and version.
+    pub conductor: String,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it fails if it has not ended.
+    pub deadline_at: Timestamp,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RunState {
+    /// There are tasks to do.
+    Active,
+    /// Ended with an answer: the output of this step.
+    Succeeded {
+        /// The round that answered.
+        round: u16,
+        /// Its final step.
+        step: StepIndex,
+    },
+    /// Ended without an answer.
+    Failed {
+        /// Why.
+        reason: FailReason,
+    },
+    /// Somebody took it back.
+    Cancelled,
+}
+
+impl RunState {
+    /// The name that clients and stores use.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// One workflow inside a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// The planning of it.
+    pub planning: Task,
+    /// What the conductor wrote, once it has.
+    pub planned: Option<Planned>,
+    /// The steps, as many as the plan has; empty before.
+    pub steps: Vec<StepRun>,
+}
+
+impl Round {
+    fn opened(now: Timestamp) -> Self {
+        Self { planning: Task::ready(now), planned: None, steps: Vec::new() }
+    }
+
+    /// The plan, once there is one.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.planned.as_ref().map(|planned| &planned.plan)
+    }
+}
+
+/// A step's life.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepRun {
+    /// The work on it.
+    pub task: Task,
+    /// What it produced.
+    pub output: Option<String>,
+    /// Why its worker stopped writing.
+    pub finish: Option<FinishReason>,
+}
+
+impl StepRun {
+    fn waiting() -> Self {
+        Self { task: Task::waiting(), output: None, finish: None }
+    }
+}
+
+/// One request, from accept to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    id: RunId,
+    version: u64,
+    spec: RunSpec,
+    state: RunState,
+    ended_at: Option<Timestamp>,
+    rounds: Vec<Round>,
+}
+
+impl Run {
+    /// The event that begins a run.
+    pub fn accept(spec: RunSpec) -> RunEvent {
+        RunEvent::Accepted { spec: Box::new(spec) }
+    }
+
+    /// Folds a run's events, which must be all of them and in order.
+    pub fn replay(id: RunId, events: &[SequencedEvent]) -> Result<Self, IllegalEvent> {
+        let Some((first, rest)) = events.split_first() else {
+            return Err(IllegalEvent::nothing_accepted());
+        };
+        let mut run = Self::begin(id, first)?;
+        rest.iter().try_for_each(|event| run.apply(event))?;
+        Ok(run)
+    }
+
+    /// Its id.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// How many events were folded: the sequence number of the last one.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What was asked.
+    pub fn spec(&self) -> &RunSpec {
+        &self.spec
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// Whether it has ended.
+    pub fn is_ended(&self) -> bool {
+        self.state != RunState::Active
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    /// Its rounds; the last one is the current one.
+    pub fn rounds(&self) -> &[Round] {
+        &self.rounds
+    }
+
+    /// The number of the current round, from 0.
+    pub fn current_round(&self) -> u16 {
+        u16::try_from(self.rounds.len().saturating_sub(1)).unwrap_or(u16::MAX)
+    }
+
+    /// The answer, if the run succeeded.
+    pub fn answer(&self) -> Option<&str> {
+        match self.state {
+            RunState::Succeeded { round, step } => self.output(round, step),
+            _ => None,
+        }
+    }
+
+    /// The task, if the run has such a one.
+    pub fn task(&self, task: TaskRef) -> Option<&Task> {
+        match task {
+            TaskRef::Plan { round } => self.rounds.get(usize::from(round)).map(|round| &round.planning),
+            TaskRef::Step { round, step } => {
+                self.rounds.get(usize::from(round))?.steps.get(step.as_usize()).map(|step| &step.task)
+            }
+        }
+    }
+
+    /// Every task that exists, in order.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskRef, &Task)> {
+        (0u16..).zip(&self.rounds).flat_map(|(number, round)| {
+            let steps = (0u16..).zip(&round.steps).map(move |(index, step)| {
+                (TaskRef::Step { round: number, step: StepIndex::new(index) }, &step.task)
+            });
+            std::iter::once((TaskRef::Plan { round: number }, &round.planning)).chain(steps)
+        })
+    }
+
+    /// The planned step, if there is one.
+    pub fn step(&self, round: u16, step: StepIndex) -> Option<&Step> {
+        self.rounds.get(usize::from(round))?.plan()?.steps().get(step.as_usize())
+    }
+
+    /// What a step produced, if it did.
+    pub fn output(&self, round: u16, step: StepIndex) -> Option<&str> {
+        self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?.output.as_deref()
+    }
+
+    /// The worker that a task needs; none for planning.
+    pub fn worker_of(&self, task: TaskRef) -> Option<&WorkerId> {
+        match task {
+            TaskRef::Plan { .. } => None,
+            TaskRef::Step { round, step } => self.step(round, step).map(|step| &step.worker),
+        }
+    }
+
+    /// What all attempts together have cost so far: those that counted, those that failed and those whose result came too
+    /// late alike.
+    pub fn cost(&self) -> Cost {
+        self.attempts().map(|attempt| attempt.cost).sum()
+    }
+
+    /// What all attempts together have consumed so far.
+    pub fn usage(&self) -> Usage {
+        self.attempts().map(|attempt| attempt.usage).sum()
+    }
+
+    /// What planning consumed: the share of [`Self::usage`] that no worker did.
+    pub fn planning_usage(&self) -> Usage {
+        self.rounds.iter().flat_map(|round| &round.planning.attempts).map(|attempt| attempt.usage).sum()
+    }
+
+    /// The most that the attempts under way may still cost.
+    fn reserved(&self) -> Cost {
+        self.attempts().filter(|a| a.outcome == AttemptOutcome::Running).map(|a| a.reserved).sum()
+    }
+
+    fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.tasks().flat_map(|(_, task)| &task.attempts)
+    }
+}
+
+#[cfg(test)]
+mod tests;

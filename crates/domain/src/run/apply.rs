@@ -1,0 +1,303 @@
+//! Folding events into a run. Every transition of a task is one arm of one `match`; what is not listed is illegal.
+
+use super::event::RunEvent;
+use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
+use super::{Round, Run, RunState, SequencedEvent, StepRun};
+use crate::ids::ClaimId;
+use crate::money::Cost;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// An event that cannot happen to the run as it stands: the log is damaged, or two writers were not kept apart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("event {sequence} `{event}` cannot happen: {reason}")]
+pub struct IllegalEvent {
+    /// The event's sequence number; 0 when there was none.
+    pub sequence: u64,
+    /// The event's name.
+    pub event: &'static str,
+    /// Why not.
+    pub reason: String,
+}
+
+impl IllegalEvent {
+    pub(super) fn nothing_accepted() -> Self {
+        Self { sequence: 0, event: "none", reason: "a run begins with `accepted`".to_owned() }
+    }
+}
+
+/// What can happen to a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TaskEvent {
+    Readied { not_before: Timestamp },
+    Claimed { claim: ClaimId, lease_until: Timestamp },
+    Completed,
+    Released { claim: ClaimId, not_before: Timestamp },
+    Failed,
+    RunEnded,
+}
+
+impl TaskState {
+    /// The transition table.
+    pub(super) fn next(&self, event: TaskEvent) -> Option<Self> {
+        use TaskEvent as E;
+        match (self, event) {
+            (Self::Waiting, E::Readied { not_before }) => Some(Self::Ready { not_before }),
+            (Self::Ready { .. }, E::Claimed { claim, lease_until }) => {
+                Some(Self::Running { claim, lease_until })
+            }
+            (Self::Ready { .. } | Self::Running { .. }, E::Completed) => Some(Self::Done),
+            (Self::Running { claim: holder, .. }, E::Released { claim, not_before }) if *holder == claim => {
+                Some(Self::Ready { not_before })
+            }
+            (Self::Waiting | Self::Running { .. }, E::Failed) => Some(Self::Failed),
+            (Self::Waiting | Self::Ready { .. } | Self::Running { .. }, E::RunEnded) => Some(Self::Cancelled),
+            (Self::Done | Self::Failed | Self::Cancelled, E::RunEnded) => Some(self.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What an attempt came to.
+struct End {
+    claim: ClaimId,
+    became: AttemptOutcome,
+    usage: Usage,
+    cost: Cost,
+    first_token_ms: Option<u64>,
+}
+
+impl End {
+    fn new(claim: ClaimId, became: AttemptOutcome, usage: Usage, cost: Cost) -> Self {
+        Self { claim, became, usage, cost, first_token_ms: None }
+    }
+}
+
+impl Run {
+    pub(super) fn begin(id: crate::ids::RunId, first: &SequencedEvent) -> Result<Self, IllegalEvent> {
+        match &first.event {
+            RunEvent::Accepted { spec } if first.sequence == 1 => Ok(Self {
+                id,
+                version: 1,
+                spec: (**spec).clone(),
+                state: RunState::Active,
+                ended_at: None,
+                rounds: vec![Round::opened(first.at)],
+            }),
+            _ => Err(IllegalEvent::nothing_accepted()),
+        }
+    }
+
+    /// Folds one event in.
+    ///
+    /// After an error the run is as it was before or partly changed, and must be thrown away.
+    pub fn apply(&mut self, event: &SequencedEvent) -> Result<(), IllegalEvent> {
+        let illegal =
+            |reason: String| IllegalEvent { sequence: event.sequence, event: event.event.name(), reason };
+        if event.sequence != self.version + 1 {
+            return Err(illegal(format!("the last one was {}", self.version)));
+        }
+        if self.is_ended() && !matches!(event.event, RunEvent::ResultUnused { .. }) {
+            return Err(illegal("the run has ended".to_owned()));
+        }
+        self.fold(&event.event, event.at).map_err(illegal)?;
+        self.version = event.sequence;
+        Ok(())
+    }
+
+    fn fold(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+        use RunEvent as E;
+        match event {
+            E::Accepted { .. } => Err("a run is accepted once".to_owned()),
+            E::Claimed { .. } => self.fold_claimed(event, at),
+            E::PlanReady { .. } | E::AnswerKept { .. } => self.fold_planned(event, at),
+            E::StepReady { .. } | E::StepDone { .. } => self.fold_step(event, at),
+            E::AttemptFailed { .. }
+            | E::LeaseExpired { .. }
+            | E::TaskFailed { .. }
+            | E::ResultUnused { .. } => self.fold_unsuccessful(event, at),
+            E::RoundOpened { .. } | E::Succeeded { .. } | E::Failed { .. } | E::Cancelled => {
+                self.fold_course(event, at)
+            }
+        }
+    }
+
+    fn fold_planned(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+        match event {
+            RunEvent::PlanReady { round, claim, planned, usage, cost } => {
+                self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)?;
+                let round = self.round_mut(*round)?;
+                round.steps = planned.plan.steps().iter().map(|_| StepRun::waiting()).collect();
+                round.planned = Some(planned.clone());
+                Ok(())
+            }
+            RunEvent::AnswerKept { round, claim, usage, cost } => {
+                self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)
+            }
+            _ => Err("not a plan".to_owned()),
+        }
+    }
+
+    fn fold_step(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+        match event {
+            RunEvent::StepReady { round, step } => {
+                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
+                step_to(task, TaskEvent::Readied { not_before: at })
+            }
+            RunEvent::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms } => {
+                let task = TaskRef::Step { round: *round, step: *step };
+                self.fold_accepted(task, *claim, (*usage, *cost, *first_token_ms), at)?;
+                let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
+                step.output = Some(output.clone());
+                step.finish = Some(*finish);
+                Ok(())
+            }
+            _ => Err("not a step's".to_owned()),
+        }
+    }
+
+    fn fold_course(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+        match event {
+            RunEvent::RoundOpened { round } if usize::from(*round) == self.rounds.len() => {
+                self.cancel_open_tasks(at)?;
+                self.rounds.push(Round::opened(at));
+                Ok(())
+            }
+            RunEvent::RoundOpened { round } => Err(format!("round {round} does not follow the last one")),
+            RunEvent::Succeeded { round, step } if self.output(*round, *step).is_some() => {
+                self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
+            }
+            RunEvent::Succeeded { .. } => Err("the step has no output".to_owned()),
+            RunEvent::Failed { reason } => self.fold_end(RunState::Failed { reason: reason.clone() }, at),
+            RunEvent::Cancelled => self.fold_end(RunState::Cancelled, at),
+            _ => Err("not the course of a run".to_owned()),
+        }
+    }
+
+    fn fold_claimed(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+        let RunEvent::Claimed { task, claim, executor, lease_until, reserved, .. } = event else {
+            return Err("not a claim".to_owned());
+        };
+        let task = self.task_mut(*task)?;
+        step_to(task, TaskEvent::Claimed { claim: *claim, lease_until: *lease_until })?;
+        task.attempts.push(Attempt {
+            claim: *claim,
+            executor: executor.clone(),
+            started_at: at,
+            ended_at: None,
+            outcome: AttemptOutcome::Running,
+            usage: Usage::default(),
+            cost: Cost::ZERO,
+            reserved: *reserved,
+            first_token_ms: None,
+        });
+        Ok(())
+    }
+
+    fn fold_accepted(
+        &mut self,
+        task: TaskRef,
+        claim: ClaimId,
+        (usage, cost, first_token_ms): (Usage, Cost, Option<u64>),
+        at: Timestamp,
+    ) -> Result<(), String> {
+        let task = self.task_mut(task)?;
+        step_to(task, TaskEvent::Completed)?;
+        let end = End::new(claim, AttemptOutcome::Accepted, usage, cost);
+        end_attempt(task, End { first_token_ms, ..end }, at)?;
+        lose_running(task, at);
+        Ok(())
+    }
+
+    fn fold_unsuccessful(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+        match event {
+            RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
+                let task = self.task_mut(*task)?;
+                step_to(task, TaskEvent::Released { claim: *claim, not_before: *retry_at })?;
+                let became = AttemptOutcome::Failed(message.clone());
+                end_attempt(task, End::new(*claim, became, *usage, *cost), at)
+            }
+            RunEvent::LeaseExpired { task, claim } => {
+                let task = self.task_mut(*task)?;
+                step_to(task, TaskEvent::Released { claim: *claim, not_before: at })?;
+                lose_running(task, at);
+                Ok(())
+            }
+            RunEvent::TaskFailed { task, message, claim, usage, cost } => {
+                let task = self.task_mut(*task)?;
+                step_to(task, TaskEvent::Failed)?;
+                if let Some(claim) = *claim {
+                    let became = AttemptOutcome::Failed(message.clone());
+                    end_attempt(task, End::new(claim, became, *usage, *cost), at)?;
+                }
+                lose_running(task, at);
+                Ok(())
+            }
+            RunEvent::ResultUnused { task, claim, usage, cost } => {
+                let task = self.task_mut(*task)?;
+                end_attempt(task, End::new(*claim, AttemptOutcome::Unused, *usage, *cost), at)
+            }
+            _ => Err("not a failure".to_owned()),
+        }
+    }
+
+    fn fold_end(&mut self, state: RunState, at: Timestamp) -> Result<(), String> {
+        self.cancel_open_tasks(at)?;
+        self.state = state;
+        self.ended_at = Some(at);
+        Ok(())
+    }
+
+    fn cancel_open_tasks(&mut self, at: Timestamp) -> Result<(), String> {
+        for round in &mut self.rounds {
+            let steps = round.steps.iter_mut().map(|step| &mut step.task);
+            for task in std::iter::once(&mut round.planning).chain(steps) {
+                step_to(task, TaskEvent::RunEnded)?;
+                lose_running(task, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn round_mut(&mut self, round: u16) -> Result<&mut Round, String> {
+        self.rounds.get_mut(usize::from(round)).ok_or_else(|| format!("there is no round {round}"))
+    }
+
+    fn task_mut(&mut self, task: TaskRef) -> Result<&mut Task, String> {
+        let round = self.round_mut(task.round())?;
+        match task {
+            TaskRef::Plan { .. } => Some(&mut round.planning),
+            TaskRef::Step { step, .. } => round.steps.get_mut(step.as_usize()).map(|step| &mut step.task),
+        }
+        .ok_or_else(|| format!("there is no task {task}"))
+    }
+}
+
+fn step_to(task: &mut Task, event: TaskEvent) -> Result<(), String> {
+    let next =
+        task.state.next(event).ok_or_else(|| format!("a {} task, on {event:?}", task.state.as_str()))?;
+    task.state = next;
+    Ok(())
+}
+
+fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
+    let attempt = task
+        .attempts
+        .iter_mut()
+        .find(|attempt| attempt.claim == end.claim)
+        .ok_or_else(|| format!("claim {} was never made", end.claim))?;
+    attempt.outcome = end.became;
+    attempt.usage = end.usage;
+    attempt.cost = end.cost;
+    attempt.first_token_ms = end.first_token_ms;
+    attempt.ended_at = Some(at);
+    Ok(())
+}
+
+/// Whoever still works on the task does so in vain.
+fn lose_running(task: &mut Task, at: Timestamp) {
+    for attempt in task.attempts.iter_mut().filter(|a| a.outcome == AttemptOutcome::Running) {
+        attempt.outcome = AttemptOutcome::Lost;
+        attempt.ended_at = Some(at);
+    }
+}

@@ -1,0 +1,385 @@
+//! What follows from a command. Pure: the run is not changed, the events are returned.
+
+use super::command::{AttemptError, Claim, Command, Decision, Effect, PlanResult, Refusal, StepResult};
+use super::event::{FailReason, RunEvent};
+use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
+use super::{Run, RunState};
+use crate::ids::{ClaimId, StepIndex};
+use crate::money::Cost;
+use crate::plan::Plan;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// Whether a step can still give its output, as far as the steps that see it care.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Waiting,
+    Open,
+    Done,
+    Failed,
+}
+
+impl Run {
+    /// The events and effects that follow from `command` at `now`, or why there are none.
+    ///
+    /// A repeated command whose first time succeeded gives an empty decision, so that whoever does not know whether a
+    /// commit went through can simply ask again. A granted claim is seen by [`super::Task::is_held_by`] afterwards: the
+    /// decision may end the run instead, when the deadline has passed or the cost cap would be exceeded.
+    pub fn decide(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
+        match command {
+            Command::Claim { task, claim } => self.decide_claim(*task, claim, now),
+            Command::CompletePlan { round, claim, result, usage, cost } => {
+                self.decide_plan(*round, *claim, result, (*usage, *cost), now)
+            }
+            Command::CompleteStep { round, step, claim, result } => {
+                self.decide_step(*round, *step, *claim, result, now)
+            }
+            Command::FailAttempt { task, claim, error } => self.decide_failure(*task, *claim, error, now),
+            Command::HandBack { task, claim, usage, cost } => {
+                self.decide_hand_back(*task, *claim, (*usage, *cost), now)
+            }
+            Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
+            Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
+            Command::CheckDeadline => Ok(self.overdue(now).unwrap_or_default()),
+            Command::Cancel => match self.state {
+                RunState::Active => {
+                    Ok(Decision { events: vec![RunEvent::Cancelled], effects: vec![Effect::Stop] })
+                }
+                RunState::Cancelled => Ok(Decision::default()),
+                _ => Err(Refusal::Ended),
+            },
+        }
+    }
+
+    fn decide_claim(&self, task: TaskRef, claim: &Claim, now: Timestamp) -> Result<Decision, Refusal> {
+        let found = self.task(task).ok_or(Refusal::UnknownTask)?;
+        match &found.state {
+            // A claim that was made and lost is not made again: its attempt has ended.
+            TaskState::Ready { .. } if found.attempt(claim.id).is_some() => return Err(Refusal::ClaimLost),
+            TaskState::Ready { not_before } if now < *not_before => {
+                return Err(Refusal::NotBefore(*not_before));
+            }
+            TaskState::Ready { .. } => {}
+            TaskState::Running { claim: holder, .. } if *holder == claim.id => return Ok(Decision::default()),
+            TaskState::Running { .. } => return Err(Refusal::Held),
+            TaskState::Waiting => return Err(Refusal::Waiting),
+            TaskState::Done | TaskState::Failed | TaskState::Cancelled => return Err(Refusal::Ended),
+        }
+        if let Some(end) = self.overdue(now) {
+            return Ok(end);
+        }
+        if let Some(cost_max) = self.spec.policy.cost_max
+            && self.cost() + self.reserved() + claim.reserve > cost_max
+        {
+            return Ok(
+                self.end_round_without(FailReason::CostCapReached { cost_max, spent: self.cost() }, vec![])
+            );
+        }
+        let claimed = RunEvent::Claimed {
+            task,
+            claim: claim.id,
+            executor: claim.executor.clone(),
+            worker: self.worker_of(task).cloned(),
+            lease_until: claim.lease_until,
+            reserved: claim.reserve,
+        };
+        Ok(Decision { events: vec![claimed], effects: vec![] })
+    }
+
+    fn decide_plan(
+        &self,
+        round: u16,
+        claim: ClaimId,
+        result: &PlanResult,
+        (usage, cost): (Usage, Cost),
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        if let Some(decision) = self.late_result(TaskRef::Plan { round }, claim, usage, cost)? {
+            return Ok(decision);
+        }
+        match result {
+            PlanResult::Plan(planned) => {
+                let mut decision = Decision::default();
+                decision.events.push(RunEvent::PlanReady {
+                    round,
+                    claim,
+                    planned: planned.clone(),
+                    usage,
+                    cost,
+                });
+                let sights = vec![Sight::Waiting; planned.plan.len()];
+                self.settle(round, &planned.plan, sights, now, &mut decision);
+                Ok(decision)
+            }
+            PlanResult::KeepAnswer => {
+                let (answered, step) = self.earlier_answer(round).ok_or(Refusal::NoAnswerToKeep)?;
+                let kept = RunEvent::AnswerKept { round, claim, usage, cost };
+                let succeeded = RunEvent::Succeeded { round: answered, step };
+                Ok(Decision { events: vec![kept, succeeded], effects: vec![Effect::Stop] })
+            }
+        }
+    }
+
+    fn decide_step(
+        &self,
+        round: u16,
+        step: StepIndex,
+        claim: ClaimId,
+        result: &StepResult,
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        if result.output.trim().is_empty() {
+            return Err(Refusal::BlankOutput);
+        }
+        let task = TaskRef::Step { round, step };
+        if let Some(decision) = self.late_result(task, claim, result.usage, result.cost)? {
+            return Ok(decision);
+        }
+        let mut decision = Decision::default();
+        decision.events.push(RunEvent::StepDone {
+            round,
+            step,
+            claim,
+            output: result.output.clone(),
+            usage: result.usage,
+            cost: result.cost,
+            finish: result.finish,
+            first_token_ms: result.first_token_ms,
+        });
+        self.settle_after(round, step, Sight::Done, now, &mut decision);
+        Ok(decision)
+    }
+
+    /// A result for a task that has ended: recorded as paid and unused, once. `None`: the task still wants it.
+    fn late_result(
+        &self,
+        task: TaskRef,
+        claim: ClaimId,
+        usage: Usage,
+        cost: Cost,
+    ) -> Result<Option<Decision>, Refusal> {
+        let found = self.task(task).ok_or(Refusal::UnknownTask)?;
+        let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
+        match (&found.state, &attempt.outcome) {
+            (TaskState::Ready { .. } | TaskState::Running { .. }, _) => Ok(None),
+            (_, AttemptOutcome::Accepted | AttemptOutcome::Unused) => Ok(Some(Decision::default())),
+            (_, AttemptOutcome::Failed(_)) => Err(Refusal::Ended),
+            (_, AttemptOutcome::Running | AttemptOutcome::Lost) => {
+                let unused = RunEvent::ResultUnused { task, claim, usage, cost };
+                Ok(Some(Decision { events: vec![unused], effects: vec![] }))
+            }
+        }
+    }
+
+    fn decide_failure(
+        &self,
+        task: TaskRef,
+        claim: ClaimId,
+        error: &AttemptError,
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        let found = self.task(task).ok_or(Refusal::UnknownTask)?;
+        let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
+        let AttemptError { message, retry_at, usage, cost } = error;
+        if !found.is_held_by(claim) {
+            return late_failure(task, attempt, *usage, *cost);
+        }
+        match retry_at {
+            Some(retry_at) if found.attempt_number() < self.spec.policy.attempts_max => {
+                let retry_at = (*retry_at).max(now);
+                let failed = RunEvent::AttemptFailed {
+                    task,
+                    claim,
+                    message: message.clone(),
+                    retry_at,
+                    usage: *usage,
+                    cost: *cost,
+                };
+                let dispatch = Effect::Dispatch { task, not_before: retry_at };
+                Ok(Decision { events: vec![failed], effects: vec![dispatch] })
+            }
+            _ => {
+                let claim = Some(claim);
+                let failed = RunEvent::TaskFailed {
+                    task,
+                    message: message.clone(),
+                    claim,
+                    usage: *usage,
+                    cost: *cost,
+                };
+                Ok(self.after_failure(task, message, failed, now))
+            }
+        }
+    }
+
+    fn decide_hand_back(
+        &self,
+        task: TaskRef,
+        claim: ClaimId,
+        (usage, cost): (Usage, Cost),
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        let found = self.task(task).ok_or(Refusal::UnknownTask)?;
+        let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
+        if !found.is_held_by(claim) {
+            return late_failure(task, attempt, usage, cost);
+        }
+        let message = "handed back: the executor was stopped".to_owned();
+        let failed = RunEvent::AttemptFailed { task, claim, message, retry_at: now, usage, cost };
+        Ok(Decision { events: vec![failed], effects: vec![Effect::Dispatch { task, not_before: now }] })
+    }
+
+    fn decide_expiry(&self, task: TaskRef, claim: ClaimId, now: Timestamp) -> Result<Decision, Refusal> {
+        let found = self.task(task).ok_or(Refusal::UnknownTask)?;
+        if !found.is_held_by(claim) {
+            return Err(Refusal::ClaimLost);
+        }
+        if found.attempt_number() < self.spec.policy.attempts_max {
+            let dispatch = Effect::Dispatch { task, not_before: now };
+            return Ok(Decision {
+                events: vec![RunEvent::LeaseExpired { task, claim }],
+                effects: vec![dispatch],
+            });
+        }
+        let message = format!("nothing was heard of the last of {} attempts", found.attempt_number());
+        let (usage, cost) = (Usage::default(), Cost::ZERO);
+        let failed = RunEvent::TaskFailed { task, message: message.clone(), claim: None, usage, cost };
+        Ok(self.after_failure(task, &message, failed, now))
+    }
+
+    fn after_failure(&self, task: TaskRef, message: &str, failed: RunEvent, now: Timestamp) -> Decision {
+        match task {
+            TaskRef::Plan { .. } => {
+                let reason = FailReason::PlanningFailed { message: message.to_owned() };
+                self.end_round_without(reason, vec![failed])
+            }
+            TaskRef::Step { round, step } => {
+                let mut decision = Decision { events: vec![failed], effects: vec![] };
+                self.settle_after(round, step, Sight::Failed, now, &mut decision);
+                decision
+            }
+        }
+    }
+
+    fn overdue(&self, now: Timestamp) -> Option<Decision> {
+        let reason = FailReason::DeadlineExceeded { deadline_ms: self.spec.policy.deadline_ms };
+        (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
+    }
+
+    /// The current round gives no answer: an earlier round's stands, else the run fails.
+    fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
+        events.push(match self.earlier_answer(self.current_round()) {
+            Some((round, step)) => RunEvent::Succeeded { round, step },
+            None => RunEvent::Failed { reason },
+        });
+        Decision { events, effects: vec![Effect::Stop] }
+    }
+
+    /// The final step of the last round before `round`, which has an output: else there would be no later round.
+    fn earlier_answer(&self, round: u16) -> Option<(u16, StepIndex)> {
+        let earlier = round.checked_sub(1)?;
+        let step = self.rounds.get(usize::from(earlier))?.plan()?.final_step();
+        self.output(earlier, step).map(|_| (earlier, step))
+    }
+
+    fn settle_after(
+        &self,
+        round: u16,
+        step: StepIndex,
+        became: Sight,
+        now: Timestamp,
+        decision: &mut Decision,
+    ) {
+        if round != self.current_round() {
+            return;
+        }
+        let Some(current) = self.rounds.get(usize::from(round)) else {
+            return;
+        };
+        let Some(plan) = current.plan() else { return };
+        let mut sights: Vec<_> = current.steps.iter().map(|step| Sight::of(&step.task.state)).collect();
+        sights[step.as_usize()] = became;
+        self.settle(round, plan, sights, now, decision);
+    }
+
+    /// Readies every waiting step whose sight is complete, fails those that would see nothing but failures, and ends the
+    /// round when its final step has ended. One pass suffices: a step sees earlier steps only.
+    fn settle(
+        &self,
+        round: u16,
+        plan: &Plan,
+        mut sights: Vec<Sight>,
+        now: Timestamp,
+        decision: &mut Decision,
+    ) {
+        let mut failure = "its last attempt failed".to_owned();
+        if let Some(RunEvent::TaskFailed { message, .. }) = decision.events.last() {
+            failure.clone_from(message);
+        }
+        for (index, step) in (0u16..).map(StepIndex::new).zip(plan.steps()) {
+            if sights[index.as_usize()] != Sight::Waiting {
+                continue;
+            }
+            let seen: Vec<_> =
+                step.access.as_slice().iter().map(|earlier| sights[earlier.as_usize()]).collect();
+            let task = TaskRef::Step { round, step: index };
+            if !seen.is_empty() && seen.iter().all(|sight| *sight == Sight::Failed) {
+                sights[index.as_usize()] = Sight::Failed;
+                let (message, claim) = ("none of the steps that it sees gave an output".to_owned(), None);
+                failure.clone_from(&message);
+                let (usage, cost) = (Usage::default(), Cost::ZERO);
+                decision.events.push(RunEvent::TaskFailed { task, message, claim, usage, cost });
+            } else if seen.iter().all(|sight| matches!(sight, Sight::Done | Sight::Failed)) {
+                sights[index.as_usize()] = Sight::Open;
+                decision.events.push(RunEvent::StepReady { round, step: index });
+                decision.effects.push(Effect::Dispatch { task, not_before: now });
+            }
+        }
+        let step = plan.final_step();
+        match sights[step.as_usize()] {
+            Sight::Waiting | Sight::Open => {}
+            Sight::Done => self.end_round_with(round, step, now, decision),
+            Sight::Failed => {
+                let reason = FailReason::FinalStepFailed { step, message: failure };
+                let end = self.end_round_without(reason, std::mem::take(&mut decision.events));
+                *decision = end;
+            }
+        }
+    }
+
+    fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {
+        let next = round + 1;
+        if next < self.spec.policy.rounds_max {
+            decision.events.push(RunEvent::RoundOpened { round: next });
+            decision.effects =
+                vec![Effect::Dispatch { task: TaskRef::Plan { round: next }, not_before: now }];
+        } else {
+            decision.events.push(RunEvent::Succeeded { round, step });
+            decision.effects = vec![Effect::Stop];
+        }
+    }
+}
+
+/// A failure of somebody who lost the claim hurts nobody but itself; what it paid is recorded all the same, once.
+fn late_failure(task: TaskRef, attempt: &Attempt, usage: Usage, cost: Cost) -> Result<Decision, Refusal> {
+    let claim = attempt.claim;
+    match attempt.outcome {
+        AttemptOutcome::Lost if cost > Cost::ZERO => {
+            let unused = RunEvent::ResultUnused { task, claim, usage, cost };
+            Ok(Decision { events: vec![unused], effects: vec![] })
+        }
+        AttemptOutcome::Failed(_) => Ok(Decision::default()),
+        _ => Err(Refusal::ClaimLost),
+    }
+}
+
+impl Sight {
+    fn of(state: &TaskState) -> Self {
+        match state {
+            TaskState::Waiting => Self::Waiting,
+            TaskState::Ready { .. } | TaskState::Running { .. } => Self::Open,
+            TaskState::Done => Self::Done,
+            TaskState::Failed | TaskState::Cancelled => Self::Failed,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What can have happened to a run. These are stored: a change here must still read what older versions wrote.
+
+use serde::{Deserialize, Serialize};
+
+use super::{FinishReason, Planned, RunSpec, TaskRef};
+use crate::ids::{ClaimId, StepIndex, WorkerId};
+use crate::money::Cost;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// An event with its place in the run's log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SequencedEvent {
+    /// From 1, without gaps.
+    pub sequence: u64,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: RunEvent,
+}
+
+/// Why a run ended without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum FailReason {
+    /// No attempt at planning gave a plan.
+    #[error("no plan could be made: {message}")]
+    PlanningFailed {
+        /// What the last attempt said.
+        message: String,
+    },
+    /// The step that was to give the answer finally failed.
+    #[error("the final step {step} failed: {message}")]
+    FinalStepFailed {
+        /// Which step.
+        step: StepIndex,
+        /// What its last attempt said.
+        message: String,
+    },
+    /// The deadline passed.
+    #[error("the run did not finish within its deadline of {deadline_ms} ms")]
+    DeadlineExceeded {
+        /// The deadline, from acceptance.
+        deadline_ms: u64,
+    },
+    /// The next attempt could have exceeded the cost cap.
+    #[error("the run reached its cost cap of {cost_max} with {spent} spent")]
+    CostCapReached {
+        /// The cap.
+        cost_max: Cost,
+        /// What was spent by then.
+        spent: Cost,
+    },
+}
+
+impl FailReason {
+    /// A stable name for clients and metrics.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::PlanningFailed { .. } => "planning_failed",
+            Self::FinalStepFailed { .. } => "final_step_failed",
+            Self::DeadlineExceeded { .. } => "deadline_exceeded",
+            Self::CostCapReached { .. } => "cost_cap_reached",
+        }
+    }
+}
+
+/// Something that happened to a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RunEvent {
+    /// The run began; its first round is ready to be planned.
+    Accepted {
+        /// What was asked.
+        spec: Box<RunSpec>,
+    },
+    /// A task was claimed. Written before any call is made: the intent to pay.
+    Claimed {
+        /// Which task.
+        task: TaskRef,
+        /// Under which claim.
+        claim: ClaimId,
+        /// By whom.
+        executor: String,
+        /// The worker that will be called; none for planning.
+        worker: Option<WorkerId>,
+        /// Until when, unless extended.
+        lease_until: Timestamp,
+        /// The most that the attempt is expected to cost.
+        reserved: Cost,
+    },
+    /// The conductor wrote a plan; its steps exist, none of them ready yet.
+    PlanReady {
+        /// Of which round.
+        round: u16,
+        /// Under which claim.
+        claim: ClaimId,
+        /// The plan and how it came about.
+        planned: Planned,
+        /// What planning consumed.
+        usage: Usage,
+        /// What that cost.
+        cost: Cost,
+    },
+    /// The conductor kept the previous round's answer.
+    AnswerKept {
+        /// The round that planned nothing.
+        round: u16,
+        /// Under which claim.
+        claim: ClaimId,
+        /// What planning consumed.
+        usage: Usage,
+        /// What that cost.
+        cost: Cost,
+    },
+    /// All that a step sees is there: it may be claimed.
+    StepReady {
+        /// Of which round.
+        round: u16,
+        /// Which step.
+        step: StepIndex,
+    },
+    /// A step has its output: the first finished, paid result, whatever its claim.
+    StepDone {
+        /// Of which round.
+        round: u16,
+        /// Which step.
+        step: StepIndex,
+        /// The claim whose result it is.
+        claim: ClaimId,
+        /// The output.
+        output: String,
+        /// What the attempt consumed.
+        usage: Usage,
+        /// What that cost.
+        cost: Cost,
+        /// Why the worker stopped.
+        finish: FinishReason,
+        /// Milliseconds to the first token.
+        first_token_ms: Option<u64>,
+    },
+    /// An attempt failed and there will be another one.
+    AttemptFailed {
+        /// At which task.
+        task: TaskRef,
+        /// Under which claim.
+        claim: ClaimId,
+        /// What went wrong.
+        message: String,
+        /// Earliest time of the next attempt.
+        retry_at: Timestamp,
+        /// What the attempt consumed all the same.
+        usage: Usage,
+        /// What that cost.
+        cost: Cost,
+    },
+    /// The holder was not heard of in time; the task may be claimed again.
+    LeaseExpired {
+        /// Of which task.
+        task: TaskRef,
+        /// Whose claim.
+        claim: ClaimId,
+    },
+    /// No further attempt will be made. Steps that see a failed step go on without its output; a failed final step or
+    /// failed planning ends the round.
+    TaskFailed {
+        /// Which task.
+        task: TaskRef,
+        /// What went wrong in the end.
+        message: String,
+        /// The claim of the attempt that failed last, if it reported.
+        claim: Option<ClaimId>,
+        /// What that attempt consumed.
+        usage: Usage,
+        /// What that cost.
+        cost: Cost,
+    },
+    /// A result came that nobody needs any more. It was paid for.
+    ResultUnused {
+        /// Of which task.
+        task: TaskRef,
+        /// Under which claim.
+        claim: ClaimId,
+        /// What the attempt consumed.
+        usage: Usage,
+        /// What that cost.
+        cost: Cost,
+    },
+    /// A further round begins with planning.
+    RoundOpened {
+        /// Its number.
+        round: u16,
+    },
+    /// The run ended with an answer.
+    Succeeded {
+        /// The round that answered.
+        round: u16,
+        /// Its final step.
+        step: StepIndex,
+    },
+    /// The run ended without an answer.
+    Failed {
+        /// Why.
+        reason: FailReason,
+    },
+    /// Somebody took the run back.
+    Cancelled,
+}
+
+impl RunEvent {
+    /// A stable name for clients, stores and logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Accepted { .. } => "accepted",
+            Self::Claimed { .. } => "claimed",
+            Self::PlanReady { .. } => "plan_ready",
+            Self::AnswerKept { .. } => "answer_kept",
+            Self::StepReady { .. } => "step_ready",
+            Self::StepDone { .. } => "step_done",
+            Self::AttemptFailed { .. } => "attempt_failed",
+            Self::LeaseExpired { .. } => "lease_expired",
+            Self::TaskFailed { .. } => "task_failed",
+            Self::ResultUnused { .. } => "result_unused",
+            Self::RoundOpened { .. } => "round_opened",
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether it ends the run.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Succeeded { .. } | Self::Failed { .. } | Self::Cancelled)
+    }
+}

@@ -1,0 +1,409 @@
+//! Every reachable state of small runs meets every command and every event. What the machine promises is checked in each.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::ids::{ClaimId, TenantId};
+use crate::plan::PlanDraft;
+use crate::policy::{Effort, Tier};
+use crate::pool::Pool;
+
+const NOW: Timestamp = Timestamp::from_unix_ms(1_000);
+
+fn pool() -> Pool {
+    Pool::parse(
+        r#"
+schema = 1
+name = "t"
+version = "1"
+[[vendors]]
+id = "v"
+kind = "openai-compatible"
+base_url = "http://127.0.0.1:1/v1"
+[[workers]]
+id = "w"
+vendor = "v"
+model = "m"
+description = "d"
+context_tokens = 1000
+output_tokens_max = 100
+usd_per_million_tokens = { input = 1.0, output = 1.0 }
+"#,
+    )
+    .unwrap()
+}
+
+fn policy(attempts_max: u32, rounds_max: u16) -> Policy {
+    Policy { attempts_max, rounds_max, ..Policy::new(Tier::Ultra, Effort::Medium) }
+}
+
+fn plan(access: &str, policy: &Policy) -> Plan {
+    let steps = access.matches('[').count() - 1;
+    let list = |element: &str| vec![element; steps].join(", ");
+    let text =
+        format!("model_id = [{}]\nsubtasks = [{}]\naccess_list = {access}", list("0"), list("\"do it\""));
+    PlanDraft::parse(&text).unwrap().check(&pool(), policy).unwrap()
+}
+
+fn accepted(policy: Policy) -> Run {
+    let spec = RunSpec {
+        tenant: TenantId::new("t").unwrap(),
+        request_id: None,
+        model: "podium-ultra".to_owned(),
+        conversation: Conversation::question_only("why?").unwrap(),
+        deadline_at: NOW.after(policy.deadline()),
+        policy,
+        answer_tokens_max: None,
+        pool: "t-1".to_owned(),
+        conductor: "fixed-1".to_owned(),
+        accepted_at: NOW,
+    };
+    let first = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
+    Run::replay(RunId::new(Uuid::from_u128(1)), &[first]).unwrap()
+}
+
+/// The claim of the `number`th attempt at a task: every task has its own claims.
+fn claim_id(task: TaskRef, number: u32) -> ClaimId {
+    let place = match task {
+        TaskRef::Plan { round } => u128::from(round) * 1000,
+        TaskRef::Step { round, step } => u128::from(round) * 1000 + 100 + u128::from(step.get()),
+    };
+    ClaimId::new(Uuid::from_u128(place * 100 + u128::from(number)))
+}
+
+fn result() -> StepResult {
+    StepResult {
+        output: "42".to_owned(),
+        usage: Usage { prompt_tokens: 1, completion_tokens: 1, ..Usage::default() },
+        cost: Cost::from_nano_usd(1),
+        finish: FinishReason::Stop,
+        first_token_ms: Some(1),
+    }
+}
+
+fn error(retry_at: Option<Timestamp>) -> AttemptError {
+    AttemptError { message: "no".to_owned(), retry_at, usage: Usage::default(), cost: Cost::from_nano_usd(1) }
+}
+
+/// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
+fn commands(run: &Run, plan: &Plan) -> Vec<(Command, Timestamp)> {
+    let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
+    let mut all = vec![Command::Cancel, Command::CheckDeadline];
+    let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
+    let unknown = [TaskRef::Plan { round: 9 }, TaskRef::Step { round: 0, step: StepIndex::new(9) }];
+    for (task, attempts) in known.into_iter().chain(unknown.map(|task| (task, 0))) {
+        // Claims that were made, and the next one.
+        for number in 1..=attempts + 1 {
+            let claim = claim_id(task, number);
+            let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
+            all.push(Command::Claim { task, claim: wish });
+            all.push(Command::ExpireLease { task, claim });
+            all.push(Command::HandBack { task, claim, usage, cost });
+            all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
+            match task {
+                TaskRef::Plan { round } => {
+                    let planned = Planned { plan: plan.clone(), reasoning: String::new(), fallback: None };
+                    for result in [PlanResult::Plan(planned), PlanResult::KeepAnswer] {
+                        all.push(Command::CompletePlan { round, claim, result, usage, cost });
+                    }
+                }
+                TaskRef::Step { round, step } => {
+                    all.push(Command::CompleteStep { round, step, claim, result: result() });
+                    let blank = StepResult { output: " ".to_owned(), ..result() };
+                    all.push(Command::CompleteStep { round, step, claim, result: blank });
+                }
+            }
+        }
+    }
+    let late = run.spec().deadline_at;
+    let mut timed: Vec<_> = all.iter().map(|command| (command.clone(), NOW)).collect();
+    timed.push((Command::CheckDeadline, late));
+    timed
+}
+
+/// What two runs must share to behave alike.
+fn key(run: &Run) -> String {
+    let tasks: Vec<_> = run
+        .tasks()
+        .map(|(task, t)| {
+            (
+                task,
+                t.state.clone(),
+                t.attempts.iter().map(|a| (a.claim, a.outcome.clone())).collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    format!("{:?} {tasks:?}", run.state())
+}
+
+fn folded(run: &Run, events: &[RunEvent]) -> Run {
+    let mut after = run.clone();
+    for event in events {
+        let event = SequencedEvent { sequence: after.version() + 1, at: NOW, event: event.clone() };
+        after.apply(&event).unwrap_or_else(|e| panic!("{e}\nin {}", key(run)));
+    }
+    after
+}
+
+fn check_promises(run: &Run, command: &Command) {
+    let context = || format!("after {command:?}: {}", key(run));
+    for (number, round) in run.rounds().iter().enumerate() {
+        let Some(plan) = round.plan() else {
+            assert!(round.steps.is_empty(), "{}", context());
+            continue;
+        };
+        for (step, life) in plan.steps().iter().zip(&round.steps) {
+            let began = !matches!(life.task.state, TaskState::Waiting | TaskState::Cancelled)
+                && !life.task.attempts.is_empty();
+            let seen_final =
+                step.access.as_slice().iter().all(|i| round.steps[i.as_usize()].task.state.is_final());
+            assert!(!began || seen_final, "a step ran before what it sees, {}", context());
+            assert_eq!(life.output.is_some(), life.task.state == TaskState::Done, "{}", context());
+        }
+        assert!(number + 1 == run.rounds().len() || round.steps.iter().all(|s| s.task.state.is_final()));
+    }
+    for (_, task) in run.tasks() {
+        let accepted = task.attempts.iter().filter(|a| a.outcome == AttemptOutcome::Accepted).count();
+        assert_eq!(accepted, usize::from(task.state == TaskState::Done), "one result counts, {}", context());
+        let running = task.attempts.iter().filter(|a| a.outcome == AttemptOutcome::Running).count();
+        assert_eq!(running, usize::from(matches!(task.state, TaskState::Running { .. })), "{}", context());
+    }
+    if run.is_ended() {
+        assert!(run.tasks().all(|(_, task)| task.state.is_final()), "{}", context());
+    } else {
+        let open = |task: &Task| matches!(task.state, TaskState::Ready { .. } | TaskState::Running { .. });
+        assert!(run.tasks().any(|(_, task)| open(task)), "an active run has something to do, {}", context());
+    }
+    if let RunState::Succeeded { .. } = run.state() {
+        assert!(
+            run.answer().is_some_and(|answer| !answer.trim().is_empty()),
+            "never an empty answer, {}",
+            context()
+        );
+    }
+}
+
+/// Walks every reachable state and returns all of them with every event that occurred.
+fn walk(begin: Run, plan: &Plan) -> (Vec<Run>, Vec<RunEvent>) {
+    let attempts_max = begin.spec().policy.attempts_max;
+    let mut seen = HashSet::from([key(&begin)]);
+    let mut events = HashMap::new();
+    let (mut queue, mut states) = (VecDeque::from([begin]), Vec::new());
+    while let Some(run) = queue.pop_front() {
+        for (command, now) in commands(&run, plan) {
+            let Ok(decision) = run.decide(&command, now) else {
+                continue;
+            };
+            let after = folded(&run, &decision.events);
+            check_promises(&after, &command);
+            check_is_idempotent(&after, &command, now);
+            for event in decision.events {
+                events.entry(format!("{event:?}")).or_insert(event);
+            }
+            // Handing back is unbounded by design; the walk is not.
+            let bounded = after.tasks().all(|(_, task)| task.attempt_number() <= attempts_max);
+            if bounded && seen.insert(key(&after)) {
+                queue.push_back(after);
+            }
+        }
+        states.push(run);
+    }
+    (states, events.into_values().collect())
+}
+
+/// Who does not know whether a command went through asks again: nothing may change.
+fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp) {
+    if let Ok(again) = after.decide(command, now) {
+        assert!(again.events.is_empty(), "{command:?} again: {:?}\nin {}", again.events, key(after));
+    }
+}
+
+#[test]
+fn every_reachable_state_keeps_its_promises_under_every_command_and_event() {
+    let from_the_start = [("[[]]", 2, 1), ("[[], [0]]", 1, 1), ("[[]]", 1, 2)];
+    let from_the_start = from_the_start.map(|(access, attempts_max, rounds_max)| {
+        let policy = policy(attempts_max, rounds_max);
+        (accepted(policy.clone()), plan(access, &policy), rounds_max)
+    });
+    let with_a_plan = [("[[], [], [0, 1]]", 1), ("[[], [0]]", 2)];
+    let with_a_plan = with_a_plan.map(|(access, attempts_max)| {
+        let policy = policy(attempts_max, 1);
+        (planned(access, policy.clone()), plan(access, &policy), 1)
+    });
+    for (begin, plan, rounds_max) in from_the_start.into_iter().chain(with_a_plan) {
+        let (states, events) = walk(begin, &plan);
+        let names: HashSet<_> = events.iter().map(RunEvent::name).collect();
+        eprintln!("{} states, {} events", states.len(), events.len());
+        let (mut legal, mut illegal) = (0u32, 0u32);
+        for run in &states {
+            for event in &events {
+                let event = SequencedEvent { sequence: run.version() + 1, at: NOW, event: event.clone() };
+                match run.clone().apply(&event) {
+                    Ok(()) => legal += 1,
+                    Err(_) => illegal += 1,
+                }
+            }
+        }
+        assert!(states.len() > 20 && legal > 0 && illegal > legal, "{plan:?}: {} states", states.len());
+        for name in
+            ["claimed", "step_done", "result_unused", "task_failed", "cancelled", "succeeded", "failed"]
+        {
+            assert!(names.contains(name), "{plan:?}: `{name}` never happened");
+        }
+        assert_eq!(names.contains("round_opened"), rounds_max > 1);
+        assert_eq!(names.contains("answer_kept"), rounds_max > 1);
+    }
+}
+
+/// Carries out commands that must be allowed.
+fn drive(mut run: Run, commands: &[Command]) -> Run {
+    for command in commands {
+        let decision = run.decide(command, NOW).unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"));
+        run = folded(&run, &decision.events);
+    }
+    run
+}
+
+fn claimed(task: TaskRef, number: u32) -> Command {
+    let claim = claim_id(task, number);
+    Command::Claim {
+        task,
+        claim: Claim {
+            id: claim,
+            executor: "e".to_owned(),
+            lease_until: NOW,
+            reserve: Cost::from_nano_usd(5),
+        },
+    }
+}
+
+fn planned(access: &str, policy: Policy) -> Run {
+    let task = TaskRef::Plan { round: 0 };
+    let result =
+        PlanResult::Plan(Planned { plan: plan(access, &policy), reasoning: String::new(), fallback: None });
+    let (usage, cost) = (Usage::default(), Cost::ZERO);
+    let complete = Command::CompletePlan { round: 0, claim: claim_id(task, 1), result, usage, cost };
+    drive(accepted(policy), &[claimed(task, 1), complete])
+}
+
+fn step(index: u16) -> TaskRef {
+    TaskRef::Step { round: 0, step: StepIndex::new(index) }
+}
+
+fn done(index: u16) -> Command {
+    let claim = claim_id(step(index), 1);
+    Command::CompleteStep { round: 0, step: StepIndex::new(index), claim, result: result() }
+}
+
+fn failed(index: u16) -> Command {
+    Command::FailAttempt { task: step(index), claim: claim_id(step(index), 1), error: error(None) }
+}
+
+#[test]
+fn independent_steps_are_ready_together_and_a_join_waits_for_both() {
+    let run = planned("[[], [], [0, 1]]", policy(1, 1));
+    let states = |run: &Run| run.rounds()[0].steps.iter().map(|s| s.task.state.as_str()).collect::<Vec<_>>();
+    assert_eq!(states(&run), ["ready", "ready", "waiting"]);
+    let run = drive(run, &[claimed(step(0), 1), claimed(step(1), 1), done(1)]);
+    assert_eq!(states(&run), ["running", "done", "waiting"]);
+    let run = drive(run, &[done(0)]);
+    assert_eq!(states(&run), ["done", "done", "ready"]);
+    let run = drive(run, &[claimed(step(2), 1), done(2)]);
+    assert_eq!(run.answer(), Some("42"));
+}
+
+#[test]
+fn a_join_goes_on_without_a_step_that_failed_but_not_without_all() {
+    let run = planned("[[], [], [0, 1]]", policy(1, 1));
+    let run = drive(run, &[claimed(step(0), 1), claimed(step(1), 1), failed(0)]);
+    let one = drive(run.clone(), &[done(1)]);
+    assert_eq!(one.task(step(2)).unwrap().state, TaskState::Ready { not_before: NOW });
+    let none = drive(run, &[failed(1)]);
+    let RunState::Failed { reason } = none.state() else { panic!("{:?}", none.state()) };
+    assert_eq!(reason.to_string(), "the final step 3 failed: none of the steps that it sees gave an output");
+}
+
+#[test]
+fn a_late_result_is_paid_for_but_changes_nothing() {
+    let run = drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1)]);
+    let expired = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 1) };
+    let second = Command::CompleteStep {
+        round: 0,
+        step: StepIndex::new(0),
+        claim: claim_id(step(0), 2),
+        result: StepResult { output: "second".to_owned(), ..result() },
+    };
+    let run = drive(run, &[expired, claimed(step(0), 2), second, done(0)]);
+    assert_eq!(run.answer(), Some("second"));
+    assert_eq!(run.cost(), Cost::from_nano_usd(2), "both were paid for");
+}
+
+#[test]
+fn the_first_result_wins_whatever_its_claim() {
+    let run = drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1)]);
+    let expired = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 1) };
+    let run = drive(run, &[expired, claimed(step(0), 2), done(0)]);
+    assert_eq!(run.answer(), Some("42"), "the first claim's result came first");
+}
+
+#[test]
+fn an_attempt_that_could_exceed_the_cost_cap_is_not_begun() {
+    let capped = Policy { cost_max: Some(Cost::from_nano_usd(5)), ..policy(2, 1) };
+    let run = planned("[[], [0]]", capped);
+    let run = drive(run, &[claimed(step(0), 1), done(0), claimed(step(1), 1)]);
+    let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
+    assert_eq!(reason.code(), "cost_cap_reached");
+    assert!(run.tasks().all(|(_, task)| task.state.is_final()));
+}
+
+#[test]
+fn a_second_round_that_fails_leaves_the_first_rounds_answer() {
+    let run = planned("[[]]", policy(1, 2));
+    let run = drive(run, &[claimed(step(0), 1), done(0)]);
+    assert_eq!(run.current_round(), 1);
+    let task = TaskRef::Plan { round: 1 };
+    let fail = Command::FailAttempt { task, claim: claim_id(task, 1), error: error(None) };
+    let run = drive(run, &[claimed(task, 1), fail]);
+    assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
+}
+
+#[test]
+fn handing_back_is_never_the_last_attempt() {
+    let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
+    let (task, claim, usage, cost) = (step(0), claim_id(step(0), 1), Usage::default(), Cost::ZERO);
+    let run = drive(run, &[Command::HandBack { task, claim, usage, cost }, claimed(step(0), 2)]);
+    assert!(run.task(step(0)).unwrap().is_held_by(claim_id(step(0), 2)));
+}
+
+#[test]
+fn a_task_cannot_be_claimed_before_its_time() {
+    let run = drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1)]);
+    let later = NOW.after(Duration::from_secs(9));
+    let (task, claim) = (step(0), claim_id(step(0), 1));
+    let run = drive(run, &[Command::FailAttempt { task, claim, error: error(Some(later)) }]);
+    assert_eq!(run.decide(&claimed(step(0), 2), NOW), Err(Refusal::NotBefore(later)));
+    assert!(run.decide(&claimed(step(0), 2), later).is_ok());
+}
+
+#[test]
+fn events_read_back_from_json_as_they_were() {
+    let policy = policy(1, 2);
+    let (_, events) = walk(accepted(policy.clone()), &plan("[[]]", &policy));
+    for event in events {
+        let json = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
+    }
+}
+
+#[test]
+fn a_log_with_a_gap_or_without_a_beginning_is_refused() {
+    let run = accepted(policy(1, 1));
+    let cancelled = |sequence| SequencedEvent { sequence, at: NOW, event: RunEvent::Cancelled };
+    assert!(run.clone().apply(&cancelled(3)).is_err());
+    assert!(run.clone().apply(&cancelled(2)).is_ok());
+    assert!(Run::replay(run.id(), &[cancelled(1)]).is_err());
+    assert!(Run::replay(run.id(), &[]).is_err());
+}

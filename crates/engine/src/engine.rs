@@ -1,0 +1,212 @@
+//! The engine's handle: everything that the doors may ask, and the loops.
+
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use podium_domain::conversation::Conversation;
+use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::policy::Policy;
+use podium_domain::pool::Pool;
+use podium_domain::run::{Command, Run};
+use podium_domain::time::Timestamp;
+use podium_ports::BoxError;
+use podium_ports::conductor::{ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::store::{RunSummary, StoreError};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::info;
+
+use crate::answer::{AnswerError, AnswerPart, answer};
+use crate::commands::{Bounds, CommandError, Commands};
+use crate::dispatch::{Dispatch, step_lanes};
+use crate::executor::Executor;
+use crate::holds::Holds;
+use crate::parts::{Options, Parts};
+use crate::planner::{Planner, plan_or_fall_back};
+use crate::sweeper::Sweeper;
+use crate::watch::{Update, Watcher};
+
+/// The front half (accept, watch, read, cancel) and, through [`Engine::work`], the loops. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    options: Options,
+    dispatch: Dispatch,
+    holds: Holds,
+    commands: Commands,
+}
+
+/// Why a run cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// There is no such run.
+    #[error("there is no such run")]
+    UnknownRun,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the engine needs does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the {part} does not answer")]
+pub struct NotReady {
+    /// Which part.
+    pub part: &'static str,
+    /// What it said.
+    #[source]
+    pub source: BoxError,
+}
+
+impl Engine {
+    /// Builds the engine. Must be called inside a tokio runtime: commands are decided in a task of their own, which ends
+    /// with the last handle.
+    pub fn new(parts: Parts, options: Options) -> Self {
+        let dispatch = Dispatch::new(parts.clone());
+        let holds = Holds::default();
+        let bounds =
+            Bounds { batch_max: options.batch_commands_max, waiting_max: options.waiting_commands_max };
+        let (commands, command_loop) = Commands::new(parts.clone(), dispatch.clone(), holds.clone(), bounds);
+        TaskTracker::new().spawn(command_loop.run());
+        Self { shared: Arc::new(Shared { parts, options, dispatch, holds, commands }) }
+    }
+
+    /// The workers.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.shared.parts.pool
+    }
+
+    /// The conductor's name and version.
+    pub fn conductor_id(&self) -> &str {
+        self.shared.parts.conductor.id()
+    }
+
+    /// A run as it is.
+    pub async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
+        Ok(self.parts().store.load(&[id]).await?.into_iter().next().flatten())
+    }
+
+    /// Takes a run back. A run that was taken back before is returned as it is.
+    pub async fn cancel(&self, id: RunId) -> Result<Run, CommandError> {
+        self.commands().send(id, Command::Cancel).await.map(|run| (*run).clone())
+    }
+
+    /// The newest runs first, those before `before` when given.
+    pub async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        self.parts().store.list(before, limit).await
+    }
+
+    /// All updates after event `after` (0: from the beginning): stored events without gaps, live text between them. Ends
+    /// after the event that ends the run.
+    pub async fn watch(
+        &self,
+        id: RunId,
+        after: u64,
+    ) -> Result<BoxStream<'static, Result<Update, StoreError>>, WatchError> {
+        Ok(Watcher::new(self.parts().clone(), id, after).await?.into_stream())
+    }
+
+    /// The answer as it is written: texts that concatenate to the run's answer, then the run as it ended.
+    pub async fn answer(
+        &self,
+        id: RunId,
+    ) -> Result<BoxStream<'static, Result<AnswerPart, AnswerError>>, WatchError> {
+        let updates = self.watch(id, 0).await?;
+        Ok(answer(self.parts().clone(), id, updates))
+    }
+
+    /// Plans only: nothing is run or stored.
+    pub async fn plan(
+        &self,
+        conversation: &Conversation,
+        policy: Policy,
+        text: TextSink<'_>,
+    ) -> Result<PlanOutcome, ConductorError> {
+        let request = PlanRequest {
+            question: conversation.question(),
+            policy: self.within_abilities(policy),
+            earlier: None,
+            seed: seed(self.parts().ids.claim_id()),
+            time_max: self.options().plan_time_max,
+        };
+        let stop = CancellationToken::new();
+        plan_or_fall_back(self.parts(), &request, text, &stop, false).await
+    }
+
+    /// Whether the store and the queue answer.
+    pub async fn ready(&self) -> Result<(), NotReady> {
+        let not_ready = |part| move |source: BoxError| NotReady { part, source };
+        self.parts().store.ping().await.map_err(Into::into).map_err(not_ready("store"))?;
+        self.parts().queue.ping().await.map_err(Into::into).map_err(not_ready("queue"))
+    }
+
+    /// Takes over all that a process left behind that is known to be dead, as the only process on the store: claims are
+    /// released and ready tasks published at once instead of after their leases.
+    pub async fn take_over(&self) -> Result<(), StoreError> {
+        Sweeper::new(self.clone()).take_over().await
+    }
+
+    /// Runs the loops until `stop`; then work under way is finished within the drain time, or handed back.
+    pub async fn work(&self, stop: CancellationToken) {
+        let abandon = CancellationToken::new();
+        let mut loops = JoinSet::new();
+        let mut keepers = JoinSet::new();
+        let lease = self.options().lease;
+        let ended = CancellationToken::new();
+        keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
+        keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
+        for lane in step_lanes(self.pool()) {
+            loops.spawn(Executor::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
+        }
+        for lane in Planner::lanes() {
+            loops.spawn(Planner::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
+        }
+        stop.cancelled().await;
+        let all_done = async { while loops.join_next().await.is_some() {} };
+        tokio::pin!(all_done);
+        tokio::select! {
+            () = &mut all_done => {}
+            () = self.parts().clock.sleep(self.options().drain) => {
+                info!("the drain time is over: work under way is handed back");
+                abandon.cancel();
+                all_done.await;
+            }
+        }
+        ended.cancel();
+        while keepers.join_next().await.is_some() {}
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.shared.parts
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(crate) fn dispatch(&self) -> &Dispatch {
+        &self.shared.dispatch
+    }
+
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.shared.holds
+    }
+
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.shared.commands
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.parts().clock.now()
+    }
+}
+
+/// A seed from a random id.
+pub(crate) fn seed(claim: ClaimId) -> u64 {
+    claim.as_uuid().as_u64_pair().1
+}

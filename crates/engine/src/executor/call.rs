@@ -1,0 +1,184 @@
+//! One call of a worker: its text goes to whoever watches while it comes, and ends as a result or as a reason.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use podium_domain::ids::{ClaimId, StepIndex};
+use podium_domain::money::Cost;
+use podium_domain::pool::Worker;
+use podium_domain::run::{FinishReason, Run, StepResult};
+use podium_domain::time::Timestamp;
+use podium_domain::usage::Usage;
+use podium_ports::live::{Frame, Signal};
+use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::holds::Held;
+use crate::parts::Parts;
+
+/// Bytes that are taken for a token where nobody says better. English text has about four.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// How a call ended.
+pub(super) enum Ended {
+    /// With an output.
+    Finished(StepResult),
+    /// Without one.
+    Failed {
+        /// What went wrong.
+        message: String,
+        /// Whether to try again, and after which time at the earliest.
+        retry: Option<Duration>,
+        /// What it consumed all the same.
+        usage: Usage,
+    },
+    /// The claim was lost meanwhile.
+    Lost {
+        /// What it consumed.
+        usage: Usage,
+    },
+    /// The executor must stop.
+    Abandoned {
+        /// What it consumed.
+        usage: Usage,
+    },
+}
+
+/// A call to be made under a claim.
+pub(super) struct Call<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) run: &'a Run,
+    pub(super) worker: &'a Worker,
+    pub(super) at: (u16, StepIndex),
+    pub(super) claim: ClaimId,
+}
+
+/// What has come so far.
+struct Progress {
+    began: Timestamp,
+    first_token_ms: Option<u64>,
+    text: String,
+    prompt_tokens: u64,
+}
+
+impl Progress {
+    /// What the call has consumed by now, where the vendor did not say. Nothing before the first token: vendors bill from
+    /// then on.
+    fn estimate(&self) -> Usage {
+        if self.first_token_ms.is_none() {
+            return Usage::default();
+        }
+        let completion_tokens = (self.text.len() as u64).div_ceil(BYTES_PER_TOKEN);
+        Usage { prompt_tokens: self.prompt_tokens, completion_tokens, ..Usage::default() }
+    }
+
+    fn failed(&self, message: String, retry: Option<Duration>) -> Ended {
+        Ended::Failed { message, retry, usage: self.estimate() }
+    }
+}
+
+impl Call<'_> {
+    pub(super) async fn make(
+        &self,
+        request: &ChatRequest,
+        held: &Held,
+        abandon: &CancellationToken,
+    ) -> Ended {
+        let mut progress = Progress {
+            began: self.parts.clock.now(),
+            first_token_ms: None,
+            text: String::new(),
+            prompt_tokens: prompt_tokens(request),
+        };
+        tokio::select! {
+            ended = self.stream(request, &mut progress) => return ended,
+            () = held.lost() => {}
+            () = abandon.cancelled() => return Ended::Abandoned { usage: progress.estimate() },
+        }
+        Ended::Lost { usage: progress.estimate() }
+    }
+
+    async fn stream(&self, request: &ChatRequest, progress: &mut Progress) -> Ended {
+        let mut events = match self.parts.vendors.chat(self.worker, request).await {
+            Ok(events) => events,
+            Err(error) => return vendor_failure(progress, &error),
+        };
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(ChatEvent::Started { .. }) => {}
+                Ok(ChatEvent::Delta(text)) => {
+                    if let Err(ended) = self.delta(text, progress).await {
+                        return ended;
+                    }
+                }
+                Ok(ChatEvent::Finished { reason, usage }) => return self.finished(reason, usage, progress),
+                Err(error) => return vendor_failure(progress, &error),
+            }
+        }
+        progress.failed("the vendor's answer ended early".to_owned(), Some(Duration::ZERO))
+    }
+
+    async fn delta(&self, text: String, progress: &mut Progress) -> Result<(), Ended> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if progress.first_token_ms.is_none() {
+            progress.first_token_ms = Some(self.elapsed_ms(progress));
+        }
+        let bytes_max = self.run.spec().policy.output_bytes_max;
+        if progress.text.len() + text.len() > bytes_max {
+            return Err(progress.failed(format!("the output exceeds output_bytes_max of {bytes_max}"), None));
+        }
+        let (round, step) = self.at;
+        let offset = progress.text.len() as u64;
+        progress.text.push_str(&text);
+        let signal = Signal::Frame(Frame { round, step, claim: self.claim, offset, text });
+        if let Err(error) = self.parts.live.publish(self.run.id(), signal).await {
+            debug!(run = %self.run.id(), %error, "watchers were not told");
+        }
+        Ok(())
+    }
+
+    fn finished(&self, finish: FinishReason, usage: Option<Usage>, progress: &mut Progress) -> Ended {
+        let usage = usage.unwrap_or_else(|| progress.estimate());
+        if progress.text.trim().is_empty() {
+            let message = format!("worker `{}` gave an empty answer", self.worker.id);
+            return Ended::Failed { message, retry: Some(Duration::ZERO), usage };
+        }
+        Ended::Finished(StepResult {
+            output: std::mem::take(&mut progress.text),
+            usage,
+            cost: self.worker.prices.cost(&usage),
+            finish,
+            first_token_ms: progress.first_token_ms,
+        })
+    }
+
+    fn elapsed_ms(&self, progress: &Progress) -> u64 {
+        u64::try_from(self.parts.clock.now().since(progress.began).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn vendor_failure(progress: &Progress, error: &VendorError) -> Ended {
+    let retry = error.is_retryable().then(|| error.retry_after().unwrap_or_default());
+    let mut message = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        message = format!("{message}: {source}");
+    }
+    progress.failed(message, retry)
+}
+
+fn prompt_tokens(request: &ChatRequest) -> u64 {
+    let bytes: u64 = request.messages.iter().map(|message| message.text.len() as u64).sum();
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// The most that a call is expected to cost: its prompt, generously counted, and every token it may write.
+pub(super) fn most_cost(worker: &Worker, request: &ChatRequest) -> Cost {
+    worker.prices.cost(&Usage {
+        prompt_tokens: prompt_tokens(request).saturating_mul(2),
+        completion_tokens: request.output_tokens_max.into(),
+        ..Usage::default()
+    })
+}

@@ -1,0 +1,29 @@
+//! The loops that run workflows: accept, plan, execute, advance, sweep. They know ports only: the same loops run embedded in
+//! one process and spread over a cluster.
+//!
+//! The run protocol in short. The store is the only truth; a ready task in it is its own message-to-be, and whoever commits
+//! it publishes it afterwards. The queue may lose or repeat anything: the sweeper publishes again what is overdue, and a
+//! claim that is committed before any call keeps repeated messages from being paid twice. The first finished, paid result
+//! wins, whatever its claim; errors are fenced by the claim.
+#![deny(missing_docs)]
+
+mod answer;
+mod commands;
+mod dispatch;
+mod engine;
+mod executor;
+mod holds;
+mod parts;
+mod planner;
+mod retry;
+mod submit;
+mod sweeper;
+mod task;
+mod watch;
+
+pub use answer::{AnswerError, AnswerPart};
+pub use commands::CommandError;
+pub use engine::{Engine, NotReady, WatchError};
+pub use parts::{Options, Parts};
+pub use submit::{Submit, SubmitError, Submitted};
+pub use watch::Update;

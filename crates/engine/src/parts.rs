@@ -1,0 +1,90 @@
+//! What the engine is built from, and how it is tuned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::pool::Pool;
+use podium_ports::clock::{Clock, Ids};
+use podium_ports::conductor::Conductor;
+use podium_ports::limiter::Limiter;
+use podium_ports::live::LiveStream;
+use podium_ports::queue::StepQueue;
+use podium_ports::store::RunStore;
+use podium_ports::vendor::Vendors;
+
+/// Everything from outside that the engine needs.
+#[derive(Clone)]
+pub struct Parts {
+    /// The truth.
+    pub store: Arc<dyn RunStore>,
+    /// The wake-up window.
+    pub queue: Arc<dyn StepQueue>,
+    /// What happens right now.
+    pub live: Arc<dyn LiveStream>,
+    /// How hard workers may be used.
+    pub limiter: Arc<dyn Limiter>,
+    /// Those who serve the workers.
+    pub vendors: Arc<dyn Vendors>,
+    /// The model that plans.
+    pub conductor: Arc<dyn Conductor>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// New ids.
+    pub ids: Arc<dyn Ids>,
+    /// The workers.
+    pub pool: Arc<Pool>,
+}
+
+/// How the engine is tuned. Every bound that is not a policy's.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This process' name in claims.
+    pub executor: String,
+    /// How long a claim holds without being extended. It is extended every third of this.
+    pub lease: Duration,
+    /// How often the sweeper looks.
+    pub sweep_every: Duration,
+    /// How long a ready task may stay unclaimed before its message is taken for lost.
+    pub dispatch_grace: Duration,
+    /// Most tasks of a kind that one sweep acts on.
+    pub sweep_tasks_max: u32,
+    /// Plans made at the same time, for each tier.
+    pub plan_slots: usize,
+    /// Steps run at the same time, for each vendor and tier.
+    pub step_slots: usize,
+    /// How long one fetch waits for a message.
+    pub fetch_wait: Duration,
+    /// Longest time for one plan.
+    pub plan_time_max: Duration,
+    /// Pause after a first failed attempt; doubled for each further one.
+    pub retry_pause: Duration,
+    /// Longest such pause that is not the vendor's own wish.
+    pub retry_pause_max: Duration,
+    /// Most commands decided and committed together.
+    pub batch_commands_max: usize,
+    /// Most commands waiting to be decided; further ones wait with their callers.
+    pub waiting_commands_max: usize,
+    /// How long work under way may go on after the order to stop, before it is handed back.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            executor: "embedded".to_owned(),
+            lease: Duration::from_secs(15),
+            sweep_every: Duration::from_millis(500),
+            dispatch_grace: Duration::from_secs(2),
+            sweep_tasks_max: 256,
+            plan_slots: 4,
+            step_slots: 32,
+            fetch_wait: Duration::from_secs(5),
+            plan_time_max: Duration::from_mins(2),
+            retry_pause: Duration::from_millis(500),
+            retry_pause_max: Duration::from_secs(30),
+            batch_commands_max: 256,
+            waiting_commands_max: 4096,
+            drain: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker.
+
+use std::time::Duration;
+
+use podium_domain::ids::ClaimId;
+use podium_domain::money::Cost;
+use podium_domain::plan::PlanDraft;
+use podium_domain::policy::Tier;
+use podium_domain::prompt;
+use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, TaskRef};
+use podium_domain::usage::Usage;
+use podium_ports::conductor::{ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::live::Signal;
+use podium_ports::queue::{Lane, TaskMessage};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::engine::{Engine, seed};
+use crate::parts::Parts;
+use crate::retry;
+use crate::task::{Claimed, Settle, Work, serve_lane};
+
+/// Serves the lanes of plans.
+#[derive(Clone)]
+pub(crate) struct Planner {
+    engine: Engine,
+}
+
+impl Planner {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    pub(crate) fn lanes() -> [Lane; 2] {
+        [Lane::Plan(Tier::Mini), Lane::Plan(Tier::Ultra)]
+    }
+
+    pub(crate) async fn run(self, lane: Lane, stop: CancellationToken, abandon: CancellationToken) {
+        let slots = self.engine.options().plan_slots;
+        serve_lane(self.engine.clone(), (lane, slots), self, stop, abandon).await;
+    }
+
+    async fn plan(
+        &self,
+        claimed: &Claimed,
+        abandon: &CancellationToken,
+    ) -> Result<PlanOutcome, ConductorError> {
+        let engine = &self.engine;
+        let spec = claimed.run.spec();
+        let request = PlanRequest {
+            question: spec.conversation.question(),
+            policy: spec.policy.clone(),
+            earlier: claimed
+                .task
+                .round()
+                .checked_sub(1)
+                .and_then(|round| prompt::of_round(&claimed.run, round)),
+            seed: seed(claimed.claim),
+            time_max: engine.options().plan_time_max.min(spec.deadline_at.since(engine.now())),
+        };
+        let attempts = claimed.run.task(claimed.task).map_or(0, podium_domain::run::Task::attempt_number);
+        let may_retry = attempts < spec.policy.attempts_max;
+        let (texts, heard) = mpsc::unbounded_channel();
+        // The conductor's own bound on tokens bounds this channel.
+        let sink = move |text: &str| drop(texts.send(text.to_owned()));
+        let stop = claimed.held.token().child_token();
+        let planning = plan_or_fall_back(engine.parts(), &request, &sink, &stop, may_retry);
+        tokio::pin!(planning);
+        let telling = tell(engine.parts(), &claimed.run, claimed.task.round(), heard);
+        tokio::pin!(telling);
+        loop {
+            tokio::select! {
+                outcome = &mut planning => return outcome,
+                () = abandon.cancelled(), if !stop.is_cancelled() => stop.cancel(),
+                () = &mut telling => {}
+            }
+        }
+    }
+}
+
+/// Publishes what the conductor writes; never returns before it is dropped.
+async fn tell(parts: &Parts, run: &Run, round: u16, mut heard: mpsc::UnboundedReceiver<String>) {
+    while let Some(text) = heard.recv().await {
+        if let Err(error) = parts.live.publish(run.id(), Signal::Planning { round, text }).await {
+            debug!(run = %run.id(), %error, "watchers were not told");
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+impl Work for Planner {
+    async fn work(&self, message: TaskMessage, abandon: CancellationToken) -> Settle {
+        let claimed = match self.engine.claim(message.run, message.task, Cost::ZERO).await {
+            Ok(claimed) => claimed,
+            Err(settle) => return settle,
+        };
+        let (claim, task, round) = (claimed.claim, claimed.task, claimed.task.round());
+        let command = match self.plan(&claimed, &abandon).await {
+            Ok(PlanOutcome { result, usage, cost }) => {
+                Command::CompletePlan { round, claim, result, usage, cost }
+            }
+            Err(ConductorError::Stopped) if claimed.held.token().is_cancelled() => return Settle::Ack,
+            Err(ConductorError::Stopped) => {
+                Command::HandBack { task, claim, usage: Usage::default(), cost: Cost::ZERO }
+            }
+            Err(error) => {
+                warn!(run = %message.run, error = &error as &dyn std::error::Error, "planning failed");
+                let failed = claimed.run.task(task).map_or(1, podium_domain::run::Task::attempt_number);
+                self.failure(task, claim, failed, &error)
+            }
+        };
+        self.engine.record(message.run, command, &abandon).await
+    }
+}
+
+impl Planner {
+    fn failure(&self, task: TaskRef, claim: ClaimId, failed: u32, error: &ConductorError) -> Command {
+        let pause = retry::pause(self.engine.options(), failed, claim, Duration::ZERO);
+        let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
+        let message = error.to_string();
+        let error = AttemptError { message, retry_at, usage: Usage::default(), cost: Cost::ZERO };
+        Command::FailAttempt { task, claim, error }
+    }
+}
+
+/// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
+/// the whole question; the plan then says why.
+pub(crate) async fn plan_or_fall_back(
+    parts: &Parts,
+    request: &PlanRequest,
+    text: TextSink<'_>,
+    stop: &CancellationToken,
+    may_retry: bool,
+) -> Result<PlanOutcome, ConductorError> {
+    let error = match parts.conductor.plan(request, text, stop).await {
+        Ok(outcome) => return Ok(outcome),
+        Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
+        Err(error) if error.is_retryable() && may_retry => return Err(error),
+        Err(error) => error,
+    };
+    let Some(worker) = parts.pool.safest(&request.policy) else {
+        return Err(error);
+    };
+    let subtask = prompt::whole_question_subtask(&request.question);
+    let Ok(plan) = PlanDraft::single(&worker.id, subtask).check(&parts.pool, &request.policy) else {
+        return Err(error);
+    };
+    warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
+    let (usage, cost) = match &error {
+        ConductorError::NoPlan { usage, cost, .. } => (*usage, *cost),
+        _ => (Usage::default(), Cost::ZERO),
+    };
+    let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
+    Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
+}

@@ -1,0 +1,98 @@
+//! The sweeper: whatever was lost between a commit and its message, or with a dead process, is found in the store here.
+
+use std::time::Duration;
+
+use podium_domain::run::Command;
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Due, Hold, StoreError};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::commands::CommandError;
+use crate::engine::Engine;
+
+/// When no sweep has succeeded for so long the store was away, and with it every heartbeat.
+const OUTAGE: Duration = Duration::from_secs(2);
+/// Later than any deadline or lease.
+const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
+
+/// Sweeps. Any number may run on one store.
+pub(crate) struct Sweeper {
+    engine: Engine,
+    swept_at: Timestamp,
+    hold_leases_until: Timestamp,
+}
+
+impl Sweeper {
+    pub(crate) fn new(engine: Engine) -> Self {
+        let now = engine.now();
+        Self { engine, swept_at: now, hold_leases_until: now }
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.engine.parts().clock.sleep(self.engine.options().sweep_every) => {}
+            }
+            if let Err(error) = self.sweep().await {
+                warn!(error = &error as &dyn std::error::Error, "could not sweep");
+            }
+        }
+    }
+
+    async fn sweep(&mut self) -> Result<(), StoreError> {
+        let now = self.engine.now();
+        let options = self.engine.options();
+        let again_at = now.after(options.dispatch_grace);
+        let due = self.engine.parts().store.due(now, again_at, options.sweep_tasks_max).await?;
+        // Grace rule: holders could not extend their leases while the store was away. They get one lease's time to.
+        if now.since(self.swept_at) > OUTAGE + options.sweep_every {
+            self.hold_leases_until = now.after(options.lease);
+            info!("the store was away: leases are held for {} ms", options.lease.as_millis());
+        }
+        self.swept_at = now;
+        let expired = if now < self.hold_leases_until { &[] } else { due.expired.as_slice() };
+        self.act_on(&due, expired).await
+    }
+
+    pub(crate) async fn take_over(self) -> Result<(), StoreError> {
+        let now = self.engine.now();
+        let due = self.engine.parts().store.due(END_OF_TIME, now, u32::MAX).await?;
+        if !due.expired.is_empty() || !due.ready.is_empty() {
+            info!(claims = due.expired.len(), ready = due.ready.len(), "taking over unfinished work");
+        }
+        let due = Due { overdue: Vec::new(), ..due };
+        self.act_on(&due, &due.expired).await
+    }
+
+    async fn act_on(&self, due: &Due, expired: &[Hold]) -> Result<(), StoreError> {
+        let commands = self.engine.commands();
+        let expire = expired.iter().map(|hold| {
+            let command = Command::ExpireLease { task: hold.task, claim: hold.claim };
+            commands.send(hold.run, command)
+        });
+        let fail = due.overdue.iter().map(|run| commands.send(*run, Command::CheckDeadline));
+        let outcomes =
+            futures::future::join(futures::future::join_all(expire), futures::future::join_all(fail)).await;
+        for error in outcomes.0.into_iter().chain(outcomes.1).filter_map(Result::err) {
+            if !matches!(error, CommandError::Refused(_)) {
+                warn!(error = &error as &dyn std::error::Error, "could not act on what is due");
+            }
+        }
+        self.publish_ready(due).await
+    }
+
+    async fn publish_ready(&self, due: &Due) -> Result<(), StoreError> {
+        let mut ids: Vec<_> = due.ready.iter().map(|(run, _)| *run).collect();
+        ids.dedup();
+        let runs = self.engine.parts().store.load(&ids).await?;
+        for run in runs.into_iter().flatten() {
+            let tasks = due.ready.iter().filter(|(id, _)| *id == run.id());
+            for (_, task) in tasks {
+                self.engine.dispatch().publish(&run, *task, self.engine.now()).await;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Watching a run: stored events without gaps, and live text between them. The store is read whenever a signal says so, or a
+//! signal may have been lost; the live stream is never trusted for more than speed.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
+use podium_domain::run::{Run, SequencedEvent, TaskRef};
+use podium_ports::live::{Frame, Signal, Signals};
+use podium_ports::store::StoreError;
+use tracing::debug;
+
+use crate::engine::WatchError;
+use crate::parts::Parts;
+
+/// How often the store is read without a signal: a lost signal delays a watcher by this at most.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// Events read at a time.
+const EVENTS_PAGE: u32 = 256;
+
+/// Something that happened to a watched run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    /// A stored event.
+    Event(SequencedEvent),
+    /// The conductor wrote something.
+    Planning {
+        /// Which round it plans.
+        round: u16,
+        /// What it wrote.
+        text: String,
+    },
+    /// A worker wrote something. The frames of one attempt follow each other without gaps or overlaps.
+    Frame {
+        /// What it wrote.
+        frame: Frame,
+        /// Whether it belongs to what will be the run's answer.
+        is_answer: bool,
+    },
+    /// The attempt whose text was shown is over without a result; frames that follow are another attempt's.
+    Restarted {
+        /// The round.
+        round: u16,
+        /// The step.
+        step: StepIndex,
+    },
+}
+
+/// What was shown of a step.
+struct Shown {
+    claim: ClaimId,
+    bytes: u64,
+}
+
+pub(crate) struct Watcher {
+    parts: Parts,
+    id: RunId,
+    after: u64,
+    run: Option<Run>,
+    signals: Signals,
+    shown: HashMap<(u16, StepIndex), Shown>,
+    pending: VecDeque<Update>,
+}
+
+impl Watcher {
+    pub(crate) async fn new(parts: Parts, id: RunId, after: u64) -> Result<Self, WatchError> {
+        // Subscribed before the store is read: what is committed in between is signalled.
+        let signals = subscribe(&parts, id).await;
+        let (shown, pending) = (HashMap::new(), VecDeque::new());
+        let mut watcher = Self { parts, id, after, run: None, signals, shown, pending };
+        watcher.read_events().await?;
+        if watcher.run.is_none() {
+            return Err(WatchError::UnknownRun);
+        }
+        Ok(watcher)
+    }
+
+    pub(crate) fn into_stream(self) -> BoxStream<'static, Result<Update, StoreError>> {
+        stream::unfold(Some(self), |watcher| async {
+            let mut watcher = watcher?;
+            match watcher.next().await {
+                Ok(Some(update)) => Some((Ok(update), Some(watcher))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Result<Option<Update>, StoreError> {
+        loop {
+            if let Some(update) = self.pending.pop_front() {
+                return Ok(Some(update));
+            }
+            if self.run.as_ref().is_some_and(Run::is_ended) {
+                return Ok(None);
+            }
+            let signal = tokio::select! {
+                signal = self.signals.next() => signal,
+                () = self.parts.clock.sleep(POLL_EVERY) => Some(Signal::Committed { version: u64::MAX }),
+            };
+            match signal {
+                Some(Signal::Committed { version }) if version > self.version() => self.read_events().await?,
+                Some(Signal::Committed { .. }) => {}
+                Some(Signal::Frame(frame)) => self.see(frame).await?,
+                Some(Signal::Planning { round, text }) => {
+                    self.pending.push_back(Update::Planning { round, text });
+                }
+                Some(Signal::Missed) => self.resubscribe().await?,
+                None => {
+                    self.signals = stream::pending().boxed();
+                    self.read_events().await?;
+                }
+            }
+        }
+    }
+
+    fn version(&self) -> u64 {
+        self.run.as_ref().map_or(0, Run::version)
+    }
+
+    async fn read_events(&mut self) -> Result<(), StoreError> {
+        loop {
+            let events = self.parts.store.events(self.id, self.version(), EVENTS_PAGE).await?;
+            let is_last = events.len() < EVENTS_PAGE as usize;
+            for event in events {
+                self.fold(&event)?;
+                if event.sequence > self.after {
+                    self.pending.push_back(Update::Event(event));
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn fold(&mut self, event: &SequencedEvent) -> Result<(), StoreError> {
+        let illegal = |error| StoreError::illegal(self.id, error);
+        if let Some(run) = &mut self.run {
+            return run.apply(event).map_err(illegal);
+        }
+        self.run = Some(Run::replay(self.id, std::slice::from_ref(event)).map_err(illegal)?);
+        Ok(())
+    }
+
+    async fn resubscribe(&mut self) -> Result<(), StoreError> {
+        self.signals = subscribe(&self.parts, self.id).await;
+        self.read_events().await
+    }
+
+    async fn see(&mut self, frame: Frame) -> Result<(), StoreError> {
+        let task = TaskRef::Step { round: frame.round, step: frame.step };
+        if !self.holds(task, frame.claim) {
+            self.read_events().await?;
+        }
+        // A zombie's text, or text of a step that is done and in the events already.
+        if !self.holds(task, frame.claim) {
+            return Ok(());
+        }
+        let place = (frame.round, frame.step);
+        let shown =
+            self.shown.get(&place).filter(|shown| shown.claim == frame.claim).map_or(0, |shown| shown.bytes);
+        if frame.offset > shown {
+            debug!(run = %self.id, "a frame was lost");
+            return self.resubscribe().await;
+        }
+        let skip = usize::try_from(shown - frame.offset).unwrap_or(usize::MAX);
+        let Some(text) = frame.text.get(skip..).filter(|text| !text.is_empty()) else {
+            return Ok(());
+        };
+        let bytes = shown + text.len() as u64;
+        let before = self.shown.insert(place, Shown { claim: frame.claim, bytes });
+        if before.is_some_and(|before| before.claim != frame.claim) {
+            self.pending.push_back(Update::Restarted { round: frame.round, step: frame.step });
+        }
+        let is_answer = self.is_answer(place);
+        let frame = Frame { offset: shown, text: text.to_owned(), ..frame };
+        self.pending.push_back(Update::Frame { frame, is_answer });
+        Ok(())
+    }
+
+    fn holds(&self, task: TaskRef, claim: ClaimId) -> bool {
+        self.run.as_ref().and_then(|run| run.task(task)).is_some_and(|task| task.is_held_by(claim))
+    }
+
+    fn is_answer(&self, (round, step): (u16, StepIndex)) -> bool {
+        let Some(run) = &self.run else { return false };
+        let plan = run.rounds().get(usize::from(round)).and_then(|round| round.plan());
+        round + 1 == run.spec().policy.rounds_max && plan.is_some_and(|plan| plan.final_step() == step)
+    }
+}
+
+/// Signals of the run; none when the live stream fails: then the store is polled.
+async fn subscribe(parts: &Parts, id: RunId) -> Signals {
+    match parts.live.subscribe(id).await {
+        Ok(signals) => signals,
+        Err(error) => {
+            debug!(run = %id, %error, "watching without live signals");
+            stream::pending().boxed()
+        }
+    }
+}

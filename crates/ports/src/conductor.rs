@@ -1,0 +1,118 @@
+//! The model that plans.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::money::Cost;
+use podium_domain::policy::Policy;
+use podium_domain::run::PlanResult;
+use podium_domain::usage::Usage;
+use tokio_util::sync::CancellationToken;
+
+use crate::BoxError;
+
+/// A question to plan for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRequest {
+    /// The whole task.
+    pub question: String,
+    /// The bounds, already within the conductor's own [`Abilities`].
+    pub policy: Policy,
+    /// The earlier rounds' steps and outputs, when this is a further round.
+    pub earlier: Option<String>,
+    /// Seeds the choice of tokens: another attempt should not write the same.
+    pub seed: u64,
+    /// Longest time for it.
+    pub time_max: Duration,
+}
+
+/// What planning came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanOutcome {
+    /// A checked plan, or the word that the earlier answer is good.
+    pub result: PlanResult,
+    /// The tokens of all tries.
+    pub usage: Usage,
+    /// What they cost; nothing for a local model.
+    pub cost: Cost,
+}
+
+/// What a conductor can do at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Steps of a plan.
+    pub steps_max: u16,
+    /// Rounds: 1 when it cannot judge what came out.
+    pub rounds_max: u16,
+}
+
+/// Told what the conductor writes, piece by piece.
+pub type TextSink<'a> = &'a (dyn Fn(&str) + Send + Sync);
+
+/// Plans workflows.
+#[async_trait]
+pub trait Conductor: Send + Sync {
+    /// Name and version, as runs record them.
+    fn id(&self) -> &str;
+
+    /// What it can do at most.
+    fn abilities(&self) -> Abilities;
+
+    /// Writes a plan. `text` hears what the model writes; `stop` ends the work early with [`ConductorError::Stopped`].
+    async fn plan(
+        &self,
+        request: &PlanRequest,
+        text: TextSink<'_>,
+        stop: &CancellationToken,
+    ) -> Result<PlanOutcome, ConductorError>;
+}
+
+/// How planning went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ConductorError {
+    /// It was told to stop.
+    #[error("planning was stopped")]
+    Stopped,
+    /// Its queue is full.
+    #[error("the conductor has {waiting_max} requests waiting already")]
+    Overloaded {
+        /// The bound of its queue.
+        waiting_max: usize,
+    },
+    /// It did not finish in time.
+    #[error("the conductor did not finish within {} ms", limit.as_millis())]
+    Timeout {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The prompt leaves no room for a plan.
+    #[error("the question takes {tokens} tokens with its prompt, the conductor has room for {tokens_max}")]
+    QuestionTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Most tokens that leave room for a plan.
+        tokens_max: usize,
+    },
+    /// It wrote no plan that checks, in all its tries.
+    #[error("the conductor wrote no usable plan in {tries} tries: {message}")]
+    NoPlan {
+        /// How many.
+        tries: u32,
+        /// What was wrong with the last one.
+        message: String,
+        /// The tokens of all tries.
+        usage: Usage,
+        /// What they cost.
+        cost: Cost,
+    },
+    /// The model or its server failed.
+    #[error("the conductor failed")]
+    Unavailable(#[source] BoxError),
+}
+
+impl ConductorError {
+    /// Whether the same request may succeed later. If not, the question goes to one safe worker as it is.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::Overloaded { .. } | Self::Timeout { .. } | Self::Unavailable(_))
+    }
+}

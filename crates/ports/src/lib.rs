@@ -1,0 +1,14 @@
+//! What the engine needs of the world, as traits with their error types. Adapters implement them; the engine sees no other
+//! side of a database, a queue or a vendor. `podium-testkit` holds the conformance suites.
+#![deny(missing_docs)]
+
+pub mod clock;
+pub mod conductor;
+pub mod limiter;
+pub mod live;
+pub mod queue;
+pub mod store;
+pub mod vendor;
+
+/// An adapter's own error, kept as the source of a port's error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;

@@ -1,0 +1,61 @@
+//! What happens right now, for those who watch. Nothing here is the truth: a watcher that misses something reads the store.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
+
+use crate::BoxError;
+
+/// A piece of a step's output, as the worker writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The round.
+    pub round: u16,
+    /// The step.
+    pub step: StepIndex,
+    /// The attempt that writes: pieces of two attempts are never mixed.
+    pub claim: ClaimId,
+    /// Bytes of this attempt's output before this piece.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
+
+/// Something that a watcher may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The store has events up to this version.
+    Committed {
+        /// The run's version.
+        version: u64,
+    },
+    /// A worker wrote something.
+    Frame(Frame),
+    /// The conductor wrote something.
+    Planning {
+        /// The round that is planned.
+        round: u16,
+        /// What it wrote.
+        text: String,
+    },
+    /// Signals were dropped because the watcher was slow: read the store.
+    Missed,
+}
+
+/// Signals of a run, until dropped.
+pub type Signals = BoxStream<'static, Signal>;
+
+/// Carries signals from those who work to those who watch. Losing any is allowed; slowing a worker is not.
+#[async_trait]
+pub trait LiveStream: Send + Sync {
+    /// Tells whoever watches `run`. Never waits for a watcher.
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError>;
+
+    /// All signals from now on, preceded by one frame for each attempt under way that holds what it wrote so far.
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
+}
+
+/// The live stream could not do it.
+#[derive(Debug, thiserror::Error)]
+#[error("the live stream failed")]
+pub struct LiveError(#[source] pub BoxError);

@@ -1,0 +1,134 @@
+//! The truth about runs.
+
+use async_trait::async_trait;
+use podium_domain::ids::{ClaimId, RunId, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::run::{IllegalEvent, Run, SequencedEvent, TaskRef};
+use podium_domain::time::Timestamp;
+
+use crate::BoxError;
+
+/// Keeps the events of runs, and finds what needs doing.
+///
+/// Every write is idempotent or guarded, so that a caller whose answer was lost can repeat it.
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    /// Creates runs, each from its first events. Before: none of these ids exists. After: each run is durable, or another run
+    /// of the same tenant and request id was there first and nothing of the new one is kept.
+    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError>;
+
+    /// The runs as their events make them, in the order asked; `None` for those that do not exist.
+    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError>;
+
+    /// Appends each commit's events if its run is still at the version that they follow. One transaction for all; a conflict
+    /// on one leaves no trace of that one and does not touch the others. Each run occurs at most once.
+    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError>;
+
+    /// Extends leases to `until`, each only if its claim still holds its task; tells which did. No event is written.
+    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError>;
+
+    /// What the sweeper must act on at `now`, at most `limit` of each kind. Ready tasks that are returned are not returned
+    /// again before `again_at`, so that several sweepers share the work.
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError>;
+
+    /// A run's events after `after`, at most `limit`, in order.
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError>;
+
+    /// The newest runs first, at most `limit`, of those before `before` when given.
+    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError>;
+
+    /// Whether the store answers; for readiness.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Events to append, and the run as it is with them.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The run after the events: stores keep what they search by (state, tasks, cost) from it.
+    pub after: Run,
+    /// The new events; not empty; the last one's sequence number is `after.version()`.
+    pub events: Vec<SequencedEvent>,
+}
+
+/// What became of a run to be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It is there.
+    New,
+    /// The tenant had used the request id before, for this run.
+    Existing(RunId),
+}
+
+/// Another writer committed first: reload, decide again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("another writer committed to the run first")]
+pub struct Conflict;
+
+/// A claim on a task, for extending its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    /// The run.
+    pub run: RunId,
+    /// The task.
+    pub task: TaskRef,
+    /// The claim that should hold it.
+    pub claim: ClaimId,
+}
+
+/// What the sweeper must act on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Ready tasks whose message may have been lost: publish them again.
+    pub ready: Vec<(RunId, TaskRef)>,
+    /// Claims whose lease ran out.
+    pub expired: Vec<Hold>,
+    /// Active runs whose deadline passed.
+    pub overdue: Vec<RunId>,
+}
+
+/// A line of a list of runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    /// The run.
+    pub id: RunId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The model that was asked for.
+    pub model: String,
+    /// Its state's name.
+    pub state: String,
+    /// The beginning of the question.
+    pub question: String,
+    /// Steps in all rounds so far.
+    pub steps: u32,
+    /// The cost so far.
+    pub cost: Cost,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It failed or did not answer. Nothing is known about the outcome.
+    #[error("the store failed")]
+    Unavailable(#[source] BoxError),
+    /// What it holds cannot be: a damaged row, or a newer version's.
+    #[error("the store holds something of run {run} that cannot be")]
+    Inconsistent {
+        /// The run.
+        run: RunId,
+        /// What is wrong.
+        #[source]
+        source: BoxError,
+    },
+}
+
+impl StoreError {
+    /// The events of `run` do not fold.
+    pub fn illegal(run: RunId, source: IllegalEvent) -> Self {
+        Self::Inconsistent { run, source: Box::new(source) }
+    }
+}
