@@ -98,16 +98,8 @@ impl Executor {
                 let cost = worker.prices.cost(&usage);
                 Command::FailAttempt { task, claim, error: AttemptError { message, retry_at, usage, cost } }
             }
-            Ended::Lost { usage } => {
-                let (message, cost) =
-                    ("the result was no longer needed".to_owned(), worker.prices.cost(&usage));
-                Command::FailAttempt {
-                    task,
-                    claim,
-                    error: AttemptError { message, retry_at: None, usage, cost },
-                }
-            }
-            Ended::Abandoned { usage } => {
+            // Fenced: of a claim that was really lost, only the cost is recorded.
+            Ended::Lost { usage } | Ended::Abandoned { usage } => {
                 let cost = worker.prices.cost(&usage);
                 Command::HandBack { task, claim, usage, cost }
             }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
+use podium_domain::time::Timestamp;
 use podium_ports::store::Hold;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -14,7 +15,15 @@ use crate::parts::Parts;
 /// The register of claims. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Holds {
-    held: Arc<Mutex<HashMap<Hold, CancellationToken>>>,
+    held: Arc<Mutex<HashMap<Hold, Registered>>>,
+    /// Since when leases could not be extended; none while they can.
+    cut_off_since: Arc<Mutex<Option<Timestamp>>>,
+}
+
+struct Registered {
+    lost: CancellationToken,
+    /// Whether the store knows the claim. One that is not committed yet has no lease to extend.
+    is_committed: bool,
 }
 
 /// A registered claim, until dropped.
@@ -30,6 +39,13 @@ impl Held {
         self.lost.cancelled().await;
     }
 
+    /// The claim is in the store: from now on its lease is extended.
+    pub(crate) fn committed(&self) {
+        if let Some(registered) = self.holds.lock().get_mut(&self.hold) {
+            registered.is_committed = true;
+        }
+    }
+
     /// The token behind [`Self::lost`].
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.lost
@@ -43,15 +59,30 @@ impl Drop for Held {
 }
 
 impl Holds {
+    /// Registers a claim that is about to be committed, so that a run that ends right after the commit finds it.
     pub(crate) fn register(&self, hold: Hold) -> Held {
         let lost = CancellationToken::new();
-        self.lock().insert(hold, lost.clone());
+        self.lock().insert(hold, Registered { lost: lost.clone(), is_committed: false });
         Held { hold, lost, holds: self.clone() }
     }
 
     /// Tells everybody who works on `run` to stop.
     pub(crate) fn release_run(&self, run: RunId) {
-        self.lock().iter().filter(|(hold, _)| hold.run == run).for_each(|(_, lost)| lost.cancel());
+        self.lock()
+            .iter()
+            .filter(|(hold, _)| hold.run == run)
+            .for_each(|(_, registered)| registered.lost.cancel());
+    }
+
+    /// Whether the store has not been heard of for a whole lease: others may hold the tasks by now.
+    pub(crate) fn are_cut_off(&self, now: Timestamp, lease: Duration) -> bool {
+        let since = *self.cut_off_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(|since| now.since(since) > lease)
+    }
+
+    fn note(&self, extended: bool, now: Timestamp) {
+        let mut since = self.cut_off_since.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = if extended { None } else { since.or(Some(now)) };
     }
 
     /// Extends all leases, every third of a lease, until stopped.
@@ -65,16 +96,20 @@ impl Holds {
     }
 
     async fn extend_all(&self, parts: &Parts, lease: Duration) {
-        let holds: Vec<_> = self.lock().keys().copied().collect();
+        let holds: Vec<_> =
+            self.lock().iter().filter(|(_, known)| known.is_committed).map(|(hold, _)| *hold).collect();
         if holds.is_empty() {
             return;
         }
-        match parts.store.extend_leases(&holds, parts.clock.now().after(lease)).await {
+        let now = parts.clock.now();
+        let extended = parts.store.extend_leases(&holds, now.after(lease)).await;
+        self.note(extended.is_ok(), now);
+        match extended {
             Ok(extended) => {
                 for (hold, _) in holds.iter().zip(extended).filter(|(_, extended)| !extended) {
-                    if let Some(lost) = self.lock().get(hold) {
+                    if let Some(registered) = self.lock().get(hold) {
                         info!(run = %hold.run, task = %hold.task, "the lease is lost");
-                        lost.cancel();
+                        registered.lost.cancel();
                     }
                 }
             }
@@ -83,7 +118,7 @@ impl Holds {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Hold, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Hold, Registered>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -112,8 +112,13 @@ async fn handle<W: Work>(engine: &Engine, delivery: Delivery, work: &W, abandon:
 }
 
 async fn stay_in_progress(engine: &Engine, delivery: &Delivery) -> Infallible {
+    let lease = engine.options().lease;
     loop {
-        engine.parts().clock.sleep(engine.options().lease / 3).await;
+        engine.parts().clock.sleep(lease / 3).await;
+        // Who cannot extend the lease in the store must not keep the message from those who can.
+        if engine.holds().are_cut_off(engine.now(), lease) {
+            continue;
+        }
         if let Err(error) = delivery.in_progress().await {
             debug!(error = &error as &dyn std::error::Error, "the queue does not know of the progress");
         }
@@ -130,10 +135,10 @@ impl Engine {
             lease_until: self.now().after(self.options().lease),
             reserve,
         };
-        // Registered first: a run that ends right after the commit finds the claim.
         let held = self.holds().register(Hold { run, task, claim: id });
         match self.commands().send(run, Command::Claim { task, claim }).await {
             Ok(run) if run.task(task).is_some_and(|task| task.is_held_by(id)) => {
+                held.committed();
                 Ok(Claimed { run, task, claim: id, held })
             }
             // The claim ended the run: the deadline had passed, or the cost cap was reached.

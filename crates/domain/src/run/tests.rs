@@ -37,7 +37,7 @@ usd_per_million_tokens = { input = 1.0, output = 1.0 }
 }
 
 fn policy(attempts_max: u32, rounds_max: u16) -> Policy {
-    Policy { attempts_max, rounds_max, ..Policy::new(Tier::Ultra, Effort::Medium) }
+    Policy { rounds_max, attempts_max, ..Policy::new(Tier::Ultra, Effort::Medium) }
 }
 
 fn plan(access: &str, policy: &Policy) -> Plan {

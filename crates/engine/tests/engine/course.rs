@@ -1,0 +1,162 @@
+//! What runs do when nothing goes wrong but what was asked for.
+
+use podium_domain::ids::RequestId;
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::run::{FailReason, RunState};
+use podium_domain::usage::Usage;
+use podium_engine::{Submit, SubmitError, Submitted};
+use podium_ports::conductor::ConductorError;
+use podium_testkit::{Answer, Fault, Planning, a_plan, plan_of};
+
+use crate::house::{House, quick, request, within};
+
+fn ultra() -> Policy {
+    Policy::new(Tier::Ultra, Effort::Medium)
+}
+
+#[tokio::test]
+async fn a_question_is_planned_run_and_answered() {
+    let house = House::with_plan(a_plan()).await;
+    house.vendor.script("quick", [Answer::text("a draft")]);
+    house.vendor.script("careful", [Answer::text("a solution")]);
+    house.vendor.script("checker", [Answer::parts(["Because ", "of ", "Rayleigh."])]);
+    let (texts, run) = house.answer(house.ask().await).await;
+    assert_eq!(texts.concat(), "Because of Rayleigh.");
+    assert_eq!(run.answer(), Some("Because of Rayleigh."));
+    let [asked] = &house.vendor.calls_of("checker")[..] else { panic!("the checker is called once") };
+    let prompt = &asked.messages.last().unwrap().text;
+    for part in ["Why is the sky blue?", "a draft", "a solution", "Decide."] {
+        assert!(prompt.contains(part), "`{part}` is not in {prompt}");
+    }
+    let worker_calls = Usage { prompt_tokens: 300, completion_tokens: 30, ..Usage::default() };
+    assert_eq!(run.usage(), worker_calls + Planning::USAGE);
+}
+
+#[tokio::test]
+async fn the_same_request_id_is_the_same_run() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    house.vendor.otherwise(Answer::text("once"));
+    let submit = Submit { request_id: Some(RequestId::new("r-1").unwrap()), ..request(ultra()) };
+    let first = house.engine.submit(submit.clone()).await.unwrap();
+    let second = house.engine.submit(submit.clone()).await.unwrap();
+    assert_eq!(second, Submitted::Existing(first.run_id()));
+    house.ended(first.run_id()).await;
+    assert_eq!(house.engine.submit(submit).await.unwrap().run_id(), first.run_id());
+    assert_eq!(house.vendor.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_that_may_succeed_later_is_made_again_and_paid_for_each_time() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    house.vendor.script(
+        "quick",
+        [Answer::refuse(Fault::Failed), Answer::text("half").fail(Fault::Garbled), Answer::text("whole")],
+    );
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.answer(), Some("whole"));
+    let attempts: Vec<_> = run.tasks().flat_map(|(_, task)| &task.attempts).collect();
+    assert_eq!(attempts.len(), 4, "one plan, three attempts at the step");
+    assert!(attempts[2].cost.nano_usd() > 0, "text came before the second one broke: it was billed");
+    assert_eq!(run.cost(), attempts.iter().map(|attempt| attempt.cost).sum());
+}
+
+#[tokio::test]
+async fn a_step_that_finally_fails_is_done_without_where_others_remain() {
+    let house = House::with_plan(a_plan()).await;
+    house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    let prompt = house.vendor.calls_of("checker")[0].messages.last().unwrap().text.clone();
+    assert!(prompt.contains("<output missing=\"true\">"), "{prompt}");
+}
+
+#[tokio::test]
+async fn a_final_step_that_finally_fails_ends_the_run_with_the_reason() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    house.vendor.otherwise(Answer::text("  "));
+    let run = house.ended(house.ask().await).await;
+    let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
+    assert_eq!(reason.to_string(), "the final step 1 failed: worker `quick` gave an empty answer");
+    assert_eq!(house.vendor.calls().len(), 3, "as often as the policy allows");
+}
+
+#[tokio::test]
+async fn without_a_usable_plan_the_safest_worker_gets_the_whole_question() {
+    let house = House::idle(quick(), |store| store).await.at_work();
+    let usage = Usage { prompt_tokens: 9, ..Usage::default() };
+    let cost = podium_domain::money::Cost::from_nano_usd(5);
+    let message = "unequal lists".to_owned();
+    house.conductor.script([Planning::fails(ConductorError::NoPlan { tries: 3, message, usage, cost })]);
+    house.vendor.script("careful", [Answer::text("simply so")]);
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.answer(), Some("simply so"));
+    let planned = run.rounds()[0].planned.as_ref().unwrap();
+    assert!(planned.fallback.as_ref().unwrap().contains("unequal lists"));
+    assert_eq!(run.planning_usage(), usage, "the tries were paid for");
+    assert_eq!(house.vendor.calls()[0].1.messages[0].text, "Why is the sky blue?");
+}
+
+#[tokio::test]
+async fn a_conductor_that_is_away_is_asked_again_and_then_done_without() {
+    let house = House::idle(quick(), |store| store).await.at_work();
+    let away = || Planning::fails(ConductorError::Unavailable("away".into()));
+    house.conductor.script([away(), away(), away()]);
+    house.vendor.otherwise(Answer::text("simply so"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.answer(), Some("simply so"));
+    assert_eq!(house.conductor.requests().len(), 3);
+    let seeds: std::collections::HashSet<_> = house.conductor.requests().iter().map(|r| r.seed).collect();
+    assert_eq!(seeds.len(), 3, "another attempt does not write the same");
+}
+
+#[tokio::test]
+async fn a_second_round_sees_the_first_and_may_keep_its_answer() {
+    let house = House::idle(quick(), |store| store).await.at_work();
+    house.conductor.script([Planning::gives(plan_of(&[("quick", "Do it.", &[])])), Planning::keeps_answer()]);
+    house.vendor.otherwise(Answer::text("the first answer"));
+    let run = house.ended(house.ask_under(Policy::new(Tier::Ultra, Effort::XHigh)).await).await;
+    assert_eq!(run.answer(), Some("the first answer"));
+    let earlier = house.conductor.requests()[1].earlier.clone().unwrap();
+    assert!(earlier.contains("Do it.") && earlier.contains("the first answer"), "{earlier}");
+}
+
+#[tokio::test]
+async fn a_run_past_its_deadline_fails_and_its_call_is_aborted() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    house.vendor.otherwise(Answer::hang());
+    let run = house.ended(house.ask_under(Policy { deadline_ms: 400, ..ultra() }).await).await;
+    let deadline = FailReason::DeadlineExceeded { deadline_ms: 400 };
+    assert_eq!(*run.state(), RunState::Failed { reason: deadline });
+    within(house.vendor.until_aborted(1)).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_run_stops_its_calls_at_once() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    house.vendor.otherwise(Answer::hang());
+    let id = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    let run = house.engine.cancel(id).await.unwrap();
+    assert_eq!(*run.state(), RunState::Cancelled);
+    within(house.vendor.until_aborted(1)).await;
+    assert_eq!(*house.engine.cancel(id).await.unwrap().state(), RunState::Cancelled, "once more is the same");
+}
+
+#[tokio::test]
+async fn an_output_beyond_its_bound_fails_by_the_bounds_name() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    house.vendor.otherwise(Answer::text("x".repeat(11)));
+    let run = house.ended(house.ask_under(Policy { output_bytes_max: 10, ..ultra() }).await).await;
+    let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
+    assert!(reason.to_string().contains("output_bytes_max of 10"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_policy_out_of_bounds_or_without_workers_is_refused() {
+    let house = House::idle(quick(), |store| store).await;
+    let refused = house.engine.submit(request(Policy { attempts_max: 0, ..ultra() })).await.unwrap_err();
+    assert_eq!(refused.to_string(), "policy attempts_max is 0, it must be 1 to 20");
+    let nobody = Policy { workers_allowed: WorkersAllowed::Only([].into()), ..ultra() };
+    assert!(matches!(house.engine.submit(request(nobody)).await, Err(SubmitError::NoWorkerAllowed)));
+}

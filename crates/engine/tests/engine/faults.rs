@@ -1,0 +1,140 @@
+//! Stores and queues that fail on command, around real ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::RunId;
+use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::time::Timestamp;
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+
+/// A store whose faults a test switches on.
+pub(crate) struct FaultyStore {
+    store: Arc<dyn RunStore>,
+    faults: Arc<StoreFaults>,
+}
+
+#[derive(Default)]
+pub(crate) struct StoreFaults {
+    /// Commits that still fail, before anything is written.
+    pub(crate) commits_refused: AtomicUsize,
+    /// Commits that still succeed without saying so.
+    pub(crate) answers_lost: AtomicUsize,
+    /// Leases are not extended, and nobody is told.
+    pub(crate) deaf: AtomicBool,
+}
+
+impl FaultyStore {
+    pub(crate) fn around(store: Arc<dyn RunStore>, faults: &Arc<StoreFaults>) -> Arc<dyn RunStore> {
+        Arc::new(Self { store, faults: Arc::clone(faults) })
+    }
+}
+
+fn take_one(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("a test wants it so".into())
+}
+
+#[async_trait]
+impl RunStore for FaultyStore {
+    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        self.store.create(runs).await
+    }
+
+    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.store.load(runs).await
+    }
+
+    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+        if take_one(&self.faults.commits_refused) {
+            return Err(unavailable());
+        }
+        let outcome = self.store.commit(commits).await;
+        if take_one(&self.faults.answers_lost) { Err(unavailable()) } else { outcome }
+    }
+
+    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+        if self.faults.deaf.load(Ordering::SeqCst) {
+            return Ok(vec![true; holds.len()]);
+        }
+        self.store.extend_leases(holds, until).await
+    }
+
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        self.store.due(now, again_at, limit).await
+    }
+
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        self.store.events(run, after, limit).await
+    }
+
+    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        self.store.list(before, limit).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.store.ping().await
+    }
+}
+
+/// A queue that loses or repeats what is published.
+pub(crate) struct FaultyQueue {
+    pub(crate) queue: Arc<dyn StepQueue>,
+    pub(crate) lost: AtomicUsize,
+    /// Lanes that every message is put into as well: one task is then delivered several times at once.
+    pub(crate) copies: AtomicUsize,
+}
+
+impl FaultyQueue {
+    pub(crate) fn around(queue: Arc<dyn StepQueue>) -> Arc<Self> {
+        Arc::new(Self { queue, lost: AtomicUsize::new(0), copies: AtomicUsize::new(0) })
+    }
+}
+
+#[async_trait]
+impl StepQueue for FaultyQueue {
+    async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+        if take_one(&self.lost) {
+            return Ok(Published::Queued);
+        }
+        self.queue.publish(lane, message).await
+    }
+
+    async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
+        let mut deliveries = self.queue.fetch(lane, max, wait).await?;
+        for at in 0..deliveries.len() {
+            let message = *deliveries[at].message();
+            for _ in 0..self.copies.load(Ordering::SeqCst) {
+                deliveries.push(Delivery::new(message, 1, Box::new(NoReply)));
+            }
+        }
+        Ok(deliveries)
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        self.queue.ping().await
+    }
+}
+
+struct NoReply;
+
+#[async_trait]
+impl podium_ports::queue::Reply for NoReply {
+    async fn ack(self: Box<Self>) -> Result<(), QueueError> {
+        Ok(())
+    }
+
+    async fn nak(self: Box<Self>, _: Duration) -> Result<(), QueueError> {
+        Ok(())
+    }
+
+    async fn in_progress(&self) -> Result<(), QueueError> {
+        Ok(())
+    }
+}

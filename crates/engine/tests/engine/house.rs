@@ -1,0 +1,181 @@
+//! A whole engine in one line, and waiting for what it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use podium_domain::conversation::Conversation;
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::plan::Plan;
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::run::Run;
+use podium_engine::{AnswerPart, Engine, Options, Parts, Submit};
+use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
+use podium_ports::queue::StepQueue;
+use podium_ports::store::RunStore;
+use podium_store_sqlite::Store;
+use podium_testkit::{ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Longest wait for anything in a test. Nothing is asserted about how long things take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct House {
+    pub(crate) engine: Engine,
+    pub(crate) vendor: ScriptedVendor,
+    pub(crate) conductor: ScriptedConductor,
+    pub(crate) parts: Parts,
+    pub(crate) stop: CancellationToken,
+    work: JoinSet<()>,
+    // Dropped last: the store's folder.
+    folder: Arc<tempfile::TempDir>,
+}
+
+/// Options under which lost things are found quickly.
+pub(crate) fn quick() -> Options {
+    Options {
+        lease: Duration::from_millis(600),
+        sweep_every: Duration::from_millis(50),
+        dispatch_grace: Duration::from_millis(200),
+        retry_pause: Duration::from_millis(1),
+        fetch_wait: Duration::from_millis(200),
+        ..Options::default()
+    }
+}
+
+impl House {
+    /// An engine at work whose conductor always gives `plan`.
+    pub(crate) async fn with_plan(plan: Plan) -> Self {
+        let house = Self::idle(quick(), |store| store).await;
+        house.conductor.otherwise(plan);
+        house.at_work()
+    }
+
+    /// An engine whose loops do not run yet, over a store that `wrap` may tamper with.
+    pub(crate) async fn idle(
+        options: Options,
+        wrap: impl FnOnce(Arc<dyn RunStore>) -> Arc<dyn RunStore>,
+    ) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let options_of_store = podium_store_sqlite::Options {
+            dispatch_grace: options.dispatch_grace,
+            ..podium_store_sqlite::Options::default()
+        };
+        let store = Store::open(&folder.path().join("podium.db"), options_of_store).await.unwrap();
+        let clock = Arc::new(TestClock::new());
+        let (vendor, conductor) = (ScriptedVendor::new(), ScriptedConductor::new());
+        let parts = Parts {
+            store: wrap(Arc::new(store)),
+            queue: Arc::new(MemoryQueue::new(clock.clone(), podium_memory::QueueOptions::default())),
+            live: Arc::new(MemoryLive::new(podium_memory::LiveOptions::default())),
+            limiter: Arc::new(MemoryLimiter::new()),
+            vendors: Arc::new(vendor.clone()),
+            conductor: Arc::new(conductor.clone()),
+            clock,
+            ids: Arc::new(SeededIds::new(7)),
+            pool: Arc::new(a_pool()),
+        };
+        Self::of(parts, options, (vendor, conductor), folder)
+    }
+
+    fn of(
+        parts: Parts,
+        options: Options,
+        (vendor, conductor): (ScriptedVendor, ScriptedConductor),
+        folder: Arc<tempfile::TempDir>,
+    ) -> Self {
+        let engine = Engine::new(parts.clone(), options);
+        let (stop, work) = (CancellationToken::new(), JoinSet::new());
+        Self { engine, vendor, conductor, parts, stop, work, folder }
+    }
+
+    /// Another engine on the same store and, unless given another, the same queue: another process, or the same after a
+    /// restart.
+    pub(crate) fn beside(&self, options: Options, seed: u64, tamper: impl FnOnce(&mut Parts)) -> Self {
+        let mut parts = Parts { ids: Arc::new(SeededIds::new(seed)), ..self.parts.clone() };
+        tamper(&mut parts);
+        Self::of(parts, options, (self.vendor.clone(), self.conductor.clone()), Arc::clone(&self.folder))
+    }
+
+    pub(crate) fn with_queue(mut self, queue: Arc<dyn StepQueue>, options: Options) -> Self {
+        self.parts.queue = queue;
+        self.engine = Engine::new(self.parts.clone(), options);
+        self
+    }
+
+    pub(crate) fn at_work(mut self) -> Self {
+        let (engine, stop) = (self.engine.clone(), self.stop.clone());
+        self.work.spawn(async move { engine.work(stop).await });
+        self
+    }
+
+    /// As a kill would: nothing is finished, nothing handed back.
+    pub(crate) async fn kill(&mut self) {
+        self.work.shutdown().await;
+    }
+
+    /// As SIGTERM would.
+    pub(crate) async fn stop(&mut self) {
+        self.stop.cancel();
+        within(async { while self.work.join_next().await.is_some() {} }).await;
+    }
+
+    pub(crate) async fn ask(&self) -> RunId {
+        self.ask_under(Policy::new(Tier::Ultra, Effort::Medium)).await
+    }
+
+    pub(crate) async fn ask_under(&self, policy: Policy) -> RunId {
+        self.engine.submit(request(policy)).await.unwrap().run_id()
+    }
+
+    /// The texts as they were streamed, and the run as it ended.
+    pub(crate) async fn answer(&self, id: RunId) -> (Vec<String>, Run) {
+        let collect = async {
+            let mut parts = self.engine.answer(id).await.unwrap();
+            let mut texts = Vec::new();
+            while let Some(part) = parts.next().await {
+                match part.unwrap() {
+                    AnswerPart::Text(text) => texts.push(text),
+                    AnswerPart::Ended(run) => return (texts, *run),
+                }
+            }
+            panic!("the answer has no end");
+        };
+        within(collect).await
+    }
+
+    pub(crate) async fn ended(&self, id: RunId) -> Run {
+        self.until(id, Run::is_ended).await
+    }
+
+    /// The run as soon as it is as wanted.
+    pub(crate) async fn until(&self, id: RunId, wanted: impl Fn(&Run) -> bool) -> Run {
+        let look = async {
+            let mut updates = self.engine.watch(id, 0).await.unwrap();
+            loop {
+                let run = self.engine.run(id).await.unwrap().unwrap();
+                if wanted(&run) {
+                    return run;
+                }
+                assert!(updates.next().await.is_some(), "the run ended otherwise: {run:#?}");
+            }
+        };
+        within(look).await
+    }
+}
+
+pub(crate) fn request(policy: Policy) -> Submit {
+    Submit {
+        tenant: TenantId::new("acme").unwrap(),
+        request_id: None,
+        model: "podium-ultra".to_owned(),
+        conversation: Conversation::question_only("Why is the sky blue?").unwrap(),
+        policy,
+        answer_tokens_max: None,
+    }
+}
+
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it took too long")
+}

@@ -1,0 +1,12 @@
+//! The engine over a real SQLite store and the in-process queue; vendors and conductor are scripted.
+
+#[cfg(test)]
+mod course;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod house;
+#[cfg(test)]
+mod streaming;
+#[cfg(test)]
+mod trouble;

@@ -1,0 +1,107 @@
+//! What watchers see while it happens.
+
+use futures::StreamExt;
+use podium_domain::run::RunEvent;
+use podium_engine::{AnswerError, AnswerPart, Update};
+use podium_testkit::{Answer, Fault, Gate, Planning, a_plan, plan_of};
+
+use crate::house::{House, quick, within};
+
+#[tokio::test]
+async fn the_answer_is_seen_while_the_worker_writes_it() {
+    let house = House::with_plan(a_plan()).await;
+    let gate = Gate::closed();
+    house.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
+    house.vendor.otherwise(Answer::text("not the answer"));
+    let mut parts = house.engine.answer(house.ask().await).await.unwrap();
+    let first = within(parts.next()).await.unwrap().unwrap();
+    assert_eq!(first, AnswerPart::Text("first ".to_owned()), "before the worker has finished");
+    gate.open();
+    let second = within(parts.next()).await.unwrap().unwrap();
+    assert_eq!(second, AnswerPart::Text("second".to_owned()));
+    assert!(matches!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Ended(_)));
+}
+
+#[tokio::test]
+async fn a_watcher_sees_every_event_once_and_can_resume_after_any() {
+    let house = House::with_plan(a_plan()).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let id = house.ask().await;
+    let updates = within(house.engine.watch(id, 0).await.unwrap().collect::<Vec<_>>()).await;
+    let sequences = |updates: &[Result<Update, _>]| {
+        let events = updates.iter().filter_map(|update| match update {
+            Ok(Update::Event(event)) => Some(event.sequence),
+            _ => None,
+        });
+        events.collect::<Vec<u64>>()
+    };
+    let all = sequences(&updates);
+    assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+    let Some(Ok(Update::Event(last))) = updates.last() else { panic!("ends with an event") };
+    assert!(last.event.is_final());
+    for after in 0..=all.len() as u64 {
+        let rest = within(house.engine.watch(id, after).await.unwrap().collect::<Vec<_>>()).await;
+        assert_eq!(sequences(&rest), (after + 1..=all.len() as u64).collect::<Vec<_>>(), "after {after}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_conductor_writes_is_seen_before_the_plan_is_ready() {
+    let house = House::idle(quick(), |store| store).await;
+    let gate = Gate::closed();
+    house.conductor.script([Planning::gives(a_plan()).saying(["Let me ", "think."]).behind(&gate)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let id = house.ask().await;
+    let mut updates = house.engine.watch(id, 0).await.unwrap();
+    let house = house.at_work();
+    let mut heard = String::new();
+    while heard != "Let me think." {
+        match within(updates.next()).await.unwrap().unwrap() {
+            Update::Planning { round: 0, text } => heard.push_str(&text),
+            Update::Event(event) => assert!(!matches!(event.event, RunEvent::PlanReady { .. })),
+            other => panic!("{other:?}"),
+        }
+    }
+    gate.open();
+    house.ended(id).await;
+}
+
+#[tokio::test]
+async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    let gate = Gate::closed();
+    house.vendor.script(
+        "quick",
+        [Answer::text("Hel").wait(&gate).fail(Fault::Unreachable), Answer::parts(["H", "ello ", "world"])],
+    );
+    let id = house.ask().await;
+    let updates = house.engine.watch(id, 0).await.unwrap().collect::<Vec<_>>();
+    let mut parts = house.engine.answer(id).await.unwrap();
+    let read = async {
+        assert_eq!(parts.next().await.unwrap().unwrap(), AnswerPart::Text("Hel".to_owned()));
+        gate.open();
+        let mut rest = String::new();
+        while let Some(AnswerPart::Text(text)) = parts.next().await.transpose().unwrap() {
+            rest.push_str(&text);
+        }
+        rest
+    };
+    let (rest, updates) = within(async { tokio::join!(read, updates) }).await;
+    assert_eq!(rest, "lo world", "no letter twice, none of the first attempt mixed in");
+    let restarts = updates.iter().filter(|update| matches!(update, Ok(Update::Restarted { .. })));
+    assert_eq!(restarts.count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_contradicts_what_was_shown_is_an_error_never_a_mixture() {
+    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    let gate = Gate::closed();
+    house.vendor.script("quick", [Answer::text("Yes").wait(&gate).fail(Fault::Garbled), Answer::text("No")]);
+    let id = house.ask().await;
+    let mut parts = house.engine.answer(id).await.unwrap();
+    assert_eq!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Text("Yes".to_owned()));
+    gate.open();
+    let end = within(parts.next()).await.unwrap().unwrap_err();
+    assert!(matches!(end, AnswerError::Diverged { run } if run == id), "{end}");
+    assert_eq!(house.ended(id).await.answer(), Some("No"));
+}

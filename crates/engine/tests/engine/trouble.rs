@@ -1,0 +1,161 @@
+//! Nothing that is lost, repeated, killed or frozen changes the outcome, nor is paid for twice where that can be avoided.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use podium_domain::run::{AttemptOutcome, RunState};
+use podium_engine::Options;
+use podium_memory::MemoryQueue;
+use podium_testkit::{Answer, Gate, TestClock, a_plan, plan_of};
+
+use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
+use crate::house::{House, quick, within};
+
+fn a_queue() -> Arc<MemoryQueue> {
+    Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), podium_memory::QueueOptions::default()))
+}
+
+#[tokio::test]
+async fn lost_messages_are_found_in_the_store() {
+    let house = House::idle(quick(), |store| store).await;
+    let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
+    queue.lost.store(3, Ordering::SeqCst);
+    let house = house.with_queue(queue.clone(), quick()).at_work();
+    house.conductor.otherwise(a_plan());
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert_eq!(queue.lost.load(Ordering::SeqCst), 0, "three messages were lost");
+}
+
+#[tokio::test]
+async fn a_hundred_copies_of_every_message_make_one_call_each() {
+    let house = House::idle(quick(), |store| store).await;
+    let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
+    queue.copies.store(100, Ordering::SeqCst);
+    let house = house.with_queue(queue, quick()).at_work();
+    house.conductor.otherwise(a_plan());
+    house.vendor.otherwise(Answer::text("fine"));
+    house.ended(house.ask().await).await;
+    assert_eq!(house.vendor.calls().len(), 3);
+    assert_eq!(house.conductor.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_result_is_not_lost_while_the_store_is_away_or_its_answer_is() {
+    let faults = Arc::new(StoreFaults::default());
+    let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await.at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let gate = Gate::closed();
+    house.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
+    let id = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    faults.commits_refused.store(1, Ordering::SeqCst);
+    faults.answers_lost.store(1, Ordering::SeqCst);
+    gate.open();
+    let run = house.ended(id).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert_eq!(house.vendor.calls().len(), 1);
+    assert_eq!(faults.answers_lost.load(Ordering::SeqCst), 0, "both faults happened");
+}
+
+#[tokio::test]
+async fn after_a_kill_another_process_takes_over_and_repeats_no_finished_step() {
+    let mut house = House::with_plan(plan_of(&[("quick", "One.", &[]), ("careful", "Two.", &[0])])).await;
+    house.vendor.script("quick", [Answer::text("one")]);
+    house.vendor.script("careful", [Answer::hang(), Answer::text("two")]);
+    let id = house.ask().await;
+    within(house.vendor.until_called(2)).await;
+    house.kill().await;
+    let after = house.beside(Options { lease: Duration::from_hours(1), ..quick() }, 8, |parts| {
+        // The queue of a dead process is gone with it.
+        parts.queue = a_queue();
+    });
+    after.engine.take_over().await.unwrap();
+    let after = after.at_work();
+    let run = after.ended(id).await;
+    assert_eq!(run.answer(), Some("two"));
+    assert_eq!(after.vendor.calls_of("quick").len(), 1);
+    assert_eq!(
+        after.vendor.calls_of("careful").len(),
+        2,
+        "the call that was under way is the only one repeated"
+    );
+}
+
+#[tokio::test]
+async fn a_graceful_stop_hands_back_what_does_not_finish_in_time() {
+    let options = Options { drain: Duration::ZERO, lease: Duration::from_hours(1), ..quick() };
+    let mut house = House::idle(options.clone(), |store| store).await.at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
+    let id = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    house.stop().await;
+    let run = house.engine.run(id).await.unwrap().unwrap();
+    assert_eq!(*run.state(), RunState::Active);
+    assert!(run.tasks().all(|(_, task)| task.attempts.iter().all(|a| a.outcome != AttemptOutcome::Running)));
+    let after = house.beside(options, 8, |_| ()).at_work();
+    assert_eq!(after.ended(id).await.answer(), Some("fine"));
+}
+
+#[tokio::test]
+async fn a_graceful_stop_lets_a_call_finish_within_the_drain_time() {
+    let mut house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    let gate = Gate::closed();
+    house.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
+    let id = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    house.stop.cancel();
+    gate.open();
+    house.stop().await;
+    assert_eq!(house.engine.run(id).await.unwrap().unwrap().answer(), Some("fine"));
+}
+
+/// One process does not hear that its leases are not extended, as if it had been frozen: another one takes its work.
+#[tokio::test]
+async fn a_zombies_result_that_comes_late_is_paid_for_and_unused() {
+    let faults = Arc::new(StoreFaults::default());
+    faults.deaf.store(true, Ordering::SeqCst);
+    let heir = House::idle(quick(), |store| store).await;
+    let zombie = heir.beside(quick(), 8, |parts| {
+        parts.store = FaultyStore::around(parts.store.clone(), &faults);
+        parts.queue = a_queue();
+    });
+    let zombie = zombie.at_work();
+    zombie.conductor.otherwise(plan_of(&[("quick", "Do it.", &[]), ("careful", "Then this.", &[0])]));
+    let (late, end) = (Gate::closed(), Gate::closed());
+    zombie.vendor.script("quick", [Answer::blank().wait(&late).say("late"), Answer::text("in time")]);
+    zombie.vendor.script("careful", [Answer::blank().wait(&end).say("done")]);
+    let id = zombie.ask().await;
+    within(zombie.vendor.until_called(1)).await;
+    zombie.stop.cancel();
+    let heir = heir.at_work();
+    within(heir.vendor.until_called(3)).await;
+    late.open();
+    let unused = |run: &podium_domain::run::Run| {
+        run.tasks().flat_map(|(_, task)| &task.attempts).any(|a| a.outcome == AttemptOutcome::Unused)
+    };
+    let run = heir.until(id, unused).await;
+    assert!(!run.is_ended());
+    end.open();
+    let run = heir.ended(id).await;
+    assert_eq!(run.answer(), Some("done"));
+    assert_eq!(run.output(0, podium_domain::ids::StepIndex::new(0)), Some("in time"));
+}
+
+#[tokio::test]
+async fn two_processes_on_one_store_and_queue_finish_many_runs_once_each() {
+    let first = House::with_plan(a_plan()).await;
+    first.vendor.otherwise(Answer::text("fine"));
+    let second = first.beside(quick(), 8, |_| ()).at_work();
+    let mut ids = Vec::new();
+    for number in 0..40 {
+        ids.push(if number % 2 == 0 { first.ask().await } else { second.ask().await });
+    }
+    for id in ids {
+        assert_eq!(first.ended(id).await.answer(), Some("fine"));
+    }
+    assert_eq!(first.vendor.calls().len(), 120, "three steps each, none twice");
+}
