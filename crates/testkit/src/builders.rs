@@ -1,0 +1,232 @@
+//! A pool, a spec, a plan, and runs in whatever state a test needs, each in one line.
+
+use podium_domain::conversation::Conversation;
+use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
+use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
+use podium_domain::pool::Pool;
+use podium_domain::run::{
+    AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunSpec, SequencedEvent,
+    StepResult, TaskRef,
+};
+use podium_domain::time::Timestamp;
+use podium_domain::usage::Usage;
+use podium_ports::clock::Ids;
+use podium_ports::store::Commit;
+
+use crate::clock::TestClock;
+use crate::ids::SeededIds;
+
+const POOL: &str = r#"
+schema = 1
+name = "test"
+version = "1"
+
+[[vendors]]
+id = "north"
+kind = "openai-compatible"
+base_url = "http://127.0.0.1:1/v1"
+
+[[vendors]]
+id = "south"
+kind = "openai-compatible"
+base_url = "http://127.0.0.1:2/v1"
+
+[[workers]]
+id = "quick"
+vendor = "north"
+model = "quick-1"
+description = "answers fast"
+context_tokens = 8192
+usd_per_million_tokens = { input = 1.0, output = 2.0 }
+
+[[workers]]
+id = "careful"
+vendor = "south"
+model = "careful-1"
+description = "answers slowly and well"
+context_tokens = 32768
+usd_per_million_tokens = { input = 10.0, output = 20.0 }
+
+[[workers]]
+id = "checker"
+vendor = "south"
+model = "checker-1"
+description = "finds mistakes"
+context_tokens = 32768
+usd_per_million_tokens = { input = 5.0, output = 10.0 }
+"#;
+
+/// How long a claim of a driven run holds.
+const LEASE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// A pool of `quick` at vendor `north`, and `careful` and `checker` at `south`.
+pub fn a_pool() -> Pool {
+    Pool::parse(POOL).expect("the test pool is a pool")
+}
+
+/// A question of a tenant without request id, accepted at [`TestClock::START`], ultra, with ten minutes to go. The fields
+/// are public: change what the test is about.
+pub fn a_spec() -> RunSpec {
+    let policy = Policy::new(Tier::Ultra, Effort::Medium);
+    let accepted_at = TestClock::START;
+    RunSpec {
+        tenant: TenantId::new("acme").expect("`acme` is a name"),
+        request_id: None,
+        model: "podium-ultra".to_owned(),
+        conversation: Conversation::question_only("Why is the sky blue?").expect("it is a question"),
+        deadline_at: accepted_at.after(policy.deadline()),
+        policy,
+        answer_tokens_max: None,
+        pool: a_pool().version(),
+        conductor: crate::ScriptedConductor::ID.to_owned(),
+        accepted_at,
+    }
+}
+
+/// A plan over [`a_pool`]: each step is a worker, a subtask and the positions of the earlier steps that it sees.
+pub fn plan_of(steps: &[(&str, &str, &[i64])]) -> Plan {
+    let draft = PlanDraft {
+        model_id: steps.iter().map(|(worker, ..)| RawId::Name((*worker).to_owned())).collect(),
+        subtasks: steps.iter().map(|(_, subtask, _)| (*subtask).to_owned()).collect(),
+        access_list: steps.iter().map(|(.., sees)| RawAccess::Indices(sees.to_vec())).collect(),
+    };
+    let policy = Policy { steps_max: STEPS_MAX, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    draft.check(&a_pool(), &policy).expect("a test's plan is a plan")
+}
+
+/// Two steps at once, by `quick` and `careful`, and a last one by `checker` that sees both.
+pub fn a_plan() -> Plan {
+    plan_of(&[("quick", "Draft it.", &[]), ("careful", "Solve it.", &[]), ("checker", "Decide.", &[0, 1])])
+}
+
+/// A plan as a conductor hands it over.
+pub fn a_planned(plan: Plan) -> Planned {
+    Planned { plan, reasoning: "Two drafts, then a decision.".to_owned(), fallback: None }
+}
+
+/// A step's result that cost something.
+pub fn a_result(output: impl Into<String>) -> StepResult {
+    let usage = Usage { prompt_tokens: 100, cached_tokens: 0, completion_tokens: 10, reasoning_tokens: 0 };
+    StepResult {
+        output: output.into(),
+        finish: FinishReason::Stop,
+        usage,
+        cost: Cost::from_nano_usd(120_000),
+        first_token_ms: Some(5),
+    }
+}
+
+/// A run that a test drives through its life, with its events on the way to a store.
+#[derive(Clone, Debug)]
+pub struct Driven {
+    /// The run as it is.
+    pub run: Run,
+    /// What [`Self::commit`] has not handed out yet.
+    pub fresh: Vec<SequencedEvent>,
+    /// When the next command comes.
+    pub now: Timestamp,
+}
+
+impl Driven {
+    /// A run that was just accepted, at the time that its spec says.
+    pub fn accept(id: RunId, spec: RunSpec) -> Self {
+        let now = spec.accepted_at;
+        let first = SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) };
+        let run = Run::replay(id, std::slice::from_ref(&first)).expect("`accepted` begins a run");
+        Self { run, fresh: vec![first], now }
+    }
+
+    /// A run of [`a_spec`] under the next id.
+    pub fn accepted(ids: &SeededIds) -> Self {
+        let spec = a_spec();
+        Self::accept(ids.run_id(spec.accepted_at), spec)
+    }
+
+    /// A run as a store gave it, nothing fresh.
+    pub fn resume(run: Run, now: Timestamp) -> Self {
+        Self { run, fresh: Vec::new(), now }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> RunId {
+        self.run.id()
+    }
+
+    /// Carries out a command that the run must not refuse.
+    pub fn drive(&mut self, command: &Command) -> Decision {
+        let decision = self.run.decide(command, self.now).unwrap_or_else(|refusal| {
+            unreachable!("the test drives {command:?} and the run refuses: {refusal}")
+        });
+        for event in decision.events.clone() {
+            let event = SequencedEvent { sequence: self.run.version() + 1, at: self.now, event };
+            self.run.apply(&event).expect("what was decided can be applied");
+            self.fresh.push(event);
+        }
+        decision
+    }
+
+    /// Claims a task for thirty seconds.
+    pub fn claim(&mut self, task: TaskRef, ids: &SeededIds) -> ClaimId {
+        let id = ids.claim_id();
+        let lease_until = self.now.after(LEASE);
+        let claim = Claim { id, executor: "test".to_owned(), lease_until, reserve: Cost::ZERO };
+        self.drive(&Command::Claim { task, claim });
+        id
+    }
+
+    /// Claims and plans the current round.
+    pub fn plan(&mut self, plan: Plan, ids: &SeededIds) -> ClaimId {
+        let round = self.run.current_round();
+        let claim = self.claim(TaskRef::Plan { round }, ids);
+        let result = PlanResult::Plan(a_planned(plan));
+        self.drive(&Command::CompletePlan {
+            round,
+            claim,
+            result,
+            usage: Usage::default(),
+            cost: Cost::ZERO,
+        });
+        claim
+    }
+
+    /// Claims and finishes a step of the current round.
+    pub fn step(&mut self, step: u16, output: &str, ids: &SeededIds) -> ClaimId {
+        let (round, step) = (self.run.current_round(), StepIndex::new(step));
+        let claim = self.claim(TaskRef::Step { round, step }, ids);
+        self.drive(&Command::CompleteStep { round, step, claim, result: a_result(output) });
+        claim
+    }
+
+    /// Fails an attempt, to be tried again at `retry_at` if at all.
+    pub fn fail(&mut self, task: TaskRef, claim: ClaimId, retry_at: Option<Timestamp>) -> Decision {
+        let (usage, cost) = (Usage::default(), Cost::ZERO);
+        let error = AttemptError { message: "scripted".to_owned(), retry_at, usage, cost };
+        self.drive(&Command::FailAttempt { task, claim, error })
+    }
+
+    /// What happened since the last time, to be stored.
+    pub fn commit(&mut self) -> Commit {
+        Commit { after: self.run.clone(), events: std::mem::take(&mut self.fresh) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driven_run_reaches_its_answer() {
+        let ids = SeededIds::new(1);
+        let mut driven = Driven::accepted(&ids);
+        driven.plan(a_plan(), &ids);
+        driven.step(0, "left", &ids);
+        driven.step(1, "right", &ids);
+        driven.step(2, "the answer", &ids);
+        assert_eq!(driven.run.answer(), Some("the answer"));
+        let commit = driven.commit();
+        assert_eq!(Run::replay(driven.id(), &commit.events), Ok(commit.after));
+        assert_eq!(driven.fresh, []);
+    }
+}

@@ -1,0 +1,27 @@
+//! Something to wait at until a test lets go.
+
+use tokio::sync::watch;
+
+/// A gate: closed at first, open for ever once opened. Clones are the same gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    open: watch::Sender<bool>,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub fn closed() -> Self {
+        Self { open: watch::Sender::new(false) }
+    }
+
+    /// Lets everybody pass who waits or comes.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Waits until the gate is open.
+    pub async fn pass(&self) {
+        // It cannot fail: `self` holds the sender.
+        let _ = self.open.subscribe().wait_for(|open| *open).await;
+    }
+}

@@ -1,0 +1,22 @@
+//! What tests are written with: conformance suites for the ports, scripted stand-ins for the outside, and runs made in one
+//! line. Only tests depend on it; a mistake in a test's script panics, which fails the test.
+#![deny(missing_docs)]
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test's failure is a panic")]
+
+mod builders;
+mod clock;
+mod conductor;
+mod gate;
+mod ids;
+pub mod run_store;
+pub mod step_queue;
+mod store;
+mod vendor;
+
+pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, plan_of};
+pub use clock::TestClock;
+pub use conductor::{Planning, ScriptedConductor};
+pub use gate::Gate;
+pub use ids::SeededIds;
+pub use store::TestStore;
+pub use vendor::{Answer, Fault, ScriptedVendor};

@@ -1,0 +1,122 @@
+//! What every [`RunStore`] must do. [`run_store_suite!`](crate::run_store_suite) makes a test of each requirement.
+
+mod commit;
+mod create;
+mod due;
+mod lease;
+mod race;
+mod read;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::ids::RunId;
+use podium_domain::run::{Run, SequencedEvent};
+use podium_ports::store::{Commit, Created, RunStore};
+
+/// A store under test. It is empty.
+pub struct StoreFixture {
+    /// A handle on it.
+    pub first: Arc<dyn RunStore>,
+    /// Another one, as a second process would have it.
+    pub second: Arc<dyn RunStore>,
+    /// How long after its time a ready task counts as forgotten.
+    pub dispatch_grace: Duration,
+    /// What must live as long as the test, such as a temporary directory.
+    pub keep: Box<dyn Any + Send>,
+}
+
+/// Makes a test of each requirement. The expression is a future of a fresh [`StoreFixture`]; the attribute goes on every test.
+/// The list of requirements is here and nowhere else.
+///
+/// ```ignore
+/// podium_testkit::run_store_suite! { #[tokio::test] fixture() }
+/// ```
+#[macro_export]
+macro_rules! run_store_suite {
+    (#[$attribute:meta] $fixture:expr) => {
+        $crate::run_store_suite! { @each tests [#[$attribute] $fixture] }
+    };
+    (@each $what:ident $arguments:tt) => {
+        $crate::run_store_suite! { @$what $arguments
+            created_runs_load_back_equal
+            unknown_runs_load_as_none
+            a_used_request_id_gives_the_existing_run_and_leaves_nothing
+            tenants_do_not_share_request_ids
+            repeating_a_create_changes_nothing
+            creates_of_one_batch_share_a_request_id
+            what_one_handle_commits_the_other_loads
+            a_stale_writer_is_refused_and_leaves_no_trace
+            repeating_a_commit_is_a_conflict_and_changes_nothing
+            a_commit_to_an_unknown_run_is_a_conflict
+            one_conflict_in_a_batch_does_not_touch_the_others
+            big_and_odd_texts_survive
+            events_are_gap_free_and_come_in_pages
+            the_list_is_newest_first_and_comes_in_pages
+            the_list_tells_state_steps_cost_and_end
+            a_lease_is_extended_for_the_holding_claim_only
+            an_extended_lease_does_not_expire_before_its_new_time
+            an_extended_lease_survives_other_commits
+            a_ready_task_is_due_after_its_grace
+            a_retry_is_due_after_its_time
+            a_due_task_is_not_due_again_before_its_time
+            a_claim_is_due_when_its_lease_ran_out
+            a_run_is_due_when_its_deadline_passed
+            due_keeps_its_limit
+            ended_runs_are_never_due
+            concurrent_creates_with_one_request_id_give_one_run
+            one_of_two_racing_claims_wins_each_time
+            two_sweepers_share_the_ready_tasks
+            the_store_answers
+        }
+    };
+    (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
+        $(#[$attribute] async fn $name() {
+            $crate::run_store::requirements::$name($fixture.await).await;
+        })+
+    };
+    (@requirements [] $($name:ident)+) => {
+        $(#[expect(missing_docs, reason = "its name is the sentence")]
+        pub async fn $name(store: super::StoreFixture) {
+            super::written::$name(&store).await;
+        })+
+    };
+}
+
+/// The requirements, one function each.
+///
+/// Those written below are private, so that one which is missing in the list above is an unused function.
+pub mod requirements {
+    run_store_suite! { @each requirements [] }
+}
+
+mod written {
+    pub(super) use super::{commit::*, create::*, due::*, lease::*, race::*, read::*};
+}
+
+impl StoreFixture {
+    async fn create(&self, commit: Commit) -> Created {
+        let created = self.first.create(&[commit]).await.expect("the store creates");
+        assert_eq!(created.len(), 1);
+        created[0]
+    }
+
+    async fn must_create(&self, commit: Commit) {
+        assert_eq!(self.create(commit).await, Created::New);
+    }
+
+    async fn must_commit(&self, commit: Commit) {
+        assert_eq!(self.first.commit(&[commit]).await.expect("the store commits"), [Ok(())]);
+    }
+
+    async fn load(&self, id: RunId) -> Option<Run> {
+        let mut loaded = self.first.load(&[id]).await.expect("the store loads");
+        assert_eq!(loaded.len(), 1);
+        loaded.remove(0)
+    }
+
+    async fn events(&self, id: RunId) -> Vec<SequencedEvent> {
+        self.first.events(id, 0, u32::MAX).await.expect("the store reads events")
+    }
+}

@@ -1,0 +1,167 @@
+//! What a sweeper is told.
+
+use std::time::Duration;
+
+use podium_domain::ids::{RunId, StepIndex};
+use podium_domain::run::{Command, TaskRef};
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Due, Hold};
+
+use super::StoreFixture;
+use crate::builders::{Driven, a_plan};
+use crate::ids::SeededIds;
+
+const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+const MILLISECOND: Duration = Duration::from_millis(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+const fn step(step: u16) -> TaskRef {
+    TaskRef::Step { round: 0, step: StepIndex::new(step) }
+}
+
+fn just_before(time: Timestamp) -> Timestamp {
+    Timestamp::from_unix_ms(time.unix_ms() - 1)
+}
+
+/// Without keeping the ready ones from others: they may be told again at once.
+async fn due(store: &StoreFixture, now: Timestamp) -> Due {
+    store.first.due(now, now, 100).await.unwrap()
+}
+
+async fn ready(store: &StoreFixture, now: Timestamp) -> Vec<(RunId, TaskRef)> {
+    let mut ready = due(store, now).await.ready;
+    ready.sort_unstable();
+    ready
+}
+
+pub(crate) async fn a_ready_task_is_due_after_its_grace(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    let id = run.id();
+    store.must_create(run.commit()).await;
+    let forgotten = run.now.after(store.dispatch_grace);
+    assert_eq!(ready(store, just_before(forgotten)).await, []);
+    assert_eq!(ready(store, forgotten).await, [(id, PLAN)]);
+
+    run.now = run.now.after(MINUTE);
+    run.plan(a_plan(), &ids);
+    store.must_commit(run.commit()).await;
+    let forgotten = run.now.after(store.dispatch_grace);
+    assert_eq!(ready(store, just_before(forgotten)).await, []);
+    assert_eq!(ready(store, forgotten).await, [(id, step(0)), (id, step(1))], "the third waits for both");
+}
+
+pub(crate) async fn a_retry_is_due_after_its_time(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    store.must_create(run.commit()).await;
+    let claim = run.claim(PLAN, &ids);
+    store.must_commit(run.commit()).await;
+    assert_eq!(ready(store, run.now.after(MINUTE)).await, [], "it is held");
+    let retry_at = run.now.after(MINUTE);
+    run.fail(PLAN, claim, Some(retry_at));
+    store.must_commit(run.commit()).await;
+    let forgotten = retry_at.after(store.dispatch_grace);
+    assert_eq!(due(store, just_before(forgotten)).await, Due::default());
+    assert_eq!(ready(store, forgotten).await, [(run.id(), PLAN)]);
+
+    // The next attempt begins and fails within one commit.
+    run.now = retry_at;
+    let claim = run.claim(PLAN, &ids);
+    let retry_at = retry_at.after(MINUTE);
+    run.fail(PLAN, claim, Some(retry_at));
+    store.must_commit(run.commit()).await;
+    let forgotten = retry_at.after(store.dispatch_grace);
+    assert_eq!(ready(store, just_before(forgotten)).await, []);
+    assert_eq!(ready(store, forgotten).await, [(run.id(), PLAN)]);
+}
+
+pub(crate) async fn a_due_task_is_not_due_again_before_its_time(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    store.must_create(run.commit()).await;
+    run.plan(a_plan(), &ids);
+    store.must_commit(run.commit()).await;
+    let forgotten = run.now.after(store.dispatch_grace);
+    let again_at = forgotten.after(MINUTE);
+    assert_eq!(store.first.due(forgotten, again_at, 100).await.unwrap().ready.len(), 2);
+    assert_eq!(store.second.due(just_before(again_at), again_at, 100).await.unwrap().ready, []);
+    // Nor does a commit to another task of the run bring it back early.
+    run.step(0, "done", &ids);
+    store.must_commit(run.commit()).await;
+    assert_eq!(ready(store, just_before(again_at)).await, []);
+    assert_eq!(ready(store, again_at).await, [(run.id(), step(1))]);
+}
+
+pub(crate) async fn a_claim_is_due_when_its_lease_ran_out(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    store.must_create(run.commit()).await;
+    let claim = run.claim(PLAN, &ids);
+    store.must_commit(run.commit()).await;
+    let until = run.now.after(Duration::from_secs(30));
+    let hold = Hold { run: run.id(), task: PLAN, claim };
+    assert_eq!(due(store, just_before(until)).await, Due::default());
+    assert_eq!(due(store, until).await, Due { expired: vec![hold], ..Due::default() });
+    // It stays due until somebody acts on it.
+    assert_eq!(due(store, until.after(MILLISECOND)).await.expired, [hold]);
+    run.now = until;
+    run.drive(&Command::ExpireLease { task: PLAN, claim });
+    store.must_commit(run.commit()).await;
+    assert_eq!(due(store, until).await.expired, []);
+}
+
+pub(crate) async fn a_run_is_due_when_its_deadline_passed(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    store.must_create(run.commit()).await;
+    let deadline = run.run.spec().deadline_at;
+    assert_eq!(due(store, just_before(deadline)).await.overdue, []);
+    assert_eq!(due(store, deadline).await.overdue, [run.id()]);
+    run.now = deadline;
+    run.drive(&Command::CheckDeadline);
+    store.must_commit(run.commit()).await;
+    assert_eq!(due(store, deadline).await, Due::default());
+}
+
+pub(crate) async fn due_keeps_its_limit(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    for is_claimed in [false, true, false, true, false, true] {
+        let mut run = Driven::accepted(&ids);
+        store.must_create(run.commit()).await;
+        if is_claimed {
+            run.claim(PLAN, &ids);
+            store.must_commit(run.commit()).await;
+        }
+    }
+    let end = crate::builders::a_spec().deadline_at;
+    let later = end.after(MINUTE);
+    let few = store.first.due(end, later, 2).await.unwrap();
+    assert_eq!((few.ready.len(), few.expired.len(), few.overdue.len()), (2, 2, 2));
+    let rest = store.first.due(end, later, 100).await.unwrap();
+    assert_eq!((rest.ready.len(), rest.expired.len(), rest.overdue.len()), (1, 3, 6), "{rest:?}");
+    assert!(few.ready.iter().all(|told| !rest.ready.contains(told)));
+}
+
+pub(crate) async fn ended_runs_are_never_due(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut succeeded = Driven::accepted(&ids);
+    let mut cancelled = Driven::accepted(&ids);
+    store.must_create(succeeded.commit()).await;
+    store.must_create(cancelled.commit()).await;
+    succeeded.plan(a_plan(), &ids);
+    for index in 0..3 {
+        succeeded.step(index, "done", &ids);
+    }
+    // One step is held, one is ready and one waits when it ends.
+    cancelled.plan(a_plan(), &ids);
+    cancelled.claim(step(0), &ids);
+    store.must_commit(cancelled.commit()).await;
+    cancelled.drive(&Command::Cancel);
+    for run in [&mut succeeded, &mut cancelled] {
+        store.must_commit(run.commit()).await;
+        assert!(run.run.is_ended());
+    }
+    let end_of_time = Timestamp::from_unix_ms(u64::MAX);
+    assert_eq!(due(store, end_of_time).await, Due::default());
+}

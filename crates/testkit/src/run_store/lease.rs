@@ -1,0 +1,73 @@
+//! Extending leases.
+
+use std::time::Duration;
+
+use podium_domain::ids::StepIndex;
+use podium_domain::run::TaskRef;
+use podium_domain::time::Timestamp;
+use podium_ports::clock::Ids;
+use podium_ports::store::Hold;
+
+use super::StoreFixture;
+use crate::builders::{Driven, a_plan};
+use crate::ids::SeededIds;
+
+const FIRST: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A planned run whose first step is held, and the hold.
+async fn a_held_step(store: &StoreFixture, ids: &SeededIds) -> (Driven, Hold) {
+    let mut run = Driven::accepted(ids);
+    store.must_create(run.commit()).await;
+    run.plan(a_plan(), ids);
+    let claim = run.claim(FIRST, ids);
+    store.must_commit(run.commit()).await;
+    let hold = Hold { run: run.id(), task: FIRST, claim };
+    (run, hold)
+}
+
+async fn expired(store: &StoreFixture, at: Timestamp) -> Vec<Hold> {
+    store.first.due(at, at, 10).await.unwrap().expired
+}
+
+pub(crate) async fn a_lease_is_extended_for_the_holding_claim_only(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let (mut run, hold) = a_held_step(store, &ids).await;
+    let version = run.run.version();
+    let asked = [
+        Hold { claim: ids.claim_id(), ..hold },
+        hold,
+        Hold { task: TaskRef::Plan { round: 0 }, ..hold },
+        Hold { task: TaskRef::Plan { round: 7 }, ..hold },
+        Hold { run: ids.run_id(run.now), ..hold },
+    ];
+    let until = run.now.after(MINUTE);
+    let extended = store.first.extend_leases(&asked, until).await.unwrap();
+    assert_eq!(extended, [false, true, false, false, false]);
+    assert_eq!(store.events(run.id()).await.len() as u64, version, "no event is written");
+
+    run.fail(FIRST, hold.claim, Some(run.now));
+    store.must_commit(run.commit()).await;
+    assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [false]);
+}
+
+pub(crate) async fn an_extended_lease_does_not_expire_before_its_new_time(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let (run, hold) = a_held_step(store, &ids).await;
+    let until = run.now.after(2 * MINUTE);
+    assert_eq!(store.second.extend_leases(&[hold], until).await.unwrap(), [true]);
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, []);
+    assert_eq!(expired(store, until).await, [hold]);
+}
+
+/// The extension is no event, so no commit of the run knows of it.
+pub(crate) async fn an_extended_lease_survives_other_commits(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let (mut run, hold) = a_held_step(store, &ids).await;
+    let until = run.now.after(2 * MINUTE);
+    assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [true]);
+    run.step(1, "the other step's", &ids);
+    store.must_commit(run.commit()).await;
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, []);
+    assert_eq!(expired(store, until).await, [hold]);
+}

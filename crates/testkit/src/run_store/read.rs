@@ -1,0 +1,90 @@
+//! Reading events and lists.
+
+use podium_domain::conversation::Conversation;
+use podium_domain::run::RunSpec;
+use podium_ports::clock::Ids;
+
+use super::StoreFixture;
+use crate::builders::{Driven, a_plan, a_spec};
+use crate::ids::SeededIds;
+
+pub(crate) async fn unknown_runs_load_as_none(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    store.must_create(run.commit()).await;
+    let unknown = ids.run_id(run.now);
+    let loaded = store.first.load(&[unknown, run.id(), unknown]).await.unwrap();
+    assert_eq!(loaded, [None, Some(run.run), None]);
+    assert_eq!(store.first.load(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn events_are_gap_free_and_come_in_pages(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    let mut all = run.fresh.clone();
+    store.must_create(run.commit()).await;
+    run.plan(a_plan(), &ids);
+    for step in 0..3 {
+        run.step(step, "done", &ids);
+        all.extend(run.fresh.clone());
+        store.must_commit(run.commit()).await;
+    }
+    assert!((1u64..).zip(&all).all(|(sequence, event)| event.sequence == sequence));
+    let mut read = Vec::new();
+    loop {
+        let after = read.len() as u64;
+        let page = store.first.events(run.id(), after, 4).await.unwrap();
+        assert!(page.len() <= 4);
+        if page.is_empty() {
+            break;
+        }
+        read.extend(page);
+    }
+    assert_eq!(read, all);
+}
+
+pub(crate) async fn the_list_is_newest_first_and_comes_in_pages(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut made: Vec<_> = (0..5).map(|_| Driven::accepted(&ids)).collect();
+    for run in &mut made {
+        store.must_create(run.commit()).await;
+    }
+    made.reverse();
+    let newest: Vec<_> = made.iter().map(Driven::id).collect();
+    let page = async |before, limit| {
+        let page = store.first.list(before, limit).await.unwrap();
+        page.into_iter().map(|summary| summary.id).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None, 100).await, newest);
+    assert_eq!(page(None, 2).await, newest[..2]);
+    assert_eq!(page(Some(newest[1]), 2).await, newest[2..4]);
+    assert_eq!(page(Some(newest[4]), 2).await, []);
+}
+
+pub(crate) async fn the_list_tells_state_steps_cost_and_end(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let question = "Why is the sky blue?";
+    let conversation = Conversation::question_only(question).expect("it is a question");
+    let spec = RunSpec { conversation, ..a_spec() };
+    let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
+    store.must_create(run.commit()).await;
+    let line = async || store.first.list(None, 1).await.unwrap().remove(0);
+    let first = line().await;
+    assert_eq!((first.id, &first.tenant), (run.id(), &run.run.spec().tenant));
+    assert_eq!((first.model.as_str(), first.question.as_str()), ("podium-ultra", question));
+    assert_eq!((first.state.as_str(), first.steps, first.ended_at), ("active", 0, None));
+    assert_eq!(first.accepted_at, run.run.spec().accepted_at);
+    run.plan(a_plan(), &ids);
+    for step in 0..3 {
+        run.step(step, "done", &ids);
+    }
+    store.must_commit(run.commit()).await;
+    let last = line().await;
+    assert_eq!((last.state.as_str(), last.steps, last.cost), ("succeeded", 3, run.run.cost()));
+    assert_eq!((last.ended_at, last.question.as_str()), (run.run.ended_at(), question));
+}
+
+pub(crate) async fn the_store_answers(store: &StoreFixture) {
+    store.first.ping().await.unwrap();
+    store.second.ping().await.unwrap();
+}

@@ -1,0 +1,106 @@
+//! What becomes of a message that is answered, answered too late, or not at all.
+
+use podium_ports::queue::Published;
+
+use super::{HOUR, INSTANT, MILLISECOND, QueueFixture, a_message};
+
+pub(crate) async fn a_message_is_fetched_once_and_gone_when_acked(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    let delivery = queue.fetch_one().await.expect("it was published");
+    assert_eq!((delivery.message(), delivery.deliveries()), (&a_message(), 1));
+    assert!(queue.fetch_one().await.is_none(), "it is in flight");
+    delivery.ack().await.unwrap();
+    queue.clock.sleep(2 * queue.ack_wait).await;
+    assert!(queue.fetch_one().await.is_none());
+}
+
+pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding, "it is queued");
+    let delivery = queue.fetch_one().await.expect("it was published");
+    assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding, "it is in flight");
+    delivery.nak(HOUR).await.unwrap();
+    assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding, "it was put back");
+    queue.clock.sleep(HOUR).await;
+    queue.fetch_one().await.expect("its delay has passed").ack().await.unwrap();
+    queue.must_publish(&a_message()).await;
+    assert_eq!(queue.fetch_one().await.expect("it was published").deliveries(), 1);
+}
+
+pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    queue.fetch_one().await.expect("it was published").nak(INSTANT).await.unwrap();
+    let delivery = queue.fetch_one().await.expect("it was put back for now");
+    assert_eq!(delivery.deliveries(), 2);
+    // Longer than the ack wait, which no longer counts.
+    let delay = 2 * queue.ack_wait;
+    delivery.nak(delay).await.unwrap();
+    queue.clock.sleep(delay.checked_sub(MILLISECOND).expect("the ack wait is longer")).await;
+    assert!(queue.fetch_one().await.is_none());
+    queue.clock.sleep(MILLISECOND).await;
+    assert_eq!(queue.fetch_one().await.expect("the delay has passed").deliveries(), 3);
+}
+
+pub(crate) async fn an_unanswered_message_comes_back_after_the_ack_wait(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    for deliveries in 1..4 {
+        let delivery = queue.fetch_one().await.expect("it is time");
+        assert_eq!(delivery.deliveries(), deliveries);
+        drop(delivery);
+        queue.clock.sleep(queue.ack_wait.checked_sub(MILLISECOND).expect("it is longer")).await;
+        assert!(queue.fetch_one().await.is_none(), "it might still be answered");
+        queue.clock.sleep(MILLISECOND).await;
+    }
+}
+
+pub(crate) async fn progress_restarts_the_ack_wait(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    let delivery = queue.fetch_one().await.expect("it was published");
+    for _ in 0..5 {
+        queue.clock.sleep(queue.ack_wait / 2).await;
+        delivery.in_progress().await.unwrap();
+    }
+    queue.clock.sleep(queue.ack_wait / 2).await;
+    assert!(queue.fetch_one().await.is_none());
+    queue.clock.sleep(queue.ack_wait).await;
+    assert_eq!(queue.fetch_one().await.expect("nobody was heard of").deliveries(), 2);
+}
+
+/// As in `JetStream`, an ack counts whoever sends it: the work was done, and the store knows whether it was wanted.
+pub(crate) async fn a_late_ack_removes_the_message(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    let late = queue.fetch_one().await.expect("it was published");
+    queue.clock.sleep(queue.ack_wait).await;
+    let again = queue.fetch_one().await.expect("it timed out");
+    late.ack().await.unwrap();
+    queue.clock.sleep(queue.ack_wait).await;
+    assert!(queue.fetch_one().await.is_none());
+    again.ack().await.unwrap();
+    queue.must_publish(&a_message()).await;
+}
+
+/// Whether they count is open: an adapter may ignore them, or take them as the holder's. Nothing is lost either way.
+pub(crate) async fn a_late_nak_or_progress_is_no_error(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    let late = queue.fetch_one().await.expect("it was published");
+    queue.clock.sleep(queue.ack_wait).await;
+    let later = queue.fetch_one().await.expect("it timed out");
+    late.in_progress().await.unwrap();
+    late.nak(HOUR).await.unwrap();
+    drop(later);
+    queue.clock.sleep(HOUR + queue.ack_wait).await;
+    let last = queue.fetch_one().await.expect("it was never acked");
+    last.ack().await.unwrap();
+    queue.must_publish(&a_message()).await;
+}
+
+pub(crate) async fn a_late_ack_does_not_touch_the_tasks_next_message(queue: &QueueFixture) {
+    queue.must_publish(&a_message()).await;
+    let late = queue.fetch_one().await.expect("it was published");
+    queue.clock.sleep(queue.ack_wait).await;
+    queue.fetch_one().await.expect("it timed out").ack().await.unwrap();
+    queue.must_publish(&a_message()).await;
+    late.ack().await.unwrap();
+    assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding);
+    assert_eq!(queue.fetch_one().await.expect("it is another one").deliveries(), 1);
+}

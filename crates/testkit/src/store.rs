@@ -1,0 +1,237 @@
+//! A store in the test's own memory, for tests under paused time: it waits for nothing, so that time does not jump.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::run::{Run, SequencedEvent, TaskRef, TaskState};
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+
+/// How a write fails.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    Refused,
+    AnswerLost,
+}
+
+#[derive(Debug)]
+struct Row {
+    run: Run,
+    events: Vec<SequencedEvent>,
+    /// Leases that were extended, by the claim that holds.
+    leases: BTreeMap<ClaimId, Timestamp>,
+    /// Ready tasks that were told, by the attempts that they had had.
+    told: BTreeMap<(TaskRef, u32), Timestamp>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    rows: BTreeMap<RunId, Row>,
+    failures: Vec<Failure>,
+}
+
+/// Keeps runs for one test. Clones are handles on the same store.
+#[derive(Clone, Debug)]
+pub struct TestStore {
+    dispatch_grace: Duration,
+    rows: Arc<Mutex<Rows>>,
+}
+
+impl TestStore {
+    /// An empty store that counts a ready task as forgotten two seconds after its time.
+    pub fn new() -> Self {
+        Self { dispatch_grace: Duration::from_secs(2), rows: Arc::default() }
+    }
+
+    /// The next create or commit fails and writes nothing.
+    pub fn refuse_next_write(&self) {
+        self.lock().failures.push(Failure::Refused);
+    }
+
+    /// The next create or commit is durable, but its caller is told that the store failed.
+    pub fn lose_next_answer(&self) {
+        self.lock().failures.push(Failure::AnswerLost);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut BTreeMap<RunId, Row>) -> T) -> Result<T, StoreError> {
+        let mut rows = self.lock();
+        let failure = (!rows.failures.is_empty()).then(|| rows.failures.remove(0));
+        let unavailable = |why: &str| StoreError::Unavailable(why.into());
+        match failure {
+            Some(Failure::Refused) => Err(unavailable("the test refuses this write")),
+            Some(Failure::AnswerLost) => {
+                write(&mut rows.rows);
+                Err(unavailable("the test loses this answer"))
+            }
+            None => Ok(write(&mut rows.rows)),
+        }
+    }
+}
+
+impl Default for TestStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn create(rows: &mut BTreeMap<RunId, Row>, commit: &Commit) -> Created {
+    let (id, spec) = (commit.after.id(), commit.after.spec());
+    if rows.contains_key(&id) {
+        return Created::New;
+    }
+    let same = |row: &&Row| {
+        let other = row.run.spec();
+        spec.request_id.is_some() && (&other.tenant, &other.request_id) == (&spec.tenant, &spec.request_id)
+    };
+    if let Some(row) = rows.values().find(same) {
+        return Created::Existing(row.run.id());
+    }
+    let (run, events) = (commit.after.clone(), commit.events.clone());
+    rows.insert(id, Row { run, events, leases: BTreeMap::new(), told: BTreeMap::new() });
+    Created::New
+}
+
+fn append(rows: &mut BTreeMap<RunId, Row>, commit: &Commit) -> Result<(), Conflict> {
+    let row = rows.get_mut(&commit.after.id()).ok_or(Conflict)?;
+    if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
+        return Err(Conflict);
+    }
+    row.run = commit.after.clone();
+    row.events.extend(commit.events.iter().cloned());
+    Ok(())
+}
+
+#[async_trait]
+impl RunStore for TestStore {
+    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        self.write(|rows| runs.iter().map(|commit| create(rows, commit)).collect())
+    }
+
+    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        let rows = self.lock();
+        let replayed = |id: &RunId| {
+            let row = rows.rows.get(id);
+            row.map(|row| Run::replay(*id, &row.events).map_err(|e| StoreError::illegal(*id, e))).transpose()
+        };
+        runs.iter().map(replayed).collect()
+    }
+
+    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+        self.write(|rows| commits.iter().map(|commit| append(rows, commit)).collect())
+    }
+
+    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+        let mut rows = self.lock();
+        let extended = holds.iter().map(|hold| {
+            let Some(row) = rows.rows.get_mut(&hold.run) else { return false };
+            let is_held = row.run.task(hold.task).is_some_and(|task| task.is_held_by(hold.claim));
+            if is_held {
+                row.leases.insert(hold.claim, until);
+            }
+            is_held
+        });
+        Ok(extended.collect())
+    }
+
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        let (mut due, limit) = (Due::default(), limit as usize);
+        for row in self.lock().rows.values_mut().filter(|row| !row.run.is_ended()) {
+            let run = row.run.id();
+            if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
+                due.overdue.push(run);
+            }
+            for (task, found) in row.run.tasks() {
+                match found.state {
+                    TaskState::Ready { not_before } => {
+                        let key = (task, found.attempt_number());
+                        let forgotten_at = not_before.after(self.dispatch_grace);
+                        if now >= *row.told.get(&key).unwrap_or(&forgotten_at) && due.ready.len() < limit {
+                            row.told.insert(key, again_at);
+                            due.ready.push((run, task));
+                        }
+                    }
+                    TaskState::Running { claim, lease_until } => {
+                        let until =
+                            row.leases.get(&claim).map_or(lease_until, |extended| lease_until.max(*extended));
+                        if now >= until && due.expired.len() < limit {
+                            due.expired.push(Hold { run, task, claim });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(due)
+    }
+
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        let rows = self.lock();
+        let events = rows.rows.get(&run).map_or(&[][..], |row| &row.events);
+        Ok(events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect())
+    }
+
+    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        let rows = self.lock();
+        let newest = rows.rows.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+        Ok(newest.take(limit as usize).map(|(_, row)| summary(&row.run)).collect())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn summary(run: &Run) -> RunSummary {
+    let steps: usize = run.rounds().iter().map(|round| round.steps.len()).sum();
+    RunSummary {
+        id: run.id(),
+        tenant: run.spec().tenant.clone(),
+        model: run.spec().model.clone(),
+        state: run.state().as_str().to_owned(),
+        question: run.spec().conversation.question().chars().take(200).collect(),
+        steps: u32::try_from(steps).unwrap_or(u32::MAX),
+        cost: run.cost(),
+        accepted_at: run.spec().accepted_at,
+        ended_at: run.ended_at(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SeededIds;
+    use crate::builders::Driven;
+    use crate::run_store::StoreFixture;
+
+    fn fixture() -> StoreFixture {
+        let store = TestStore::new();
+        StoreFixture {
+            first: Arc::new(store.clone()),
+            second: Arc::new(store.clone()),
+            dispatch_grace: store.dispatch_grace,
+            keep: Box::new(()),
+        }
+    }
+
+    crate::run_store_suite! { #[tokio::test] async { fixture() } }
+
+    #[tokio::test]
+    async fn a_lost_answer_hides_a_durable_write() {
+        let (store, mut run) = (TestStore::new(), Driven::accepted(&SeededIds::new(1)));
+        let create = run.commit();
+        store.refuse_next_write();
+        store.create(std::slice::from_ref(&create)).await.unwrap_err();
+        assert_eq!(store.load(&[run.id()]).await.unwrap(), [None]);
+        store.lose_next_answer();
+        store.create(std::slice::from_ref(&create)).await.unwrap_err();
+        assert_eq!(store.create(&[create]).await.unwrap(), [Created::New]);
+        assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
+    }
+}
