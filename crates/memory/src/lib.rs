@@ -1,0 +1,13 @@
+//! The ports that one process can serve from its own memory: queue, live stream and limiter of an embedded Podium.
+//!
+//! All of it may be lost at any time, with the process: the store is the truth, and the sweeper publishes again what the
+//! queue forgot. Everything is bounded, and nothing runs in the background.
+#![deny(missing_docs)]
+
+mod limiter;
+mod live;
+mod queue;
+
+pub use limiter::MemoryLimiter;
+pub use live::{LiveOptions, MemoryLive};
+pub use queue::{MemoryQueue, QueueOptions};

@@ -1,0 +1,218 @@
+//! Live signals within one process.
+//!
+//! For each run there is the text so far of every attempt that writes, and a channel once somebody watches. Both change
+//! under one lock, so that whoever subscribes gets the text so far and then every later piece, none twice and none missing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
+use podium_domain::policy::OUTPUT_BYTES_MAX;
+use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
+
+/// The live stream's bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// Most signals that a slow watcher may be behind before it misses some.
+    pub signals_max: usize,
+    /// Most runs whose text is held while nobody watches. Beyond it, that of the run that was silent longest is dropped.
+    pub runs_max: usize,
+    /// Most bytes of text that are held of all runs together. Beyond it, as with `runs_max`.
+    pub text_bytes_max: usize,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self { signals_max: 1024, runs_max: 1024, text_bytes_max: 64 << 20 }
+    }
+}
+
+/// Carries signals within this process.
+///
+/// The text of an attempt is held until a newer attempt at the same step begins, the run falls silent for longer than
+/// others, or a bound is reached. So a late subscriber may also get the text of a step that is done: it knows the claim
+/// from the store. An attempt whose beginning was missed, or whose text exceeds what any policy allows, is not held; its
+/// later pieces still go to whoever watches, who sees from their offset that there is a gap.
+#[derive(Debug)]
+pub struct MemoryLive {
+    options: LiveOptions,
+    hot: Mutex<Hot>,
+}
+
+#[derive(Debug, Default)]
+struct Hot {
+    runs: HashMap<RunId, HotRun>,
+    text_bytes: usize,
+    ticks: u64,
+}
+
+#[derive(Debug, Default)]
+struct HotRun {
+    watchers: Option<broadcast::Sender<Signal>>,
+    attempts: BTreeMap<(u16, StepIndex), Attempt>,
+    last_tick: u64,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    claim: ClaimId,
+    text: String,
+}
+
+impl MemoryLive {
+    /// A live stream with nothing in it.
+    pub fn new(options: LiveOptions) -> Self {
+        Self { options, hot: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hot> {
+        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryLive {
+    fn default() -> Self {
+        Self::new(LiveOptions::default())
+    }
+}
+
+impl Hot {
+    /// The run's entry, as the one that was touched last.
+    fn touch(&mut self, run: RunId) -> &mut HotRun {
+        self.ticks += 1;
+        let entry = self.runs.entry(run).or_default();
+        entry.last_tick = self.ticks;
+        entry
+    }
+
+    fn hold(&mut self, run: RunId, frame: &Frame) {
+        let entry = self.touch(run);
+        let step = (frame.round, frame.step);
+        let (before, after) = match entry.attempts.get_mut(&step) {
+            Some(attempt) if attempt.claim == frame.claim => {
+                let before = attempt.text.len();
+                if attempt.accept(frame) {
+                    (before, attempt.text.len())
+                } else {
+                    entry.attempts.remove(&step);
+                    (before, 0)
+                }
+            }
+            replaced if frame.offset == 0 => {
+                let before = replaced.map_or(0, |attempt| attempt.text.len());
+                entry.attempts.insert(step, Attempt { claim: frame.claim, text: frame.text.clone() });
+                (before, frame.text.len())
+            }
+            // The middle of an attempt whose beginning is not there: a newer one's place is not for it.
+            _ => (0, 0),
+        };
+        self.text_bytes = self.text_bytes - before + after;
+    }
+
+    fn forget(&mut self, run: RunId) {
+        if let Some(entry) = self.runs.remove(&run) {
+            self.text_bytes -= entry.text_bytes();
+        }
+    }
+
+    /// Keeps the bounds, sparing the run that is being told. Watched runs keep their channel: their watchers bound them.
+    fn evict(&mut self, told: RunId, options: &LiveOptions) {
+        while self.runs.len() > options.runs_max || self.text_bytes > options.text_bytes_max {
+            let others = self.runs.iter().filter(|(run, entry)| **run != told && !entry.is_only_watched());
+            let Some(run) = others.min_by_key(|(_, entry)| entry.last_tick).map(|(run, _)| *run) else {
+                break;
+            };
+            let watchers = self.runs.get_mut(&run).and_then(|entry| entry.watchers.take());
+            let watchers = watchers.filter(|watchers| watchers.receiver_count() > 0);
+            self.forget(run);
+            if watchers.is_some() {
+                self.runs.insert(run, HotRun { watchers, ..HotRun::default() });
+            }
+        }
+        if self.text_bytes > options.text_bytes_max
+            && let Some(entry) = self.runs.get_mut(&told)
+        {
+            self.text_bytes -= entry.text_bytes();
+            entry.attempts.clear();
+        }
+    }
+}
+
+impl HotRun {
+    fn text_bytes(&self) -> usize {
+        self.attempts.values().map(|attempt| attempt.text.len()).sum()
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watchers.as_ref().is_some_and(|watchers| watchers.receiver_count() > 0)
+    }
+
+    /// Whether evicting it would gain nothing.
+    fn is_only_watched(&self) -> bool {
+        self.attempts.is_empty() && self.is_watched()
+    }
+
+    fn tell(&self, signal: Signal) {
+        if let Some(watchers) = &self.watchers {
+            // Nobody may be listening any more; that is no error.
+            let _ = watchers.send(signal);
+        }
+    }
+}
+
+impl Attempt {
+    /// Adds a piece of this attempt; false if a piece before it is missing, or it would be too much.
+    fn accept(&mut self, frame: &Frame) -> bool {
+        let Ok(offset) = usize::try_from(frame.offset) else { return false };
+        let Some(known) = self.text.len().checked_sub(offset) else { return false };
+        // A repeated piece, or one that overlaps.
+        let fresh = frame.text.get(known.min(frame.text.len())..);
+        let Some(fresh) = fresh.filter(|fresh| self.text.len() + fresh.len() <= OUTPUT_BYTES_MAX) else {
+            return false;
+        };
+        self.text.push_str(fresh);
+        true
+    }
+}
+
+#[async_trait]
+impl LiveStream for MemoryLive {
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
+        let mut hot = self.lock();
+        if let Signal::Frame(frame) = &signal {
+            hot.hold(run, frame);
+            hot.evict(run, &self.options);
+        }
+        let Some(entry) = hot.runs.get(&run) else { return Ok(()) };
+        entry.tell(signal);
+        if entry.attempts.is_empty() && !entry.is_watched() {
+            hot.forget(run);
+        }
+        Ok(())
+    }
+
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
+        let mut hot = self.lock();
+        let entry = hot.touch(run);
+        let watchers = entry.watchers.get_or_insert_with(|| broadcast::Sender::new(self.options.signals_max));
+        let later = BroadcastStream::new(watchers.subscribe());
+        let so_far = entry.attempts.iter().filter(|(_, attempt)| !attempt.text.is_empty());
+        let so_far: Vec<_> = so_far
+            .map(|(&(round, step), attempt)| {
+                let (claim, text) = (attempt.claim, attempt.text.clone());
+                Signal::Frame(Frame { round, step, claim, offset: 0, text })
+            })
+            .collect();
+        hot.evict(run, &self.options);
+        drop(hot);
+        let later = later.map(|signal| signal.unwrap_or(Signal::Missed));
+        Ok(futures::stream::iter(so_far).chain(later).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests;
