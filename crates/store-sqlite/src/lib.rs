@@ -1,0 +1,88 @@
+//! Keeps runs in one `SQLite` file: the store of a Podium that is embedded in one process.
+//!
+//! What is stored are events, as JSON with a format version; a run is folded from them whenever it is loaded. Beside them
+//! stand narrow rows that follow from them and that are searched: a line for each run, a row for each task.
+//!
+//! Writes go through one connection, since `SQLite` has one writer at a time anyway; reads go through several, which under
+//! WAL see the last commit and wait for nobody. Other processes may have the same file open.
+//!
+//! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and when a ready task is to
+//! be told again. So a commit touches the times of a task only if its state or claim changed.
+#![deny(missing_docs)]
+
+mod open;
+mod read;
+mod row;
+mod sweep;
+mod write;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::RunId;
+use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use sqlx::SqlitePool;
+
+pub use open::OpenError;
+pub use row::Damage;
+
+/// How a store behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long after its time a ready task counts as forgotten. Whoever commits a task publishes it at once, so the sweeper
+    /// leaves it alone for so long.
+    pub dispatch_grace: Duration,
+    /// Connections that read.
+    pub readers: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { dispatch_grace: Duration::from_secs(2), readers: 4 }
+    }
+}
+
+/// Runs in a `SQLite` file. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Store {
+    writer: SqlitePool,
+    readers: SqlitePool,
+    dispatch_grace: Duration,
+}
+
+#[async_trait]
+impl RunStore for Store {
+    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        write::create(self, runs).await
+    }
+
+    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        read::load(self, runs).await
+    }
+
+    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+        write::commit(self, commits).await
+    }
+
+    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+        sweep::extend_leases(self, holds, until).await
+    }
+
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        sweep::due(self, now, again_at, limit).await
+    }
+
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        read::events(self, run, after, limit).await
+    }
+
+    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        read::list(self, before, limit).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        read::ping(self).await
+    }
+}

@@ -1,0 +1,190 @@
+//! Opens a database file: its permissions, its connections, its migrations.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{SqlSafeStr, SqlitePool};
+
+use crate::{Options, Store};
+
+/// How long a writer waits for one of another process.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+/// How long a caller waits for a connection.
+const ACQUIRE_MAX: Duration = Duration::from_secs(15);
+
+/// The migrations, in order: each file of `migrations/sqlite`.
+const MIGRATIONS: &[(i64, &str, &str)] =
+    &[(1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql"))];
+
+/// Why a database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file can neither be opened nor made.
+    #[error("database file `{}` cannot be opened", path.display())]
+    File {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is no database, or is in use in a way that shuts us out.
+    #[error("database `{}` does not answer", path.display())]
+    Connect {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The tables cannot be brought up to date, or are a newer version's.
+    #[error("database `{}` cannot be brought up to date", path.display())]
+    Migrate {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: MigrateError,
+    },
+}
+
+impl Store {
+    /// Opens the database, made if it is not there, and brings its tables up to date. A new file is for its owner's eyes
+    /// only: conversations are in it.
+    pub async fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let at = || path.to_owned();
+        make_private(path).map_err(|source| OpenError::File { path: at(), source })?;
+        let connect = SqliteConnectOptions::new()
+            .filename(path)
+            .journal_mode(SqliteJournalMode::Wal)
+            // Under WAL, NORMAL may forget the last commits when the power fails. They say what was paid for.
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY_MAX);
+        let writer =
+            pool(1, connect.clone()).await.map_err(|source| OpenError::Connect { path: at(), source })?;
+        migrate(&writer).await.map_err(|source| OpenError::Migrate { path: at(), source })?;
+        let readers = pool(options.readers.max(1), connect.pragma("query_only", "on"));
+        let readers = readers.await.map_err(|source| OpenError::Connect { path: at(), source })?;
+        Ok(Self { writer, readers, dispatch_grace: options.dispatch_grace })
+    }
+
+    /// Waits for what is under way and closes the connections. Without it nothing is lost either; the file is only left as
+    /// after a crash.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+/// Makes the file unless it is there. `SQLite` gives the files beside it the same permissions.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+async fn pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+    SqlitePoolOptions::new()
+        .max_connections(size)
+        .acquire_timeout(ACQUIRE_MAX)
+        // They are local and cheap to keep.
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_with(connect)
+        .await
+}
+
+/// Under the write lock, so that two processes which open a new file at once do not both make the tables.
+async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
+    let migrations = MIGRATIONS.iter().map(|&(version, description, sql)| {
+        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    Migrator::with_migrations(migrations.collect()).run(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    async fn open(path: &Path) -> Result<Store, OpenError> {
+        Store::open(path, Options::default()).await
+    }
+
+    #[test]
+    fn every_migration_of_the_folder_is_embedded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/sqlite");
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let embedded = MIGRATIONS
+            .iter()
+            .map(|(version, words, _)| format!("{version:04}_{}.sql", words.replace(' ', "_")));
+        assert_eq!(files, embedded.collect::<Vec<_>>());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_new_database_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let _store = open(&folder.path().join("podium.db")).await.unwrap();
+        let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+        assert!(files.len() >= 2, "the log is beside it: {files:?}");
+        for file in files {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commits_are_synced_and_readers_cannot_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder.path().join("podium.db")).await.unwrap();
+        let synchronous: i64 =
+            sqlx::query_scalar("PRAGMA synchronous").fetch_one(&store.writer).await.unwrap();
+        assert_eq!(synchronous, 2, "2 is FULL");
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&store.writer).await.unwrap();
+        assert_eq!(mode, "wal");
+        sqlx::query("DELETE FROM runs").execute(&store.readers).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn several_open_a_new_database_at_once_and_it_opens_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("podium.db");
+        let (a, b, c) = tokio::join!(open(&path), open(&path), open(&path));
+        for store in [a, b, c, open(&path).await] {
+            store.unwrap().close().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_database_and_a_newer_one_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("podium.db");
+        fs::write(&path, "this is a letter and not a database, as anybody can see who reads it").unwrap();
+        assert!(matches!(open(&path).await, Err(OpenError::Connect { .. })));
+        assert!(matches!(open(folder.path()).await, Err(OpenError::File { .. })));
+
+        fs::remove_file(&path).unwrap();
+        let store = open(&path).await.unwrap();
+        let newer = "INSERT INTO _sqlx_migrations VALUES (9999, 'newer', CURRENT_TIMESTAMP, TRUE, x'00', 0)";
+        sqlx::query(newer).execute(&store.writer).await.unwrap();
+        store.close().await;
+        assert!(matches!(open(&path).await, Err(OpenError::Migrate { .. })));
+    }
+}

@@ -1,0 +1,121 @@
+//! Runs, events and lists.
+
+use std::collections::HashMap;
+
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::run::{Run, SequencedEvent};
+use podium_ports::store::{RunSummary, StoreError};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::Store;
+use crate::row::{Damage, event, hex, id_bytes, run_id, stored, time, unavailable, unsigned};
+
+// A run without any event is damaged, not absent: hence the outer join.
+const LOAD_RUNS: &str = "-- load_runs
+SELECT runs.id, runs.version, sequence, at_ms, format, data
+FROM runs LEFT JOIN run_events ON run_id = runs.id
+WHERE runs.id IN (SELECT unhex(value) FROM json_each(?1))
+ORDER BY runs.id, sequence";
+
+const READ_EVENTS: &str = "-- read_events
+SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
+
+const LIST_RUNS: &str = "-- list_runs
+SELECT id, tenant, model, state, question, steps, cost_nano_usd, accepted_ms, ended_ms
+FROM runs WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+
+/// Greater than every id, which has a byte less.
+const AFTER_ALL_IDS: [u8; 17] = [0xff; 17];
+
+pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<_> = runs.iter().map(|run| hex(run.as_uuid())).collect();
+    let ids = serde_json::to_string(&ids).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
+    let rows = sqlx::query(LOAD_RUNS).bind(ids).fetch_all(&store.readers).await.map_err(unavailable)?;
+    let mut loaded = HashMap::with_capacity(runs.len());
+    let id = |row: &SqliteRow| row.try_get::<Vec<u8>, _>("id").ok();
+    for rows in rows.chunk_by(|a, b| id(a) == id(b)) {
+        let run = replay(rows)?;
+        loaded.insert(run.id(), run);
+    }
+    // A run may be asked for twice.
+    Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
+}
+
+/// A run from the rows of all its events.
+fn replay(rows: &[SqliteRow]) -> Result<Run, StoreError> {
+    let Some(first) = rows.first() else { return Err(unavailable(sqlx::Error::RowNotFound)) };
+    let id = run_id(first, "id")?;
+    let version: i64 = first.try_get("version").map_err(unavailable)?;
+    let is_event =
+        |row: &&SqliteRow| row.try_get::<Option<i64>, _>("sequence").is_ok_and(|sequence| sequence.is_some());
+    let events = rows.iter().filter(is_event).map(|row| event(id, row)).collect::<Result<Vec<_>, _>>()?;
+    let run = Run::replay(id, &events).map_err(|illegal| StoreError::illegal(id, illegal))?;
+    if stored(run.version()) != version {
+        return Err(Damage::Version { version, last: run.version() }.of(id));
+    }
+    Ok(run)
+}
+
+pub(crate) async fn events(
+    store: &Store,
+    run: RunId,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<SequencedEvent>, StoreError> {
+    let rows = sqlx::query(READ_EVENTS)
+        .bind(id_bytes(&run))
+        .bind(stored(after))
+        .bind(limit)
+        .fetch_all(&store.readers)
+        .await
+        .map_err(unavailable)?;
+    rows.iter().map(|row| event(run, row)).collect()
+}
+
+pub(crate) async fn list(
+    store: &Store,
+    before: Option<RunId>,
+    limit: u32,
+) -> Result<Vec<RunSummary>, StoreError> {
+    let before = before.as_ref().map_or(&AFTER_ALL_IDS[..], id_bytes);
+    let rows = sqlx::query(LIST_RUNS)
+        .bind(before)
+        .bind(limit)
+        .fetch_all(&store.readers)
+        .await
+        .map_err(unavailable)?;
+    rows.iter().map(summary).collect()
+}
+
+fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
+    let id = run_id(row, "id")?;
+    let text = |column: &str| row.try_get::<String, _>(column).map_err(unavailable);
+    let number = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
+    let tenant = TenantId::new(text("tenant")?)
+        .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
+    let ended_ms: Option<i64> = row.try_get("ended_ms").map_err(unavailable)?;
+    Ok(RunSummary {
+        id,
+        tenant,
+        model: text("model")?,
+        state: text("state")?,
+        question: text("question")?,
+        steps: u32::try_from(number("steps")?).unwrap_or(u32::MAX),
+        cost: Cost::from_nano_usd(unsigned(number("cost_nano_usd")?)),
+        accepted_at: time(number("accepted_ms")?),
+        ended_at: ended_ms.map(time),
+    })
+}
+
+pub(crate) async fn ping(store: &Store) -> Result<(), StoreError> {
+    sqlx::query("-- ping\nSELECT 1 FROM runs LIMIT 1")
+        .fetch_optional(&store.readers)
+        .await
+        .map_err(unavailable)?;
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The store does what every run store must.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::sync::Arc;
+
+use podium_store_sqlite::{Options, Store};
+use podium_testkit::run_store::StoreFixture;
+
+async fn fixture() -> StoreFixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("podium.db");
+    let options = Options::default();
+    StoreFixture {
+        first: Arc::new(Store::open(&path, options).await.unwrap()),
+        second: Arc::new(Store::open(&path, options).await.unwrap()),
+        dispatch_grace: options.dispatch_grace,
+        keep: Box::new(folder),
+    }
+}
+
+podium_testkit::run_store_suite! { #[tokio::test] fixture() }
