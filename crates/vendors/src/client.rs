@@ -1,0 +1,57 @@
+//! The one way to an HTTP client: its TLS provider, its timeouts and its bounds are set here and nowhere else.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use reqwest::redirect;
+
+/// Longest wait for a connection, TLS included.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long an idle connection is kept for the next call.
+const IDLE_MAX: Duration = Duration::from_mins(1);
+/// Idle connections kept for each host.
+const IDLE_CONNECTIONS_MAX: usize = 64;
+/// How often a silent connection is asked whether it still lives.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// How long a connection has to say so.
+const KEEPALIVE_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Which way requests go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Through the proxy that the environment names, if it names one.
+    Outside,
+    /// Straight to the host, whatever the environment says: for loopback addresses, which no proxy can reach.
+    Loopback,
+}
+
+/// A client for calling vendors. It has no bound for a whole call: each call sets its own.
+///
+/// Redirects are not followed: they would carry a key, or a question, to a host that nobody configured. Compressed
+/// answers are not asked for: a compressor between here and a worker holds tokens back.
+pub fn http_client(route: Route) -> Result<reqwest::Client, reqwest::Error> {
+    install_tls_provider();
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("podium/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_MAX)
+        .redirect(redirect::Policy::none())
+        .no_gzip()
+        .tcp_nodelay(true)
+        .tcp_keepalive(KEEPALIVE)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .http2_keep_alive_timeout(KEEPALIVE_ANSWER_MAX)
+        .pool_idle_timeout(IDLE_MAX)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
+    match route {
+        Route::Outside => builder.build(),
+        Route::Loopback => builder.no_proxy().build(),
+    }
+}
+
+/// Makes ring the process's TLS provider, unless the process chose one already.
+fn install_tls_provider() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+    });
+}

@@ -1,0 +1,162 @@
+//! One vendor's Chat Completions API: where it is, how to prove who calls, and one call of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use podium_domain::ids::VendorId;
+use podium_domain::pool::Worker;
+use podium_ports::vendor::{ChatRequest, ChatStream, VendorError};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Response, Url};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::error::Faults;
+use super::request::{self, TokenLimit};
+use super::stream;
+use crate::call_clock::CallClock;
+use crate::http_vendors::WaitLimits;
+use crate::keys::KeySource;
+
+/// Most bytes of an error's body that are read.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// Longest wait for an error's body.
+const ERROR_BODY_MAX: Duration = Duration::from_secs(10);
+/// Longest request id of a vendor that is kept.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// How a vendor knows who calls.
+#[derive(Clone, Debug)]
+pub(crate) enum Key {
+    /// It does not ask.
+    NotNeeded,
+    /// It was found.
+    Known(SecretString),
+    /// Nothing is in the variable that should hold it.
+    Missing { variable: String },
+}
+
+impl Key {
+    /// Reads the key that `variable` should hold. Blanks around it (a line's end, most often) do not belong to it.
+    pub(crate) fn read(variable: Option<&str>, keys: &dyn KeySource) -> Self {
+        let Some(variable) = variable else {
+            return Self::NotNeeded;
+        };
+        let key = keys.key(variable).map(|key| SecretString::from(key.expose_secret().trim()));
+        match key.filter(|key| !key.expose_secret().is_empty()) {
+            Some(key) => Self::Known(key),
+            None => Self::Missing { variable: variable.to_owned() },
+        }
+    }
+}
+
+/// A vendor that can be called.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    vendor: VendorId,
+    url: Url,
+    key: Key,
+    token_limit: TokenLimit,
+    client: Client,
+}
+
+impl Endpoint {
+    /// An endpoint below `base`, such as `https://api.openai.com/v1`. A query of the base is kept.
+    pub(crate) fn new(vendor: VendorId, base: Url, key: Key, client: Client) -> Self {
+        let token_limit = TokenLimit::of_host(base.host_str().unwrap_or_default());
+        let mut url = base;
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(["chat", "completions"]);
+        }
+        Self { vendor, url, key, token_limit, client }
+    }
+
+    /// The variable that should hold the key and does not.
+    pub(crate) fn missing_key(&self) -> Option<&str> {
+        match &self.key {
+            Key::Missing { variable } => Some(variable),
+            Key::NotNeeded | Key::Known(_) => None,
+        }
+    }
+
+    /// Calls `worker`. Returns once the vendor answered with a status and the head of a stream.
+    pub(crate) async fn chat(
+        &self,
+        worker: &Worker,
+        request: &ChatRequest,
+        waits: WaitLimits,
+    ) -> Result<ChatStream, VendorError> {
+        let faults = self.faults();
+        let body = request::body(worker, request, self.token_limit);
+        let call = self.client.post(self.url.clone()).headers(self.headers(&faults)?).json(&body);
+        let clock = CallClock::start(self.vendor.clone(), Duration::from_millis(worker.limits.call_ms_max));
+        let sent = clock.wait(Some(waits.first_byte_max), call.send()).await?;
+        let response = sent.map_err(|source| faults.unreachable(source))?;
+        if !response.status().is_success() {
+            return Err(refusal(response, &faults, &clock).await);
+        }
+        if is_web_page(response.headers()) {
+            return Err(faults.garbled("an answer of type text/html: base_url leads to a web page"));
+        }
+        let id = request_id(response.headers());
+        Ok(stream::events(id, response.bytes_stream(), faults, clock, waits).boxed())
+    }
+
+    fn faults(&self) -> Faults {
+        let secret = match &self.key {
+            Key::Known(key) => Some(key.clone()),
+            Key::NotNeeded | Key::Missing { .. } => None,
+        };
+        Faults::new(self.vendor.clone(), secret)
+    }
+
+    fn headers(&self, faults: &Faults) -> Result<HeaderMap, VendorError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        match &self.key {
+            Key::NotNeeded => {}
+            Key::Known(key) => {
+                let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()))
+                    .map_err(|_| faults.misconfigured("its key has a character that no header can carry"))?;
+                value.set_sensitive(true);
+                headers.insert(AUTHORIZATION, value);
+            }
+            Key::Missing { variable } => {
+                return Err(faults.misconfigured(&format!("environment variable {variable} holds no key")));
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Reads why the vendor refused. A body that does not come is done without: the status says the most.
+async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> VendorError {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = clock.wait(Some(ERROR_BODY_MAX), up_to(ERROR_BYTES_MAX, response.bytes_stream())).await;
+    faults.refused(status, &headers, &body.unwrap_or_default())
+}
+
+/// The first bytes of a body, or what came of them.
+async fn up_to(bytes_max: usize, body: impl Stream<Item = reqwest::Result<Bytes>>) -> Vec<u8> {
+    let mut body = std::pin::pin!(body);
+    let mut read = Vec::new();
+    while let Some(Ok(bytes)) = body.next().await {
+        let room = bytes_max - read.len();
+        read.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if read.len() == bytes_max {
+            break;
+        }
+    }
+    read
+}
+
+fn is_web_page(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/html"))
+}
+
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("x-request-id").or_else(|| headers.get("request-id"))?.to_str().ok()?;
+    let fits = !value.is_empty() && value.len() <= REQUEST_ID_BYTES_MAX;
+    fits.then(|| value.to_owned())
+}

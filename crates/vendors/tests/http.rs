@@ -1,0 +1,336 @@
+//! Calls over real HTTP: what a worker's server does, and what the caller gets.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::routing::post;
+use futures::{StreamExt, stream};
+use podium_domain::conversation::{Message, Role};
+use podium_domain::pool::Pool;
+use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, VendorError, Vendors};
+use podium_vendors::{BuildError, EnvironmentKeys, HttpVendors, KeySource, WaitLimits};
+use secrecy::SecretString;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+const KEY: &str = "sk-secret-123";
+const SOON: Duration = Duration::from_secs(10);
+
+type Answer = Box<dyn FnOnce() -> Response<Body> + Send>;
+
+/// A server that gives one prepared answer to one call, and keeps what it was asked.
+struct Server {
+    address: SocketAddr,
+    asked: Arc<Asked>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Asked {
+    answer: Mutex<Option<Answer>>,
+    request: Mutex<Option<(HeaderMap, Bytes)>>,
+}
+
+impl Server {
+    async fn answering(answer: impl FnOnce() -> Response<Body> + Send + 'static) -> Self {
+        let asked = Arc::new(Asked::default());
+        *asked.answer.lock().unwrap() = Some(Box::new(answer));
+        let router = Router::new().route("/v1/chat/completions", post(give)).with_state(Arc::clone(&asked));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, asked, _serving: serving }
+    }
+
+    fn pool(&self, call_ms_max: u64) -> Pool {
+        pool(&format!("http://{}/v1", self.address), call_ms_max)
+    }
+
+    fn request(&self) -> (HeaderMap, Bytes) {
+        self.asked.request.lock().unwrap().clone().unwrap()
+    }
+
+    /// The outcome of a call: its events, or the error that ended it.
+    async fn call(&self, waits: WaitLimits, call_ms_max: u64) -> Result<Vec<ChatEvent>, VendorError> {
+        let pool = self.pool(call_ms_max);
+        let vendors = HttpVendors::with_waits(&pool, &keys(), waits).unwrap();
+        let answer = vendors.chat(&pool.workers()[0], &question()).await?;
+        let mut items = tokio::time::timeout(SOON, answer.collect::<Vec<_>>()).await.unwrap();
+        match items.pop() {
+            Some(Err(error)) => Err(error),
+            last => items.into_iter().chain(last).collect(),
+        }
+    }
+}
+
+async fn give(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+    *asked.request.lock().unwrap() = Some((headers, body));
+    let answer = asked.answer.lock().unwrap().take();
+    answer.map_or_else(|| plain(StatusCode::IM_A_TEAPOT, "asked twice"), |answer| answer())
+}
+
+fn pool(base_url: &str, call_ms_max: u64) -> Pool {
+    let toml = format!(
+        r#"
+        schema = 1
+        name = "test"
+        version = "1"
+        vendors = [{{ id = "v", kind = "openai-compatible", base_url = "{base_url}", api_key_env = "TEST_KEY" }}]
+        [[workers]]
+        id = "w"
+        vendor = "v"
+        model = "the-model"
+        description = "a worker"
+        context_tokens = 8192
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        limits = {{ call_ms_max = {call_ms_max} }}
+        "#
+    );
+    Pool::parse(&toml).unwrap()
+}
+
+fn keys() -> BTreeMap<String, SecretString> {
+    BTreeMap::from([("TEST_KEY".to_owned(), SecretString::from(format!(" {KEY}\n")))])
+}
+
+fn question() -> ChatRequest {
+    ChatRequest {
+        messages: vec![Message::new(Role::User, "why?")],
+        output_tokens_max: 100,
+        temperature: None,
+        effort: None,
+    }
+}
+
+fn patient() -> WaitLimits {
+    WaitLimits { first_byte_max: SOON, gap_max: SOON, tail_max: SOON }
+}
+
+fn plain(status: StatusCode, body: &'static str) -> Response<Body> {
+    Response::builder().status(status).body(Body::from(body)).unwrap()
+}
+
+fn chunk(text: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
+}
+
+const END: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+/// A body of the given pieces that then does not end.
+fn endless(pieces: Vec<String>) -> Response<Body> {
+    let sent = stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
+    Response::new(Body::from_stream(sent.chain(stream::pending())))
+}
+
+fn started() -> ChatEvent {
+    ChatEvent::Started { vendor_request_id: None }
+}
+
+fn delta(text: &str) -> ChatEvent {
+    ChatEvent::Delta(text.to_owned())
+}
+
+fn stopped() -> ChatEvent {
+    ChatEvent::Finished { reason: FinishReason::Stop, usage: None }
+}
+
+#[tokio::test]
+async fn a_streamed_answer_arrives_with_the_vendors_request_id() {
+    let server = Server::answering(|| {
+        let body = format!("{}{}{END}data: [DONE]\n\n", chunk("be"), chunk("cause"));
+        Response::builder()
+            .header("content-type", "text/event-stream; charset=utf-8")
+            .header("x-request-id", "req_7")
+            .body(Body::from(body))
+            .unwrap()
+    })
+    .await;
+    let events = server.call(patient(), 60_000).await.unwrap();
+    let started = ChatEvent::Started { vendor_request_id: Some("req_7".to_owned()) };
+    assert_eq!(events, [started, delta("be"), delta("cause"), stopped()]);
+
+    let (headers, body) = server.request();
+    assert_eq!(headers["authorization"], format!("Bearer {KEY}"));
+    assert!(!headers.contains_key("accept-encoding"), "a compressor would hold tokens back");
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    assert!(body.contains(r#""model":"the-model""#) && body.contains(r#""max_tokens":100"#), "{body}");
+}
+
+#[tokio::test]
+async fn a_refusal_to_go_so_fast_says_when_to_come_back() {
+    let server = Server::answering(|| {
+        Response::builder().status(429).header("retry-after", "3").body(Body::from("slow down")).unwrap()
+    })
+    .await;
+    let error = server.call(patient(), 60_000).await.unwrap_err();
+    assert!(matches!(error, VendorError::Throttled { .. }), "{error:?}");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+}
+
+#[tokio::test]
+async fn a_servers_own_trouble_may_be_tried_again_and_a_bad_key_may_not() {
+    let server = Server::answering(|| plain(StatusCode::INTERNAL_SERVER_ERROR, "oops")).await;
+    let error = server.call(patient(), 60_000).await.unwrap_err();
+    assert!(
+        matches!(&error, VendorError::Failed { status: 500, message, .. } if message == "oops"),
+        "{error:?}"
+    );
+    assert!(error.is_retryable());
+
+    let server = Server::answering(|| {
+        plain(
+            StatusCode::UNAUTHORIZED,
+            r#"{"error": {"message": "Incorrect API key provided: sk-secret-123"}}"#,
+        )
+    })
+    .await;
+    let error = server.call(patient(), 60_000).await.unwrap_err();
+    assert!(!error.is_retryable());
+    assert!(!format!("{error} {error:?}").contains(KEY));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let server = Server::answering(|| {
+        Response::builder().status(307).header("location", "http://127.0.0.1:9/").body(Body::empty()).unwrap()
+    })
+    .await;
+    let error = server.call(patient(), 60_000).await.unwrap_err();
+    assert!(matches!(error, VendorError::Rejected { status: 307, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_answer() {
+    let server = Server::answering(|| {
+        Response::builder()
+            .header("content-type", "text/html; charset=utf-8")
+            .body(Body::from("<p>hi"))
+            .unwrap()
+    })
+    .await;
+    let error = server.call(patient(), 60_000).await.unwrap_err();
+    assert!(
+        matches!(error, VendorError::Garbled { .. }) && error.to_string().contains("web page"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_may_be_tried_again_after_its_text_was_given() {
+    let (cut, cutting) = oneshot::channel::<()>();
+    let server = Server::answering(move || {
+        let error = || std::io::Error::new(std::io::ErrorKind::ConnectionReset, "cut");
+        let end = stream::once(async move {
+            let _told_or_dropped = cutting.await;
+            Err(error())
+        });
+        Response::new(Body::from_stream(stream::iter([Ok(chunk("be"))]).chain(end)))
+    })
+    .await;
+    let pool = server.pool(60_000);
+    let vendors = HttpVendors::with_waits(&pool, &keys(), patient()).unwrap();
+    let mut answer = vendors.chat(&pool.workers()[0], &question()).await.unwrap();
+    assert_eq!(answer.next().await.unwrap().unwrap(), started());
+    assert_eq!(answer.next().await.unwrap().unwrap(), delta("be"));
+    cut.send(()).unwrap();
+    let error = tokio::time::timeout(SOON, answer.next()).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, VendorError::Unreachable { .. }) && error.is_retryable(), "{error:?}");
+    assert!(answer.next().await.is_none());
+}
+
+#[tokio::test]
+async fn each_wait_has_its_own_limit() {
+    let brief = Duration::from_millis(50);
+    let limit = |result: Result<Vec<ChatEvent>, VendorError>| match result.unwrap_err() {
+        VendorError::Timeout { limit, .. } => limit,
+        other => panic!("{other:?}"),
+    };
+    // An answer that never begins. The server is this thread's, so it must wait in another way than by blocking.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = pool(&format!("http://{}/v1", listener.local_addr().unwrap()), 60_000);
+    let vendors =
+        HttpVendors::with_waits(&silent, &keys(), WaitLimits { first_byte_max: brief, ..patient() }).unwrap();
+    let refused = vendors.chat(&silent.workers()[0], &question()).await;
+    assert_eq!(limit(refused.map(|_| Vec::new())), brief);
+
+    let server = Server::answering(|| endless(vec![chunk("be")])).await;
+    assert_eq!(limit(server.call(WaitLimits { gap_max: brief, ..patient() }, 60_000).await), brief);
+
+    let server = Server::answering(|| endless(vec![])).await;
+    assert_eq!(limit(server.call(patient(), 50).await), brief);
+
+    let server = Server::answering(|| endless(vec![chunk("be"), END.to_owned()])).await;
+    let events = server.call(WaitLimits { tail_max: brief, ..patient() }, 60_000).await.unwrap();
+    assert_eq!(events, [started(), delta("be"), stopped()]);
+}
+
+#[tokio::test]
+async fn dropping_the_answer_aborts_the_call() {
+    let (dropped, drop_seen) = oneshot::channel::<()>();
+    let server = Server::answering(move || {
+        // The sender lives in the body: when the server gives the body up, the receiver hears it.
+        let body = stream::unfold((0, dropped), |(count, dropped)| async move {
+            tokio::task::yield_now().await;
+            Some((Ok::<_, std::io::Error>(chunk("more")), (count + 1, dropped)))
+        });
+        Response::new(Body::from_stream(body))
+    })
+    .await;
+    let pool = server.pool(60_000);
+    let vendors = HttpVendors::with_waits(&pool, &keys(), patient()).unwrap();
+    let mut answer = vendors.chat(&pool.workers()[0], &question()).await.unwrap();
+    assert_eq!(answer.next().await.unwrap().unwrap(), started());
+    assert_eq!(answer.next().await.unwrap().unwrap(), delta("more"));
+    drop(answer);
+    assert!(tokio::time::timeout(SOON, drop_seen).await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_vendor_that_is_not_there_is_unreachable_and_its_address_stays_unsaid() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let pool = pool(&format!("http://user:hunter2@{address}/v1"), 60_000);
+    let vendors = HttpVendors::new(&pool, &keys()).unwrap();
+    let error = vendors.chat(&pool.workers()[0], &question()).await.err().unwrap();
+    assert!(matches!(error, VendorError::Unreachable { .. }) && error.is_retryable(), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_missing_key_is_told_before_and_at_the_call() {
+    let pool = pool("http://127.0.0.1:9/v1", 60_000);
+    for no_key in [BTreeMap::new(), BTreeMap::from([("TEST_KEY".to_owned(), SecretString::from(" \n"))])] {
+        let vendors = HttpVendors::new(&pool, &no_key).unwrap();
+        let missing: Vec<_> =
+            vendors.missing_keys().map(|(vendor, variable)| (vendor.as_str(), variable)).collect();
+        assert_eq!(missing, [("v", "TEST_KEY")]);
+        let error = vendors.chat(&pool.workers()[0], &question()).await.err().unwrap();
+        assert!(
+            matches!(error, VendorError::Misconfigured { .. }) && error.to_string().contains("TEST_KEY"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_key_is_in_no_debug_output() {
+    let vendors = HttpVendors::new(&pool("http://127.0.0.1:9/v1", 60_000), &keys()).unwrap();
+    assert!(!format!("{vendors:?}").contains("secret"));
+    assert_eq!(vendors.missing_keys().count(), 0);
+    assert!(EnvironmentKeys.key("PODIUM_NO_SUCH_VARIABLE").is_none());
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_when_the_vendors_are_made() {
+    let error = HttpVendors::new(&pool("http://", 60_000), &keys()).unwrap_err();
+    assert!(matches!(error, BuildError::BaseUrl { .. }), "{error:?}");
+}
