@@ -1,0 +1,247 @@
+//! A workflow's file: its keys, their bounds, and one list of everything that is wrong with it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::STEPS_MAX;
+use podium_domain::pool::Pool;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::template::Templates;
+
+/// Most bytes of a workflow's file.
+pub const WORKFLOW_BYTES_MAX: usize = 64 << 10;
+
+/// The word for whichever worker is the safest.
+const ANY: &str = "any";
+
+/// Why a workflow's file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkflowError {
+    /// The file cannot be read.
+    #[error("workflow {file} cannot be read")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is too long.
+    #[error("workflow {file} has more than {WORKFLOW_BYTES_MAX} bytes")]
+    TooLong {
+        /// Which file.
+        file: String,
+    },
+    /// Not YAML, an unknown key, or a value of the wrong type.
+    #[error("workflow {file} does not read: {problem}")]
+    Syntax {
+        /// Which file.
+        file: String,
+        /// What, and where.
+        problem: String,
+    },
+    /// Well-formed, but wrong; every problem is listed.
+    #[error("workflow {file} has {} problem(s):{}", .problems.len(), Lines(.problems))]
+    Invalid {
+        /// Which file.
+        file: String,
+        /// Each with its step, from 1, and its key.
+        problems: Vec<String>,
+    },
+}
+
+struct Lines<'a>(&'a [String]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| write!(f, "\n  - {line}"))
+    }
+}
+
+/// A checked workflow.
+#[derive(Debug)]
+pub(super) struct Workflow {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) description: String,
+    pub(super) steps: Vec<FixedStep>,
+    pub(super) templates: Templates,
+}
+
+/// A step of it.
+#[derive(Debug)]
+pub(super) struct FixedStep {
+    pub(super) worker: Role,
+    /// The name of the subtask's template.
+    pub(super) template: String,
+    /// Positions of earlier steps, from 0.
+    pub(super) sees: Vec<i64>,
+}
+
+/// Who does a step.
+#[derive(Debug)]
+pub(super) enum Role {
+    Named(WorkerId),
+    /// The safest worker that the policy allows.
+    Any,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkflowFile {
+    name: String,
+    version: String,
+    #[serde(default)]
+    description: String,
+    steps: Vec<StepEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepEntry {
+    worker: String,
+    subtask: String,
+    #[serde(default)]
+    sees: Sees,
+}
+
+/// Earlier steps as they were written, from 1.
+enum Sees {
+    All,
+    Steps(Vec<i64>),
+}
+
+impl Default for Sees {
+    fn default() -> Self {
+        Self::Steps(Vec::new())
+    }
+}
+
+/// The text of a file, if it is not too long.
+pub(super) fn read(path: &Path, file: &str) -> Result<String, WorkflowError> {
+    let unreadable = |source| WorkflowError::Unreadable { file: file.to_owned(), source };
+    let mut bytes = Vec::new();
+    let opened = File::open(path).map_err(unreadable)?;
+    opened.take(WORKFLOW_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > WORKFLOW_BYTES_MAX {
+        return Err(WorkflowError::TooLong { file: file.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+impl Workflow {
+    pub(super) fn parse(file: &str, yaml: &str, pool: &Pool) -> Result<Self, WorkflowError> {
+        let file = file.to_owned();
+        if yaml.len() > WORKFLOW_BYTES_MAX {
+            return Err(WorkflowError::TooLong { file });
+        }
+        let entry: WorkflowFile = match serde_saphyr::from_str(yaml) {
+            Ok(entry) => entry,
+            Err(error) => {
+                let problem = error.without_snippet().to_string();
+                return Err(WorkflowError::Syntax { file, problem });
+            }
+        };
+        let mut problems = Vec::new();
+        // The id of a conductor is made of the same characters as a worker's name.
+        if let Err(error) = WorkerId::new(format!("{}-{}", entry.name, entry.version)) {
+            problems.push(format!("name and version: {error}"));
+        }
+        let count = entry.steps.len();
+        if !(1..=usize::from(STEPS_MAX)).contains(&count) {
+            problems.push(format!("steps has {count} entries, it must have 1 to {STEPS_MAX}"));
+        }
+        let mut templates = Templates::new();
+        let steps: Vec<_> = (1i64..)
+            .zip(&entry.steps)
+            .filter_map(|(number, step)| checked(number, step, pool, &mut templates, &mut problems))
+            .collect();
+        if problems.is_empty() {
+            let WorkflowFile { name, version, description, .. } = entry;
+            Ok(Self { name, version, description, steps, templates })
+        } else {
+            Err(WorkflowError::Invalid { file, problems })
+        }
+    }
+}
+
+/// The step of that number, from 1, or what is wrong with it.
+fn checked(
+    number: i64,
+    entry: &StepEntry,
+    pool: &Pool,
+    templates: &mut Templates,
+    problems: &mut Vec<String>,
+) -> Option<FixedStep> {
+    let known = problems.len();
+    let template = format!("step {number}");
+    let worker =
+        role(&entry.worker, pool).map_err(|problem| problems.push(format!("{template}: worker {problem}")));
+    if let Err(problem) = templates.add(&template, &entry.subtask) {
+        problems.push(format!("{template}: subtask {problem}"));
+    }
+    let sees = match &entry.sees {
+        Sees::All => (0..number - 1).collect(),
+        Sees::Steps(steps) => {
+            let mut seen = BTreeSet::new();
+            for step in steps {
+                if !(1..number).contains(step) {
+                    problems.push(format!("{template}: sees {step}, which is no earlier step"));
+                } else if !seen.insert(step) {
+                    problems.push(format!("{template}: sees {step} twice"));
+                }
+            }
+            steps.iter().map(|step| step.saturating_sub(1)).collect()
+        }
+    };
+    let worker = worker.ok()?;
+    (problems.len() == known).then_some(FixedStep { worker, template, sees })
+}
+
+fn role(name: &str, pool: &Pool) -> Result<Role, String> {
+    if name == ANY {
+        return Ok(Role::Any);
+    }
+    let id = WorkerId::new(name).map_err(|error| format!("is no name: {error}"))?;
+    match pool.worker(&id) {
+        Some(_) => Ok(Role::Named(id)),
+        None => Err(format!("`{id}` is not in pool {}", pool.version())),
+    }
+}
+
+impl<'de> Deserialize<'de> for Sees {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SeesVisitor)
+    }
+}
+
+struct SeesVisitor;
+
+impl<'de> Visitor<'de> for SeesVisitor {
+    type Value = Sees;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`all` or a list of the numbers of earlier steps, from 1")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Sees, E> {
+        match word {
+            "all" => Ok(Sees::All),
+            other => Err(E::invalid_value(serde::de::Unexpected::Str(other), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sees, A::Error> {
+        let mut steps = Vec::new();
+        while let Some(step) = list.next_element()? {
+            steps.push(step);
+        }
+        Ok(Sees::Steps(steps))
+    }
+}

@@ -1,0 +1,99 @@
+//! A workflow that a person wrote: every question is run the same way.
+//!
+//! The baselines that conductors are compared with (several answers and a vote, an answer and its critique, a mixture of
+//! agents) are such workflows, so that they run on the same engine and are measured alike.
+
+mod file;
+mod template;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use podium_domain::plan::{PlanDraft, RawAccess, RawId};
+use podium_domain::pool::Pool;
+use podium_domain::prompt;
+use podium_domain::run::Planned;
+use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use tokio_util::sync::CancellationToken;
+
+use crate::direct::without_model;
+use file::{Role, Workflow};
+use template::Blanks;
+
+pub use file::{WORKFLOW_BYTES_MAX, WorkflowError};
+
+/// Plans the workflow of a file.
+#[derive(Debug)]
+pub struct FixedConductor {
+    id: String,
+    pool: Arc<Pool>,
+    workflow: Workflow,
+}
+
+impl FixedConductor {
+    /// Reads and checks a workflow's file. It blocks for as long as that takes: it is meant for start-up.
+    pub fn read(path: &Path, pool: Arc<Pool>) -> Result<Self, WorkflowError> {
+        let file = path.display().to_string();
+        let yaml = file::read(path, &file)?;
+        Self::parse(&file, &yaml, pool)
+    }
+
+    /// Checks a workflow's text. All that is wrong with it is reported at once; `file` is what errors call it.
+    pub fn parse(file: &str, yaml: &str, pool: Arc<Pool>) -> Result<Self, WorkflowError> {
+        let workflow = Workflow::parse(file, yaml, &pool)?;
+        let id = format!("{}-{}", workflow.name, workflow.version);
+        Ok(Self { id, pool, workflow })
+    }
+
+    /// What the workflow is, in its author's words.
+    pub fn description(&self) -> &str {
+        &self.workflow.description
+    }
+
+    fn planned(&self, request: &PlanRequest) -> Result<Planned, String> {
+        // A question that is too long for a subtask is not copied into one: every worker sees it anyway.
+        let question = prompt::whole_question_subtask(&request.question);
+        let blanks = Blanks { question: &question, steps_max: request.policy.steps_max };
+        let mut draft = PlanDraft::default();
+        for step in &self.workflow.steps {
+            let worker = match &step.worker {
+                Role::Named(worker) => worker,
+                Role::Any => {
+                    let safest = self.pool.safest(&request.policy);
+                    &safest.ok_or("the policy allows no worker of the pool")?.id
+                }
+            };
+            draft.model_id.push(RawId::Name(worker.as_str().to_owned()));
+            draft.subtasks.push(self.workflow.templates.fill(&step.template, blanks)?);
+            draft.access_list.push(RawAccess::Indices(step.sees.clone()));
+        }
+        let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;
+        Ok(Planned { plan, reasoning: String::new(), fallback: None })
+    }
+}
+
+#[async_trait]
+impl Conductor for FixedConductor {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// As many steps as the workflow has. A run that may have fewer gets no plan.
+    fn abilities(&self) -> Abilities {
+        let steps_max = u16::try_from(self.workflow.steps.len()).unwrap_or(u16::MAX);
+        Abilities { steps_max, rounds_max: 1 }
+    }
+
+    async fn plan(
+        &self,
+        request: &PlanRequest,
+        _text: TextSink<'_>,
+        stop: &CancellationToken,
+    ) -> Result<PlanOutcome, ConductorError> {
+        if stop.is_cancelled() {
+            return Err(ConductorError::Stopped);
+        }
+        without_model(self.planned(request))
+    }
+}

@@ -1,0 +1,247 @@
+//! A remote model as conductor: what it writes becomes a plan, or it is told why not.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use podium_conductor::{RemoteConductor, RemoteOptions};
+use podium_domain::conversation::Role;
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::pool::{Pool, Worker};
+use podium_domain::run::{PlanResult, Planned};
+use podium_domain::usage::Usage;
+use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::vendor::{ChatRequest, FinishReason};
+use podium_testkit::{Answer, Fault, ScriptedVendor, a_pool};
+use tokio_util::sync::CancellationToken;
+
+const PLAN: &str = "One drafts, one checks.\n```python\nmodel_id = [0, 2]\nsubtasks = [\"Draft.\", \"Check.\"]\n\
+                    access_list = [[], [0]]\n```\n";
+const EMPTY: &str = "It is right.\nmodel_id = []\nsubtasks = []\naccess_list = []";
+
+/// A model of its own vendor price: it need not be in the pool.
+fn model() -> Worker {
+    let pool = Pool::parse(
+        r#"
+        schema = 1
+        name = "conductors"
+        version = "1"
+        vendors = [{ id = "north", kind = "openai-compatible", base_url = "http://127.0.0.1:1/v1" }]
+        [[workers]]
+        id = "planner"
+        vendor = "north"
+        model = "planner-1"
+        description = "plans"
+        context_tokens = 8192
+        usd_per_million_tokens = { input = 1.0, output = 10.0 }
+        "#,
+    );
+    pool.unwrap().workers()[0].clone()
+}
+
+fn request() -> PlanRequest {
+    PlanRequest {
+        question: "Why is the sky blue?".to_owned(),
+        policy: Policy::new(Tier::Ultra, Effort::Medium),
+        earlier: None,
+        seed: 0,
+        time_max: Duration::from_mins(1),
+    }
+}
+
+/// What came of planning with a model that gives these answers in turn.
+struct Tried {
+    result: Result<PlanOutcome, ConductorError>,
+    calls: Vec<ChatRequest>,
+    heard: String,
+}
+
+async fn tried(answers: impl IntoIterator<Item = Answer>, request: &PlanRequest) -> Tried {
+    let vendor = ScriptedVendor::new();
+    vendor.script("planner", answers);
+    let conductor = conductor(&vendor);
+    let heard = Mutex::new(String::new());
+    let sink = |text: &str| heard.lock().unwrap().push_str(text);
+    let result = conductor.plan(request, &sink, &CancellationToken::new()).await;
+    Tried { result, calls: vendor.calls_of("planner"), heard: heard.into_inner().unwrap() }
+}
+
+fn conductor(vendor: &ScriptedVendor) -> RemoteConductor {
+    RemoteConductor::new(Arc::new(vendor.clone()), model(), Arc::new(a_pool()), RemoteOptions::default())
+}
+
+fn planned(outcome: &PlanOutcome) -> &Planned {
+    match &outcome.result {
+        PlanResult::Plan(planned) => planned,
+        PlanResult::KeepAnswer => panic!("there was no answer to keep"),
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_read_as_it_is_written_and_paid_for() {
+    let Tried { result, calls, heard } =
+        tried([Answer::parts([&PLAN[..10], &PLAN[10..60], &PLAN[60..]])], &request()).await;
+    let outcome = result.unwrap();
+    let Planned { plan, reasoning, fallback } = planned(&outcome);
+    assert_eq!((reasoning.as_str(), fallback), ("One drafts, one checks.", &None));
+    let workers: Vec<_> = plan.steps().iter().map(|step| step.worker.as_str()).collect();
+    assert_eq!(workers, ["quick", "checker"]);
+    assert_eq!(heard, PLAN);
+    // 100 tokens at a dollar and 10 at ten dollars a million.
+    assert_eq!((outcome.usage, outcome.cost.nano_usd()), (Answer::USAGE, 200_000));
+    let [call] = calls.as_slice() else { panic!("{calls:?}") };
+    let [turn] = call.messages.as_slice() else { panic!("{call:?}") };
+    assert!(turn.text.contains("Why is the sky blue?") && turn.text.contains("Model id 2: finds mistakes"));
+    assert_eq!(call.temperature, Some(0.1));
+}
+
+#[tokio::test]
+async fn a_model_is_told_what_was_wrong_and_tries_again() {
+    let forward = "model_id = [0, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[1], []]";
+    let Tried { result, calls, heard } =
+        tried([Answer::text("I would ask a friend."), Answer::text(forward), Answer::text(PLAN)], &request())
+            .await;
+    let outcome = result.unwrap();
+    assert_eq!(planned(&outcome).plan.len(), 2);
+    assert_eq!((outcome.usage.total_tokens(), outcome.cost.nano_usd()), (330, 600_000));
+    assert_eq!(heard, format!("I would ask a friend.\n{forward}\n{PLAN}"));
+
+    let temperatures: Vec<_> = calls.iter().map(|call| call.temperature.unwrap()).collect();
+    assert!(temperatures.is_sorted() && temperatures[0] < temperatures[2], "{temperatures:?}");
+    let turns = |call: &ChatRequest| call.messages.iter().map(|turn| turn.role).collect::<Vec<_>>();
+    assert_eq!(turns(&calls[1]), [Role::User, Role::Assistant, Role::User]);
+    // Only the last failure is shown: the prompt does not grow with the tries.
+    assert_eq!(turns(&calls[2]), [Role::User, Role::Assistant, Role::User]);
+    assert_eq!(calls[1].messages[1].text, "I would ask a friend.");
+    assert!(calls[1].messages[2].text.contains("model_id has no list"), "{}", calls[1].messages[2].text);
+    assert_eq!(calls[2].messages[1].text, forward);
+    assert!(calls[2].messages[2].text.contains("access_list of step 1"), "{}", calls[2].messages[2].text);
+}
+
+#[tokio::test]
+async fn tries_are_bounded_and_their_end_accounts_for_all_of_them() {
+    let blank = Answer::text(" ").usage(None);
+    let cut = Answer::text("model_id = [0").finish(FinishReason::Length);
+    let Tried { result, calls, .. } = tried([blank, cut.clone(), cut], &request()).await;
+    let error = result.unwrap_err();
+    assert!(!error.is_retryable());
+    let ConductorError::NoPlan { tries, message, usage, cost } = error else { panic!("{error}") };
+    assert_eq!((tries, calls.len()), (3, 3));
+    assert!(message.contains("cut off after 4096 tokens"), "{message}");
+    // The blank try said nothing of its usage, so it is estimated.
+    assert!(usage.prompt_tokens > 200 && usage.completion_tokens == 21, "{usage:?}");
+    assert!(cost.nano_usd() > 400_000);
+    // Nothing to show of a blank text.
+    assert_eq!(calls[1].messages.len(), 2);
+}
+
+#[tokio::test]
+async fn an_earlier_answer_can_be_kept_but_only_if_there_is_one() {
+    let mut again = request();
+    again.earlier = Some("<step number=\"1\">...</step>".to_owned());
+    let Tried { result, calls, .. } = tried([Answer::text(EMPTY)], &again).await;
+    assert_eq!(result.unwrap().result, PlanResult::KeepAnswer);
+    assert!(calls[0].messages[0].text.contains("<step number=\"1\">"));
+
+    let Tried { result, calls, .. } = tried([Answer::text(EMPTY), Answer::text(PLAN)], &request()).await;
+    assert!(matches!(result.unwrap().result, PlanResult::Plan(_)));
+    assert!(calls[1].messages[2].text.contains("plan has no steps"));
+}
+
+#[tokio::test]
+async fn a_plan_obeys_the_policy() {
+    let mut narrow = request();
+    narrow.policy.workers_allowed = WorkersAllowed::Only(BTreeSet::from([WorkerId::new("quick").unwrap()]));
+    let Tried { result, calls, .. } =
+        tried([Answer::text(PLAN), Answer::text(PLAN), Answer::text(PLAN)], &narrow).await;
+    assert!(result.unwrap_err().to_string().contains("`checker`"));
+    assert!(!calls[0].messages[0].text.contains("Model id 2:"));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_costs_a_try_and_is_asked_for_again_as_it_was() {
+    let broken = Answer::text("One dra").fail(Fault::Garbled);
+    let Tried { result, calls, .. } =
+        tried([broken, Answer::refuse(Fault::Failed), Answer::text(PLAN)], &request()).await;
+    let outcome = result.unwrap();
+    assert!(outcome.usage.prompt_tokens > Answer::USAGE.prompt_tokens, "{:?}", outcome.usage);
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| call.messages == calls[0].messages));
+}
+
+#[tokio::test]
+async fn a_vendor_in_trouble_is_left_alone_until_later() {
+    for (fault, calls_made) in [
+        (Fault::Throttled { retry_after: None }, 1),
+        (Fault::Timeout, 1),
+        (Fault::Misconfigured, 1),
+        (Fault::Unreachable, 3),
+    ] {
+        let answers = vec![Answer::refuse(fault.clone()); 4];
+        let Tried { result, calls, .. } = tried(answers, &request()).await;
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, ConductorError::Unavailable(_)) && error.is_retryable(),
+            "{fault:?}: {error}"
+        );
+        assert_eq!(calls.len(), calls_made, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_the_vendor_refuses_and_tokens_that_were_paid_for_are_no_reason_to_ask_later() {
+    let Tried { result, .. } = tried([Answer::refuse(Fault::Rejected)], &request()).await;
+    assert!(matches!(result, Err(ConductorError::NoPlan { tries: 1, .. })));
+
+    let throttled = Answer::refuse(Fault::Throttled { retry_after: None });
+    let Tried { result, .. } = tried([Answer::text("No."), throttled], &request()).await;
+    let Err(ConductorError::NoPlan { tries: 2, usage, .. }) = result else { panic!("{result:?}") };
+    assert_eq!(usage, Usage { ..Answer::USAGE });
+}
+
+#[tokio::test]
+async fn a_question_that_leaves_no_room_for_a_plan_is_not_sent() {
+    let mut long = request();
+    long.question = "why? ".repeat(20_000);
+    let Tried { result, calls, .. } = tried([Answer::text(PLAN)], &long).await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, ConductorError::QuestionTooLong { tokens_max: 4096, .. }), "{error}");
+    assert!(calls.is_empty());
+}
+
+#[tokio::test]
+async fn a_model_that_goes_on_for_ever_is_stopped() {
+    let endless = Answer::parts(vec!["x".repeat(64 << 10); 6]);
+    let vendor = ScriptedVendor::new();
+    vendor.script("planner", [endless, Answer::text(PLAN)]);
+    let outcome = conductor(&vendor).plan(&request(), &|_| {}, &CancellationToken::new()).await.unwrap();
+    assert_eq!(planned(&outcome).plan.len(), 2);
+    assert_eq!(vendor.aborted(), 1);
+    assert!(vendor.calls_of("planner")[1].messages[1].text.len() <= 8 << 10);
+}
+
+#[tokio::test]
+async fn planning_stops_when_it_is_told_to_and_the_call_is_dropped() {
+    let vendor = ScriptedVendor::new();
+    vendor.script("planner", [Answer::hang()]);
+    let (conductor, stop) = (conductor(&vendor), CancellationToken::new());
+    let asked = request();
+    let planning = conductor.plan(&asked, &|_| {}, &stop);
+    let stopping = async {
+        vendor.until_called(1).await;
+        stop.cancel();
+    };
+    let (result, ()) = futures::join!(planning, stopping);
+    assert!(matches!(result, Err(ConductorError::Stopped)));
+    vendor.until_aborted(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_tries_together_have_one_time_limit() {
+    let Tried { result, .. } = tried([Answer::text("No."), Answer::hang()], &request()).await;
+    let error = result.unwrap_err();
+    assert!(error.is_retryable());
+    assert!(matches!(error, ConductorError::Timeout { limit } if limit == Duration::from_mins(1)), "{error}");
+}
