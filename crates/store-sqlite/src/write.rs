@@ -18,7 +18,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 ON CONFLICT DO NOTHING";
 
 const FIND_RUN: &str = "-- find_run
-SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) ORDER BY id = ?1 DESC LIMIT 1";
+SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) LIMIT 1";
 
 const UPDATE_RUN: &str = "-- update_run
 UPDATE runs SET version = ?3, state = ?4, steps = ?5, cost_nano_usd = ?6, ended_ms = ?7 WHERE id = ?1 AND version = ?2";

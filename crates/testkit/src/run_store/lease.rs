@@ -26,6 +26,10 @@ async fn a_held_step(store: &StoreFixture, ids: &SeededIds) -> (Driven, Hold) {
     (run, hold)
 }
 
+fn just_before(time: Timestamp) -> Timestamp {
+    Timestamp::from_unix_ms(time.unix_ms() - 1)
+}
+
 async fn expired(store: &StoreFixture, at: Timestamp) -> Vec<Hold> {
     store.first.due(at, at, 10).await.unwrap().expired
 }
@@ -34,14 +38,17 @@ pub(crate) async fn a_lease_is_extended_for_the_holding_claim_only(store: &Store
     let ids = SeededIds::new(1);
     let (mut run, hold) = a_held_step(store, &ids).await;
     let version = run.run.version();
+    let until = run.now.after(MINUTE);
+    let strangers = Hold { claim: ids.claim_id(), ..hold };
+    assert_eq!(store.first.extend_leases(&[strangers], until).await.unwrap(), [false]);
+    assert_eq!(expired(store, just_before(until)).await, [hold], "a stranger extends nothing");
     let asked = [
-        Hold { claim: ids.claim_id(), ..hold },
+        strangers,
         hold,
         Hold { task: TaskRef::Plan { round: 0 }, ..hold },
         Hold { task: TaskRef::Plan { round: 7 }, ..hold },
         Hold { run: ids.run_id(run.now), ..hold },
     ];
-    let until = run.now.after(MINUTE);
     let extended = store.first.extend_leases(&asked, until).await.unwrap();
     assert_eq!(extended, [false, true, false, false, false]);
     assert_eq!(store.events(run.id()).await.len() as u64, version, "no event is written");
