@@ -1,0 +1,266 @@
+//! The conductor that runs here: a bundle's weights under the engine, behind the port that every conductor has.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use podium_domain::bundle::{Manifest, WorkersInPrompt};
+use podium_domain::money::Cost;
+use podium_domain::plan::PlanDraft;
+use podium_domain::policy::{ROUNDS_MAX, STEPS_MAX};
+use podium_domain::pool::{Pool, UnknownWorker};
+use podium_domain::prompt::{PlanContext, for_conductor};
+use podium_domain::run::{PlanResult, Planned};
+use podium_domain::usage::Usage;
+use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use tokio_util::sync::CancellationToken;
+
+use crate::bundle::Bundle;
+use crate::engine::{Completion, Ended, Engine, EngineError, EngineOptions, LoadError, Pending, Request};
+use crate::grammar::{MayKeepAnswer, PlanShape};
+use crate::prompt::{Prompt, Template, UnknownTemplate};
+use crate::sampler::Sampling;
+
+/// Most tries at a plan. Only drawn tokens differ from one try to the next.
+const TRIES_MAX: u32 = 3;
+
+/// What the machine gives a conductor. What the model needs is in its bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LlamaOptions {
+    /// Most requests that wait while one is worked on.
+    pub waiting_max: NonZeroUsize,
+    /// Threads that compute, as in [`EngineOptions::threads`].
+    pub threads: Option<NonZeroUsize>,
+    /// Layers that a GPU computes. More than 0 needs the feature `cuda`.
+    pub gpu_layers: u32,
+}
+
+/// Why a bundle makes no conductor.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its prompt is for a template that there is not.
+    #[error("bundle `{bundle}` cannot be used")]
+    Template {
+        /// Name and version.
+        bundle: String,
+        /// Which template.
+        #[source]
+        source: UnknownTemplate,
+    },
+    /// It was trained on a worker that the pool lacks.
+    #[error("bundle `{bundle}` pins its pool.slots to other workers")]
+    Slots {
+        /// Name and version.
+        bundle: String,
+        /// Which worker.
+        #[source]
+        source: UnknownWorker,
+    },
+    /// Its weights cannot be run.
+    #[error("bundle `{bundle}` cannot be loaded")]
+    Load {
+        /// Name and version.
+        bundle: String,
+        /// Why.
+        #[source]
+        source: LoadError,
+    },
+}
+
+/// A language model under llama.cpp that plans.
+#[derive(Debug)]
+pub struct LlamaConductor {
+    id: String,
+    manifest: Manifest,
+    template: Template,
+    /// In the order that the model knows.
+    pool: Pool,
+    engine: Engine,
+}
+
+impl LlamaConductor {
+    /// Loads a bundle for a pool. Blocks while it loads.
+    pub fn open(bundle: &Bundle, pool: &Pool, options: LlamaOptions) -> Result<Self, OpenError> {
+        let manifest = bundle.manifest().clone();
+        let id = manifest.id();
+        let template = Template::from_name(&manifest.prompt.template)
+            .map_err(|source| OpenError::Template { bundle: id.clone(), source })?;
+        let pool = match manifest.prompt.workers {
+            WorkersInPrompt::Slots => pool.arranged(&manifest.pool.slots),
+            WorkersInPrompt::Described => Ok(pool.clone()),
+        };
+        let pool = pool.map_err(|source| OpenError::Slots { bundle: id.clone(), source })?;
+        let engine = Engine::load(EngineOptions {
+            weights: bundle.weights().to_owned(),
+            context_tokens: manifest.sampling.context_tokens,
+            waiting_max: options.waiting_max,
+            threads: options.threads,
+            gpu_layers: options.gpu_layers,
+        });
+        let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;
+        Ok(Self { id, manifest, template, pool, engine })
+    }
+
+    /// Stops all planning and waits until the model is freed. A program does this before it exits.
+    pub async fn shut_down(&self) {
+        self.engine.shut_down().await;
+    }
+
+    fn shape(&self, request: &PlanRequest) -> Result<PlanShape, ConductorError> {
+        let workers = (0u16..).zip(self.pool.workers());
+        let allowed =
+            workers.filter(|(_, worker)| request.policy.allows(worker)).map(|(position, _)| position);
+        let may_keep_answer = if request.earlier.is_some() { MayKeepAnswer::Yes } else { MayKeepAnswer::No };
+        PlanShape::new(allowed, request.policy.steps_max, may_keep_answer).map_err(|error| {
+            ConductorError::NoPlan {
+                tries: 0,
+                message: error.to_string(),
+                usage: Usage::default(),
+                cost: Cost::ZERO,
+            }
+        })
+    }
+
+    fn prompt(&self, request: &PlanRequest) -> Prompt {
+        let context = PlanContext {
+            question: &request.question,
+            pool: &self.pool,
+            policy: &request.policy,
+            earlier: request.earlier.as_deref(),
+        };
+        let messages = for_conductor(&self.manifest.prompt, &context);
+        Prompt::new(self.template, &messages, &self.manifest.prompt.assistant_prefix)
+    }
+
+    fn submit(&self, work: &Work<'_>, attempt: u32) -> Result<Pending, ConductorError> {
+        let sampling = &self.manifest.sampling;
+        let request = Request {
+            prompt: work.prompt.clone(),
+            shape: work.shape.clone(),
+            sampling: Sampling {
+                temperature: sampling.temperature,
+                top_p: 1.0,
+                seed: work.request.seed.wrapping_add(u64::from(attempt)),
+            },
+            reasoning_tokens_max: sampling.reasoning_tokens_max,
+            plan_tokens_max: sampling.plan_tokens_max,
+            deadline: work.deadline,
+            stop: work.stop.clone(),
+        };
+        self.engine.handle().submit(request).map_err(failed)
+    }
+
+    /// Reads what the model wrote; the error is for people.
+    fn read(&self, completion: &Completion, request: &PlanRequest) -> Result<PlanResult, String> {
+        if completion.ended != Ended::Complete {
+            let plan_tokens_max = self.manifest.sampling.plan_tokens_max;
+            return Err(format!("the plan is longer than sampling.plan_tokens_max, {plan_tokens_max}"));
+        }
+        let draft = PlanDraft::parse(&completion.plan).map_err(|error| error.to_string())?;
+        if draft.keeps_answer() && request.earlier.is_some() {
+            return Ok(PlanResult::KeepAnswer);
+        }
+        let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;
+        let reasoning = completion.reasoning.trim().to_owned();
+        Ok(PlanResult::Plan(Planned { plan, reasoning, fallback: None }))
+    }
+}
+
+/// What stays the same from try to try.
+struct Work<'a> {
+    request: &'a PlanRequest,
+    prompt: Prompt,
+    shape: PlanShape,
+    deadline: Instant,
+    stop: &'a CancellationToken,
+}
+
+impl Work<'_> {
+    /// Listens until the completion is there, the deadline passes, or all is called off; a request that waits in the queue
+    /// would not notice these by itself.
+    async fn listen(&self, mut pending: Pending, text: TextSink<'_>) -> Result<Completion, ConductorError> {
+        let timeout = || ConductorError::Timeout { limit: self.request.time_max };
+        let listening = async {
+            while let Some(piece) = pending.next_text().await {
+                text(&piece);
+            }
+            pending.finish().await
+        };
+        let completion = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Err(ConductorError::Stopped),
+            completion = tokio::time::timeout_at(self.deadline.into(), listening) => completion,
+        };
+        let completion = completion.map_err(|_| timeout())?.map_err(failed)?;
+        match completion.ended {
+            Ended::Stopped => Err(ConductorError::Stopped),
+            Ended::Deadline => Err(timeout()),
+            Ended::Complete | Ended::TokensMax => Ok(completion),
+        }
+    }
+}
+
+#[async_trait]
+impl Conductor for LlamaConductor {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn abilities(&self) -> Abilities {
+        // Slots mean weights that were trained to split questions, not to judge answers.
+        let rounds_max = match self.manifest.prompt.workers {
+            WorkersInPrompt::Slots => 1,
+            WorkersInPrompt::Described => ROUNDS_MAX,
+        };
+        Abilities { steps_max: STEPS_MAX, rounds_max }
+    }
+
+    async fn plan(
+        &self,
+        request: &PlanRequest,
+        text: TextSink<'_>,
+        stop: &CancellationToken,
+    ) -> Result<PlanOutcome, ConductorError> {
+        let now = Instant::now();
+        let deadline = now.checked_add(request.time_max).unwrap_or(now + FAR);
+        let (shape, prompt) = (self.shape(request)?, self.prompt(request));
+        let work = Work { request, prompt, shape, deadline, stop };
+        let tries = if self.manifest.sampling.temperature > 0.0 { TRIES_MAX } else { 1 };
+        let mut usage = Usage::default();
+        let mut message = String::new();
+        for attempt in 0..tries {
+            if attempt > 0 {
+                text("\n");
+            }
+            let completion = work.listen(self.submit(&work, attempt)?, text).await?;
+            usage += used(&completion);
+            match self.read(&completion, request) {
+                Ok(result) => return Ok(PlanOutcome { result, usage, cost: Cost::ZERO }),
+                Err(problem) => message = problem,
+            }
+        }
+        Err(ConductorError::NoPlan { tries, message, usage, cost: Cost::ZERO })
+    }
+}
+
+/// A deadline that the clock cannot express is none.
+const FAR: Duration = Duration::from_hours(24);
+
+fn used(completion: &Completion) -> Usage {
+    Usage {
+        prompt_tokens: completion.prompt_tokens as u64,
+        cached_tokens: 0,
+        completion_tokens: completion.completion_tokens as u64,
+        reasoning_tokens: completion.reasoning_tokens as u64,
+    }
+}
+
+fn failed(error: EngineError) -> ConductorError {
+    match error {
+        EngineError::Overloaded { waiting_max } => ConductorError::Overloaded { waiting_max },
+        EngineError::PromptTooLong { tokens, tokens_max } => {
+            ConductorError::QuestionTooLong { tokens, tokens_max }
+        }
+        error => ConductorError::Unavailable(error.into()),
+    }
+}

@@ -1,0 +1,108 @@
+//! llama.cpp's context behind an interface that cannot be misused: whole parts of sequences go in, logits of their last
+//! tokens come out.
+
+use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::llama_batch::LlamaBatch;
+use llama_cpp_2::token::LlamaToken;
+use llama_cpp_2::{DecodeError, context::params::LlamaContextParams};
+
+use super::EngineError;
+
+/// The next tokens of a sequence.
+#[derive(Debug)]
+pub(super) struct Part<'a> {
+    /// Which sequence.
+    pub(super) sequence: u16,
+    /// How many tokens of it were decoded before.
+    pub(super) position: usize,
+    /// The tokens.
+    pub(super) tokens: &'a [u32],
+    /// Whether the logits after the last token are wanted.
+    pub(super) logits: Logits,
+}
+
+/// Whether logits are wanted. They cost an output layer, and only what was wanted can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logits {
+    AfterLast,
+    Unwanted,
+}
+
+/// A context and its batch.
+pub(super) struct Decoder<'model> {
+    context: LlamaContext<'model>,
+    batch: LlamaBatch<'static>,
+    batch_tokens_max: usize,
+}
+
+/// The parameters of a context for `sequences` sequences of `context_tokens` each.
+pub(super) fn context_params(context_tokens: u32, sequences: u16, threads: i32) -> LlamaContextParams {
+    let cells = context_tokens.saturating_mul(u32::from(sequences));
+    let batch = cells.min(BATCH_TOKENS_MAX);
+    LlamaContextParams::default()
+        .with_n_ctx(std::num::NonZeroU32::new(cells))
+        .with_n_batch(batch)
+        .with_n_ubatch(batch)
+        .with_n_seq_max(u32::from(sequences))
+        .with_kv_unified(true)
+        .with_n_threads(threads)
+        .with_n_threads_batch(threads)
+        .with_no_perf(true)
+}
+
+/// The binding's word for a batch that llama.cpp does not take.
+const REFUSED: DecodeError = DecodeError::NTokensZero;
+
+/// Most tokens of one batch. A long prompt is computed in parts of this size, and stopping waits for one of them.
+const BATCH_TOKENS_MAX: u32 = 512;
+
+impl<'model> Decoder<'model> {
+    pub(super) fn new(context: LlamaContext<'model>) -> Self {
+        let batch_tokens_max = context.n_batch().min(BATCH_TOKENS_MAX) as usize;
+        let batch = LlamaBatch::new(batch_tokens_max, 1);
+        Self { context, batch, batch_tokens_max }
+    }
+
+    /// Most tokens of all parts of one call together.
+    pub(super) fn batch_tokens_max(&self) -> usize {
+        self.batch_tokens_max
+    }
+
+    /// Computes the parts. Gives, in their order, the logits that were wanted. After an error nothing was added to any
+    /// sequence.
+    pub(super) fn decode(&mut self, parts: &[Part<'_>]) -> Result<Vec<Option<&[f32]>>, DecodeError> {
+        self.batch.clear();
+        let mut wanted = Vec::with_capacity(parts.len());
+        for part in parts {
+            wanted.push(self.add(part)?);
+        }
+        self.context.decode(&mut self.batch)?;
+        let context = &self.context;
+        Ok(wanted.into_iter().map(|at| at.map(|at| context.get_logits_ith(at))).collect())
+    }
+
+    /// Adds a part to the batch. Gives the index of its last token if logits were asked for there.
+    fn add(&mut self, part: &Part<'_>) -> Result<Option<i32>, DecodeError> {
+        let mut logits_at = None;
+        for (offset, token) in part.tokens.iter().enumerate() {
+            let is_last = offset + 1 == part.tokens.len();
+            let wanted = is_last && part.logits == Logits::AfterLast;
+            if wanted {
+                logits_at = Some(self.batch.n_tokens());
+            }
+            let position = i32::try_from(part.position + offset).map_err(|_| REFUSED)?;
+            let token = LlamaToken::new(token.cast_signed());
+            self.batch.add(token, position, &[i32::from(part.sequence)], wanted).map_err(|_| REFUSED)?;
+        }
+        Ok(logits_at)
+    }
+
+    /// Drops the tokens of a sequence from `position` on.
+    pub(super) fn forget(&mut self, sequence: u16, position: usize) -> Result<(), EngineError> {
+        let position = u32::try_from(position).map_err(|_| EngineError::Forget)?;
+        match self.context.clear_kv_cache_seq(Some(u32::from(sequence)), Some(position), None) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(EngineError::Forget),
+        }
+    }
+}

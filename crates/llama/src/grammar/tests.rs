@@ -1,0 +1,149 @@
+//! Walks the grammar byte by byte, without a model.
+
+use podium_domain::plan::PlanDraft;
+use toktrie::ApproximateTokEnv;
+
+use super::*;
+
+fn shape(workers: &[u16], steps_max: u16) -> PlanShape {
+    PlanShape::new(workers.iter().copied(), steps_max, MayKeepAnswer::No).unwrap()
+}
+
+/// How many bytes of `text` the grammar takes, and whether it is complete then.
+fn walked(shape: &PlanShape, text: &str) -> (usize, bool) {
+    let mut grammars = Grammars::new(&ApproximateTokEnv::single_byte_env()).unwrap();
+    let mut walk = grammars.walk(shape).unwrap();
+    for (at, byte) in text.bytes().enumerate() {
+        if walk.is_complete() || !walk.allowed().unwrap().is_allowed(u32::from(byte)) {
+            return (at, walk.is_complete());
+        }
+        walk.take(u32::from(byte)).unwrap();
+    }
+    (text.len(), walk.is_complete())
+}
+
+fn accepts(shape: &PlanShape, text: &str) -> bool {
+    walked(shape, text) == (text.len(), true)
+}
+
+/// The plan is refused at the first byte after `good`.
+fn refused_after(shape: &PlanShape, good: &str, bad: &str) {
+    let text = format!("{good}{bad}");
+    assert_eq!(walked(shape, &text), (good.len(), false), "{text}");
+}
+
+const THREE: &str = "model_id = [2, 0, 1]\nsubtasks = [\"a\", \"b\", \"c\"]\naccess_list = [[], [0], [0, 1]]";
+
+#[test]
+fn a_plan_of_every_length_is_accepted_and_reads_as_it_was_meant() {
+    let shape = shape(&[0, 1, 2], 3);
+    assert!(accepts(&shape, "model_id = [1]\nsubtasks = [\"a\"]\naccess_list = [[]]"));
+    assert!(accepts(&shape, "model_id = [1, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[], []]"));
+    assert!(accepts(&shape, THREE));
+    let draft = PlanDraft::parse(THREE).unwrap();
+    assert_eq!(draft.subtasks, ["a", "b", "c"]);
+}
+
+#[test]
+fn more_steps_than_allowed_are_refused() {
+    refused_after(&shape(&[0, 1, 2], 2), "model_id = [2, 0", ", 1]");
+    assert!(accepts(&shape(&[0], 16), &plan_of(16)));
+    refused_after(&shape(&[0], 1), "model_id = [0", ", 0]");
+}
+
+fn plan_of(steps: usize) -> String {
+    let list = |element: &str| vec![element; steps].join(", ");
+    let access: Vec<_> = (0..steps)
+        .map(|step| format!("[{}]", (0..step).map(|s| s.to_string()).collect::<Vec<_>>().join(", ")))
+        .collect();
+    format!(
+        "model_id = [{}]\nsubtasks = [{}]\naccess_list = [{}]",
+        list("0"),
+        list("\"x\""),
+        access.join(", ")
+    )
+}
+
+#[test]
+fn workers_that_are_not_allowed_are_refused() {
+    let shape = shape(&[1, 10], 2);
+    refused_after(&shape, "model_id = [", "0]");
+    refused_after(&shape, "model_id = [1", "1]");
+    assert!(accepts(&shape, "model_id = [10, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[], [0]]"));
+}
+
+#[test]
+fn lists_of_unequal_length_are_refused() {
+    let shape = shape(&[0, 1, 2], 3);
+    refused_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\"", "]");
+    refused_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\", \"b\"", ", \"c\"]");
+    refused_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[]", "]");
+    refused_after(&shape, "model_id = [2]\nsubtasks = [\"a\"]\naccess_list = [[]", ", []]");
+}
+
+#[test]
+fn a_step_sees_each_earlier_step_once_and_no_later_one() {
+    let shape = shape(&[0], 3);
+    let begin = "model_id = [0, 0, 0]\nsubtasks = [\"a\", \"b\", \"c\"]\naccess_list = [[";
+    refused_after(&shape, begin, "0], [], []]");
+    refused_after(&shape, &format!("{begin}], ["), "1], []]");
+    refused_after(&shape, &format!("{begin}], [], ["), "2]]");
+    refused_after(&shape, &format!("{begin}], [], [1"), ", 0]]");
+    refused_after(&shape, &format!("{begin}], [], [0, "), "0]]");
+}
+
+#[test]
+fn a_subtask_is_bounded_visible_and_escaped() {
+    let shape = shape(&[0], 1).with_subtask_chars_max(5).unwrap();
+    let plan = |subtask: &str| format!("model_id = [0]\nsubtasks = [\"{subtask}\"]\naccess_list = [[]]");
+    for good in ["a", "abcde", "12345", r"\\", r#"\""#, r"a\nb\t", "äöü€𝄞", "a    ", "a\u{a0}"] {
+        assert!(accepts(&shape, &plan(good)), "{good:?}");
+        assert_eq!(PlanDraft::parse(&plan(good)).unwrap().subtasks.len(), 1);
+    }
+    for bad in ["", "abcdef", "äöü€𝄞x", " a", r"\na", "\u{a0}a", "a\nb", "a\u{1}", r"\q", "a\0b", "\u{7f}"]
+    {
+        assert!(!accepts(&shape, &plan(bad)), "{bad:?}");
+    }
+}
+
+#[test]
+fn keeping_the_answer_needs_an_answer() {
+    let empty = "model_id = []\nsubtasks = []\naccess_list = []";
+    refused_after(&shape(&[0], 2), "model_id = [", "]");
+    let recursive = PlanShape::new([0], 2, MayKeepAnswer::Yes).unwrap();
+    assert!(accepts(&recursive, empty));
+    assert!(PlanDraft::parse(empty).unwrap().keeps_answer());
+    assert!(accepts(&recursive, "model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [[]]"));
+    refused_after(&recursive, "model_id = []\nsubtasks = [", "\"a\"]");
+}
+
+#[test]
+fn nothing_follows_a_complete_plan() {
+    let (taken, complete) = walked(&shape(&[0, 1, 2], 3), &format!("{THREE}\nmodel_id"));
+    assert_eq!((taken, complete), (THREE.len(), true));
+}
+
+#[test]
+fn a_shape_without_plans_is_refused() {
+    assert_eq!(PlanShape::new([], 1, MayKeepAnswer::No), Err(ShapeError::NoWorkers));
+    assert_eq!(
+        PlanShape::new([64], 1, MayKeepAnswer::No),
+        Err(ShapeError::WorkerOutOfRange { position: 64 })
+    );
+    assert_eq!(PlanShape::new([0], 0, MayKeepAnswer::No), Err(ShapeError::Steps { steps_max: 0 }));
+    assert_eq!(PlanShape::new([0], 17, MayKeepAnswer::No), Err(ShapeError::Steps { steps_max: 17 }));
+    assert_eq!(shape(&[0], 1).with_subtask_chars_max(0), Err(ShapeError::SubtaskChars { chars_max: 0 }));
+}
+
+#[test]
+fn kept_grammars_are_bounded_and_fresh_each_time() {
+    let mut grammars = Grammars::new(&ApproximateTokEnv::single_byte_env()).unwrap();
+    for chars in 1..=40 {
+        let shape = shape(&[0], 1).with_subtask_chars_max(chars).unwrap();
+        for _ in 0..2 {
+            let mut walk = grammars.walk(&shape).unwrap();
+            assert_eq!(walk.take_forced().unwrap().len(), "model_id = [0]\nsubtasks = [\"".len());
+        }
+    }
+    assert_eq!(grammars.kept.len(), KEPT_MAX);
+}

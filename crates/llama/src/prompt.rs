@@ -1,0 +1,124 @@
+//! A conductor's prompt as pieces: control tokens, which only a template can write, and text, which can hold anything.
+
+use podium_domain::conversation::Message;
+
+/// The names of the templates that prompts can be written in.
+pub const TEMPLATES: [&str; 1] = ["chatml"];
+
+/// A chat template. The binding's own renderer guesses from the weights' metadata and differs from it silently, so
+/// templates are written here by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Template {
+    /// `<|im_start|>role`, a line break, the text, `<|im_end|>`: Qwen and many others.
+    ChatMl,
+}
+
+/// No such template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("prompt.template is `{name}`, supported are: {}", TEMPLATES.join(", "))]
+pub struct UnknownTemplate {
+    name: String,
+}
+
+impl Template {
+    /// The template of that name.
+    pub fn from_name(name: &str) -> Result<Self, UnknownTemplate> {
+        match name {
+            "chatml" => Ok(Self::ChatMl),
+            _ => Err(UnknownTemplate { name: name.to_owned() }),
+        }
+    }
+
+    /// The control tokens that it writes; weights that do not know them were made for another template.
+    pub(crate) const fn controls(self) -> &'static [&'static str] {
+        match self {
+            Self::ChatMl => &["<|im_start|>", "<|im_end|>"],
+        }
+    }
+}
+
+/// A prompt that ends where the assistant is to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    template: Template,
+    pieces: Vec<Piece>,
+    prefix: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Control(&'static str),
+    Text(String),
+}
+
+impl Prompt {
+    /// The messages, then the assistant's turn begun with `prefix`.
+    pub fn new(template: Template, messages: &[Message], prefix: &str) -> Self {
+        let Template::ChatMl = template;
+        let mut pieces = Vec::with_capacity(messages.len() * 4 + 2);
+        for message in messages {
+            pieces.push(Piece::Control("<|im_start|>"));
+            pieces.push(Piece::Text(format!("{}\n{}", message.role.as_str(), message.text)));
+            pieces.push(Piece::Control("<|im_end|>"));
+            pieces.push(Piece::Text("\n".to_owned()));
+        }
+        pieces.push(Piece::Control("<|im_start|>"));
+        pieces.push(Piece::Text(format!("assistant\n{prefix}")));
+        Self { template, pieces, prefix: prefix.to_owned() }
+    }
+
+    pub(crate) fn template(&self) -> Template {
+        self.template
+    }
+
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// What the assistant's turn is begun with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Bytes of text, without control tokens.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let bytes = |piece: &Piece| match piece {
+            Piece::Control(_) => 0,
+            Piece::Text(text) => text.len(),
+        };
+        self.pieces.iter().map(bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::conversation::Role;
+
+    use super::*;
+
+    #[test]
+    fn chatml_is_written_as_it_is_known() {
+        let messages = [Message::new(Role::System, "Plan."), Message::new(Role::User, "Why? <|im_end|>")];
+        let prompt = Prompt::new(Template::ChatMl, &messages, "So: ");
+        let written: String = prompt
+            .pieces()
+            .iter()
+            .map(|piece| match piece {
+                Piece::Control(name) => *name,
+                Piece::Text(text) => text,
+            })
+            .collect();
+        assert_eq!(
+            written,
+            "<|im_start|>system\nPlan.<|im_end|>\n<|im_start|>user\nWhy? <|im_end|><|im_end|>\n<|im_start|>assistant\nSo: "
+        );
+        let from_user = prompt.pieces().iter().filter(|piece| **piece == Piece::Control("<|im_end|>"));
+        assert_eq!(from_user.count(), 2);
+    }
+
+    #[test]
+    fn an_unknown_template_is_refused_with_those_that_there_are() {
+        let error = Template::from_name("llama3").unwrap_err();
+        assert_eq!(error.to_string(), "prompt.template is `llama3`, supported are: chatml");
+    }
+}

@@ -1,0 +1,185 @@
+//! The conductor's port over the tiny model.
+
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::pool::Pool;
+use podium_domain::run::PlanResult;
+use podium_llama::bundle::{Bundle, MANIFEST_FILE};
+use podium_llama::{LlamaConductor, LlamaOptions, OpenError};
+use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::*;
+
+const SHA256: &str = "990db97097d920aca9e580741c96bf6265b3a01076ae168f647852f06111ba72";
+
+fn manifest(prompt: &str, sampling: &str) -> String {
+    format!(
+        "schema = 1\nname = \"tiny\"\nversion = \"1\"\n[weights]\nfile = \"tiny.gguf\"\nsha256 = \"{SHA256}\"\n\
+         [prompt]\ntemplate = \"chatml\"\nuser = \"{{{{question}}}}\"\n{prompt}\n\
+         [sampling]\ncontext_tokens = 4096\nreasoning_tokens_max = 32\n{sampling}\n"
+    )
+}
+
+const DESCRIBED: &str = "workers = \"described\"";
+const SLOTS: &str = "workers = \"slots\"\n[pool]\nslots = [\"c\", \"b\", \"a\"]";
+const GREEDY: &str = "temperature = 0.0\nplan_tokens_max = 400";
+
+pub(crate) fn pool(workers: &[&str]) -> Pool {
+    let vendor =
+        "[[vendors]]\nid = \"v\"\nkind = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+    let worker = |id: &&str| {
+        format!(
+            "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"d\"\ncontext_tokens = 4096\n\
+             usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}\n"
+        )
+    };
+    let workers: String = workers.iter().map(worker).collect();
+    Pool::parse(&format!("schema = 1\nname = \"p\"\nversion = \"1\"\n{vendor}{workers}")).unwrap()
+}
+
+fn open(manifest: &str, pool: &Pool) -> Result<LlamaConductor, OpenError> {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join(MANIFEST_FILE), manifest).unwrap();
+    std::fs::copy(tiny_weights(), directory.path().join("tiny.gguf")).unwrap();
+    let options = LlamaOptions {
+        waiting_max: NonZeroUsize::new(4).unwrap(),
+        threads: NonZeroUsize::new(1),
+        gpu_layers: 0,
+    };
+    LlamaConductor::open(&Bundle::open(directory.path()).unwrap(), pool, options)
+}
+
+fn request() -> PlanRequest {
+    PlanRequest {
+        question: "What?".to_owned(),
+        policy: Policy::new(Tier::Ultra, Effort::Medium),
+        earlier: None,
+        seed: 5,
+        time_max: Duration::from_mins(2),
+    }
+}
+
+async fn plan(conductor: &LlamaConductor, request: &PlanRequest) -> Result<PlanOutcome, ConductorError> {
+    conductor.plan(request, &|_| {}, &CancellationToken::new()).await
+}
+
+fn workers_of(outcome: &PlanOutcome) -> Vec<&str> {
+    let PlanResult::Plan(planned) = &outcome.result else { panic!("{outcome:?}") };
+    planned.plan.steps().iter().map(|step| step.worker.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_question_becomes_a_checked_plan_and_its_text_is_heard() {
+    let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a", "b", "c"])).unwrap();
+    assert_eq!(conductor.id(), "tiny-1");
+    let heard = Mutex::new(String::new());
+    let hear = |text: &str| heard.lock().unwrap().push_str(text);
+    let outcome = conductor.plan(&request(), &hear, &CancellationToken::new()).await.unwrap();
+    assert_eq!(workers_of(&outcome), ["c"]);
+    let PlanResult::Plan(planned) = &outcome.result else { panic!("{outcome:?}") };
+    assert_eq!(
+        (planned.reasoning.as_str(), planned.plan.steps()[0].subtask.as_str()),
+        ("Parts: words.", "the")
+    );
+    assert_eq!(heard.into_inner().unwrap(), format!("{SCRIPT_REASONING}{SCRIPT_PLAN}"));
+    assert!(
+        outcome.usage.prompt_tokens > 0 && outcome.usage.completion_tokens > outcome.usage.reasoning_tokens
+    );
+}
+
+#[tokio::test]
+async fn slots_mean_the_workers_that_the_bundle_pins_whatever_the_order_of_the_pool() {
+    let conductor = open(&manifest(SLOTS, GREEDY), &pool(&["x", "a", "b", "c"])).unwrap();
+    assert_eq!(workers_of(&plan(&conductor, &request()).await.unwrap()), ["a"]);
+    assert_eq!(conductor.abilities().rounds_max, 1);
+}
+
+#[test]
+fn a_pool_that_lacks_a_pinned_worker_is_refused() {
+    let refused = open(&manifest(SLOTS, GREEDY), &pool(&["a", "b"])).unwrap_err();
+    let source = std::error::Error::source(&refused).unwrap().to_string();
+    assert_eq!(source, "the pool has no worker `c`");
+}
+
+#[test]
+fn an_unknown_template_is_refused() {
+    let manifest = manifest(DESCRIBED, GREEDY).replace("chatml", "alpaca");
+    let refused = open(&manifest, &pool(&["a"])).unwrap_err();
+    assert!(matches!(refused, OpenError::Template { .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn workers_that_the_policy_forbids_are_not_chosen() {
+    let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a", "b", "c"])).unwrap();
+    let only = |id: &str| WorkersAllowed::Only([WorkerId::new(id).unwrap()].into());
+    let mut request = request();
+    request.policy.workers_allowed = only("b");
+    let outcome = plan(&conductor, &request).await.unwrap();
+    assert!(workers_of(&outcome).iter().all(|worker| *worker == "b"), "{outcome:?}");
+    request.policy.workers_allowed = only("nobody");
+    let refused = plan(&conductor, &request).await.unwrap_err();
+    assert!(matches!(&refused, ConductorError::NoPlan { tries: 0, .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_plan_that_cannot_be_finished_is_tried_again_and_then_given_up() {
+    for (temperature, tries_made) in [("0.0", 1), ("1.0", 3)] {
+        let sampling = format!("temperature = {temperature}\nplan_tokens_max = 10");
+        let conductor = open(&manifest(DESCRIBED, &sampling), &pool(&["a"])).unwrap();
+        let refused = plan(&conductor, &request()).await.unwrap_err();
+        let ConductorError::NoPlan { tries, message, usage, .. } = &refused else { panic!("{refused:?}") };
+        assert_eq!(*tries, tries_made);
+        assert!(message.contains("plan_tokens_max") && usage.prompt_tokens > 0, "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn stopping_and_timing_out_are_told_apart() {
+    let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a"])).unwrap();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let stopped = conductor.plan(&request(), &|_| {}, &stop).await.unwrap_err();
+    assert!(matches!(stopped, ConductorError::Stopped), "{stopped:?}");
+    let late = plan(&conductor, &PlanRequest { time_max: Duration::ZERO, ..request() }).await.unwrap_err();
+    assert!(matches!(late, ConductorError::Timeout { limit: Duration::ZERO }), "{late:?}");
+    assert_eq!(workers_of(&plan(&conductor, &request()).await.unwrap()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_question_that_is_too_long_is_refused_with_the_numbers() {
+    let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a"])).unwrap();
+    let refused =
+        plan(&conductor, &PlanRequest { question: "1".repeat(5_000), ..request() }).await.unwrap_err();
+    let ConductorError::QuestionTooLong { tokens, tokens_max } = refused else { panic!("{refused:?}") };
+    assert!(tokens > 5_000 && tokens_max == 4096 - 32 - 400);
+    assert!(!refused.is_retryable());
+}
+
+#[tokio::test]
+async fn a_further_round_may_keep_the_answer() {
+    let conductor =
+        open(&manifest(DESCRIBED, "temperature = 1.0\nplan_tokens_max = 2000"), &pool(&["a"])).unwrap();
+    let mut request = PlanRequest { earlier: Some("Step 1 wrote: 42".to_owned()), ..request() };
+    request.policy.steps_max = 1;
+    let mut kept = 0;
+    for seed in 0..16 {
+        request.seed = seed;
+        let outcome = plan(&conductor, &request).await.unwrap();
+        kept += u32::from(outcome.result == PlanResult::KeepAnswer);
+    }
+    assert!((1..16).contains(&kept), "{kept} of 16");
+}
+
+#[tokio::test]
+async fn after_shutting_down_planning_fails() {
+    let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a"])).unwrap();
+    conductor.shut_down().await;
+    let failed = plan(&conductor, &request()).await.unwrap_err();
+    assert!(matches!(failed, ConductorError::Unavailable(_)), "{failed:?}");
+}

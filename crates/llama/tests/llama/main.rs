@@ -1,0 +1,12 @@
+//! The crate from outside, on a model of 260 kB: engine, bundles, conductor; and the conductor that ships.
+
+#[cfg(test)]
+mod conductor;
+#[cfg(test)]
+mod engine;
+#[cfg(test)]
+mod load;
+#[cfg(test)]
+mod nano;
+#[cfg(test)]
+mod support;

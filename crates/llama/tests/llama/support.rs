@@ -1,0 +1,83 @@
+//! The tiny model of the tests, and requests to it. See `fixtures/make_tiny_gguf.py` for what it does.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use podium_domain::conversation::{Message, Role};
+use podium_llama::Sampling;
+use podium_llama::engine::{Completion, Engine, EngineOptions, LoadError, Request};
+use podium_llama::grammar::{MayKeepAnswer, PlanShape};
+use podium_llama::prompt::{Prompt, Template};
+use tokio_util::sync::CancellationToken;
+
+/// The tiny model's file.
+pub(crate) fn tiny_weights() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf")
+}
+
+/// What greedy decoding of the tiny model writes, whatever the question.
+pub(crate) const SCRIPT_REASONING: &str = "Parts: words.\n";
+pub(crate) const SCRIPT_PLAN: &str = "model_id = [2]\nsubtasks = [\"the\"]\naccess_list = [[]]";
+
+pub(crate) const CONTEXT_TOKENS: u32 = 4096;
+
+pub(crate) fn options() -> EngineOptions {
+    EngineOptions {
+        weights: tiny_weights(),
+        context_tokens: CONTEXT_TOKENS,
+        waiting_max: NonZeroUsize::new(8).unwrap(),
+        threads: NonZeroUsize::new(1),
+        gpu_layers: 0,
+    }
+}
+
+pub(crate) fn engine() -> Engine {
+    load(options()).unwrap()
+}
+
+pub(crate) fn load(options: EngineOptions) -> Result<Engine, LoadError> {
+    Engine::load(options)
+}
+
+pub(crate) fn prompt(question: &str) -> Prompt {
+    Prompt::new(Template::ChatMl, &[Message::new(Role::User, question)], "")
+}
+
+/// Greedy, up to three steps over four workers.
+pub(crate) fn greedy(question: &str) -> Request {
+    Request {
+        prompt: prompt(question),
+        shape: PlanShape::new(0..4, 3, MayKeepAnswer::No).unwrap(),
+        sampling: Sampling { temperature: 0.0, top_p: 1.0, seed: 0 },
+        reasoning_tokens_max: 32,
+        plan_tokens_max: 400,
+        deadline: Instant::now() + Duration::from_mins(2),
+        stop: CancellationToken::new(),
+    }
+}
+
+/// Random text. Its subtasks are short enough for the plan to fit, were each of their bytes a token.
+pub(crate) fn random(question: &str, seed: u64) -> Request {
+    Request {
+        shape: greedy(question).shape.with_subtask_chars_max(100).unwrap(),
+        sampling: Sampling { temperature: 2.0, top_p: 1.0, seed },
+        plan_tokens_max: 1500,
+        ..greedy(question)
+    }
+}
+
+/// Random text that goes on for long: nothing ends it early.
+pub(crate) fn endless(seed: u64) -> Request {
+    Request {
+        shape: PlanShape::new(0..4, 16, MayKeepAnswer::No).unwrap(),
+        reasoning_tokens_max: 2000,
+        plan_tokens_max: 2000,
+        sampling: Sampling { temperature: 2.0, top_p: 1.0, seed },
+        ..greedy("Go on.")
+    }
+}
+
+pub(crate) async fn completion(engine: &Engine, request: Request) -> Completion {
+    engine.handle().submit(request).unwrap().finish().await.unwrap()
+}
