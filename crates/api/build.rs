@@ -1,0 +1,17 @@
+//! Generates the gRPC types from `proto/`, without protoc, and the descriptors that reflection answers from.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use prost::Message as _;
+
+const PROTO: &str = "../../proto";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={PROTO}");
+    let descriptors = protox::compile(["podium/v1/podium.proto"], [PROTO])?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("podium.descriptors.bin"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure().compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What happened to a run, as gRPC clients see it.
+
+use podium_domain::run::{Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+
+use crate::AttemptNumbers;
+use crate::runs::{planned_step, timestamp};
+use crate::v1::{self, run_event::Kind};
+
+/// A stored event as clients see it. `attempts` learns the claims that the event tells of.
+pub fn event(event: &SequencedEvent, attempts: &mut AttemptNumbers) -> v1::RunEvent {
+    v1::RunEvent {
+        sequence: event.sequence,
+        time: Some(timestamp(event.at)),
+        kind: Some(kind(&event.event, attempts)),
+    }
+}
+
+fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
+    match event {
+        RunEvent::Accepted { spec } => Kind::Accepted(accepted(spec)),
+        RunEvent::Claimed { task, claim, worker, .. } => Kind::AttemptStarted(v1::AttemptStarted {
+            task: Some((*task).into()),
+            attempt: attempts.number(*task, *claim),
+            worker: worker.as_ref().map(ToString::to_string).unwrap_or_default(),
+        }),
+        RunEvent::PlanReady { round, planned, usage, cost, .. } => Kind::PlanReady(v1::PlanReady {
+            usage: Some((*usage).into()),
+            cost_nano_usd: cost.nano_usd(),
+            ..plan_ready(*round, planned)
+        }),
+        RunEvent::AnswerKept { round, usage, cost, .. } => Kind::AnswerKept(v1::AnswerKept {
+            round: (*round).into(),
+            usage: Some((*usage).into()),
+            cost_nano_usd: cost.nano_usd(),
+        }),
+        RunEvent::StepReady { round, step } => {
+            Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
+        }
+        RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish } => {
+            Kind::StepDone(v1::StepDone {
+                round: (*round).into(),
+                step: step.get().into(),
+                attempt: attempts.number(TaskRef::Step { round: *round, step: *step }, *claim),
+                output: output.clone(),
+                usage: Some((*usage).into()),
+                cost_nano_usd: cost.nano_usd(),
+                first_token_ms: *first_token_ms,
+                finish_reason: v1::FinishReason::from(*finish).into(),
+            })
+        }
+        RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
+            Kind::AttemptFailed(v1::AttemptFailed {
+                task: Some((*task).into()),
+                attempt: attempts.number(*task, *claim),
+                error: message.clone(),
+                retry_time: Some(timestamp(*retry_at)),
+                usage: Some((*usage).into()),
+                cost_nano_usd: cost.nano_usd(),
+            })
+        }
+        RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
+            task: Some((*task).into()),
+            attempt: attempts.number(*task, *claim),
+        }),
+        RunEvent::TaskFailed { task, message, usage, cost, .. } => Kind::TaskFailed(v1::TaskFailed {
+            task: Some((*task).into()),
+            error: message.clone(),
+            usage: Some((*usage).into()),
+            cost_nano_usd: cost.nano_usd(),
+        }),
+        RunEvent::ResultUnused { task, claim, usage, cost } => Kind::ResultUnused(v1::ResultUnused {
+            task: Some((*task).into()),
+            attempt: attempts.number(*task, *claim),
+            usage: Some((*usage).into()),
+            cost_nano_usd: cost.nano_usd(),
+        }),
+        RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
+        RunEvent::Succeeded { round, step } => {
+            Kind::Succeeded(v1::Succeeded { round: (*round).into(), step: step.get().into() })
+        }
+        RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
+        RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
+    }
+}
+
+fn accepted(spec: &RunSpec) -> v1::Accepted {
+    v1::Accepted {
+        model: spec.model.clone(),
+        tier: v1::Tier::from(spec.policy.tier).into(),
+        conductor: spec.conductor.clone(),
+        pool: spec.pool.clone(),
+        deadline_time: Some(timestamp(spec.deadline_at)),
+    }
+}
+
+fn plan_ready(round: u16, planned: &Planned) -> v1::PlanReady {
+    v1::PlanReady {
+        round: round.into(),
+        steps: planned.plan.indexed().map(|(index, step)| planned_step(index, step)).collect(),
+        reasoning: planned.reasoning.clone(),
+        fallback: planned.fallback.clone(),
+        usage: None,
+        cost_nano_usd: 0,
+    }
+}
+
+impl From<TaskRef> for v1::Task {
+    fn from(task: TaskRef) -> Self {
+        let step = match task {
+            TaskRef::Plan { .. } => None,
+            TaskRef::Step { step, .. } => Some(step.get().into()),
+        };
+        Self { round: task.round().into(), step }
+    }
+}

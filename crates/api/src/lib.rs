@@ -1,0 +1,35 @@
+//! What clients see: the gRPC types of `proto/`, the OpenAI wire types, their conversions from and to the domain, and the
+//! one table of errors behind both.
+//!
+//! Nothing here listens or calls anybody; the services do.
+#![deny(missing_docs)]
+
+mod attempts;
+mod error;
+mod events;
+mod model;
+mod new_run;
+pub mod openai;
+mod runs;
+
+pub use attempts::AttemptNumbers;
+pub use error::{ApiError, ErrorCode, FieldProblem, Mapping};
+pub use events::event;
+pub use model::{ModelName, UnknownModel};
+pub use new_run::NewRun;
+pub use runs::timestamp;
+
+/// The types and services of package `podium.v1`, as `proto/` defines and describes them.
+#[expect(
+    clippy::all,
+    clippy::pedantic,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated code"
+)]
+pub mod v1 {
+    tonic::include_proto!("podium.v1");
+}
+
+/// The encoded descriptors of `proto/`, for reflection.
+pub const FILE_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/podium.descriptors.bin"));

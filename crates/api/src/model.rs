@@ -1,0 +1,97 @@
+//! The model names that clients use: a tier, perhaps pinned to a conductor.
+
+use std::fmt;
+use std::str::FromStr;
+
+use podium_domain::policy::Tier;
+
+/// `podium-mini` or `podium-ultra`, perhaps with `@` and the id of a conductor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelName {
+    /// The tier.
+    pub tier: Tier,
+    /// The conductor that alone will do, if the name is pinned.
+    pub conductor: Option<String>,
+}
+
+impl ModelName {
+    /// The name without a pin.
+    pub const fn of_tier(tier: Tier) -> Self {
+        Self { tier, conductor: None }
+    }
+
+    /// Whether a process whose conductor is `conductor` serves this model.
+    pub fn is_served_by(&self, conductor: &str) -> bool {
+        self.conductor.as_deref().is_none_or(|pinned| pinned == conductor)
+    }
+
+    /// Every name under which a process whose conductor is `conductor` can be asked.
+    pub fn served_by(conductor: &str) -> Vec<Self> {
+        let tiers = [Tier::Mini, Tier::Ultra];
+        let plain = tiers.map(Self::of_tier);
+        let pinned = tiers.map(|tier| Self { tier, conductor: Some(conductor.to_owned()) });
+        plain.into_iter().chain(pinned).collect()
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "podium-{}", self.tier.as_str())?;
+        self.conductor.iter().try_for_each(|conductor| write!(f, "@{conductor}"))
+    }
+}
+
+/// No tier has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no model `{name}`; there are `podium-mini` and `podium-ultra`, alone or pinned as `podium-ultra@<conductor>`"
+)]
+pub struct UnknownModel {
+    /// The name, cut to a readable length.
+    pub name: String,
+}
+
+impl FromStr for ModelName {
+    type Err = UnknownModel;
+
+    fn from_str(name: &str) -> Result<Self, UnknownModel> {
+        let unknown = || UnknownModel { name: name.chars().take(100).collect() };
+        let (tier, conductor) = match name.split_once('@') {
+            Some((_, "")) => return Err(unknown()),
+            Some((tier, conductor)) => (tier, Some(conductor.to_owned())),
+            None => (name, None),
+        };
+        let tier = match tier {
+            "podium-mini" => Tier::Mini,
+            "podium-ultra" => Tier::Ultra,
+            _ => return Err(unknown()),
+        };
+        Ok(Self { tier, conductor })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_served_name_reads_back_and_is_served() {
+        for model in ModelName::served_by("nano-1") {
+            assert_eq!(model.to_string().parse(), Ok(model.clone()));
+            assert!(model.is_served_by("nano-1"));
+        }
+    }
+
+    #[test]
+    fn a_name_pinned_to_another_conductor_is_not_served() {
+        let pinned: ModelName = "podium-ultra@nano-1".parse().unwrap();
+        assert!(!pinned.is_served_by("nano-2"));
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for name in ["", "gpt-5", "podium", "podium-ultra@", "Podium-mini", "@nano-1"] {
+            assert_eq!(name.parse::<ModelName>(), Err(UnknownModel { name: name.to_owned() }));
+        }
+    }
+}

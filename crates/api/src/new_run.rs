@@ -1,0 +1,198 @@
+//! A checked wish for a run, whichever door it came through.
+
+use std::collections::BTreeSet;
+
+use podium_domain::conversation::{Conversation, Message, Role};
+use podium_domain::ids::{RequestId, WorkerId};
+use podium_domain::money::Cost;
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+
+use crate::v1;
+use crate::{ApiError, ErrorCode, FieldProblem, ModelName};
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRun {
+    /// The client's own name for the request.
+    pub request_id: Option<RequestId>,
+    /// The model.
+    pub model: ModelName,
+    /// The conversation.
+    pub conversation: Conversation,
+    /// The bounds.
+    pub policy: Policy,
+    /// Most tokens of the answer.
+    pub answer_tokens_max: Option<u32>,
+}
+
+impl TryFrom<v1::CreateRunRequest> for NewRun {
+    type Error = ApiError;
+
+    /// Checks every field; all that is wrong is reported at once.
+    fn try_from(request: v1::CreateRunRequest) -> Result<Self, ApiError> {
+        let mut problems = Vec::new();
+        let model = model(&request.model)?;
+        let request_id = request_id(request.request_id, &mut problems);
+        let conversation = conversation(request.messages, &mut problems);
+        let effort = effort(request.effort, &mut problems);
+        let policy = policy(model.tier, effort, request.policy.unwrap_or_default(), &mut problems);
+        if request.answer_tokens_max == Some(0) {
+            problems.push(problem("answer_tokens_max", "answer_tokens_max is 0, it must be at least 1"));
+        }
+        match (conversation, problems.is_empty()) {
+            (Some(conversation), true) => {
+                let answer_tokens_max = request.answer_tokens_max;
+                Ok(Self { request_id, model, conversation, policy, answer_tokens_max })
+            }
+            _ => Err(ApiError::on_fields(problems)),
+        }
+    }
+}
+
+fn problem(field: &str, problem: impl Into<String>) -> FieldProblem {
+    FieldProblem { field: field.to_owned(), problem: problem.into() }
+}
+
+fn model(name: &str) -> Result<ModelName, ApiError> {
+    if name.is_empty() {
+        return Ok(ModelName::of_tier(Tier::Ultra));
+    }
+    name.parse().map_err(|e: crate::UnknownModel| {
+        ApiError::on_field(ErrorCode::ModelNotFound, "model", e.to_string())
+    })
+}
+
+fn request_id(id: String, problems: &mut Vec<FieldProblem>) -> Option<RequestId> {
+    if id.is_empty() {
+        return None;
+    }
+    RequestId::new(id).map_err(|e| problems.push(problem("request_id", e.to_string()))).ok()
+}
+
+fn conversation(messages: Vec<v1::Message>, problems: &mut Vec<FieldProblem>) -> Option<Conversation> {
+    let known = problems.len();
+    let messages: Vec<_> = messages
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, message)| {
+            let role = match message.role() {
+                v1::Role::System => Role::System,
+                v1::Role::User => Role::User,
+                v1::Role::Assistant => Role::Assistant,
+                v1::Role::Unspecified => {
+                    let field = format!("messages[{index}].role");
+                    problems.push(problem(&field, format!("{field} must be system, user or assistant")));
+                    return None;
+                }
+            };
+            Some(Message::new(role, message.text))
+        })
+        .collect();
+    if problems.len() > known {
+        return None;
+    }
+    Conversation::new(messages).map_err(|e| problems.push(problem("messages", e.to_string()))).ok()
+}
+
+fn effort(effort: i32, problems: &mut Vec<FieldProblem>) -> Effort {
+    match v1::Effort::try_from(effort) {
+        Ok(v1::Effort::Unspecified | v1::Effort::Medium) => Effort::Medium,
+        Ok(v1::Effort::Low) => Effort::Low,
+        Ok(v1::Effort::High) => Effort::High,
+        Ok(v1::Effort::Xhigh) => Effort::XHigh,
+        Err(_) => {
+            problems.push(problem("effort", format!("effort {effort} is none of low, medium, high, xhigh")));
+            Effort::Medium
+        }
+    }
+}
+
+fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<FieldProblem>) -> Policy {
+    let mut policy = Policy::new(tier, effort);
+    // A number that does not even fit is far out of its bounds: the check below says so.
+    let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    policy.steps_max = wanted.steps_max.map_or(policy.steps_max, narrow);
+    policy.rounds_max = wanted.rounds_max.map_or(policy.rounds_max, narrow);
+    policy.attempts_max = wanted.attempts_max.unwrap_or(policy.attempts_max);
+    policy.deadline_ms = wanted.deadline_ms.unwrap_or(policy.deadline_ms);
+    policy.cost_max = wanted.cost_max_nano_usd.map(Cost::from_nano_usd);
+    let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    policy.output_bytes_max = wanted.output_bytes_max.map_or(policy.output_bytes_max, bytes);
+    if let Err(e) = policy.check() {
+        problems.push(problem(&format!("policy.{}", e.field), e.to_string()));
+    }
+    if !wanted.workers_allowed.is_empty() {
+        let ids = wanted.workers_allowed.into_iter().map(WorkerId::new).collect::<Result<BTreeSet<_>, _>>();
+        match ids {
+            Ok(ids) => policy.workers_allowed = WorkersAllowed::Only(ids),
+            Err(e) => problems.push(problem("policy.workers_allowed", e.to_string())),
+        }
+    }
+    policy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(text: &str) -> v1::CreateRunRequest {
+        let message = v1::Message { role: v1::Role::User.into(), text: text.to_owned() };
+        v1::CreateRunRequest { messages: vec![message], ..Default::default() }
+    }
+
+    #[test]
+    fn a_bare_question_gets_the_defaults_of_ultra() {
+        let new_run = NewRun::try_from(asking("why?")).unwrap();
+        assert_eq!(new_run.model, ModelName::of_tier(Tier::Ultra));
+        assert_eq!(new_run.policy, Policy::new(Tier::Ultra, Effort::Medium));
+        assert_eq!(new_run.conversation.question(), "why?");
+    }
+
+    #[test]
+    fn everything_wrong_is_named_at_once() {
+        let mut request = asking(" ");
+        request.request_id = "has a blank".to_owned();
+        request.effort = 99;
+        request.answer_tokens_max = Some(0);
+        request.policy = Some(v1::Policy {
+            steps_max: Some(100_000),
+            workers_allowed: vec!["no such name!".to_owned()],
+            ..Default::default()
+        });
+        let error = NewRun::try_from(request).unwrap_err();
+        let fields: Vec<_> = error.fields.iter().map(|f| f.field.as_str()).collect();
+        let expected = [
+            "request_id",
+            "messages",
+            "effort",
+            "policy.steps_max",
+            "policy.workers_allowed",
+            "answer_tokens_max",
+        ];
+        assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn a_message_without_a_role_is_named_by_its_place() {
+        let mut request = asking("why?");
+        request.messages.insert(0, v1::Message { role: 0, text: "?".to_owned() });
+        let error = NewRun::try_from(request).unwrap_err();
+        assert_eq!(error.param(), Some("messages[0].role"));
+    }
+
+    #[test]
+    fn bounds_of_the_request_replace_those_of_the_effort() {
+        let mut request = asking("why?");
+        request.policy = Some(v1::Policy {
+            steps_max: Some(3),
+            deadline_ms: Some(1000),
+            cost_max_nano_usd: Some(5),
+            workers_allowed: vec!["a".to_owned()],
+            ..Default::default()
+        });
+        let policy = NewRun::try_from(request).unwrap().policy;
+        assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
+        assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
+        assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
+    }
+}

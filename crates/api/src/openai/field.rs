@@ -1,0 +1,100 @@
+//! Reading one JSON value, with errors that name where it stands and what was expected.
+
+use serde_json::{Map, Value};
+
+use crate::{ApiError, ErrorCode};
+
+/// Most characters of a value that an error repeats.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// A value and where it stands, such as `messages[2].content`.
+#[derive(Clone)]
+pub(super) struct Field<'a> {
+    pub(super) path: String,
+    pub(super) value: &'a Value,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn new(path: impl Into<String>, value: &'a Value) -> Self {
+        Self { path: path.into(), value }
+    }
+
+    pub(super) fn string(&self) -> Result<&'a str, ApiError> {
+        self.value.as_str().ok_or_else(|| self.must_be("a string"))
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, ApiError> {
+        self.value.as_bool().ok_or_else(|| self.must_be("true or false"))
+    }
+
+    /// A whole number from `min` to `max`.
+    pub(super) fn integer(&self, min: u32, max: u32) -> Result<u32, ApiError> {
+        let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let within = number.filter(|number| (min..=max).contains(number));
+        within.ok_or_else(|| self.must_be(&format!("a whole number from {min} to {max}")))
+    }
+
+    pub(super) fn number(&self, min: f64, max: f64) -> Result<f64, ApiError> {
+        let within = self.value.as_f64().filter(|number| (min..=max).contains(number));
+        within.ok_or_else(|| self.must_be(&format!("a number from {min} to {max}")))
+    }
+
+    pub(super) fn array(&self) -> Result<Vec<Field<'a>>, ApiError> {
+        let values = self.value.as_array().ok_or_else(|| self.must_be("an array"))?;
+        let at = |(index, value)| Field::new(format!("{}[{index}]", self.path), value);
+        Ok(values.iter().enumerate().map(at).collect())
+    }
+
+    pub(super) fn object(&self) -> Result<&'a Map<String, Value>, ApiError> {
+        self.value.as_object().ok_or_else(|| self.must_be("an object"))
+    }
+
+    /// The member `key` of an object; absent and null are the same.
+    pub(super) fn member(&self, object: &'a Map<String, Value>, key: &str) -> Option<Field<'a>> {
+        let value = object.get(key).filter(|value| !value.is_null())?;
+        Some(Field::new(format!("{}.{key}", self.path), value))
+    }
+
+    /// One of these names.
+    pub(super) fn one_of(&self, names: &[&str]) -> Result<&'a str, ApiError> {
+        let name = self.value.as_str().filter(|name| names.contains(name));
+        name.ok_or_else(|| {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            self.must_be(&format!("one of {}", names.join(", ")))
+        })
+    }
+
+    /// The error for a value that is not `expected`.
+    pub(super) fn must_be(&self, expected: &str) -> ApiError {
+        let message = format!("`{}` must be {expected}, it is {}", self.path, shown(self.value));
+        ApiError::on_field(ErrorCode::InvalidValue, &self.path, message)
+    }
+
+    /// The error for something that Chat Completions has and Podium has not.
+    pub(super) fn unsupported(&self, what_works: &str) -> ApiError {
+        let message = format!("`{}` is not supported here: {what_works}", self.path);
+        ApiError::on_field(ErrorCode::UnsupportedParameter, &self.path, message)
+    }
+}
+
+/// The error for a name that Chat Completions does not have.
+pub(super) fn unknown(path: &str) -> ApiError {
+    let shown: String = path.chars().take(SHOWN_CHARS_MAX).collect();
+    ApiError::on_field(ErrorCode::UnknownParameter, &*shown, format!("there is no parameter `{shown}`"))
+}
+
+/// The error for something that must be there.
+pub(super) fn missing(path: &str) -> ApiError {
+    ApiError::on_field(ErrorCode::MissingParameter, path, format!("`{path}` is missing"))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
+        Value::String(text) if text.chars().count() <= SHOWN_CHARS_MAX => format!("`{text}`"),
+        Value::String(_) => "a long string".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}

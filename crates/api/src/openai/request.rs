@@ -1,0 +1,308 @@
+//! A Chat Completions request, read into a wish for a run.
+
+use podium_domain::conversation::{Conversation, Message, Role};
+use podium_domain::policy::{Effort, Policy};
+use serde_json::{Map, Value};
+
+use super::field::{Field, missing, unknown};
+use super::parameters::{Rule, rule};
+use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
+
+/// A request for a completion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatRequest {
+    /// The run that it asks for. Without a request id: that comes in a header.
+    pub new_run: NewRun,
+    /// Whether the answer is wanted as it is written.
+    pub stream: bool,
+    /// Whether a stream is to end with a chunk that tells the usage.
+    pub include_usage: bool,
+}
+
+impl ChatRequest {
+    /// Reads the body of a request. The first problem is reported, as OpenAI does.
+    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let not_json = |e: serde_json::Error| {
+            ApiError::new(ErrorCode::InvalidJson, format!("the body does not read as JSON: {e}"))
+        };
+        let body: Value = serde_json::from_slice(body).map_err(not_json)?;
+        let Some(body) = body.as_object() else {
+            return Err(ApiError::new(ErrorCode::InvalidJson, "the body must be a JSON object"));
+        };
+        let mut draft = Draft::default();
+        for (name, value) in body {
+            let rule = rule(name).ok_or_else(|| unknown(name))?;
+            if !value.is_null() {
+                draft.take(rule, &Field::new(name, value))?;
+            }
+        }
+        draft.finish()
+    }
+}
+
+#[derive(Default)]
+struct Draft {
+    model: Option<ModelName>,
+    messages: Option<Vec<Message>>,
+    effort: Effort,
+    answer_tokens_max: Option<u32>,
+    stream: bool,
+    include_usage: Option<bool>,
+}
+
+impl Draft {
+    fn take(&mut self, rule: Rule, field: &Field<'_>) -> Result<(), ApiError> {
+        match rule {
+            Rule::Read => self.read(field),
+            Rule::Ignored(check) => check(field),
+            Rule::Unsupported { asks_for_nothing, .. } if asks_for_nothing(field.value) => Ok(()),
+            Rule::Unsupported { advice, .. } => Err(field.unsupported(advice)),
+        }
+    }
+
+    fn read(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
+        match field.path.as_str() {
+            "model" => self.model = Some(model(field)?),
+            "messages" => self.messages = Some(messages(field)?),
+            "stream" => self.stream = field.boolean()?,
+            "stream_options" => self.include_usage = Some(stream_options(field)?),
+            "reasoning_effort" => self.effort = effort(field)?,
+            // The newer name wins where both are given.
+            "max_tokens" => {
+                let tokens = field.integer(1, u32::MAX)?;
+                self.answer_tokens_max.get_or_insert(tokens);
+            }
+            "max_completion_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
+            other => return Err(unknown(other)),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<ChatRequest, ApiError> {
+        let model = self.model.ok_or_else(|| missing("model"))?;
+        let messages = self.messages.ok_or_else(|| missing("messages"))?;
+        let conversation = Conversation::new(messages)
+            .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, "messages", e.to_string()))?;
+        if self.include_usage.is_some() && !self.stream {
+            let message = "`stream_options` is allowed only when `stream` is true";
+            return Err(ApiError::on_field(ErrorCode::InvalidValue, "stream_options", message));
+        }
+        let policy = Policy::new(model.tier, self.effort);
+        let answer_tokens_max = self.answer_tokens_max;
+        let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max };
+        Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
+    }
+}
+
+fn model(field: &Field<'_>) -> Result<ModelName, ApiError> {
+    let unknown = |e: UnknownModel| ApiError::on_field(ErrorCode::ModelNotFound, "model", e.to_string());
+    field.string()?.parse().map_err(unknown)
+}
+
+fn effort(field: &Field<'_>) -> Result<Effort, ApiError> {
+    let name = field.one_of(&Effort::ALL.map(Effort::as_str))?;
+    Ok(Effort::from_name(name).unwrap_or_default())
+}
+
+fn stream_options(field: &Field<'_>) -> Result<bool, ApiError> {
+    let options = field.object()?;
+    let known = ["include_usage", "include_obfuscation"];
+    if let Some(name) = options.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(unknown(&format!("{}.{name}", field.path)));
+    }
+    field.member(options, "include_usage").map_or(Ok(false), |include| include.boolean())
+}
+
+fn messages(field: &Field<'_>) -> Result<Vec<Message>, ApiError> {
+    field.array()?.iter().map(message).collect()
+}
+
+fn message(field: &Field<'_>) -> Result<Message, ApiError> {
+    let message = field.object()?;
+    let role_field = field.member(message, "role").ok_or_else(|| missing(&format!("{}.role", field.path)))?;
+    let role = match role_field.one_of(&["system", "developer", "user", "assistant", "tool", "function"])? {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        _ => return Err(role_field.unsupported("tools cannot be called yet")),
+    };
+    check_keys(field, message)?;
+    let content =
+        field.member(message, "content").ok_or_else(|| missing(&format!("{}.content", field.path)))?;
+    Ok(Message::new(role, text(&content)?))
+}
+
+fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), ApiError> {
+    for (name, value) in message {
+        let here = Field::new(format!("{}.{name}", field.path), value);
+        match name.as_str() {
+            // A name tells apart people of one role; an annotation came with an earlier answer. Neither changes the text.
+            "role" | "content" | "name" | "annotations" => {}
+            "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
+                let asks_for_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+                if !asks_for_nothing {
+                    return Err(here.unsupported("messages are text; leave it out"));
+                }
+            }
+            _ => return Err(unknown(&here.path)),
+        }
+    }
+    Ok(())
+}
+
+fn text(content: &Field<'_>) -> Result<String, ApiError> {
+    match content.value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(_) => {
+            let parts = content.array()?.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+            Ok(parts.join("\n"))
+        }
+        _ => Err(content.must_be("a string or an array of text parts")),
+    }
+}
+
+fn part(field: &Field<'_>) -> Result<String, ApiError> {
+    let part = field.object()?;
+    let kind = field.member(part, "type").ok_or_else(|| missing(&format!("{}.type", field.path)))?;
+    if kind.string()? != "text" {
+        return Err(kind.unsupported("messages are text, so it must be `text`"));
+    }
+    let text = field.member(part, "text").ok_or_else(|| missing(&format!("{}.text", field.path)))?;
+    text.string().map(ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::policy::Tier;
+    use serde_json::json;
+
+    use super::*;
+
+    fn good() -> Value {
+        json!({"model": "podium-ultra", "messages": [{"role": "user", "content": "why?"}]})
+    }
+
+    fn with(name: &str, value: Value) -> Result<ChatRequest, ApiError> {
+        let mut body = good();
+        body[name] = value;
+        ChatRequest::parse(body.to_string().as_bytes())
+    }
+
+    fn refusal(name: &str, value: Value) -> (ErrorCode, String) {
+        let error = with(name, value).unwrap_err();
+        (error.code, error.param().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn a_plain_request_reads() {
+        let request = with("model", json!("podium-mini@nano-1")).unwrap();
+        assert_eq!(request.new_run.model, ModelName { tier: Tier::Mini, conductor: Some("nano-1".into()) });
+        assert_eq!(request.new_run.conversation.question(), "why?");
+        assert!(!request.stream);
+    }
+
+    #[test]
+    fn parameters_that_change_nothing_are_accepted() {
+        for (name, value) in [
+            ("user", json!("u")),
+            ("metadata", json!({"a": "b"})),
+            ("store", json!(true)),
+            ("seed", json!(-7)),
+            ("service_tier", json!("auto")),
+            ("temperature", json!(0.2)),
+            ("top_p", json!(1)),
+            ("presence_penalty", json!(0)),
+            ("n", json!(1)),
+            ("tools", json!([])),
+            ("stop", Value::Null),
+            ("response_format", json!({"type": "text"})),
+            ("modalities", json!(["text"])),
+        ] {
+            assert_eq!(with(name, value), ChatRequest::parse(good().to_string().as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_we_cannot_honour_are_refused_by_name() {
+        for (name, value) in [
+            ("n", json!(2)),
+            ("tools", json!([{"type": "function"}])),
+            ("response_format", json!({"type": "json_schema"})),
+            ("logprobs", json!(true)),
+            ("stop", json!(["\n"])),
+            ("audio", json!({"voice": "x"})),
+            ("frequency_penalty", json!(0.5)),
+            ("modalities", json!(["text", "audio"])),
+        ] {
+            assert_eq!(refusal(name, value), (ErrorCode::UnsupportedParameter, name.to_owned()));
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused_by_name() {
+        for (name, value) in [
+            ("reasoning_effort", json!("extreme")),
+            ("stream", json!("yes")),
+            ("temperature", json!(3)),
+            ("max_tokens", json!(0)),
+            ("max_completion_tokens", json!(1.5)),
+            ("messages", json!("why?")),
+            ("messages", json!([])),
+            ("stream_options", json!({"include_usage": true})),
+            ("metadata", json!("x")),
+        ] {
+            assert_eq!(refusal(name, value), (ErrorCode::InvalidValue, name.to_owned()));
+        }
+        let error = with("reasoning_effort", json!("extreme")).unwrap_err();
+        assert!(error.message.contains("`low`, `medium`, `high`, `xhigh`"), "{error}");
+    }
+
+    #[test]
+    fn unknown_names_are_refused_also_when_null() {
+        assert_eq!(refusal("colour", json!("red")), (ErrorCode::UnknownParameter, "colour".to_owned()));
+        assert_eq!(refusal("colour", Value::Null), (ErrorCode::UnknownParameter, "colour".to_owned()));
+        let options = json!({"include_all": true});
+        assert_eq!(refusal("stream_options", options).1, "stream_options.include_all");
+    }
+
+    #[test]
+    fn an_unknown_model_and_a_missing_one_are_told_apart() {
+        assert_eq!(refusal("model", json!("gpt-5")), (ErrorCode::ModelNotFound, "model".to_owned()));
+        assert_eq!(refusal("model", Value::Null), (ErrorCode::MissingParameter, "model".to_owned()));
+    }
+
+    #[test]
+    fn problems_of_messages_are_named_by_their_place() {
+        for (message, param) in [
+            (json!({"content": "a"}), "messages[0].role"),
+            (json!({"role": "king", "content": "a"}), "messages[0].role"),
+            (json!({"role": "tool", "content": "a"}), "messages[0].role"),
+            (json!({"role": "user"}), "messages[0].content"),
+            (json!({"role": "user", "content": 1}), "messages[0].content"),
+            (json!({"role": "user", "content": "a", "mood": 1}), "messages[0].mood"),
+            (json!({"role": "assistant", "content": "a", "tool_calls": [1]}), "messages[0].tool_calls"),
+            (json!({"role": "user", "content": [{"type": "image_url"}]}), "messages[0].content[0].type"),
+            (json!({"role": "user", "content": [{"type": "text"}]}), "messages[0].content[0].text"),
+        ] {
+            assert_eq!(refusal("messages", json!([message])).1, param);
+        }
+    }
+
+    #[test]
+    fn text_parts_are_joined_and_developers_are_the_system() {
+        let messages = json!([
+            {"role": "developer", "content": "be brief"},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        ]);
+        let conversation = with("messages", messages).unwrap().new_run.conversation;
+        assert_eq!(conversation.instructions().as_deref(), Some("be brief"));
+        assert_eq!(conversation.question(), "a\nb");
+    }
+
+    #[test]
+    fn what_is_no_json_object_is_refused() {
+        for body in ["", "[]", "{", "\"model\"", "{\"model\": nope}"] {
+            assert_eq!(ChatRequest::parse(body.as_bytes()).unwrap_err().code, ErrorCode::InvalidJson);
+        }
+    }
+}

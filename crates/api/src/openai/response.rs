@@ -1,0 +1,314 @@
+//! Chat Completions responses: whole ones, chunks of streams, models, errors.
+
+use podium_domain::run::{FinishReason, Run, RunState};
+use podium_domain::time::Timestamp;
+use podium_domain::usage::Usage;
+use serde::{Serialize, Serializer};
+
+use crate::ApiError;
+
+/// Seconds since the Unix epoch, as OpenAI tells times.
+pub const fn unix_seconds(at: Timestamp) -> u64 {
+    at.unix_ms() / 1000
+}
+
+/// What all chunks of one completion have in common; makes the bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    id: String,
+    created: u64,
+    model: String,
+    system_fingerprint: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'a str,
+    choices: Vec<Choice<'a>>,
+    #[serde(skip_serializing_if = "Told::is_not")]
+    usage: Told,
+}
+
+/// What a body says of the usage.
+enum Told {
+    /// Nothing.
+    Not,
+    /// That a later chunk tells it: null.
+    Later,
+    /// All of it.
+    Now(UsageBody),
+}
+
+impl Told {
+    fn is_not(&self) -> bool {
+        matches!(self, Self::Not)
+    }
+}
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Not | Self::Later => serializer.serialize_none(),
+            Self::Now(usage) => usage.serialize(serializer),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<MessageBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<Delta<'a>>,
+    logprobs: Option<()>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct MessageBody<'a> {
+    role: &'static str,
+    content: &'a str,
+    refusal: Option<&'a str>,
+}
+
+#[derive(Serialize, Default)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
+/// Totals include planning; the `orchestration` fields tell planning's share.
+#[derive(Serialize)]
+struct UsageBody {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
+}
+
+#[derive(Serialize)]
+struct PromptDetails {
+    cached_tokens: u64,
+    orchestration_input_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: u64,
+    orchestration_output_tokens: u64,
+}
+
+impl UsageBody {
+    fn of(run: &Run) -> Self {
+        let (all, planning): (Usage, Usage) = (run.usage(), run.planning_usage());
+        Self {
+            prompt_tokens: all.prompt_tokens,
+            completion_tokens: all.completion_tokens,
+            total_tokens: all.total_tokens(),
+            prompt_tokens_details: PromptDetails {
+                cached_tokens: all.cached_tokens,
+                orchestration_input_tokens: planning.prompt_tokens,
+            },
+            completion_tokens_details: CompletionDetails {
+                reasoning_tokens: all.reasoning_tokens,
+                orchestration_output_tokens: planning.completion_tokens,
+            },
+        }
+    }
+}
+
+impl Completion {
+    /// The completion of a run; the run need not have ended.
+    pub fn of(run: &Run) -> Self {
+        let spec = run.spec();
+        Self {
+            id: format!("chatcmpl-{}", run.id().as_uuid().simple()),
+            created: unix_seconds(spec.accepted_at),
+            model: spec.model.clone(),
+            system_fingerprint: format!("{}/{}", spec.conductor, spec.pool),
+        }
+    }
+
+    /// The whole response of a run that succeeded; none if it did not.
+    pub fn whole(&self, run: &Run) -> Option<String> {
+        let message = MessageBody { role: "assistant", content: run.answer()?, refusal: None };
+        let finish_reason = Some(finish_reason(run));
+        let choice = Choice { index: 0, message: Some(message), delta: None, logprobs: None, finish_reason };
+        Some(self.body("chat.completion", vec![choice], Told::Now(UsageBody::of(run))))
+    }
+
+    /// The first chunk of a stream: who speaks.
+    pub fn opening(&self, include_usage: bool) -> String {
+        self.chunk(Delta { role: Some("assistant"), content: Some("") }, None, include_usage)
+    }
+
+    /// A chunk with more of the answer.
+    pub fn delta(&self, text: &str, include_usage: bool) -> String {
+        self.chunk(Delta { role: None, content: Some(text) }, None, include_usage)
+    }
+
+    /// The chunk that says that the answer of `run` is complete, and why it ends.
+    pub fn closing(&self, run: &Run, include_usage: bool) -> String {
+        self.chunk(Delta::default(), Some(finish_reason(run)), include_usage)
+    }
+
+    /// The chunk after the closing one that tells the usage.
+    pub fn usage(&self, run: &Run) -> String {
+        self.body("chat.completion.chunk", Vec::new(), Told::Now(UsageBody::of(run)))
+    }
+
+    fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, include_usage: bool) -> String {
+        let choice = Choice { index: 0, message: None, delta: Some(delta), logprobs: None, finish_reason };
+        self.body("chat.completion.chunk", vec![choice], if include_usage { Told::Later } else { Told::Not })
+    }
+
+    fn body(&self, object: &'static str, choices: Vec<Choice<'_>>, usage: Told) -> String {
+        json(&Body {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: &self.model,
+            system_fingerprint: &self.system_fingerprint,
+            choices,
+            usage,
+        })
+    }
+}
+
+/// Why the answer ends, in OpenAI's words.
+fn finish_reason(run: &Run) -> &'static str {
+    let finish = match run.state() {
+        RunState::Succeeded { round, step } => {
+            run.rounds().get(usize::from(*round)).and_then(|round| round.steps.get(step.as_usize())?.finish)
+        }
+        _ => None,
+    };
+    match finish {
+        None | Some(FinishReason::Stop) => "stop",
+        Some(FinishReason::Length) => "length",
+        Some(FinishReason::ContentFilter) => "content_filter",
+    }
+}
+
+/// A model, as the list of models tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Model {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+}
+
+impl Model {
+    /// A model that is served since `created`, in seconds since the Unix epoch.
+    pub fn new(id: impl Into<String>, created: u64) -> Self {
+        Self { id: id.into(), object: "model", created, owned_by: "podium" }
+    }
+}
+
+/// The list of models.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelList {
+    object: &'static str,
+    data: Vec<Model>,
+}
+
+impl ModelList {
+    /// A list of these models.
+    pub fn new(data: Vec<Model>) -> Self {
+        Self { object: "list", data }
+    }
+}
+
+/// An error in OpenAI's shape.
+#[derive(Serialize)]
+pub struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    param: Option<&'a str>,
+    code: &'static str,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// The body for an error.
+    pub fn new(error: &'a ApiError) -> Self {
+        let mapping = error.code.mapping();
+        let fields = ErrorFields {
+            message: &error.message,
+            r#type: mapping.kind,
+            param: error.param(),
+            code: mapping.code,
+        };
+        Self { error: fields }
+    }
+
+    /// As it goes over the wire.
+    pub fn to_json(&self) -> String {
+        json(self)
+    }
+}
+
+fn json(body: &impl Serialize) -> String {
+    serde_json::to_string(body).expect("structs of strings and numbers serialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::ErrorCode;
+
+    fn completion() -> Completion {
+        Completion {
+            id: "chatcmpl-1".into(),
+            created: 7,
+            model: "podium-ultra".into(),
+            system_fingerprint: "c/p".into(),
+        }
+    }
+
+    fn read(body: &str) -> Value {
+        serde_json::from_str(body).unwrap()
+    }
+
+    #[test]
+    fn chunks_tell_a_null_usage_only_where_usage_will_come() {
+        assert_eq!(read(&completion().delta("a", false)).get("usage"), None);
+        assert_eq!(read(&completion().delta("a", true))["usage"], Value::Null);
+        assert!(completion().delta("a", true).contains("\"usage\":null"));
+    }
+
+    #[test]
+    fn a_stream_opens_with_the_role() {
+        let opening = read(&completion().opening(false));
+        assert_eq!(opening["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
+        assert_eq!(opening["choices"][0]["finish_reason"], Value::Null);
+    }
+
+    #[test]
+    fn an_error_has_all_four_members() {
+        let error =
+            ApiError::on_field(ErrorCode::UnknownParameter, "colour", "there is no parameter `colour`");
+        let expected = json!({"error": {
+            "message": "there is no parameter `colour`",
+            "type": "invalid_request_error",
+            "param": "colour",
+            "code": "unknown_parameter",
+        }});
+        assert_eq!(read(&ErrorBody::new(&error).to_json()), expected);
+    }
+}

@@ -1,0 +1,216 @@
+//! A run as gRPC clients see it.
+
+use podium_domain::conversation::{Message, Role};
+use podium_domain::ids::StepIndex;
+use podium_domain::money::Cost;
+use podium_domain::plan::{Plan, Step};
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::run::{
+    Attempt, AttemptOutcome, FailReason, FinishReason, Round, Run, RunState, StepRun, Task, TaskState,
+};
+use podium_domain::time::Timestamp;
+use podium_domain::usage::Usage;
+
+use crate::v1;
+
+/// A point in time as protobuf has it.
+pub fn timestamp(at: Timestamp) -> prost_types::Timestamp {
+    let ms = at.unix_ms();
+    prost_types::Timestamp {
+        seconds: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(ms % 1000 * 1_000_000).unwrap_or_default(),
+    }
+}
+
+impl From<&Run> for v1::Run {
+    fn from(run: &Run) -> Self {
+        let spec = run.spec();
+        Self {
+            run_id: run.id().to_string(),
+            sequence: run.version(),
+            state: v1::RunState::from(run.state()).into(),
+            request_id: spec.request_id.as_ref().map(|id| id.as_str().to_owned()).unwrap_or_default(),
+            model: spec.model.clone(),
+            tier: v1::Tier::from(spec.policy.tier).into(),
+            effort: v1::Effort::from(spec.policy.effort).into(),
+            policy: Some((&spec.policy).into()),
+            messages: spec.conversation.messages().iter().map(Into::into).collect(),
+            conductor: spec.conductor.clone(),
+            pool: spec.pool.clone(),
+            rounds: (0u32..).zip(run.rounds()).map(|(number, round)| round_of(number, round)).collect(),
+            answer: run.answer().map(ToOwned::to_owned),
+            failure: match run.state() {
+                RunState::Failed { reason } => Some(reason.into()),
+                _ => None,
+            },
+            usage: Some(run.usage().into()),
+            planning_usage: Some(run.planning_usage().into()),
+            cost_nano_usd: run.cost().nano_usd(),
+            accept_time: Some(timestamp(spec.accepted_at)),
+            deadline_time: Some(timestamp(spec.deadline_at)),
+            end_time: run.ended_at().map(timestamp),
+            answer_tokens_max: spec.answer_tokens_max,
+        }
+    }
+}
+
+fn round_of(number: u32, round: &Round) -> v1::Round {
+    let steps = round.plan().into_iter().flat_map(Plan::indexed).zip(&round.steps);
+    let planned = round.planned.as_ref();
+    v1::Round {
+        number,
+        planning_state: v1::TaskState::from(&round.planning.state).into(),
+        planning_attempts: attempts_of(&round.planning),
+        reasoning: planned.map(|planned| planned.reasoning.clone()).unwrap_or_default(),
+        fallback: planned.and_then(|planned| planned.fallback.clone()),
+        steps: steps.map(|((index, step), done)| step_of(index, step, done)).collect(),
+    }
+}
+
+fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
+    let attempts = &done.task.attempts;
+    v1::Step {
+        planned: Some(planned_step(index, step)),
+        state: v1::TaskState::from(&done.task.state).into(),
+        attempts: attempts_of(&done.task),
+        output: done.output.clone(),
+        usage: Some(attempts.iter().map(|attempt| attempt.usage).sum::<Usage>().into()),
+        cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
+        finish_reason: done.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
+    }
+}
+
+/// A step as it was planned.
+pub(crate) fn planned_step(index: StepIndex, step: &Step) -> v1::PlannedStep {
+    v1::PlannedStep {
+        index: index.get().into(),
+        worker: step.worker.to_string(),
+        subtask: step.subtask.clone(),
+        access: step.access.as_slice().iter().map(|seen| seen.get().into()).collect(),
+    }
+}
+
+fn attempts_of(task: &Task) -> Vec<v1::Attempt> {
+    (1u32..).zip(&task.attempts).map(|(number, attempt)| attempt_of(number, attempt)).collect()
+}
+
+fn attempt_of(number: u32, attempt: &Attempt) -> v1::Attempt {
+    use v1::AttemptOutcome as Outcome;
+    let (outcome, error) = match &attempt.outcome {
+        AttemptOutcome::Running => (Outcome::Running, ""),
+        AttemptOutcome::Accepted => (Outcome::Accepted, ""),
+        AttemptOutcome::Failed(message) => (Outcome::Failed, message.as_str()),
+        AttemptOutcome::Lost => (Outcome::Lost, ""),
+        AttemptOutcome::Unused => (Outcome::Unused, ""),
+    };
+    v1::Attempt {
+        number,
+        executor: attempt.executor.clone(),
+        start_time: Some(timestamp(attempt.started_at)),
+        end_time: attempt.ended_at.map(timestamp),
+        outcome: outcome.into(),
+        error: error.to_owned(),
+        usage: Some(attempt.usage.into()),
+        cost_nano_usd: attempt.cost.nano_usd(),
+        first_token_ms: attempt.first_token_ms,
+    }
+}
+
+impl From<&FailReason> for v1::Failure {
+    fn from(reason: &FailReason) -> Self {
+        Self { code: reason.code().to_owned(), message: reason.to_string() }
+    }
+}
+
+impl From<&Message> for v1::Message {
+    fn from(message: &Message) -> Self {
+        let role = match message.role {
+            Role::System => v1::Role::System,
+            Role::User => v1::Role::User,
+            Role::Assistant => v1::Role::Assistant,
+        };
+        Self { role: role.into(), text: message.text.clone() }
+    }
+}
+
+impl From<&Policy> for v1::Policy {
+    fn from(policy: &Policy) -> Self {
+        Self {
+            steps_max: Some(policy.steps_max.into()),
+            rounds_max: Some(policy.rounds_max.into()),
+            attempts_max: Some(policy.attempts_max),
+            deadline_ms: Some(policy.deadline_ms),
+            cost_max_nano_usd: policy.cost_max.map(Cost::nano_usd),
+            output_bytes_max: Some(policy.output_bytes_max as u64),
+            workers_allowed: match &policy.workers_allowed {
+                WorkersAllowed::All => Vec::new(),
+                WorkersAllowed::Only(ids) => ids.iter().map(ToString::to_string).collect(),
+            },
+        }
+    }
+}
+
+impl From<Usage> for v1::Usage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.cached_tokens,
+            completion_tokens: usage.completion_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
+        }
+    }
+}
+
+impl From<Tier> for v1::Tier {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Mini => Self::Mini,
+            Tier::Ultra => Self::Ultra,
+        }
+    }
+}
+
+impl From<Effort> for v1::Effort {
+    fn from(effort: Effort) -> Self {
+        match effort {
+            Effort::Low => Self::Low,
+            Effort::Medium => Self::Medium,
+            Effort::High => Self::High,
+            Effort::XHigh => Self::Xhigh,
+        }
+    }
+}
+
+impl From<&RunState> for v1::RunState {
+    fn from(state: &RunState) -> Self {
+        match state {
+            RunState::Active => Self::Active,
+            RunState::Succeeded { .. } => Self::Succeeded,
+            RunState::Failed { .. } => Self::Failed,
+            RunState::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl From<&TaskState> for v1::TaskState {
+    fn from(state: &TaskState) -> Self {
+        match state {
+            TaskState::Waiting => Self::Waiting,
+            TaskState::Ready { .. } => Self::Ready,
+            TaskState::Running { .. } => Self::Running,
+            TaskState::Done => Self::Done,
+            TaskState::Failed => Self::Failed,
+            TaskState::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl From<FinishReason> for v1::FinishReason {
+    fn from(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Stop => Self::Stop,
+            FinishReason::Length => Self::Length,
+            FinishReason::ContentFilter => Self::ContentFilter,
+        }
+    }
+}
