@@ -1,0 +1,197 @@
+//! Puts the adapters together and runs the engine on them, in this process.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use podium_domain::pool::Pool;
+use podium_engine::{Engine, Options, Parts};
+use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::clock::Clock;
+use podium_ports::vendor::Vendors;
+use podium_store_sqlite::{Options as StoreOptions, Store};
+use podium_vendors::{EnvironmentKeys, HttpVendors};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{RandomIds, SystemClock};
+use crate::conductor::{self, Chosen};
+use crate::data_dir::{DataDir, DataDirError};
+use crate::error::Error;
+use crate::pool::{self, Pace, Workers};
+use crate::settings::Settings;
+
+/// Share of the drain time, in tenths, that is kept for the engine; the doors have the rest before it.
+pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
+
+/// An engine in this process, and all that it stands on.
+pub(crate) struct Embedded {
+    engine: Engine,
+    chosen: Chosen,
+    notices: Vec<String>,
+    stop: CancellationToken,
+    loops: JoinSet<()>,
+    store: Store,
+    workers: Workers,
+    /// Given up last: the store is closed by then.
+    _data: Data,
+}
+
+/// Where the runs are kept.
+enum Data {
+    Kept(DataDir),
+    Thrown { _folder: TempDir, dir: DataDir },
+}
+
+impl Data {
+    fn dir(&self) -> &DataDir {
+        match self {
+            Self::Kept(dir) | Self::Thrown { dir, .. } => dir,
+        }
+    }
+
+    fn kept(path: &Path) -> Result<Self, Error> {
+        Ok(Self::Kept(DataDir::open(path)?))
+    }
+
+    fn thrown() -> Result<Self, Error> {
+        let refused = |source| DataDirError::Refused { path: std::env::temp_dir(), source };
+        let folder = tempfile::Builder::new().prefix("podium-").tempdir().map_err(refused)?;
+        let dir = DataDir::open(folder.path())?;
+        Ok(Self::Thrown { _folder: folder, dir })
+    }
+}
+
+impl Embedded {
+    /// An engine on the data folder of the settings. It goes on with whatever a dead process left there.
+    pub(crate) async fn start(settings: &Settings, pace: Pace) -> Result<Self, Error> {
+        let workers = pool::open(&settings.pool, pace).await?;
+        let embedded = Self::build(settings, Data::kept(&settings.data)?, workers, Planning::Chosen).await?;
+        // The lock on the data folder says that nobody else works on these runs.
+        embedded.engine.take_over().await?;
+        Ok(embedded.working())
+    }
+
+    /// An engine on a folder of its own, which goes when it stops.
+    pub(crate) async fn start_apart(settings: &Settings, pace: Pace) -> Result<Self, Error> {
+        Ok(Self::start_idle(settings, pace).await?.working())
+    }
+
+    /// The same, but nothing is run: only planning works.
+    pub(crate) async fn start_idle(settings: &Settings, pace: Pace) -> Result<Self, Error> {
+        let workers = pool::open(&settings.pool, pace).await?;
+        Self::build(settings, Data::thrown()?, workers, Planning::Chosen).await
+    }
+
+    /// An engine on the data folder of the settings, for reading: it plans nothing and runs nothing.
+    pub(crate) async fn open_to_read(settings: &Settings) -> Result<Self, Error> {
+        let workers = Workers::unopened(pool::read(&settings.pool)?);
+        Self::build(settings, Data::kept(&settings.data)?, workers, Planning::None).await
+    }
+
+    async fn build(
+        settings: &Settings,
+        data: Data,
+        workers: Workers,
+        planning: Planning,
+    ) -> Result<Self, Error> {
+        let pool = Arc::clone(workers.pool());
+        let vendors = HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
+        let mut notices = notices(&workers, &vendors);
+        let vendors: Arc<dyn Vendors> = Arc::new(vendors);
+        let chosen = match planning {
+            Planning::Chosen => conductor::choose(&settings.conductor, &pool, &vendors).await?,
+            Planning::None => Chosen::none(&pool),
+        };
+        notices.extend(chosen.notice.clone());
+        let options = Options {
+            executor: format!("podium-{}", std::process::id()),
+            drain: settings.drain * ENGINE_DRAIN_TENTHS / 10,
+            ..Options::default()
+        };
+        let store = open_store(data.dir(), &options).await?;
+        let engine = Engine::new(parts(store.clone(), vendors, &chosen, pool), options);
+        let (stop, loops) = (CancellationToken::new(), JoinSet::new());
+        Ok(Self { engine, chosen, notices, stop, loops, store, workers, _data: data })
+    }
+
+    fn working(mut self) -> Self {
+        let (engine, stop) = (self.engine.clone(), self.stop.clone());
+        self.loops.spawn(async move { engine.work(stop).await });
+        self
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What the user should know before trusting an answer.
+    pub(crate) fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// Waits until the loops end by themselves, which they should not.
+    pub(crate) async fn broke_down(&mut self) {
+        if self.loops.join_next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Finishes or hands back what is under way, and lets go of everything.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        while self.loops.join_next().await.is_some() {}
+        self.chosen.shut_down().await;
+        drop(self.engine);
+        self.store.close().await;
+        self.workers.close().await;
+    }
+}
+
+/// Who plans for an engine.
+enum Planning {
+    /// The conductor of the settings.
+    Chosen,
+    /// Nobody.
+    None,
+}
+
+fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
+    let mut notices = Vec::new();
+    if workers.are_simulated() {
+        let pool = workers.pool().version();
+        notices.push(format!(
+            "the workers of pool {pool} are simulated: small programs in this process that play models, at made-up prices; \
+             --pool FILE names real ones"
+        ));
+    }
+    let missing = vendors.missing_keys();
+    notices.extend(
+        missing.map(|(vendor, name)| {
+            format!("{name} is not set: workers of vendor `{vendor}` cannot be called")
+        }),
+    );
+    notices
+}
+
+async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
+    let path = data.database();
+    let store_options = StoreOptions { dispatch_grace: options.dispatch_grace, ..StoreOptions::default() };
+    Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
+}
+
+fn parts(store: Store, vendors: Arc<dyn Vendors>, chosen: &Chosen, pool: Arc<Pool>) -> Parts {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    Parts {
+        store: Arc::new(store),
+        queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
+        live: Arc::new(MemoryLive::new(LiveOptions::default())),
+        limiter: Arc::new(MemoryLimiter::new()),
+        vendors,
+        conductor: Arc::clone(&chosen.conductor),
+        clock,
+        ids: Arc::new(RandomIds),
+        pool,
+    }
+}

@@ -1,0 +1,202 @@
+//! `podium ask`: one question, drawn while it is answered.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use futures::StreamExt as _;
+use podium_api::v1;
+use podium_ports::clock::Clock as _;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use super::backend::{Backend, Updates, Wanted, question_request, refused};
+use super::output::{print_json, print_line};
+use super::{EffortName, SetupArgs, TierName};
+use crate::clock::SystemClock;
+use crate::draw::{Board, Drawing};
+use crate::error::{Error, run_failed};
+use crate::logging;
+use crate::report::RunReport;
+
+/// How often a drawing on a terminal is brought up to date while nothing happens.
+const REDRAW_EVERY: Duration = Duration::from_millis(100);
+/// Most times that a watch that broke off is resumed in a row.
+const RESUMES_MAX: u32 = 20;
+const RESUME_PAUSE: Duration = Duration::from_millis(500);
+/// Most bytes of a question from standard input: what a conversation may hold.
+const QUESTION_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct AskArgs {
+    /// The question; `-` reads it from standard input.
+    #[arg(value_name = "QUESTION")]
+    question: String,
+    /// Latency or quality.
+    #[arg(long, value_enum, default_value = "ultra")]
+    tier: TierName,
+    /// How hard to try.
+    #[arg(long, value_enum, default_value = "medium")]
+    effort: EffortName,
+    /// Print one JSON document instead of the answer.
+    #[arg(long)]
+    json: bool,
+    /// Ask the server whose gRPC door is at this URL, such as `http://127.0.0.1:8081`.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["embedded", "data", "pool", "conductor"])]
+    server: Option<String>,
+    /// Ask no server, even if one runs. Naming a pool, a conductor or a data folder implies it.
+    #[arg(long)]
+    embedded: bool,
+    #[command(flatten)]
+    setup: SetupArgs,
+}
+
+/// How a drawn run came out.
+pub(crate) enum Drawn {
+    /// It ended, one way or another.
+    Ended(Box<v1::Run>),
+    /// The user interrupted; it was taken back.
+    Interrupted,
+}
+
+pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
+    let settings = args.setup.settings()?;
+    logging::start(&settings, "warn");
+    let question = read_question(&args.question)?;
+    let wanted = match (args.server, args.embedded) {
+        (Some(url), _) => Wanted::Server(url),
+        (None, embedded) if embedded || args.setup.names_an_engine() => Wanted::Here,
+        (None, _) => Wanted::Either,
+    };
+    let mut backend = Backend::open(&wanted, &settings).await?;
+    match &backend {
+        Backend::Here(here) => here.0.notices().iter().for_each(|notice| eprintln!("podium: {notice}")),
+        Backend::Server(_) if wanted == Wanted::Either => {
+            eprintln!("podium: asking the server on {}; --embedded asks none", settings.grpc_listen);
+        }
+        Backend::Server(_) => {}
+    }
+    let request = question_request(question, args.tier.into(), args.effort.into());
+    let drawn = draw_run(&mut backend, request).await;
+    backend.close().await;
+    match drawn? {
+        Drawn::Ended(run) => print_run(&run, args.json),
+        Drawn::Interrupted => {
+            eprintln!("podium: interrupted; the run was taken back");
+            Ok(ExitCode::from(130))
+        }
+    }
+}
+
+/// The question as it was given, or from standard input.
+pub(super) fn read_question(argument: &str) -> Result<String, Error> {
+    let mut question = argument.to_owned();
+    if argument == "-" {
+        question.clear();
+        let read = std::io::stdin().lock().take(QUESTION_BYTES_MAX + 1).read_to_string(&mut question);
+        read.map_err(|source| Error::System {
+            what: "the question cannot be read from standard input",
+            source,
+        })?;
+        question.truncate(question.trim_end().len());
+    }
+    if question.trim().is_empty() { Err(Error::NoQuestion) } else { Ok(question) }
+}
+
+fn print_run(run: &v1::Run, as_json: bool) -> Result<ExitCode, Error> {
+    let report = RunReport::of(run);
+    if as_json {
+        print_json(&report)?;
+    } else if let Some(answer) = &report.answer {
+        print_line(answer)?;
+    } else {
+        eprintln!("podium: {}", report.why_no_answer());
+    }
+    Ok(if report.answer.is_some() { ExitCode::SUCCESS } else { run_failed() })
+}
+
+/// Whether progress can be redrawn in place.
+pub(crate) fn is_live() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stderr().is_terminal() && !dumb
+}
+
+/// Begins a run and draws it on standard error until it ends. An interrupt takes it back.
+pub(crate) async fn draw_run(backend: &mut Backend, request: v1::CreateRunRequest) -> Result<Drawn, Error> {
+    let question = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
+    let run = backend.create(request).await?;
+    let mut watched = Watched {
+        run_id: run.run_id.clone(),
+        board: Board::new(question),
+        drawing: Drawing::on_stderr(is_live()),
+        resumes: 0,
+    };
+    let mut ticks = tokio::time::interval(REDRAW_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        let updates = backend.watch(&run.run_id, watched.board.sequence()).await;
+        let broken = match updates {
+            Ok(updates) => watched.follow(updates, &mut ticks).await,
+            Err(error) if watched.resumes == 0 => return Err(error),
+            Err(_) => Followed::Broke(tonic::Status::unavailable("the server does not answer")),
+        };
+        match broken {
+            Followed::Ended => break,
+            Followed::Interrupted => {
+                watched.drawing.finish(&watched.board);
+                // A run that has just ended cannot be taken back; then it is shown as it ended.
+                if backend.cancel(&run.run_id).await.is_ok() {
+                    return Ok(Drawn::Interrupted);
+                }
+                break;
+            }
+            Followed::Broke(status) if backend.can_resume(&status) && watched.resumes < RESUMES_MAX => {
+                watched.resumes += 1;
+                SystemClock.sleep(RESUME_PAUSE).await;
+            }
+            Followed::Broke(status) => {
+                watched.drawing.finish(&watched.board);
+                return Err(refused(&status));
+            }
+        }
+    }
+    watched.drawing.finish(&watched.board);
+    Ok(Drawn::Ended(Box::new(backend.run(&watched.run_id).await?)))
+}
+
+struct Watched {
+    run_id: String,
+    board: Board,
+    drawing: Drawing,
+    resumes: u32,
+}
+
+enum Followed {
+    Ended,
+    Interrupted,
+    Broke(tonic::Status),
+}
+
+impl Watched {
+    async fn follow(&mut self, mut updates: Updates, ticks: &mut Interval) -> Followed {
+        loop {
+            let update = tokio::select! {
+                update = updates.next() => update,
+                _ = ticks.tick() => {
+                    self.drawing.tick(&self.board);
+                    continue;
+                }
+                _ = tokio::signal::ctrl_c() => return Followed::Interrupted,
+            };
+            match update {
+                Some(Ok(update)) => {
+                    self.resumes = 0;
+                    self.board.apply(&update);
+                    self.drawing.show(&self.board, &update);
+                }
+                Some(Err(status)) => return Followed::Broke(status),
+                None => return Followed::Ended,
+            }
+        }
+    }
+}

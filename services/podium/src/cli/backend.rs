@@ -1,0 +1,174 @@
+//! Where a command's runs live: in a server, or in this process. Both are asked through the same service.
+
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt as _};
+use podium_api::v1;
+use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_api::v1::podium_service_server::PodiumService as _;
+use podium_domain::policy::{Effort, Tier};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::assemble::Embedded;
+use crate::error::Error;
+use crate::grpc::Runs;
+use crate::pool::Pace;
+use crate::settings::Settings;
+
+/// A server on this machine answers at once or is not there.
+const PROBE_WAIT: Duration = Duration::from_millis(500);
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// Where a command's runs live.
+pub(crate) enum Backend {
+    /// In a server.
+    Server(Box<PodiumServiceClient<Channel>>),
+    /// In this process.
+    Here(Box<(Embedded, Runs)>),
+}
+
+/// Which of them is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A server if one listens where servers listen by default, else this process.
+    Either,
+    /// This server.
+    Server(String),
+    /// This process.
+    Here,
+}
+
+/// What happens to a run.
+pub(crate) type Updates = BoxStream<'static, Result<v1::WatchRunResponse, Status>>;
+
+impl Backend {
+    /// Finds a server or starts an engine here.
+    pub(crate) async fn open(wanted: &Wanted, settings: &Settings) -> Result<Self, Error> {
+        match wanted {
+            Wanted::Server(url) => connect(url, CONNECT_WAIT).await,
+            Wanted::Here => Ok(Self::here(Embedded::start(settings, Pace::Visible).await?)),
+            Wanted::Either => {
+                let url = format!("http://{}", settings.grpc_listen);
+                match connect(&url, PROBE_WAIT).await {
+                    Ok(server) => Ok(server),
+                    Err(_nobody_there) => Ok(Self::here(Embedded::start(settings, Pace::Visible).await?)),
+                }
+            }
+        }
+    }
+
+    /// An engine in this process.
+    pub(crate) fn here(embedded: Embedded) -> Self {
+        let runs = Runs::new(embedded.engine().clone(), CancellationToken::new());
+        Self::Here(Box::new((embedded, runs)))
+    }
+
+    /// Accepts a run.
+    pub(crate) async fn create(&mut self, request: v1::CreateRunRequest) -> Result<v1::Run, Error> {
+        let response = match self {
+            Self::Server(client) => client.create_run(request).await,
+            Self::Here(here) => here.1.create_run(Request::new(request)).await,
+        };
+        response.map_err(|e| refused(&e))?.into_inner().run.ok_or_else(no_run)
+    }
+
+    /// What happens to a run after event `after`.
+    pub(crate) async fn watch(&mut self, run_id: &str, after: u64) -> Result<Updates, Error> {
+        let request = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: after };
+        match self {
+            Self::Server(client) => {
+                Ok(client.watch_run(request).await.map_err(|e| refused(&e))?.into_inner().boxed())
+            }
+            Self::Here(here) => {
+                Ok(here.1.watch_run(Request::new(request)).await.map_err(|e| refused(&e))?.into_inner())
+            }
+        }
+    }
+
+    /// A run as it stands.
+    pub(crate) async fn run(&mut self, run_id: &str) -> Result<v1::Run, Error> {
+        let request = v1::GetRunRequest { run_id: run_id.to_owned() };
+        let response = match self {
+            Self::Server(client) => client.get_run(request).await,
+            Self::Here(here) => here.1.get_run(Request::new(request)).await,
+        };
+        response.map_err(|e| refused(&e))?.into_inner().run.ok_or_else(no_run)
+    }
+
+    /// Takes a run back.
+    pub(crate) async fn cancel(&mut self, run_id: &str) -> Result<(), Error> {
+        let request = v1::CancelRunRequest { run_id: run_id.to_owned() };
+        match self {
+            Self::Server(client) => client.cancel_run(request).await.map(drop),
+            Self::Here(here) => here.1.cancel_run(Request::new(request)).await.map(drop),
+        }
+        .map_err(|e| refused(&e))
+    }
+
+    /// The newest runs, at most `limit`.
+    pub(crate) async fn list(&mut self, limit: u32) -> Result<Vec<v1::RunSummary>, Error> {
+        let request = v1::ListRunsRequest { page_size: limit, page_token: String::new() };
+        let response = match self {
+            Self::Server(client) => client.list_runs(request).await,
+            Self::Here(here) => here.1.list_runs(Request::new(request)).await,
+        };
+        Ok(response.map_err(|e| refused(&e))?.into_inner().runs)
+    }
+
+    /// Whether a watch that broke off may be resumed.
+    pub(crate) fn can_resume(&self, status: &Status) -> bool {
+        matches!(self, Self::Server(_)) && status.code() == tonic::Code::Unavailable
+    }
+
+    /// Lets go; an engine in this process finishes or hands back what it works on.
+    pub(crate) async fn close(self) {
+        match self {
+            Self::Server(_) => {}
+            Self::Here(here) => here.0.stop().await,
+        }
+    }
+}
+
+async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
+    let no_server =
+        |source: tonic::transport::Error| Error::NoServer { url: url.to_owned(), source: source.into() };
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(no_server)?;
+    let endpoint = endpoint
+        .connect_timeout(wait)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(10));
+    let channel = endpoint.connect().await.map_err(no_server)?;
+    let mut client = PodiumServiceClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    // Whoever listens there may not be a podium.
+    let probe = client.list_runs(v1::ListRunsRequest { page_size: 1, page_token: String::new() });
+    match tokio::time::timeout(CONNECT_WAIT, probe).await {
+        Ok(Ok(_)) => Ok(Backend::Server(Box::new(client))),
+        Ok(Err(status)) => Err(Error::NoServer { url: url.to_owned(), source: Box::new(status) }),
+        Err(elapsed) => Err(Error::NoServer { url: url.to_owned(), source: Box::new(elapsed) }),
+    }
+}
+
+/// A request for a run that asks one question.
+pub(crate) fn question_request(question: String, tier: Tier, effort: Effort) -> v1::CreateRunRequest {
+    let message = v1::Message { role: v1::Role::User.into(), text: question };
+    v1::CreateRunRequest {
+        model: podium_api::ModelName::of_tier(tier).to_string(),
+        messages: vec![message],
+        effort: v1::Effort::from(effort).into(),
+        ..Default::default()
+    }
+}
+
+pub(crate) fn refused(status: &Status) -> Error {
+    Error::Refused(status.message().to_owned())
+}
+
+fn no_run() -> Error {
+    Error::Refused("the server sent an answer without a run".to_owned())
+}

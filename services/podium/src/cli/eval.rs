@@ -1,0 +1,294 @@
+//! `podium eval`: asks every question of a file and counts the right answers.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use futures::StreamExt as _;
+use podium_api::{ModelName, NewRun};
+use podium_domain::conversation::Conversation;
+use podium_domain::money::Cost;
+use podium_domain::policy::{Policy, Tier};
+use podium_domain::run::{Run, RunState};
+use podium_domain::usage::Usage;
+use podium_engine::Engine;
+use serde::{Deserialize, Serialize};
+
+use super::output::{print_json, print_line};
+use super::{EffortName, SetupArgs, TierName};
+use crate::assemble::Embedded;
+use crate::doors;
+use crate::error::Error;
+use crate::logging;
+use crate::pool::Pace;
+
+#[derive(Debug, Args)]
+pub(super) struct EvalArgs {
+    /// The questions: one JSON object a line, with `id`, `question` and `answer`.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Latency or quality.
+    #[arg(long, value_enum, default_value = "ultra")]
+    tier: TierName,
+    /// How hard to try.
+    #[arg(long, value_enum, default_value = "medium")]
+    effort: EffortName,
+    /// Questions asked at the same time.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    /// Print one JSON document, each question's outcome included.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    setup: SetupArgs,
+}
+
+/// A line of the file. Further members are the file's own business.
+#[derive(Debug, Deserialize)]
+struct Item {
+    id: String,
+    question: String,
+    answer: String,
+}
+
+/// How one question came out.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    id: String,
+    run: String,
+    right: bool,
+    expected: String,
+    answer: Option<String>,
+    error: Option<String>,
+    steps: usize,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    planning_tokens: u64,
+    cost_nano_usd: u64,
+    latency_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    conductor: String,
+    pool: String,
+    tier: &'static str,
+    questions: usize,
+    right: usize,
+    failed: usize,
+    accuracy: f64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    planning_tokens: u64,
+    cost_usd: f64,
+    steps_mean: f64,
+    latency_ms_p50: u64,
+    latency_ms_p95: u64,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    items: &'a [Outcome],
+}
+
+pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
+    let settings = args.setup.settings()?;
+    logging::start(&settings, "warn");
+    let items = read(&args.file)?;
+    let tier = args.tier.into();
+    let policy = Policy::new(tier, args.effort.into());
+    let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
+    embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
+    let engine = embedded.engine();
+    let total = items.len();
+    let asked = futures::stream::iter(items).map(|item| ask(engine, item, policy.clone()));
+    let mut asked = asked.buffer_unordered(args.concurrency.into());
+    let mut outcomes = Vec::with_capacity(total);
+    while let Some(outcome) = asked.next().await {
+        outcomes.push(outcome?);
+        if outcomes.len() % 50 == 0 {
+            eprintln!("podium: {} of {total} asked", outcomes.len());
+        }
+    }
+    drop(asked);
+    outcomes.sort_by(|a, b| a.id.cmp(&b.id));
+    let summary = summary(engine, tier, &outcomes);
+    embedded.stop().await;
+    if args.json {
+        print_json(&Report { summary: &summary, items: &outcomes })?;
+    } else {
+        print_summary(&summary)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Vec<Item>, Error> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+    let bad = |line: usize, problem: String| Error::BadLine { path: path.to_owned(), line, problem };
+    let mut ids = BTreeSet::new();
+    let mut items = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let item: Item = serde_json::from_str(line).map_err(|e| bad(index + 1, e.to_string()))?;
+        if item.question.trim().is_empty() || item.answer.trim().is_empty() {
+            return Err(bad(index + 1, "question and answer must not be blank".to_owned()));
+        }
+        if !ids.insert(item.id.clone()) {
+            return Err(bad(index + 1, format!("id `{}` occurs a second time", item.id)));
+        }
+        items.push(item);
+    }
+    if items.is_empty() {
+        return Err(bad(1, "there is no question".to_owned()));
+    }
+    Ok(items)
+}
+
+async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<Outcome, Error> {
+    let conversation = Conversation::question_only(item.question.clone());
+    let conversation = conversation.map_err(|e| Error::Refused(format!("question `{}`: {e}", item.id)))?;
+    let new_run = NewRun {
+        request_id: None,
+        model: ModelName::of_tier(policy.tier),
+        conversation,
+        policy,
+        answer_tokens_max: None,
+    };
+    let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
+    let id = doors::submit(engine, new_run).await.map_err(refused)?.run_id();
+    let mut updates = engine.watch(id, 0).await.map_err(|e| refused(doors::watch_error(id, &e)))?;
+    while let Some(update) = updates.next().await {
+        update?;
+    }
+    let run = doors::load(engine, id).await.map_err(refused)?;
+    Ok(outcome(item, &run))
+}
+
+fn outcome(item: Item, run: &Run) -> Outcome {
+    let answer = run.answer().map(ToOwned::to_owned);
+    let right = answer.as_deref().is_some_and(|answer| normalised(answer) == normalised(&item.answer));
+    let error = match run.state() {
+        RunState::Failed { reason } => Some(reason.to_string()),
+        RunState::Cancelled => Some("the run was taken back".to_owned()),
+        RunState::Active | RunState::Succeeded { .. } => None,
+    };
+    let (usage, planning): (Usage, Usage) = (run.usage(), run.planning_usage());
+    let latency = run.ended_at().map(|at| at.since(run.spec().accepted_at)).unwrap_or_default();
+    Outcome {
+        id: item.id,
+        run: run.id().to_string(),
+        right,
+        expected: item.answer,
+        answer,
+        error,
+        steps: run.rounds().iter().map(|round| round.steps.len()).sum(),
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+        planning_tokens: planning.total_tokens(),
+        cost_nano_usd: run.cost().nano_usd(),
+        latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Answers are compared without case, outer blanks, doubled blanks and a final period.
+pub(crate) fn normalised(answer: &str) -> String {
+    let words: Vec<_> = answer.split_whitespace().collect();
+    let text = words.join(" ").to_lowercase();
+    text.strip_suffix('.').unwrap_or(&text).trim_end().to_owned()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of questions are small, and the quotient is for display"
+)]
+fn summary(engine: &Engine, tier: Tier, outcomes: &[Outcome]) -> Summary {
+    let count = outcomes.len();
+    let right = outcomes.iter().filter(|outcome| outcome.right).count();
+    let mut latencies: Vec<_> = outcomes.iter().map(|outcome| outcome.latency_ms).collect();
+    latencies.sort_unstable();
+    let cost: Cost = outcomes.iter().map(|outcome| Cost::from_nano_usd(outcome.cost_nano_usd)).sum();
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    Summary {
+        conductor: engine.conductor_id().to_owned(),
+        pool: engine.pool().version(),
+        tier: tier.as_str(),
+        questions: count,
+        right,
+        failed: outcomes.iter().filter(|outcome| outcome.error.is_some()).count(),
+        accuracy: right as f64 / count as f64,
+        prompt_tokens: sum(|outcome| outcome.prompt_tokens),
+        completion_tokens: sum(|outcome| outcome.completion_tokens),
+        planning_tokens: sum(|outcome| outcome.planning_tokens),
+        cost_usd: cost.usd(),
+        steps_mean: outcomes.iter().map(|outcome| outcome.steps).sum::<usize>() as f64 / count as f64,
+        latency_ms_p50: percentile(&latencies, 50),
+        latency_ms_p95: percentile(&latencies, 95),
+    }
+}
+
+/// The least value that `percent` of all are not above; `sorted` rises. 0 when there is none.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+fn print_summary(summary: &Summary) -> Result<(), Error> {
+    let tokens = summary.prompt_tokens + summary.completion_tokens;
+    for line in [
+        format!("conductor  {} over pool {}, tier {}", summary.conductor, summary.pool, summary.tier),
+        format!("questions  {}", summary.questions),
+        format!("right      {} ({:.1} %)", summary.right, summary.accuracy * 100.0),
+        format!("failed     {}", summary.failed),
+        format!("steps      {:.2} a question", summary.steps_mean),
+        format!("tokens     {tokens}, of which planning {}", summary.planning_tokens),
+        format!("cost       ${:.6}", summary.cost_usd),
+        format!("latency    p50 {} ms, p95 {} ms", summary.latency_ms_p50, summary.latency_ms_p95),
+    ] {
+        print_line(&line)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem_of(text: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("questions.jsonl");
+        std::fs::write(&path, text).unwrap();
+        read(&path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn answers_are_compared_without_their_dress() {
+        assert_eq!(normalised("  Five  Thousand.\n"), "five thousand");
+        assert_eq!(normalised("3.5"), "3.5");
+        assert_ne!(normalised("3.5"), normalised("35"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_by_its_number() {
+        let good = r#"{"id":"a","question":"why?","answer":"so","skills":["x"]}"#;
+        for (second, said) in [
+            ("{", "line 2"),
+            (r#"{"id":"b","question":" ","answer":"so"}"#, "must not be blank"),
+            (r#"{"id":"b","question":"why?"}"#, "missing field `answer`"),
+            (good, "id `a` occurs a second time"),
+        ] {
+            let problem = problem_of(&format!("{good}\n{second}\n"));
+            assert!(problem.contains("line 2") && problem.contains(said), "{problem}");
+        }
+        assert!(problem_of("\n \n").contains("there is no question"));
+    }
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!((percentile(&hundred, 50), percentile(&hundred, 95)), (50, 95));
+        assert_eq!((percentile(&[7], 50), percentile(&[7], 95), percentile(&[], 50)), (7, 7, 0));
+    }
+}

@@ -1,0 +1,223 @@
+//! The command line: what can be asked, and the way from there to the exit code.
+
+mod ask;
+mod backend;
+mod eval;
+mod output;
+mod plan;
+mod pool;
+mod runs;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use podium_domain::policy::{Effort, Tier};
+
+use crate::error::{self, Error};
+use crate::settings::{Settings, Sources};
+use crate::{demo, serve};
+
+pub(crate) use ask::{Drawn, draw_run};
+pub(crate) use backend::{Backend, question_request};
+pub(crate) use output::print_line;
+
+/// Many models behind one: a conductor plans each question as a workflow over a pool of workers.
+#[derive(Debug, Parser)]
+#[command(name = "podium", version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the OpenAI-compatible HTTP API and gRPC, everything in this process.
+    Serve(ServeArgs),
+    /// Ask a question; draw its workflow while it runs, then print the answer.
+    Ask(ask::AskArgs),
+    /// Let the conductor plan a question, and run nothing.
+    Plan(plan::PlanArgs),
+    /// Look at runs.
+    #[command(subcommand)]
+    Runs(runs::RunsCommand),
+    /// Look at pools of workers.
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    /// Ask every question of a file and count the right answers.
+    Eval(eval::EvalArgs),
+    /// Ask one question that needs a workflow, over simulated workers, and check the answer.
+    Demo(demo::DemoArgs),
+}
+
+/// Options that every command with an engine has.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SetupArgs {
+    /// Read settings from this file, as `key = value` lines in TOML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Keep runs in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<String>,
+    /// The workers: a pool file, or `demo` for the simulated ones.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pool: Option<String>,
+    /// Who plans: auto, llama:FOLDER, worker:WORKER, remote:URL#MODEL, fixed:FILE, direct or direct:WORKER.
+    #[arg(long, value_name = "CONDUCTOR")]
+    pub(crate) conductor: Option<String>,
+    /// What to log: a level, or a list such as `info,podium_engine=debug`.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+impl SetupArgs {
+    fn sources(&self) -> Sources {
+        let mut sources = Sources::new();
+        if let Some(file) = &self.config {
+            sources.read_file(file);
+        }
+        sources.read_environment(
+            std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        );
+        sources.flag("data", self.data.as_deref());
+        sources.flag("pool", self.pool.as_deref());
+        sources.flag("conductor", self.conductor.as_deref());
+        sources.flag("log", self.log.as_deref());
+        sources
+    }
+
+    /// Whether a flag names what only an engine in this process can heed.
+    fn names_an_engine(&self) -> bool {
+        self.data.is_some() || self.pool.is_some() || self.conductor.is_some()
+    }
+
+    /// The checked setup.
+    pub(crate) fn settings(&self) -> Result<Settings, Error> {
+        Ok(self.sources().check()?)
+    }
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    #[command(flatten)]
+    setup: SetupArgs,
+    /// Where the OpenAI-compatible HTTP door listens [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where the gRPC door listens [default: 127.0.0.1:8081].
+    #[arg(long, value_name = "ADDRESS")]
+    grpc_listen: Option<String>,
+    /// Allow addresses that other machines can reach. There are no keys yet: whoever reaches a door may use it.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Milliseconds that requests and calls under way may still take once told to stop [default: 10000].
+    #[arg(long, value_name = "MS")]
+    drain_ms: Option<String>,
+    /// How log lines look: text or json [default: text].
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Check the settings, the pool and the conductor's name, and stop.
+    #[arg(long)]
+    check_config: bool,
+}
+
+impl ServeArgs {
+    fn settings(&self) -> Result<Settings, Error> {
+        let mut sources = self.setup.sources();
+        sources.flag("listen", self.listen.as_deref());
+        sources.flag("grpc_listen", self.grpc_listen.as_deref());
+        sources.flag("allow_remote", self.allow_remote.then_some("true"));
+        sources.flag("drain_ms", self.drain_ms.as_deref());
+        sources.flag("log_format", self.log_format.as_deref());
+        Ok(sources.check()?)
+    }
+}
+
+/// How to answer, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TierName {
+    /// Latency: one worker.
+    Mini,
+    /// Quality: a workflow.
+    Ultra,
+}
+
+impl From<TierName> for Tier {
+    fn from(name: TierName) -> Self {
+        match name {
+            TierName::Mini => Self::Mini,
+            TierName::Ultra => Self::Ultra,
+        }
+    }
+}
+
+/// How hard to try, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EffortName {
+    /// At most two steps.
+    Low,
+    /// As many steps as the tier allows.
+    Medium,
+    /// As medium; workers that can reason more.
+    High,
+    /// A second round may correct the first.
+    Xhigh,
+}
+
+impl From<EffortName> for Effort {
+    fn from(name: EffortName) -> Self {
+        match name {
+            EffortName::Low => Self::Low,
+            EffortName::Medium => Self::Medium,
+            EffortName::High => Self::High,
+            EffortName::Xhigh => Self::XHigh,
+        }
+    }
+}
+
+/// Runs the command that the process' arguments name.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // One TLS provider for everything in the process; a second installation finds the first and is no problem.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(Box::pin(run(cli.command)));
+            // Whatever still waits for a file or a name look-up does not hold the process back.
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(source) => Err(Error::System { what: "the runtime does not start", source }),
+    };
+    outcome.unwrap_or_else(|error| {
+        error::print(&error);
+        error.exit_code()
+    })
+}
+
+async fn run(command: Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Serve(args) if args.check_config => serve::check(&args.settings()?),
+        Command::Serve(args) => serve::serve(args.settings()?).await,
+        Command::Ask(args) => ask::ask(args).await,
+        Command::Plan(args) => plan::plan(args).await,
+        Command::Runs(command) => runs::runs(command).await,
+        Command::Pool(command) => pool::pool(command),
+        Command::Eval(args) => eval::eval(args).await,
+        Command::Demo(args) => demo::demo(args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,23 @@
+//! Writing to standard output. A reader that went away (`podium ask ... | head -1`) is no error.
+
+use std::io::{self, Write as _};
+
+use crate::error::Error;
+
+/// Writes a line to standard output.
+pub(crate) fn print_line(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::System { what: "standard output cannot be written", source: e })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value to standard output as indented JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Error::System { what: "the report cannot be written as JSON", source: e.into() })?;
+    print_line(&text)
+}

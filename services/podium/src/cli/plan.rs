@@ -1,0 +1,121 @@
+//! `podium plan`: what the conductor would do, without doing it.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use podium_domain::conversation::Conversation;
+use podium_domain::policy::Policy;
+use podium_domain::run::{PlanResult, Planned};
+use podium_ports::conductor::PlanOutcome;
+use serde::Serialize;
+
+use super::ask::{is_live, read_question};
+use super::output::{print_json, print_line};
+use super::{EffortName, SetupArgs, TierName};
+use crate::assemble::Embedded;
+use crate::error::Error;
+use crate::logging;
+use crate::pool::Pace;
+
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    /// The question; `-` reads it from standard input.
+    #[arg(value_name = "QUESTION")]
+    question: String,
+    /// Latency or quality.
+    #[arg(long, value_enum, default_value = "ultra")]
+    tier: TierName,
+    /// How hard to try.
+    #[arg(long, value_enum, default_value = "medium")]
+    effort: EffortName,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    setup: SetupArgs,
+}
+
+#[derive(Serialize)]
+struct PlanReport<'a> {
+    conductor: &'a str,
+    pool: String,
+    reasoning: &'a str,
+    fallback: Option<&'a str>,
+    steps: Vec<StepReport<'a>>,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    cost_usd: f64,
+}
+
+#[derive(Serialize)]
+struct StepReport<'a> {
+    index: u16,
+    worker: &'a str,
+    subtask: &'a str,
+    access: Vec<u16>,
+}
+
+pub(super) async fn plan(args: PlanArgs) -> Result<ExitCode, Error> {
+    let settings = args.setup.settings()?;
+    logging::start(&settings, "warn");
+    let question = read_question(&args.question)?;
+    let conversation = Conversation::question_only(question).map_err(|e| Error::Refused(e.to_string()))?;
+    let policy = Policy::new(args.tier.into(), args.effort.into());
+    let embedded = Embedded::start_idle(&settings, Pace::Instant).await?;
+    embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
+    let live = is_live();
+    let write = move |text: &str| {
+        if live {
+            eprint!("{text}");
+            let _ = std::io::stderr().flush();
+        }
+    };
+    let outcome = embedded.engine().plan(&conversation, policy, &write).await;
+    if live {
+        eprintln!();
+    }
+    let printed = match outcome {
+        Ok(outcome) => print(&embedded, &outcome, args.json),
+        Err(error) => Err(error.into()),
+    };
+    embedded.stop().await;
+    printed.map(|()| ExitCode::SUCCESS)
+}
+
+fn print(embedded: &Embedded, outcome: &PlanOutcome, as_json: bool) -> Result<(), Error> {
+    let PlanResult::Plan(planned) = &outcome.result else {
+        return Err(Error::Refused("the conductor kept an answer that there is not".to_owned()));
+    };
+    if as_json {
+        return print_json(&report(embedded, outcome, planned));
+    }
+    if let Some(why) = &planned.fallback {
+        eprintln!("podium: the plan is a substitute: {why}");
+    }
+    for (index, step) in planned.plan.indexed() {
+        let sees: Vec<_> = step.access.as_slice().iter().map(ToString::to_string).collect();
+        let sees = if sees.is_empty() { String::new() } else { format!("  (sees {})", sees.join(", ")) };
+        print_line(&format!("{index}  {}  {}{sees}", step.worker, step.subtask))?;
+    }
+    Ok(())
+}
+
+fn report<'a>(embedded: &'a Embedded, outcome: &PlanOutcome, planned: &'a Planned) -> PlanReport<'a> {
+    let steps = planned.plan.indexed().map(|(index, step)| StepReport {
+        index: index.get(),
+        worker: step.worker.as_str(),
+        subtask: &step.subtask,
+        access: step.access.as_slice().iter().map(|seen| seen.get()).collect(),
+    });
+    PlanReport {
+        conductor: embedded.engine().conductor_id(),
+        pool: embedded.engine().pool().version(),
+        reasoning: &planned.reasoning,
+        fallback: planned.fallback.as_deref(),
+        steps: steps.collect(),
+        prompt_tokens: outcome.usage.prompt_tokens,
+        completion_tokens: outcome.usage.completion_tokens,
+        cost_usd: outcome.cost.usd(),
+    }
+}

@@ -1,0 +1,102 @@
+//! The folder that holds the runs, and the lock that keeps a second process out of it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A data folder that this process alone uses, until dropped.
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+    /// Holds the lock; the operating system gives it back when the process ends, however it ends.
+    _lock: File,
+}
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DataDirError {
+    /// Somebody else has it.
+    #[error(
+        "data folder {} is in use by another podium{}; stop that one, ask it with --server, or pass another --data",
+        path.display(), holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The process that has it, if it says.
+        holder: Option<String>,
+    },
+    /// The operating system refuses.
+    #[error("data folder {} cannot be used", path.display())]
+    Refused {
+        /// The folder.
+        path: PathBuf,
+        /// What it says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl DataDir {
+    /// Makes the folder if need be, readable by its owner alone, and takes its lock.
+    pub(crate) fn open(path: &Path) -> Result<Self, DataDirError> {
+        let refused = |source| DataDirError::Refused { path: path.to_owned(), source };
+        create(path).map_err(refused)?;
+        let file = path.join("lock");
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file);
+        let mut lock = options.map_err(refused)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(DataDirError::InUse { path: path.to_owned(), holder: holder(&mut lock) });
+            }
+            Err(TryLockError::Error(source)) => return Err(refused(source)),
+        }
+        sign(&mut lock).map_err(refused)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where the store's file is.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.path.join("podium.db")
+    }
+}
+
+#[cfg(unix)]
+fn create(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn create(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+fn sign(lock: &mut File) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    write!(lock, "{}", std::process::id())
+}
+
+fn holder(lock: &mut File) -> Option<String> {
+    let mut pid = String::new();
+    lock.take(20).read_to_string(&mut pid).ok()?;
+    (!pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit())).then_some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holder_is_refused_until_the_first_lets_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/data");
+        let first = DataDir::open(&path).unwrap();
+        let refusal = DataDir::open(&path).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
+        drop(first);
+        DataDir::open(&path).unwrap();
+    }
+}

@@ -1,0 +1,114 @@
+//! `podium demo`: one question that no single skill answers, over simulated workers, and a check of the answer.
+
+mod truth;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use podium_api::v1;
+use podium_domain::policy::{Effort, Tier};
+
+use crate::assemble::Embedded;
+use crate::cli::{Backend, Drawn, SetupArgs, draw_run, print_line, question_request};
+use crate::conductor::demo_bundle;
+use crate::error::{Error, run_failed};
+use crate::settings::{ConductorChoice, PoolChoice};
+use crate::{logging, pool};
+
+/// The question. It needs dates, arithmetic and number words; [`truth`] answers it without any of the workers.
+const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, and write the \
+    result in words.";
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Let another conductor plan: auto, llama:FOLDER, fixed:FILE or direct:WORKER.
+    #[arg(long, value_name = "CONDUCTOR", default_value = "auto")]
+    conductor: String,
+}
+
+/// Runs the demo. The exit code says whether the answer is right.
+pub(crate) async fn demo(args: DemoArgs) -> Result<ExitCode, Error> {
+    let setup =
+        SetupArgs { pool: Some("demo".to_owned()), conductor: Some(args.conductor), ..SetupArgs::default() };
+    let settings = setup.settings()?;
+    logging::start(&settings, "warn");
+    if settings.conductor == ConductorChoice::Auto {
+        let pool = pool::read(&PoolChoice::Demo)?;
+        demo_bundle(&pool).map_err(|problem| Error::NoDemoConductor { problem })?;
+    }
+    let embedded = Embedded::start_apart(&settings, pool::Pace::Visible).await?;
+    introduce(&embedded, &settings.conductor);
+    let mut backend = Backend::here(embedded);
+    let drawn =
+        draw_run(&mut backend, question_request(QUESTION.to_owned(), Tier::Ultra, Effort::Medium)).await;
+    backend.close().await;
+    match drawn? {
+        Drawn::Ended(run) => judge(&run),
+        Drawn::Interrupted => Ok(ExitCode::from(130)),
+    }
+}
+
+fn introduce(embedded: &Embedded, conductor: &ConductorChoice) {
+    let engine = embedded.engine();
+    let kind = match conductor {
+        ConductorChoice::Auto | ConductorChoice::Llama(_) => "a small language model under llama.cpp",
+        _ => "no language model this time",
+    };
+    eprintln!("Podium demo");
+    eprintln!();
+    eprintln!(
+        "  real:       the conductor that plans ({}, {kind}), the engine, the store",
+        engine.conductor_id()
+    );
+    eprintln!(
+        "  simulated:  the workers (pool {}). They are small programs that play models:",
+        engine.pool().version()
+    );
+    eprintln!("              each solves one kind of task; their prices and delays are made up.");
+    eprintln!();
+}
+
+fn judge(run: &v1::Run) -> Result<ExitCode, Error> {
+    let expected = truth::answer();
+    eprintln!();
+    let Some(answer) = &run.answer else {
+        let why = run.failure.as_ref().map_or("it was taken back", |failure| &failure.message);
+        eprintln!("podium: the demo has no answer: {why}");
+        return Ok(run_failed());
+    };
+    print_line(answer)?;
+    eprintln!();
+    if truth::says_the_same(answer, &expected) {
+        eprintln!("Right: a computation of the demo's own, without any worker, also gives `{expected}`.");
+        advise();
+        Ok(ExitCode::SUCCESS)
+    } else {
+        eprintln!("Wrong: a computation of the demo's own gives `{expected}`.");
+        Ok(run_failed())
+    }
+}
+
+fn advise() {
+    let program = std::env::args().next().unwrap_or_else(|| "podium".to_owned());
+    eprintln!(
+        r#"
+Next, in the project's folder:
+
+  {program} serve
+      the same workers behind an OpenAI-compatible API and gRPC
+
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \
+    -d '{{"model": "podium-ultra", "messages": [{{"role": "user", "content": "What is 12 squared? Then write it in words."}}]}}'
+
+  from openai import OpenAI
+  client = OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="none")
+  question = {{"role": "user", "content": "Add the number of days between 1 May 2024 and 4 July 2024 to the atomic number of gold."}}
+  print(client.chat.completions.create(model="podium-ultra", messages=[question]).choices[0].message.content)
+
+  {program} ask "..."
+      draws the workflow; asks the server if one runs
+
+  {program} serve --pool FILE
+      real models: pools/example-real.toml shows how"#
+    );
+}

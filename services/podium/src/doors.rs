@@ -1,0 +1,137 @@
+//! What the doors share: asking the engine, and telling a client what went wrong without telling it too much.
+
+use std::error::Error;
+
+use podium_api::{ApiError, ErrorCode, NewRun};
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::run::{FailReason, Run, RunState};
+use podium_engine::{AnswerError, CommandError, Engine, Submit, SubmitError, Submitted, WatchError};
+use podium_ports::store::StoreError;
+
+/// Whose runs these are: keys and tenants come with the gateway.
+const TENANT: &str = "local";
+
+/// Accepts a run.
+pub(crate) async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted, ApiError> {
+    let conductor = engine.conductor_id();
+    if !new_run.model.is_served_by(conductor) {
+        let message = format!(
+            "model `{}` is pinned to another conductor than this server's `{conductor}`",
+            new_run.model
+        );
+        return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
+    }
+    let tenant = TenantId::new(TENANT).map_err(|e| defect(&e))?;
+    let submit = Submit {
+        tenant,
+        request_id: new_run.request_id,
+        model: new_run.model.to_string(),
+        conversation: new_run.conversation,
+        policy: new_run.policy,
+        answer_tokens_max: new_run.answer_tokens_max,
+    };
+    engine.submit(submit).await.map_err(|e| submit_error(&e))
+}
+
+/// A run as it stands.
+pub(crate) async fn load(engine: &Engine, id: RunId) -> Result<Run, ApiError> {
+    engine.run(id).await.map_err(|e| store_error(&e))?.ok_or_else(|| unknown_run(id))
+}
+
+/// The error for a run that there is not.
+pub(crate) fn unknown_run(id: RunId) -> ApiError {
+    ApiError::on_field(ErrorCode::RunNotFound, "run_id", format!("there is no run `{id}`"))
+}
+
+/// Why a run that ended has no answer; none if it has one.
+pub(crate) fn run_error(run: &Run) -> Option<ApiError> {
+    match run.state() {
+        RunState::Succeeded { .. } => None,
+        RunState::Failed { reason } => Some(fail_error(run.id(), reason)),
+        RunState::Cancelled => {
+            Some(ApiError::new(ErrorCode::RunCancelled, format!("run {} was taken back", run.id())))
+        }
+        RunState::Active => {
+            Some(ApiError::new(ErrorCode::Internal, format!("run {} has not ended", run.id())))
+        }
+    }
+}
+
+fn fail_error(run: RunId, reason: &FailReason) -> ApiError {
+    ApiError::new(ErrorCode::of_failure(reason), format!("run {run} has no answer: {reason}"))
+}
+
+fn submit_error(error: &SubmitError) -> ApiError {
+    match error {
+        SubmitError::Policy(e) => {
+            ApiError::on_field(ErrorCode::InvalidValue, format!("policy.{}", e.field), e.to_string())
+        }
+        SubmitError::NoWorkerAllowed => {
+            ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
+        }
+        SubmitError::Store(e) => store_error(e),
+        SubmitError::Illegal(e) => defect(e),
+    }
+}
+
+/// What a client is told when a run cannot be watched.
+pub(crate) fn watch_error(id: RunId, error: &WatchError) -> ApiError {
+    match error {
+        WatchError::UnknownRun => unknown_run(id),
+        WatchError::Store(e) => store_error(e),
+    }
+}
+
+/// What a client is told when an answer breaks off.
+pub(crate) fn answer_error(error: &AnswerError) -> ApiError {
+    match error {
+        AnswerError::Store(e) => store_error(e),
+        AnswerError::Diverged { .. } => ApiError::new(ErrorCode::AnswerRestarted, error.to_string()),
+        AnswerError::Unreadable { .. } => defect(error),
+    }
+}
+
+/// What a client is told when a run cannot be taken back.
+pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
+    match error {
+        CommandError::UnknownRun => unknown_run(id),
+        CommandError::Refused(_) => ApiError::new(ErrorCode::RunEnded, format!("run {id} has ended already")),
+        CommandError::Contended => ApiError::new(ErrorCode::Unavailable, error.to_string()),
+        CommandError::Store(e) => store_error(e),
+        CommandError::Stopped => stopping(),
+    }
+}
+
+/// What a client is told when the store fails. Its own words go to the log.
+pub(crate) fn store_error(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Unavailable(_) => {
+            tracing::error!(error = chain(error), "the store failed");
+            ApiError::new(ErrorCode::Unavailable, "the store does not answer; try again later")
+        }
+        StoreError::Inconsistent { .. } => defect(error),
+    }
+}
+
+/// What a client is told when the server is going down.
+pub(crate) fn stopping() -> ApiError {
+    ApiError::new(ErrorCode::Stopping, "the server is stopping")
+}
+
+/// What a client is told of a defect: that there is one. The log has the rest.
+pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
+    tracing::error!(error = chain(error), "a request met a defect");
+    ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more")
+}
+
+/// An error with everything that caused it, in one line.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,310 @@
+//! What is known of a run while it happens, folded from its updates.
+
+use std::time::{Duration, Instant};
+
+use podium_api::v1::run_event::Kind;
+use podium_api::v1::watch_run_response::Update;
+use podium_api::v1::{self, WatchRunResponse};
+
+use crate::report::unix_ms;
+
+/// Most characters of live text that are kept for drawing.
+const LIVE_CHARS_MAX: usize = 400;
+
+/// Where a row stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RowState {
+    /// Not its turn yet.
+    Waiting,
+    /// May begin any moment.
+    Ready,
+    /// Worked on.
+    Running,
+    /// Done.
+    Done,
+    /// Given up.
+    Failed,
+}
+
+/// The planning of a round, or a step.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Who does it.
+    pub(crate) worker: String,
+    /// What is to be done.
+    pub(crate) subtask: String,
+    /// Positions of the steps that it sees.
+    pub(crate) access: Vec<u32>,
+    /// Where it stands.
+    pub(crate) state: RowState,
+    /// The number of the attempt under way or last made.
+    pub(crate) attempt: u32,
+    /// What it produced.
+    pub(crate) output: Option<String>,
+    /// The end of what is being written.
+    pub(crate) live: String,
+    /// What went wrong last.
+    pub(crate) error: Option<String>,
+    /// What all attempts cost so far.
+    pub(crate) cost_nano_usd: u64,
+    clock: Clock,
+}
+
+/// When a row began and ended: by the server's clock what is over, by this machine's what is not.
+#[derive(Clone, Debug, Default)]
+struct Clock {
+    began_ms: Option<u64>,
+    ended_ms: Option<u64>,
+    seen: Option<Instant>,
+}
+
+impl Row {
+    fn new(worker: &str, subtask: &str, access: &[u32]) -> Self {
+        Self {
+            worker: worker.to_owned(),
+            subtask: subtask.to_owned(),
+            access: access.to_vec(),
+            state: RowState::Waiting,
+            attempt: 0,
+            output: None,
+            live: String::new(),
+            error: None,
+            cost_nano_usd: 0,
+            clock: Clock::default(),
+        }
+    }
+
+    /// How long it took, or takes so far; none before it began.
+    pub(crate) fn elapsed(&self) -> Option<Duration> {
+        match (self.clock.began_ms, self.clock.ended_ms) {
+            (Some(began), Some(ended)) => Some(Duration::from_millis(ended.saturating_sub(began))),
+            _ => self.clock.seen.map(|seen| seen.elapsed()),
+        }
+    }
+
+    fn begin(&mut self, attempt: u32, at_ms: u64) {
+        self.state = RowState::Running;
+        self.attempt = attempt;
+        self.live.clear();
+        self.clock.began_ms.get_or_insert(at_ms);
+        self.clock.seen.get_or_insert_with(Instant::now);
+        self.clock.ended_ms = None;
+    }
+
+    fn end(&mut self, state: RowState, at_ms: u64) {
+        self.state = state;
+        self.live.clear();
+        self.clock.ended_ms = Some(at_ms);
+    }
+
+    fn write(&mut self, text: &str) {
+        self.live.push_str(text);
+        let excess = self.live.chars().count().saturating_sub(LIVE_CHARS_MAX);
+        self.live = self.live.chars().skip(excess).collect();
+    }
+}
+
+/// One workflow.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundRows {
+    /// Its planning.
+    pub(crate) planning: Row,
+    /// Its steps.
+    pub(crate) steps: Vec<Row>,
+}
+
+/// How the run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With an answer.
+    Succeeded,
+    /// Without one.
+    Failed(String),
+    /// Taken back.
+    Cancelled,
+}
+
+/// Everything that is drawn.
+#[derive(Clone, Debug)]
+pub(crate) struct Board {
+    /// What was asked.
+    pub(crate) question: String,
+    /// The workflows so far.
+    pub(crate) rounds: Vec<RoundRows>,
+    /// How it ended, once it has.
+    pub(crate) end: Option<End>,
+    conductor: String,
+    sequence: u64,
+    accepted_ms: u64,
+    now_ms: u64,
+}
+
+impl Board {
+    /// A board on which nothing has happened.
+    pub(crate) fn new(question: String) -> Self {
+        let (conductor, rounds) = (String::new(), Vec::new());
+        Self { question, rounds, end: None, conductor, sequence: 0, accepted_ms: 0, now_ms: 0 }
+    }
+
+    /// The sequence number of the last event.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Time from acceptance to the last event.
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.now_ms.saturating_sub(self.accepted_ms))
+    }
+
+    /// What all steps and plans cost so far.
+    pub(crate) fn cost_nano_usd(&self) -> u64 {
+        self.rows().map(|row| row.cost_nano_usd).sum()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rounds.iter().flat_map(|round| std::iter::once(&round.planning).chain(&round.steps))
+    }
+
+    /// The row of a task, if there is such a one.
+    pub(crate) fn row(&self, round: u32, step: Option<u32>) -> Option<&Row> {
+        let round = self.rounds.get(round as usize)?;
+        match step {
+            None => Some(&round.planning),
+            Some(step) => round.steps.get(step as usize),
+        }
+    }
+
+    fn row_mut(&mut self, round: u32, step: Option<u32>) -> Option<&mut Row> {
+        let round = self.rounds.get_mut(round as usize)?;
+        match step {
+            None => Some(&mut round.planning),
+            Some(step) => round.steps.get_mut(step as usize),
+        }
+    }
+
+    fn task_row(&mut self, task: Option<&v1::Task>) -> Option<&mut Row> {
+        let task = task?;
+        self.row_mut(task.round, task.step)
+    }
+
+    /// Folds an update in. What does not fit is passed over: a later server may tell more than this knows.
+    pub(crate) fn apply(&mut self, update: &WatchRunResponse) {
+        match &update.update {
+            Some(Update::Event(event)) => {
+                self.sequence = event.sequence;
+                self.now_ms = event.time.as_ref().map_or(self.now_ms, unix_ms);
+                if let Some(kind) = &event.kind {
+                    self.apply_event(kind);
+                }
+            }
+            Some(Update::PlanningText(text)) => {
+                if let Some(row) = self.row_mut(text.round, None) {
+                    row.write(&text.text);
+                }
+            }
+            Some(Update::StepText(text)) => {
+                if let Some(row) = self.row_mut(text.round, Some(text.step)) {
+                    row.write(&text.text);
+                }
+            }
+            Some(Update::StepRestarted(restarted)) => {
+                if let Some(row) = self.row_mut(restarted.round, Some(restarted.step)) {
+                    row.live.clear();
+                }
+            }
+            Some(Update::Heartbeat(_)) | None => {}
+        }
+    }
+
+    fn apply_event(&mut self, kind: &Kind) {
+        let now = self.now_ms;
+        match kind {
+            Kind::Accepted(accepted) => {
+                self.accepted_ms = now;
+                self.conductor.clone_from(&accepted.conductor);
+                self.open_round();
+            }
+            Kind::RoundOpened(_) => self.open_round(),
+            Kind::PlanReady(plan) => self.plan_ready(plan),
+            Kind::AnswerKept(kept) => {
+                if let Some(row) = self.row_mut(kept.round, None) {
+                    row.end(RowState::Done, now);
+                    row.cost_nano_usd += kept.cost_nano_usd;
+                    row.output = Some("the answer is kept".to_owned());
+                }
+            }
+            Kind::StepReady(ready) => {
+                if let Some(row) = self.row_mut(ready.round, Some(ready.step)) {
+                    row.state = RowState::Ready;
+                }
+            }
+            Kind::AttemptStarted(started) => {
+                if let Some(row) = self.task_row(started.task.as_ref()) {
+                    row.begin(started.attempt, now);
+                }
+            }
+            Kind::StepDone(done) => {
+                if let Some(row) = self.row_mut(done.round, Some(done.step)) {
+                    row.end(RowState::Done, now);
+                    row.cost_nano_usd += done.cost_nano_usd;
+                    row.output = Some(done.output.clone());
+                }
+            }
+            Kind::Succeeded(_) => self.end = Some(End::Succeeded),
+            Kind::Failed(failed) => {
+                let message = failed.failure.as_ref().map(|failure| failure.message.clone());
+                self.end = Some(End::Failed(message.unwrap_or_default()));
+            }
+            Kind::Cancelled(_) => self.end = Some(End::Cancelled),
+            Kind::AttemptFailed(_) | Kind::AttemptLost(_) | Kind::TaskFailed(_) | Kind::ResultUnused(_) => {
+                self.apply_trouble(kind);
+            }
+        }
+    }
+
+    fn apply_trouble(&mut self, kind: &Kind) {
+        let now = self.now_ms;
+        let (task, state, error, cost) = match kind {
+            Kind::AttemptFailed(failed) => {
+                (&failed.task, Some(RowState::Ready), Some(failed.error.clone()), failed.cost_nano_usd)
+            }
+            Kind::AttemptLost(lost) => (
+                &lost.task,
+                Some(RowState::Ready),
+                Some("its process was not heard of in time".to_owned()),
+                0,
+            ),
+            Kind::TaskFailed(failed) => {
+                (&failed.task, Some(RowState::Failed), Some(failed.error.clone()), failed.cost_nano_usd)
+            }
+            Kind::ResultUnused(unused) => (&unused.task, None, None, unused.cost_nano_usd),
+            _ => return,
+        };
+        if let Some(row) = self.task_row(task.as_ref()) {
+            row.cost_nano_usd += cost;
+            row.error = error.or_else(|| row.error.take());
+            if let Some(state) = state {
+                row.end(state, now);
+            }
+        }
+    }
+
+    fn open_round(&mut self) {
+        let planning = Row::new(&self.conductor, "plan", &[]);
+        self.rounds.push(RoundRows { planning, steps: Vec::new() });
+    }
+
+    fn plan_ready(&mut self, plan: &v1::PlanReady) {
+        let now = self.now_ms;
+        let Some(round) = self.rounds.get_mut(plan.round as usize) else { return };
+        round.planning.end(RowState::Done, now);
+        round.planning.cost_nano_usd += plan.cost_nano_usd;
+        round.planning.error.clone_from(&plan.fallback);
+        round.planning.output = Some(match plan.steps.len() {
+            1 => "1 step".to_owned(),
+            steps => format!("{steps} steps"),
+        });
+        round.steps =
+            plan.steps.iter().map(|step| Row::new(&step.worker, &step.subtask, &step.access)).collect();
+    }
+}

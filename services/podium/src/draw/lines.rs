@@ -1,0 +1,94 @@
+//! A run as lines that are only ever added to: for pipes, logs and plain terminals.
+
+use std::fmt::Write as _;
+
+use podium_api::v1::run_event::Kind;
+use podium_api::v1::watch_run_response::Update;
+use podium_api::v1::{self, WatchRunResponse};
+
+use super::board::{Board, Row};
+use super::text::{dollars, fit, seconds};
+
+/// Most columns of an output in a line.
+const OUTPUT_COLUMNS: usize = 100;
+
+/// The lines for an update that `board` has in it already; none for what only a drawing in place shows.
+pub(super) fn describe(board: &Board, update: &WatchRunResponse) -> String {
+    let Some(Update::Event(event)) = &update.update else { return String::new() };
+    let Some(said) = event.kind.as_ref().and_then(|kind| say(board, kind)) else { return String::new() };
+    format!("[{:>6}] {said}\n", seconds(board.elapsed()))
+}
+
+fn say(board: &Board, kind: &Kind) -> Option<String> {
+    let said = match kind {
+        Kind::Accepted(accepted) => {
+            format!(
+                "accepted by {}, conductor {}, pool {}",
+                accepted.model, accepted.conductor, accepted.pool
+            )
+        }
+        Kind::AttemptStarted(started) => {
+            let (what, attempt) = (name(started.task.as_ref()), started.attempt);
+            let by =
+                if started.worker.is_empty() { String::new() } else { format!(" by {}", started.worker) };
+            let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+            format!("{what} begun{by}{again}")
+        }
+        Kind::PlanReady(plan) => say_plan(board, plan),
+        Kind::AnswerKept(_) => "the conductor keeps the answer".to_owned(),
+        Kind::StepDone(done) => {
+            let row = board.row(done.round, Some(done.step))?;
+            format!("step {} done in {}: {}", done.step + 1, spent(row), fit(&done.output, OUTPUT_COLUMNS))
+        }
+        Kind::AttemptFailed(failed) => {
+            format!("{} failed, will be tried again: {}", name(failed.task.as_ref()), failed.error)
+        }
+        Kind::AttemptLost(lost) => {
+            format!("{} was not heard of in time, will be tried again", name(lost.task.as_ref()))
+        }
+        Kind::TaskFailed(failed) => format!("{} failed: {}", name(failed.task.as_ref()), failed.error),
+        Kind::RoundOpened(opened) => format!("round {} begun", opened.round + 1),
+        Kind::Succeeded(_) => format!("answered for {}", dollars(board.cost_nano_usd())),
+        Kind::Failed(failed) => {
+            format!("failed: {}", failed.failure.as_ref().map_or("", |failure| &failure.message))
+        }
+        Kind::Cancelled(_) => "taken back".to_owned(),
+        Kind::StepReady(_) | Kind::ResultUnused(_) => return None,
+    };
+    Some(said)
+}
+
+fn say_plan(board: &Board, plan: &v1::PlanReady) -> String {
+    let spent = board.row(plan.round, None).map(spent).unwrap_or_default();
+    let mut said = match plan.steps.len() {
+        1 => format!("planned 1 step in {spent}"),
+        steps => format!("planned {steps} steps in {spent}"),
+    };
+    if let Some(why) = &plan.fallback {
+        let _ = write!(said, ", a substitute: {why}");
+    }
+    for step in &plan.steps {
+        let sees: Vec<_> = step.access.iter().map(|seen| (seen + 1).to_string()).collect();
+        let sees = if sees.is_empty() { String::new() } else { format!("  (sees {})", sees.join(", ")) };
+        let _ = write!(
+            said,
+            "\n           {}  {}  {}{sees}",
+            step.index + 1,
+            step.worker,
+            fit(&step.subtask, OUTPUT_COLUMNS)
+        );
+    }
+    said
+}
+
+fn spent(row: &Row) -> String {
+    let time = row.elapsed().map(seconds).unwrap_or_default();
+    format!("{time}, {}", dollars(row.cost_nano_usd))
+}
+
+fn name(task: Option<&v1::Task>) -> String {
+    match task.and_then(|task| task.step) {
+        None => "planning".to_owned(),
+        Some(step) => format!("step {}", step + 1),
+    }
+}

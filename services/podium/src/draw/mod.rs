@@ -1,0 +1,59 @@
+//! Draws a run while it happens: in place on a terminal, line by line anywhere else. Always on standard error.
+
+mod board;
+mod lines;
+mod live;
+mod text;
+
+use std::io::Write as _;
+
+use podium_api::v1::WatchRunResponse;
+
+pub(crate) use board::Board;
+
+/// A drawing under way.
+pub(crate) enum Drawing {
+    /// Redrawn in place.
+    Live(live::Frame),
+    /// One line for each thing that happens.
+    Lines,
+}
+
+impl Drawing {
+    /// A drawing on standard error.
+    pub(crate) fn on_stderr(in_place: bool) -> Self {
+        if in_place { Self::Live(live::Frame::default()) } else { Self::Lines }
+    }
+
+    /// Shows what changed. `board` has `update` in it already.
+    pub(crate) fn show(&mut self, board: &Board, update: &WatchRunResponse) {
+        match self {
+            Self::Live(frame) => write(&frame.redraw(board, live::Screen::of_terminal())),
+            Self::Lines => write(&lines::describe(board, update)),
+        }
+    }
+
+    /// Brings clocks up to date.
+    pub(crate) fn tick(&mut self, board: &Board) {
+        if let Self::Live(frame) = self {
+            write(&frame.redraw(board, live::Screen::of_terminal()));
+        }
+    }
+
+    /// Leaves the drawing as it is for good.
+    pub(crate) fn finish(&mut self, board: &Board) {
+        if let Self::Live(frame) = self {
+            write(&frame.redraw(board, live::Screen::of_terminal()));
+            *frame = live::Frame::default();
+        }
+    }
+}
+
+/// Progress that cannot be written is no reason to stop.
+fn write(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! A run of two steps, one of which is tried twice, drawn both ways.
+
+use podium_api::v1::run_event::Kind;
+use podium_api::v1::watch_run_response::Update;
+use podium_api::v1::{self, WatchRunResponse};
+
+use super::board::{Board, End, RowState};
+use super::lines;
+use super::live::{Frame, Screen};
+
+fn event(sequence: u64, at_ms: i64, kind: Kind) -> WatchRunResponse {
+    let nanos = i32::try_from(at_ms % 1000 * 1_000_000).unwrap();
+    let time = Some(prost_types::Timestamp { seconds: at_ms / 1000, nanos });
+    WatchRunResponse { update: Some(Update::Event(v1::RunEvent { sequence, time, kind: Some(kind) })) }
+}
+
+fn step(index: u32, worker: &str, subtask: &str, access: &[u32]) -> v1::PlannedStep {
+    v1::PlannedStep { index, worker: worker.into(), subtask: subtask.into(), access: access.to_vec() }
+}
+
+fn task(step: Option<u32>) -> v1::Task {
+    v1::Task { round: 0, step }
+}
+
+fn started(step: Option<u32>, attempt: u32, worker: &str) -> Kind {
+    Kind::AttemptStarted(v1::AttemptStarted { task: Some(task(step)), attempt, worker: worker.into() })
+}
+
+fn done(step: u32, output: &str) -> Kind {
+    Kind::StepDone(v1::StepDone {
+        step,
+        attempt: 1,
+        output: output.into(),
+        cost_nano_usd: 12_000,
+        ..Default::default()
+    })
+}
+
+fn story() -> Vec<WatchRunResponse> {
+    let accepted = v1::Accepted {
+        model: "podium-ultra".into(),
+        conductor: "nano-1".into(),
+        pool: "demo-1".into(),
+        ..Default::default()
+    };
+    let steps =
+        vec![step(0, "sim-dates", "count the days", &[]), step(1, "sim-words", "write it in words", &[0])];
+    let plan = v1::PlanReady { steps, ..Default::default() };
+    let failed = v1::AttemptFailed {
+        task: Some(task(Some(1))),
+        attempt: 1,
+        error: "vendor `sim` asked to slow down".into(),
+        ..Default::default()
+    };
+    vec![
+        event(1, 10_000, Kind::Accepted(accepted)),
+        event(2, 10_010, started(None, 1, "")),
+        event(3, 10_400, Kind::PlanReady(plan)),
+        event(4, 10_400, Kind::StepReady(v1::StepReady { round: 0, step: 0 })),
+        event(5, 10_410, started(Some(0), 1, "sim-dates")),
+        event(6, 10_910, done(0, "440")),
+        event(7, 10_910, Kind::StepReady(v1::StepReady { round: 0, step: 1 })),
+        event(8, 10_920, started(Some(1), 1, "sim-words")),
+        event(9, 11_000, Kind::AttemptFailed(failed)),
+        event(10, 11_500, started(Some(1), 2, "sim-words")),
+        event(11, 12_000, done(1, "four hundred and forty")),
+        event(12, 12_000, Kind::Succeeded(v1::Succeeded { round: 0, step: 1 })),
+    ]
+}
+
+fn board_after(updates: &[WatchRunResponse]) -> Board {
+    let mut board = Board::new("How many days, in words?".into());
+    for update in updates {
+        board.apply(update);
+    }
+    board
+}
+
+const SCREEN: Screen = Screen { columns: 100, rows: 24, has_colour: false };
+
+#[test]
+fn lines_tell_the_story_in_order() {
+    let mut board = Board::new("How many days, in words?".into());
+    let mut text = String::new();
+    for update in story() {
+        board.apply(&update);
+        text.push_str(&lines::describe(&board, &update));
+    }
+    let expected = "\
+[ 0.0 s] accepted by podium-ultra, conductor nano-1, pool demo-1
+[ 0.0 s] planning begun
+[ 0.4 s] planned 2 steps in 0.4 s, $0.000000
+           1  sim-dates  count the days
+           2  sim-words  write it in words  (sees 1)
+[ 0.4 s] step 1 begun by sim-dates
+[ 0.9 s] step 1 done in 0.5 s, $0.000012: 440
+[ 0.9 s] step 2 begun by sim-words
+[ 1.0 s] step 2 failed, will be tried again: vendor `sim` asked to slow down
+[ 1.5 s] step 2 begun by sim-words (attempt 2)
+[ 2.0 s] step 2 done in 1.1 s, $0.000012: four hundred and forty
+[ 2.0 s] answered for $0.000024
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_terminal_shows_a_row_a_task() {
+    let text = Frame::default().redraw(&board_after(&story()), SCREEN);
+    let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();
+    assert_eq!(rows.len(), 5, "{text}");
+    assert_eq!(rows[0], "How many days, in words?");
+    for (row, parts) in [
+        (1, ["✓ plan", "nano-1", "2 steps"]),
+        (2, ["✓ 1", "sim-dates", "count the days → 440"]),
+        (3, ["✓ 2 ← 1", "(attempt 2)", "four hundred and forty"]),
+        (4, ["answered in 2.0 s", "$0.000024", ""]),
+    ] {
+        for part in parts {
+            assert!(rows[row].contains(part), "{part} in {}", rows[row]);
+        }
+    }
+}
+
+#[test]
+fn a_redrawing_goes_back_over_the_lines_that_it_replaces() {
+    let mut frame = Frame::default();
+    let first = frame.redraw(&board_after(&story()[..3]), SCREEN);
+    assert!(first.starts_with("\x1b[J"));
+    let second = frame.redraw(&board_after(&story()), SCREEN);
+    assert!(second.starts_with("\x1b[4A\r\x1b[J"), "{second:?}");
+}
+
+#[test]
+fn no_row_is_wider_than_the_screen_nor_the_drawing_higher() {
+    let screen = Screen { columns: 40, rows: 3, has_colour: false };
+    let text = Frame::default().redraw(&board_after(&story()), screen);
+    let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.chars().count() <= 40), "{rows:?}");
+}
+
+#[test]
+fn live_text_is_shown_while_it_is_written_and_void_after_a_restart() {
+    let mut board = board_after(&story()[..5]);
+    let text = v1::StepText { round: 0, step: 0, attempt: 1, offset: 0, text: "44".into(), is_answer: false };
+    board.apply(&WatchRunResponse { update: Some(Update::StepText(text)) });
+    assert!(Frame::default().redraw(&board, SCREEN).contains("count the days → 44"));
+    let restarted = v1::StepRestarted { round: 0, step: 0 };
+    board.apply(&WatchRunResponse { update: Some(Update::StepRestarted(restarted)) });
+    assert!(!Frame::default().redraw(&board, SCREEN).contains("→ 44"));
+    assert_eq!(board.row(0, Some(0)).unwrap().state, RowState::Running);
+}
+
+#[test]
+fn a_failed_run_says_why() {
+    let failure =
+        v1::Failure { code: "planning_failed".into(), message: "no plan could be made: why".into() };
+    let mut updates = story()[..2].to_vec();
+    updates.push(event(3, 11_000, Kind::Failed(v1::Failed { failure: Some(failure) })));
+    let board = board_after(&updates);
+    assert_eq!(board.end, Some(End::Failed("no plan could be made: why".into())));
+    assert!(Frame::default().redraw(&board, SCREEN).contains("failed after 1.0 s, $0.000000: no plan"));
+}

@@ -1,0 +1,70 @@
+//! Fitting text into columns.
+
+use std::time::Duration;
+
+use unicode_width::UnicodeWidthChar as _;
+
+/// The text in one line of at most `columns` columns, with an ellipsis where it was cut. Control characters, which could
+/// move the cursor or worse, become blanks.
+pub(super) fn fit(text: &str, columns: usize) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    cut(&clean.split_whitespace().collect::<Vec<_>>().join(" "), columns)
+}
+
+/// At most `columns` columns of the text, with an ellipsis where it was cut.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    let width = |c: char| c.width().unwrap_or(0);
+    if text.chars().map(width).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut fitted = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += width(c);
+        if used > columns {
+            break;
+        }
+        fitted.push(c);
+    }
+    if columns > 0 {
+        fitted.push('…');
+    }
+    fitted
+}
+
+/// The text, filled up with blanks to `columns`, or cut to them.
+pub(super) fn column(text: &str, columns: usize) -> String {
+    let mut fitted = fit(text, columns);
+    let used: usize = fitted.chars().map(|c| c.width().unwrap_or(0)).sum();
+    fitted.extend(std::iter::repeat_n(' ', columns.saturating_sub(used)));
+    fitted
+}
+
+/// A span in seconds, as long as people need it.
+pub(super) fn seconds(span: Duration) -> String {
+    if span < Duration::from_secs(100) {
+        format!("{:.1} s", span.as_secs_f64())
+    } else {
+        format!("{} s", span.as_secs())
+    }
+}
+
+/// A cost in dollars.
+pub(super) fn dollars(nano_usd: u64) -> String {
+    podium_domain::money::Cost::from_nano_usd(nano_usd).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_by_columns_and_made_harmless() {
+        assert_eq!(fit("short", 10), "short");
+        assert_eq!(fit("much too long", 6), "much …");
+        assert_eq!(fit("日本語です", 5), "日本…");
+        assert_eq!(fit("a\u{1b}[2J\nb", 10), "a [2J b");
+        assert_eq!(fit("abc", 0), "");
+        assert_eq!(column("ab", 4), "ab  ");
+    }
+}

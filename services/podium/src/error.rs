@@ -1,0 +1,182 @@
+//! Why a command of the command line failed, and with which exit code.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use podium_domain::pool::PoolError;
+use podium_engine::NotReady;
+use podium_ports::BoxError;
+use podium_ports::conductor::ConductorError;
+use podium_ports::store::StoreError;
+
+use crate::data_dir::DataDirError;
+use crate::grpc::GrpcError;
+use crate::settings::SettingsError;
+
+/// The exit code for a run that failed, and for everything else that went wrong.
+const FAILED: u8 = 1;
+/// The exit code for what the user has to write otherwise: arguments, configuration, input files.
+const USAGE: u8 = 2;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The setup is wrong.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A pool file is wrong.
+    #[error("pool {} cannot be used", path.display())]
+    Pool {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: PoolError,
+    },
+    /// A file does not read.
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A line of an input file is wrong.
+    #[error("{}, line {line}: {problem}", path.display())]
+    BadLine {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The conductor cannot be used.
+    #[error("conductor `{name}` cannot be used")]
+    Conductor {
+        /// As it was named.
+        name: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// This binary was built without llama.cpp.
+    #[error(
+        "conductor `{name}` needs llama.cpp, which this podium was built without; build it with `--features llama`"
+    )]
+    NoLlama {
+        /// As it was named.
+        name: String,
+    },
+    /// The demo needs a conductor that is not there.
+    #[error("the demo needs its conductor: {problem}")]
+    NoDemoConductor {
+        /// What is missing, and what helps.
+        problem: String,
+    },
+    /// The workers' vendors cannot be set up.
+    #[error("the pool's vendors cannot be set up")]
+    Vendors(#[source] BoxError),
+    /// The demo's workers do not start.
+    #[error("the simulated workers do not start")]
+    Simulation(#[source] BoxError),
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The store does not open.
+    #[error("the store in {} does not open", path.display())]
+    Open {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine does not come up.
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
+    /// A door does not open.
+    #[error("cannot listen on {address} for {door}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What for.
+        door: &'static str,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A door broke down.
+    #[error("the HTTP door broke down")]
+    Http(#[source] io::Error),
+    /// A door broke down.
+    #[error(transparent)]
+    Grpc(#[from] GrpcError),
+    /// A server refused, or the engine in this process did.
+    #[error("{0}")]
+    Refused(String),
+    /// The named server does not answer.
+    #[error("server {url} does not answer")]
+    NoServer {
+        /// As it was named.
+        url: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// The question is not one.
+    #[error("the question is blank")]
+    NoQuestion,
+    /// Planning failed.
+    #[error("no plan could be made")]
+    Planning(#[from] ConductorError),
+    /// Something of the operating system's.
+    #[error("{what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What it says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        let usage = matches!(
+            self,
+            Self::Settings(_)
+                | Self::Pool { .. }
+                | Self::Unreadable { .. }
+                | Self::BadLine { .. }
+                | Self::Conductor { .. }
+                | Self::NoLlama { .. }
+                | Self::NoDemoConductor { .. }
+                | Self::Vendors(_)
+                | Self::NoQuestion
+        );
+        ExitCode::from(if usage { USAGE } else { FAILED })
+    }
+}
+
+/// A run that ended without an answer.
+pub(crate) fn run_failed() -> ExitCode {
+    ExitCode::from(FAILED)
+}
+
+/// Writes an error with everything that caused it.
+pub(crate) fn print(error: &Error) {
+    eprintln!("podium: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        eprintln!("  because: {cause}");
+        source = cause.source();
+    }
+}

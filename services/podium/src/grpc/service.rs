@@ -1,0 +1,126 @@
+//! The calls of `podium.v1`.
+
+use futures::stream::BoxStream;
+use podium_api::v1::podium_service_server::PodiumService;
+use podium_api::v1::{self, Run};
+use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
+use podium_domain::ids::RunId;
+use podium_engine::{Engine, Submitted};
+use podium_ports::store::RunSummary;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use super::watch::watch;
+use crate::doors;
+
+const PAGE_SIZE_DEFAULT: u32 = 50;
+const PAGE_SIZE_MAX: u32 = 200;
+
+/// The service over an engine.
+#[derive(Clone)]
+pub(crate) struct Runs {
+    engine: Engine,
+    stop: CancellationToken,
+}
+
+impl Runs {
+    /// Watches end when `stop` is cancelled.
+    pub(crate) fn new(engine: Engine, stop: CancellationToken) -> Self {
+        Self { engine, stop }
+    }
+}
+
+#[tonic::async_trait]
+impl PodiumService for Runs {
+    async fn create_run(
+        &self,
+        request: Request<v1::CreateRunRequest>,
+    ) -> Result<Response<v1::CreateRunResponse>, Status> {
+        let new_run = NewRun::try_from(request.into_inner())?;
+        let submitted = doors::submit(&self.engine, new_run).await?;
+        let run = doors::load(&self.engine, submitted.run_id()).await?;
+        let existing = matches!(submitted, Submitted::Existing(_));
+        Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&run)), existing }))
+    }
+
+    type WatchRunStream = BoxStream<'static, Result<v1::WatchRunResponse, Status>>;
+
+    async fn watch_run(
+        &self,
+        request: Request<v1::WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let request = request.into_inner();
+        let id = run_id(&request.run_id)?;
+        let stream = watch(&self.engine, id, request.after_sequence, self.stop.clone()).await?;
+        Ok(Response::new(stream))
+    }
+
+    async fn get_run(
+        &self,
+        request: Request<v1::GetRunRequest>,
+    ) -> Result<Response<v1::GetRunResponse>, Status> {
+        let run = doors::load(&self.engine, run_id(&request.into_inner().run_id)?).await?;
+        Ok(Response::new(v1::GetRunResponse { run: Some(Run::from(&run)) }))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<v1::CancelRunRequest>,
+    ) -> Result<Response<v1::CancelRunResponse>, Status> {
+        let id = run_id(&request.into_inner().run_id)?;
+        let run = self.engine.cancel(id).await.map_err(|e| doors::command_error(id, &e))?;
+        Ok(Response::new(v1::CancelRunResponse { run: Some(Run::from(&run)) }))
+    }
+
+    async fn list_runs(
+        &self,
+        request: Request<v1::ListRunsRequest>,
+    ) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let request = request.into_inner();
+        let before = match request.page_token.as_str() {
+            "" => None,
+            token => Some(token.parse().map_err(|_| {
+                let message = "page_token must be empty or a next_page_token";
+                ApiError::on_field(ErrorCode::InvalidValue, "page_token", message)
+            })?),
+        };
+        let size = match request.page_size {
+            0 => PAGE_SIZE_DEFAULT,
+            wanted => wanted.min(PAGE_SIZE_MAX),
+        };
+        // One more than wanted tells whether there is another page.
+        let mut runs = self.engine.list(before, size + 1).await.map_err(|e| doors::store_error(&e))?;
+        let has_more = runs.len() > size as usize;
+        runs.truncate(size as usize);
+        let next_page_token =
+            runs.last().filter(|_| has_more).map(|last| last.id.to_string()).unwrap_or_default();
+        let runs = runs.iter().map(summary).collect();
+        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+    }
+}
+
+fn run_id(text: &str) -> Result<RunId, ApiError> {
+    text.parse().map_err(|e: podium_domain::ids::InvalidId| {
+        ApiError::on_field(ErrorCode::InvalidValue, "run_id", e.to_string())
+    })
+}
+
+fn summary(run: &RunSummary) -> v1::RunSummary {
+    let state = match run.state.as_str() {
+        "active" => v1::RunState::Active,
+        "succeeded" => v1::RunState::Succeeded,
+        "failed" => v1::RunState::Failed,
+        "cancelled" => v1::RunState::Cancelled,
+        _ => v1::RunState::Unspecified,
+    };
+    v1::RunSummary {
+        run_id: run.id.to_string(),
+        state: state.into(),
+        model: run.model.clone(),
+        question: run.question.clone(),
+        steps: run.steps,
+        cost_nano_usd: run.cost.nano_usd(),
+        accept_time: Some(timestamp(run.accepted_at)),
+        end_time: run.ended_at.map(timestamp),
+    }
+}

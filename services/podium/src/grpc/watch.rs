@@ -1,0 +1,90 @@
+//! Watching over gRPC: the engine's updates as messages, with heartbeats where nothing happens.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use podium_api::v1::watch_run_response::Update as Told;
+use podium_api::v1::{self, WatchRunResponse};
+use podium_api::{ApiError, AttemptNumbers};
+use podium_domain::ids::RunId;
+use podium_domain::run::TaskRef;
+use podium_engine::{Engine, Update};
+use podium_ports::store::StoreError;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::doors;
+
+/// Silence after which a heartbeat is sent.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+
+struct Watch {
+    updates: BoxStream<'static, Result<Update, StoreError>>,
+    attempts: AttemptNumbers,
+    /// The sequence number of the last event that was sent.
+    sequence: u64,
+    stop: CancellationToken,
+}
+
+/// The updates of a run after event `after`. Ends after its final event, or with an error when `stop` is cancelled.
+pub(super) async fn watch(
+    engine: &Engine,
+    id: RunId,
+    after: u64,
+    stop: CancellationToken,
+) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
+    let attempts = AttemptNumbers::of(&doors::load(engine, id).await?);
+    let updates = engine.watch(id, after).await.map_err(|e| doors::watch_error(id, &e))?;
+    let watch = Watch { updates, attempts, sequence: after, stop };
+    let messages = stream::unfold(Some(watch), |watch| async {
+        let mut watch = watch?;
+        match watch.next().await? {
+            Ok(update) => Some((Ok(WatchRunResponse { update: Some(update) }), Some(watch))),
+            Err(error) => Some((Err(Status::from(error)), None)),
+        }
+    });
+    Ok(messages.boxed())
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<Told, ApiError>> {
+        let update = tokio::select! {
+            biased;
+            update = tokio::time::timeout(HEARTBEAT_EVERY, self.updates.next()) => update,
+            () = self.stop.cancelled() => return Some(Err(doors::stopping())),
+        };
+        match update {
+            Ok(Some(Ok(update))) => Some(Ok(self.told(update))),
+            Ok(Some(Err(error))) => Some(Err(doors::store_error(&error))),
+            Ok(None) => None,
+            Err(_silence) => Some(Ok(Told::Heartbeat(v1::Heartbeat { sequence: self.sequence }))),
+        }
+    }
+
+    fn told(&mut self, update: Update) -> Told {
+        match update {
+            Update::Event(event) => {
+                self.sequence = event.sequence;
+                Told::Event(podium_api::event(&event, &mut self.attempts))
+            }
+            Update::Planning { round, text } => {
+                Told::PlanningText(v1::PlanningText { round: round.into(), text })
+            }
+            Update::Frame { frame, is_answer } => {
+                let task = TaskRef::Step { round: frame.round, step: frame.step };
+                Told::StepText(v1::StepText {
+                    round: frame.round.into(),
+                    step: frame.step.get().into(),
+                    attempt: self.attempts.number(task, frame.claim),
+                    offset: frame.offset,
+                    text: frame.text,
+                    is_answer,
+                })
+            }
+            Update::Restarted { round, step } => {
+                Told::StepRestarted(v1::StepRestarted { round: round.into(), step: step.get().into() })
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `POST /v1/chat/completions`.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use podium_api::openai::{ChatRequest, Completion, ErrorBody};
+use podium_api::{ApiError, ErrorCode};
+use podium_domain::ids::{RequestId, RunId};
+use podium_domain::run::Run;
+use podium_engine::{AnswerError, AnswerPart};
+use tokio_util::sync::CancellationToken;
+
+use super::reply::{Refusal, json, name_run};
+use super::{BODY_BYTES_MAX, Door};
+use crate::doors;
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Silence on a stream after which a comment is sent, so that nobody in between closes it.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+pub(super) async fn complete(
+    State(door): State<Door>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refusal> {
+    if door.stopping.is_cancelled() {
+        return Err(doors::stopping().into());
+    }
+    let mut request = ChatRequest::parse(&whole(body)?)?;
+    request.new_run.request_id = idempotency_key(&headers)?;
+    let id = doors::submit(&door.engine, request.new_run).await?.run_id();
+    let mut response = if request.stream {
+        streamed(&door, id, request.include_usage).await?
+    } else {
+        whole_answer(&door, id).await?
+    };
+    name_run(&mut response, id);
+    Ok(response)
+}
+
+fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let message = format!("the request is longer than {BODY_BYTES_MAX} bytes");
+            ApiError::new(ErrorCode::BodyTooLarge, message)
+        }
+        _ => ApiError::new(ErrorCode::InvalidJson, "the request broke off"),
+    })
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let wrong = |problem: String| {
+        ApiError::on_field(ErrorCode::InvalidValue, IDEMPOTENCY_KEY, format!("{IDEMPOTENCY_KEY}: {problem}"))
+    };
+    let text = value.to_str().map_err(|_| wrong("it must be ASCII".to_owned()))?;
+    RequestId::new(text).map(Some).map_err(|e| wrong(e.to_string()))
+}
+
+type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
+
+async fn streamed(door: &Door, id: RunId, include_usage: bool) -> Result<Response, ApiError> {
+    let run = doors::load(&door.engine, id).await?;
+    let streaming = Streaming {
+        completion: Completion::of(&run),
+        include_usage,
+        answer: door.engine.answer(id).await.map_err(|e| doors::watch_error(id, &e))?,
+        cut: door.cut.clone(),
+        stage: Stage::Opening,
+    };
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_EVERY).text("keep-alive");
+    Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive).into_response())
+}
+
+async fn whole_answer(door: &Door, id: RunId) -> Result<Response, Refusal> {
+    let run = ended(door, id).await.map_err(|e| Refusal::of_run(e, id))?;
+    match (Completion::of(&run).whole(&run), doors::run_error(&run)) {
+        (Some(body), None) => Ok(json(body)),
+        (_, Some(error)) => Err(Refusal::of_run(error, id)),
+        (None, None) => Err(Refusal::of_run(no_output(id), id)),
+    }
+}
+
+/// The run once it has ended. What its workers write on the way is of no concern here.
+async fn ended(door: &Door, id: RunId) -> Result<Run, ApiError> {
+    let mut updates = door.engine.watch(id, 0).await.map_err(|e| doors::watch_error(id, &e))?;
+    loop {
+        let update = tokio::select! {
+            update = updates.next() => update,
+            () = door.cut.cancelled() => return Err(doors::stopping()),
+        };
+        match update {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(doors::store_error(&error)),
+            None => return doors::load(&door.engine, id).await,
+        }
+    }
+}
+
+fn no_output(run: RunId) -> ApiError {
+    ApiError::new(ErrorCode::Internal, format!("run {run} succeeded without an output"))
+}
+
+/// Where a stream of chunks stands.
+enum Stage {
+    Opening,
+    Answering,
+    /// These are left to be said, the last one first.
+    Closing(Vec<String>),
+}
+
+struct Streaming {
+    completion: Completion,
+    include_usage: bool,
+    answer: Answer,
+    cut: CancellationToken,
+    stage: Stage,
+}
+
+impl Streaming {
+    fn into_events(self) -> BoxStream<'static, Result<Event, Infallible>> {
+        stream::unfold(self, |mut streaming| async {
+            let data = streaming.next().await?;
+            Some((Ok(Event::default().data(data)), streaming))
+        })
+        .boxed()
+    }
+
+    /// The data of the next event.
+    async fn next(&mut self) -> Option<String> {
+        match &mut self.stage {
+            Stage::Opening => {
+                self.stage = Stage::Answering;
+                return Some(self.completion.opening(self.include_usage));
+            }
+            Stage::Closing(left) => return left.pop(),
+            Stage::Answering => {}
+        }
+        let part = tokio::select! {
+            part = self.answer.next() => part,
+            () = self.cut.cancelled() => return Some(self.fail(&doors::stopping())),
+        };
+        match part? {
+            Ok(AnswerPart::Text(text)) => Some(self.completion.delta(&text, self.include_usage)),
+            Ok(AnswerPart::Ended(run)) => Some(self.end(&run)),
+            Err(error) => Some(self.fail(&doors::answer_error(&error))),
+        }
+    }
+
+    fn end(&mut self, run: &Run) -> String {
+        if let Some(error) = doors::run_error(run) {
+            return self.fail(&error);
+        }
+        let mut left = vec!["[DONE]".to_owned()];
+        if self.include_usage {
+            left.push(self.completion.usage(run));
+        }
+        self.stage = Stage::Closing(left);
+        self.completion.closing(run, self.include_usage)
+    }
+
+    /// An error event; nothing follows it.
+    fn fail(&mut self, error: &ApiError) -> String {
+        self.stage = Stage::Closing(Vec::new());
+        ErrorBody::new(error).to_json()
+    }
+}

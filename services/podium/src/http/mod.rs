@@ -1,0 +1,132 @@
+//! The HTTP door: OpenAI's Chat Completions, the models, health.
+//!
+//! A client that goes away cancels nothing: its run goes on, and a repeated request with the same `Idempotency-Key` finds
+//! it. Taking a run back is an act of its own, at the gRPC door.
+
+mod chat;
+mod models;
+mod reply;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt as _;
+use podium_api::{ApiError, ErrorCode};
+use podium_engine::Engine;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::clock::http_request_id;
+use crate::doors;
+use reply::Refusal;
+
+/// Most bytes of a request: a conversation of the longest kind, with room for escapes.
+const BODY_BYTES_MAX: usize = 2 << 20;
+const REQUEST_ID: &str = "x-request-id";
+
+/// What every handler may use.
+#[derive(Clone)]
+struct Door {
+    engine: Engine,
+    /// When the server started, in seconds since the Unix epoch.
+    started: u64,
+    /// No new work, please.
+    stopping: CancellationToken,
+    /// Streams under way end now.
+    cut: CancellationToken,
+}
+
+/// When the door must close.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Closing {
+    /// Take no new connections, finish the requests under way.
+    pub(crate) stopping: CancellationToken,
+    /// End the requests under way.
+    pub(crate) cut: CancellationToken,
+}
+
+/// Serves until `closing.stopping` and the requests under way are done.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    engine: Engine,
+    started: u64,
+    closing: Closing,
+) -> std::io::Result<()> {
+    let listener = listener.tap_io(|connection| {
+        // A stream of small chunks must not wait to fill packets; a connection that refuses works all the same.
+        let _ = connection.set_nodelay(true);
+    });
+    let stopping = closing.stopping.clone();
+    let router = router(engine, started, closing);
+    axum::serve(listener, router).with_graceful_shutdown(async move { stopping.cancelled().await }).await
+}
+
+fn router(engine: Engine, started: u64, closing: Closing) -> Router {
+    let door = Door { engine, started, stopping: closing.stopping, cut: closing.cut };
+    Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::one))
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(CatchPanicLayer::custom(|_| panicked()))
+        .layer(middleware::from_fn(name_request))
+        .with_state(door)
+}
+
+/// The process turns.
+async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// The process can take requests.
+async fn ready(State(door): State<Door>) -> Response {
+    if door.stopping.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+    }
+    match door.engine.ready().await {
+        Ok(()) => "ready\n".into_response(),
+        Err(error) => {
+            tracing::warn!(error = doors::chain(&error), "not ready");
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+async fn unknown_route(request: Request) -> Refusal {
+    let message = format!("there is no route {} {}", request.method(), request.uri().path());
+    ApiError::new(ErrorCode::RouteNotFound, message).into()
+}
+
+async fn unknown_method(request: Request) -> Refusal {
+    let message = format!("{} has no method {}", request.uri().path(), request.method());
+    ApiError::new(ErrorCode::MethodNotAllowed, message).into()
+}
+
+fn panicked() -> Response {
+    tracing::error!("a handler panicked");
+    Refusal::from(ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more"))
+        .into_response()
+}
+
+/// Gives every response the name of its request: the client's own, if it sent a usable one, else a new one.
+async fn name_request(request: Request, next: Next) -> Response {
+    let own = request.headers().get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
+    let id = own.or_else(|| HeaderValue::from_str(&http_request_id()).ok());
+    let mut response = next.run(request).await;
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+fn is_usable(id: &HeaderValue) -> bool {
+    (1..=128).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+}

@@ -1,0 +1,242 @@
+//! Runs as the command line prints them: as JSON for programs, as text for people.
+
+use std::fmt::Write as _;
+
+use podium_api::v1;
+use prost_types::Timestamp;
+use serde::Serialize;
+
+/// A run in full.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RunReport {
+    run_id: String,
+    state: &'static str,
+    model: String,
+    conductor: String,
+    pool: String,
+    question: String,
+    pub(crate) answer: Option<String>,
+    failure: Option<FailureReport>,
+    steps: Vec<StepReport>,
+    reasoning: Vec<String>,
+    usage: UsageReport,
+    planning_usage: UsageReport,
+    cost_usd: f64,
+    duration_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct FailureReport {
+    code: String,
+    message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct StepReport {
+    round: u32,
+    index: u32,
+    worker: String,
+    subtask: String,
+    access: Vec<u32>,
+    state: &'static str,
+    attempts: usize,
+    errors: Vec<String>,
+    output: Option<String>,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    cost_usd: f64,
+    duration_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names are those of every other usage on the wire")]
+struct UsageReport {
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    completion_tokens: u64,
+    reasoning_tokens: u64,
+}
+
+impl From<Option<v1::Usage>> for UsageReport {
+    fn from(usage: Option<v1::Usage>) -> Self {
+        let usage = usage.unwrap_or_default();
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.cached_tokens,
+            completion_tokens: usage.completion_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
+        }
+    }
+}
+
+impl RunReport {
+    /// The report of a run.
+    pub(crate) fn of(run: &v1::Run) -> Self {
+        let steps = run
+            .rounds
+            .iter()
+            .flat_map(|round| round.steps.iter().map(|step| step_report(round.number, step)));
+        let question = run.messages.iter().rev().find(|message| message.role() == v1::Role::User);
+        Self {
+            run_id: run.run_id.clone(),
+            state: run_state(run.state()),
+            model: run.model.clone(),
+            conductor: run.conductor.clone(),
+            pool: run.pool.clone(),
+            question: question.map(|message| message.text.clone()).unwrap_or_default(),
+            answer: run.answer.clone(),
+            failure: run.failure.as_ref().map(|failure| FailureReport {
+                code: failure.code.clone(),
+                message: failure.message.clone(),
+            }),
+            steps: steps.collect(),
+            reasoning: run.rounds.iter().map(|round| round.reasoning.clone()).collect(),
+            usage: run.usage.into(),
+            planning_usage: run.planning_usage.into(),
+            cost_usd: usd(run.cost_nano_usd),
+            duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
+        }
+    }
+
+    /// Why there is no answer, for people.
+    pub(crate) fn why_no_answer(&self) -> String {
+        match &self.failure {
+            Some(failure) => format!("run {} has no answer: {}", self.run_id, failure.message),
+            None => format!("run {} has no answer: it is {}", self.run_id, self.state),
+        }
+    }
+}
+
+fn step_report(round: u32, step: &v1::Step) -> StepReport {
+    let planned = step.planned.clone().unwrap_or_default();
+    let usage = step.usage.unwrap_or_default();
+    let first = step.attempts.first().and_then(|attempt| attempt.start_time.as_ref());
+    let last = step.attempts.last().and_then(|attempt| attempt.end_time.as_ref());
+    StepReport {
+        round,
+        index: planned.index,
+        worker: planned.worker,
+        subtask: planned.subtask,
+        access: planned.access,
+        state: task_state(step.state()),
+        attempts: step.attempts.len(),
+        errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
+        output: step.output.clone(),
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+        cost_usd: usd(step.cost_nano_usd),
+        duration_ms: span_ms(first, last),
+    }
+}
+
+/// A run in full, for people.
+pub(crate) fn describe(report: &RunReport) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:<10} {value}");
+    };
+    line("run", &report.run_id);
+    line("state", report.state);
+    line("model", &format!("{} (conductor {}, pool {})", report.model, report.conductor, report.pool));
+    line("question", &report.question);
+    for step in &report.steps {
+        let sees: Vec<_> = step.access.iter().map(|seen| (seen + 1).to_string()).collect();
+        let sees = if sees.is_empty() { String::new() } else { format!(", sees {}", sees.join(", ")) };
+        line(
+            &format!("step {}", step.index + 1),
+            &format!(
+                "{} by {}{sees}: {}, {} attempt(s), {}, ${:.6}",
+                step.subtask,
+                step.worker,
+                step.state,
+                step.attempts,
+                step.duration_ms.map_or_else(|| "no time yet".to_owned(), |ms| format!("{ms} ms")),
+                step.cost_usd
+            ),
+        );
+        step.errors.iter().for_each(|error| line("", &format!("! {error}")));
+        step.output.iter().for_each(|output| line("", &format!("= {output}")));
+    }
+    let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
+    line("tokens", &format!("{} in, {} out", tokens.0, tokens.1));
+    line("cost", &format!("${:.6}", report.cost_usd));
+    report.duration_ms.iter().for_each(|ms| line("time", &format!("{ms} ms")));
+    report.failure.iter().for_each(|failure| line("failure", &failure.message));
+    report.answer.iter().for_each(|answer| line("answer", answer));
+    text
+}
+
+/// A line of a list of runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SummaryReport {
+    run_id: String,
+    state: &'static str,
+    model: String,
+    question: String,
+    steps: u32,
+    cost_usd: f64,
+    accepted_at_ms: u64,
+    duration_ms: Option<u64>,
+}
+
+impl SummaryReport {
+    /// The report of a summary.
+    pub(crate) fn of(run: &v1::RunSummary) -> Self {
+        Self {
+            run_id: run.run_id.clone(),
+            state: run_state(run.state()),
+            model: run.model.clone(),
+            question: run.question.clone(),
+            steps: run.steps,
+            cost_usd: usd(run.cost_nano_usd),
+            accepted_at_ms: run.accept_time.as_ref().map(unix_ms).unwrap_or_default(),
+            duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
+        }
+    }
+
+    /// The report as one line.
+    pub(crate) fn line(&self) -> String {
+        let question: String = self.question.split_whitespace().collect::<Vec<_>>().join(" ");
+        let question: String = question.chars().take(60).collect();
+        format!(
+            "{}  {:<9}  {} steps  ${:.6}  {}  {question}",
+            self.run_id, self.state, self.steps, self.cost_usd, self.model
+        )
+    }
+}
+
+/// Milliseconds since the Unix epoch; 0 before it.
+pub(crate) fn unix_ms(at: &Timestamp) -> u64 {
+    let seconds = u64::try_from(at.seconds).unwrap_or_default();
+    seconds * 1000 + u64::try_from(at.nanos).unwrap_or_default() / 1_000_000
+}
+
+fn span_ms(from: Option<&Timestamp>, to: Option<&Timestamp>) -> Option<u64> {
+    Some(unix_ms(to?).saturating_sub(unix_ms(from?)))
+}
+
+fn usd(nano: u64) -> f64 {
+    podium_domain::money::Cost::from_nano_usd(nano).usd()
+}
+
+fn run_state(state: v1::RunState) -> &'static str {
+    match state {
+        v1::RunState::Unspecified => "unknown",
+        v1::RunState::Active => "active",
+        v1::RunState::Succeeded => "succeeded",
+        v1::RunState::Failed => "failed",
+        v1::RunState::Cancelled => "cancelled",
+    }
+}
+
+fn task_state(state: v1::TaskState) -> &'static str {
+    match state {
+        v1::TaskState::Unspecified => "unknown",
+        v1::TaskState::Waiting => "waiting",
+        v1::TaskState::Ready => "ready",
+        v1::TaskState::Running => "running",
+        v1::TaskState::Done => "done",
+        v1::TaskState::Failed => "failed",
+        v1::TaskState::Cancelled => "cancelled",
+    }
+}

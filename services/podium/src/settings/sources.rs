@@ -1,0 +1,102 @@
+//! Gathers values by key from where they may stand; a later source replaces an earlier one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::{KEYS, SettingsError};
+
+const PREFIX: &str = "PODIUM__";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Default,
+    File(PathBuf),
+    Environment(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::File(path) => path.display().fmt(f),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(key) => write!(f, "--{}", key.replace('_', "-")),
+        }
+    }
+}
+
+/// Values as they were written, not checked yet.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(super) values: BTreeMap<&'static str, (String, Origin)>,
+    pub(super) problems: Vec<String>,
+}
+
+impl Sources {
+    /// The defaults.
+    pub(crate) fn new() -> Self {
+        let defaults = KEYS.iter().filter_map(|(key, value)| Some((*key, (value.as_ref()?).to_string())));
+        let values = defaults.map(|(key, value)| (key, (value, Origin::Default))).collect();
+        Self { values, problems: Vec::new() }
+    }
+
+    /// Takes in a file of `key = value` lines in TOML.
+    pub(crate) fn read_file(&mut self, path: &Path) {
+        let problem = |what: String| format!("{}: {what}", path.display());
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) => return self.problems.push(problem(e.to_string())),
+        };
+        let table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(e) => return self.problems.push(problem(format!("it does not read as TOML: {e}"))),
+        };
+        for (name, value) in table {
+            let value = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Boolean(yes) => yes.to_string(),
+                toml::Value::Integer(number) => number.to_string(),
+                _ => {
+                    self.problems
+                        .push(problem(format!("{name} must be a string, a whole number, true or false")));
+                    continue;
+                }
+            };
+            self.put(&name, value, Origin::File(path.to_owned()));
+        }
+    }
+
+    /// Takes in the variables whose name begins with `PODIUM__`.
+    pub(crate) fn read_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
+        for (name, value) in variables {
+            if let Some(key) = name.strip_prefix(PREFIX) {
+                self.put(&key.to_ascii_lowercase(), value, Origin::Environment(name.clone()));
+            }
+        }
+    }
+
+    /// Takes in a flag, if it was given.
+    pub(crate) fn flag(&mut self, key: &'static str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.put(key, value.to_owned(), Origin::Flag(key));
+        }
+    }
+
+    fn put(&mut self, name: &str, value: String, origin: Origin) {
+        if let Some((key, _)) = KEYS.iter().find(|(key, _)| *key == name) {
+            self.values.insert(key, (value, origin));
+        } else {
+            let keys: Vec<_> = KEYS.iter().map(|(key, _)| *key).collect();
+            self.problems
+                .push(format!("{origin}: there is no key `{name}`; the keys are {}", keys.join(", ")));
+        }
+    }
+
+    /// Checks everything.
+    pub(crate) fn check(self) -> Result<super::Settings, SettingsError> {
+        super::check::check(self)
+    }
+}

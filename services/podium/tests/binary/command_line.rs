@@ -1,0 +1,180 @@
+//! The command line as scripts and people use it: what goes where, and what the exit code says.
+
+use podium_vendor_sim::{Behaviour, Fault, Options, Running, ScriptedFault, VendorSim};
+use serde_json::Value;
+
+use crate::support::{ANSWER, Folder, QUESTION, Server, run, stderr, stdout};
+
+/// A folder, simulated workers, and the arguments that name them.
+struct Bench {
+    folder: Folder,
+    sim: Running,
+    setup: Vec<String>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
+        let folder = Folder::new();
+        let setup = vec![
+            "--data".to_owned(),
+            folder.path("data").display().to_string(),
+            "--pool".to_owned(),
+            folder.pool(&sim.base_url()).display().to_string(),
+            "--conductor".to_owned(),
+            format!("fixed:{}", folder.workflow().display()),
+        ];
+        Self { folder, sim, setup }
+    }
+
+    /// Runs a command over this bench. The simulator turns on another thread meanwhile.
+    async fn run(&self, arguments: &[&str]) -> std::process::Output {
+        let setup = self.setup.iter().map(String::as_str);
+        off_thread(arguments.iter().copied().chain(setup).collect()).await
+    }
+}
+
+/// Runs a command. The simulator turns on another thread meanwhile.
+async fn off_thread(arguments: Vec<&str>) -> std::process::Output {
+    let all: Vec<String> = arguments.into_iter().map(ToOwned::to_owned).collect();
+    let run = move || run(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+#[tokio::test]
+async fn in_a_pipe_the_answer_alone_is_on_standard_output() {
+    let bench = Bench::new().await;
+    let output = bench.run(&["ask", "--embedded", QUESTION]).await;
+    let progress = stderr(&output);
+    assert!(output.status.success(), "{progress}");
+    assert_eq!(stdout(&output), format!("{ANSWER}\n"));
+    for said in ["planned 3 steps", "(sees 1)", "step 1 done", "440", "answered"] {
+        assert!(progress.contains(said), "{said} in {progress}");
+    }
+    assert!(!progress.contains('\u{1b}'), "no control sequences without a terminal: {progress:?}");
+}
+
+#[tokio::test]
+async fn json_is_one_document_and_the_run_can_be_looked_at_later() {
+    let bench = Bench::new().await;
+    let output = bench.run(&["ask", "--embedded", "--json", QUESTION]).await;
+    let asked: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(asked["answer"], ANSWER);
+    assert_eq!(asked["steps"].as_array().unwrap().len(), 3);
+    assert_eq!(asked["steps"][1]["access"], serde_json::json!([0]));
+    assert!(asked["cost_usd"].as_f64().unwrap() > 0.0);
+    let id = asked["run_id"].as_str().unwrap();
+
+    let list = run(&["runs", "list", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(list.status.code(), Some(1), "a server that was named must be there");
+    let list = bench.run(&["runs", "list"]).await;
+    assert!(stdout(&list).starts_with(id), "{}{}", stdout(&list), stderr(&list));
+    let shown = bench.run(&["runs", "show", id, "--json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&shown)).unwrap(), asked);
+    let shown = stdout(&bench.run(&["runs", "show", id]).await);
+    assert!(shown.contains("sim-arithmetic") && shown.contains(ANSWER), "{shown}");
+}
+
+#[tokio::test]
+async fn a_run_that_fails_says_why_and_exits_with_1() {
+    let bench = Bench::new().await;
+    let refuse = ScriptedFault::with_probability(Fault::ServerError, 1.0);
+    let behaviour = Behaviour { faults: vec![refuse], ..Behaviour::default() };
+    bench.sim.set_behaviour("sim-words", behaviour).unwrap();
+    let output = bench.run(&["ask", "--embedded", QUESTION]).await;
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(stdout(&output), "");
+    assert!(said.contains("the final step 3 failed"), "{said}");
+}
+
+#[tokio::test]
+async fn a_running_server_is_asked() {
+    let bench = Bench::new().await;
+    let (data, pool) = (bench.folder.path("data"), bench.folder.path("pool.toml"));
+    let server = Server::start(&data, &pool, &bench.folder.path("workflow.yaml"));
+    let url = format!("http://{}", server.grpc);
+    let output = off_thread(vec!["ask", QUESTION, "--server", &url]).await;
+    assert_eq!(stdout(&output), format!("{ANSWER}\n"), "{}", stderr(&output));
+    let list = off_thread(vec!["runs", "list", "--json", "--server", &url]).await;
+    let runs: Value = serde_json::from_str(&stdout(&list)).unwrap();
+    assert_eq!((runs.as_array().unwrap().len(), &runs[0]["state"]), (1, &Value::from("succeeded")));
+}
+
+#[tokio::test]
+async fn a_plan_is_printed_and_nothing_is_run() {
+    let bench = Bench::new().await;
+    let output = bench.run(&["plan", QUESTION]).await;
+    let lines: Vec<_> = stdout(&output).lines().map(ToOwned::to_owned).collect();
+    assert_eq!(lines.len(), 3, "{}", stderr(&output));
+    assert_eq!(lines[1], "2  sim-arithmetic  multiply the result by 12  (sees 1)");
+    let json: Value = serde_json::from_str(&stdout(&bench.run(&["plan", "--json", QUESTION]).await)).unwrap();
+    assert_eq!(
+        (&json["conductor"], &json["steps"][2]["index"]),
+        (&Value::from("three-steps-1"), &Value::from(2))
+    );
+    assert_eq!(bench.sim.calls(), []);
+}
+
+#[tokio::test]
+async fn an_evaluation_counts_what_is_right() {
+    let bench = Bench::new().await;
+    let right = serde_json::json!({"id": "a", "question": QUESTION, "answer": "Five thousand two hundred and eighty."});
+    let wrong = serde_json::json!({"id": "b", "question": QUESTION, "answer": "four", "skills": ["dates"]});
+    let file = bench.folder.write("questions.jsonl", &format!("{right}\n{wrong}\n"));
+    let file = file.display().to_string();
+    let output = bench.run(&["eval", &file, "--json", "--concurrency", "2"]).await;
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&report["questions"], &report["right"]), (&Value::from(2), &Value::from(1)), "{report:#}");
+    assert_eq!(report["items"][1]["answer"], ANSWER);
+    assert!((report["steps_mean"].as_f64().unwrap() - 3.0).abs() < f64::EPSILON);
+
+    bench.folder.write("questions.jsonl", &format!("{right}\n{{\n"));
+    let output = bench.run(&["eval", &file]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("line 2"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_demo_checks_its_answer() {
+    let folder = Folder::new();
+    let fixed = format!("fixed:{}", folder.workflow().display());
+    let right = run(&["demo", "--conductor", &fixed]);
+    assert!(right.status.success(), "{}", stderr(&right));
+    assert_eq!(stdout(&right), format!("{ANSWER}\n"));
+    for said in ["simulated:", "Right:", "podium serve"] {
+        assert!(stderr(&right).contains(said), "{said} in {}", stderr(&right));
+    }
+    let wrong = run(&["demo", "--conductor", "direct:sim-facts"]);
+    assert_eq!(wrong.status.code(), Some(1), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("Wrong:"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn what_has_to_be_written_otherwise_exits_with_2() {
+    let folder = Folder::new();
+    let bad_pool =
+        folder.write("bad.toml", "schema = 2\nname = \"x\"\nversion = \"1\"\n").display().to_string();
+    for (arguments, said) in [
+        (vec!["ask"], "<QUESTION>"),
+        (vec!["ask", " ", "--embedded"], "the question is blank"),
+        (vec!["ask", "why?", "--tier", "maxi"], "maxi"),
+        (vec!["pool", "check", &bad_pool], "schema is 2"),
+        (vec!["pool", "check", "/nowhere/pool.toml"], "/nowhere/pool.toml cannot be read"),
+        (vec!["serve", "--check-config", "--listen", "0.0.0.0:80", "--drain-ms", "x"], "has 2 problems"),
+        (vec!["ask", "why?", "--embedded", "--conductor", "direct:nobody"], "no worker `nobody`"),
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{said} in {}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn a_right_configuration_and_a_right_pool_are_said_to_be_right() {
+    let output = run(&["serve", "--check-config"]);
+    assert!(output.status.success() && stdout(&output).contains("pool demo-1"), "{}", stderr(&output));
+    let output = run(&["pool", "check"]);
+    assert!(output.status.success() && stdout(&output).contains("sim-generalist"), "{}", stderr(&output));
+}

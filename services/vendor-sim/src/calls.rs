@@ -1,0 +1,243 @@
+//! The log of every call that the simulator received. Tests count calls here.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::models::Model;
+
+/// Calls kept; older ones are forgotten, but still counted.
+pub const CALLS_MAX: usize = 100_000;
+
+/// One call of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// 1 for the first call since the start or the last reset.
+    pub sequence: u64,
+    /// The model asked.
+    pub model: String,
+    /// When it came, in milliseconds since the start.
+    pub at_ms: u64,
+    /// When it ended, in milliseconds since the start.
+    pub ended_at_ms: Option<u64>,
+    /// How it went so far.
+    pub outcome: Outcome,
+    /// Whether the caller got everything it was to get: a whole answer or a whole error.
+    pub finished: bool,
+    /// Whether a stream was asked for.
+    pub stream: bool,
+    /// The fault that was shown, by name.
+    pub fault: Option<String>,
+    /// The beginning of the subtask, or of the question where there was none.
+    pub subtask: String,
+    /// SHA-256 of the last user turn, in hexadecimal.
+    pub message_sha256: String,
+}
+
+/// How a call went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Not over yet.
+    Running,
+    /// Answered in full.
+    Answered,
+    /// Refused with an error of the vendor's.
+    Failed,
+    /// The simulator closed the connection in the middle.
+    Cut,
+    /// The caller went away, or the simulator stopped.
+    Abandoned,
+}
+
+/// The log and who waits for it.
+#[derive(Debug)]
+pub(crate) struct CallLog {
+    started: Instant,
+    calls: Mutex<Kept>,
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    calls: VecDeque<Call>,
+    received: u64,
+    /// Counts resets, so that a call from before one changes nothing after it.
+    generation: u64,
+}
+
+/// What is known of a call when it comes.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) model: Model,
+    pub(crate) stream: bool,
+    pub(crate) subtask: String,
+    pub(crate) message_sha256: String,
+}
+
+impl CallLog {
+    pub(crate) fn new() -> Self {
+        Self { started: Instant::now(), calls: Mutex::default(), changed: watch::Sender::new(0) }
+    }
+
+    /// Writes down a call; dropping the entry ends it as abandoned.
+    pub(crate) fn begin(self: &std::sync::Arc<Self>, arrival: Arrival) -> CallEntry {
+        let at_ms = self.now_ms();
+        let mut kept = self.lock();
+        kept.received += 1;
+        let sequence = kept.received;
+        if kept.calls.len() == CALLS_MAX {
+            kept.calls.pop_front();
+        }
+        kept.calls.push_back(Call {
+            sequence,
+            model: arrival.model.id().to_owned(),
+            at_ms,
+            ended_at_ms: None,
+            outcome: Outcome::Running,
+            finished: false,
+            stream: arrival.stream,
+            fault: None,
+            subtask: arrival.subtask,
+            message_sha256: arrival.message_sha256,
+        });
+        let generation = kept.generation;
+        drop(kept);
+        self.notify();
+        CallEntry { log: std::sync::Arc::clone(self), sequence, generation, over: false }
+    }
+
+    /// The calls kept, oldest first.
+    pub(crate) fn snapshot(&self) -> Vec<Call> {
+        self.lock().calls.iter().cloned().collect()
+    }
+
+    /// All calls since the start or the last reset, kept or not.
+    pub(crate) fn received(&self) -> u64 {
+        self.lock().received
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&self) {
+        let mut kept = self.lock();
+        *kept = Kept { generation: kept.generation + 1, ..Kept::default() };
+        drop(kept);
+        self.notify();
+    }
+
+    /// Changes with every change of the log.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn notify(&self) {
+        self.changed.send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+
+    /// A panic while the lock was held leaves a log that is still whole: every change is one assignment.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call in progress.
+#[derive(Debug)]
+pub(crate) struct CallEntry {
+    log: std::sync::Arc<CallLog>,
+    sequence: u64,
+    generation: u64,
+    over: bool,
+}
+
+impl CallEntry {
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Writes down the fault that the call meets.
+    pub(crate) fn meets(&self, fault: &str) {
+        self.change(|call| call.fault = Some(fault.to_owned()));
+    }
+
+    /// Ends the call.
+    pub(crate) fn end(mut self, outcome: Outcome) {
+        self.close(outcome);
+    }
+
+    fn close(&mut self, outcome: Outcome) {
+        self.over = true;
+        let now = self.log.now_ms();
+        self.change(|call| {
+            call.outcome = outcome;
+            call.finished = matches!(outcome, Outcome::Answered | Outcome::Failed);
+            call.ended_at_ms = Some(now);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Call)) {
+        let mut kept = self.log.lock();
+        let current = kept.generation == self.generation;
+        let oldest = kept.calls.front().map_or(0, |call| call.sequence);
+        let place = self.sequence.checked_sub(oldest).and_then(|place| usize::try_from(place).ok());
+        if let (true, Some(call)) = (current, place.and_then(|place| kept.calls.get_mut(place))) {
+            change(call);
+        }
+        drop(kept);
+        self.log.notify();
+    }
+}
+
+impl Drop for CallEntry {
+    fn drop(&mut self) {
+        if !self.over {
+            self.close(Outcome::Abandoned);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Arrival, CallLog, Outcome};
+    use crate::models::Model;
+
+    fn arrival() -> Arrival {
+        Arrival { model: Model::Echo, stream: false, subtask: "x".to_owned(), message_sha256: String::new() }
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_is_written_down_as_abandoned() {
+        let log = Arc::new(CallLog::new());
+        drop(log.begin(arrival()));
+        log.begin(arrival()).end(Outcome::Answered);
+        let running = log.begin(arrival());
+        let outcomes: Vec<_> =
+            log.snapshot().iter().map(|call| (call.sequence, call.outcome, call.finished)).collect();
+        assert_eq!(
+            outcomes,
+            [(1, Outcome::Abandoned, false), (2, Outcome::Answered, true), (3, Outcome::Running, false)]
+        );
+        drop(running);
+    }
+
+    #[test]
+    fn a_call_from_before_a_reset_changes_nothing_after_it() {
+        let log = Arc::new(CallLog::new());
+        let old = log.begin(arrival());
+        log.reset();
+        let new = log.begin(arrival());
+        old.end(Outcome::Failed);
+        assert_eq!(log.snapshot()[0].outcome, Outcome::Running);
+        assert_eq!((new.sequence(), log.received()), (1, 1));
+    }
+}

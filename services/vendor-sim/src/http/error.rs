@@ -1,0 +1,111 @@
+//! Errors in the shape that OpenAI clients expect: a status and `{"error": {message, type, param, code}}`.
+
+use axum::{
+    Json,
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+/// An error as the vendor tells it.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    param: Option<String>,
+    code: Option<&'static str>,
+    retry_after_s: Option<u64>,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { status, kind, message: message.into(), param: None, code: None, retry_after_s: None }
+    }
+
+    /// 400 that names the parameter.
+    pub(crate) fn invalid(param: &str, message: impl Into<String>) -> Self {
+        let error = Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message);
+        Self { param: Some(param.to_owned()), ..error }
+    }
+
+    /// 400 about the body as a whole.
+    pub(crate) fn invalid_body(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    /// 413.
+    pub(crate) fn too_large() -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "invalid_request_error",
+            "The request body is larger than 8 MiB.",
+        )
+    }
+
+    pub(crate) fn missing_key() -> Self {
+        let message = "You didn't provide an API key. Send it as a bearer token in the Authorization header.";
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_request_error", message)
+    }
+
+    pub(crate) fn wrong_key() -> Self {
+        let error =
+            Self::new(StatusCode::UNAUTHORIZED, "invalid_request_error", "Incorrect API key provided.");
+        Self { code: Some("invalid_api_key"), ..error }
+    }
+
+    pub(crate) fn unknown_model(model: &str) -> Self {
+        let message = format!("The model `{model}` does not exist or you do not have access to it.");
+        let error = Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message);
+        Self { code: Some("model_not_found"), ..error }
+    }
+
+    pub(crate) fn unknown_route(method: &Method, path: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", format!("Invalid URL ({method} {path})"))
+    }
+
+    pub(crate) fn wrong_method(method: &Method, path: &str) -> Self {
+        let message = format!("Not allowed to {method} on {path}.");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
+    }
+
+    /// 429 with the time to wait, in all the forms in which vendors tell it.
+    pub(crate) fn rate_limit(model: &str, retry_after_s: u64) -> Self {
+        let message = format!(
+            "Rate limit reached for {model} on requests per min (RPM). Please try again in {retry_after_s}s."
+        );
+        let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "requests", message);
+        Self { code: Some("rate_limit_exceeded"), retry_after_s: Some(retry_after_s), ..error }
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let Some(seconds) = self.retry_after_s else { return headers };
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        let milliseconds = HeaderValue::from(seconds.saturating_mul(1_000));
+        headers.insert(HeaderName::from_static("retry-after-ms"), milliseconds);
+        if let Ok(reset) = HeaderValue::try_from(format!("{seconds}s")) {
+            headers.insert(HeaderName::from_static("x-ratelimit-reset-requests"), reset);
+        }
+        headers
+    }
+
+    pub(crate) fn server_error() -> Self {
+        let message = "The server had an error while processing your request. Sorry about that!";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    pub(crate) fn overloaded() -> Self {
+        let message = "The engine is currently overloaded, please try again later.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable_error", message)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = json!({
+            "error": { "message": self.message, "type": self.kind, "param": self.param, "code": self.code }
+        });
+        (self.status, self.headers(), Json(body)).into_response()
+    }
+}

@@ -1,0 +1,85 @@
+//! The wire: OpenAI Chat Completions and models, and the simulator's own control routes, on one listener.
+
+pub(crate) mod cache;
+mod chat;
+mod completion;
+mod control;
+mod error;
+mod request;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Path, Request, State},
+    http::{HeaderMap, Method, Uri, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+
+use self::error::ApiError;
+use crate::{models::Model, sim::Shared};
+
+/// The largest request body.
+const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// All routes over the shared state.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    let vendor = Router::new()
+        .route("/v1/chat/completions", post(chat::completions))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{model}", get(model))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), require_key));
+    let control = Router::new()
+        .route("/control/behaviour/{model}", get(control::behaviour).put(control::set_behaviour))
+        .route("/control/calls", get(control::calls))
+        .route("/control/reset", post(control::reset))
+        .route("/healthz", get(|| async { Json(json!({ "status": "ok" })) }));
+    vendor
+        .merge(control)
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+async fn require_key(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    request: Request,
+    next: Next,
+) -> Response {
+    let shown = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "));
+    match (shared.api_key(), shown) {
+        (None, _) => next.run(request).await,
+        (Some(key), Some(shown)) if key == shown => next.run(request).await,
+        (Some(_), Some(_)) => ApiError::wrong_key().into_response(),
+        (Some(_), None) => ApiError::missing_key().into_response(),
+    }
+}
+
+async fn models() -> Json<Value> {
+    Json(json!({ "object": "list", "data": Model::ALL.map(described) }))
+}
+
+async fn model(Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    Model::named(&id).map(|model| Json(described(model))).ok_or_else(|| ApiError::unknown_model(&id))
+}
+
+fn described(model: Model) -> Value {
+    // The programs have no day of making; a fixed one keeps answers the same from run to run.
+    json!({ "id": model.id(), "object": "model", "created": 1_735_689_600, "owned_by": "vendor-sim" })
+}
+
+async fn unknown_route(method: Method, uri: Uri) -> ApiError {
+    ApiError::unknown_route(&method, uri.path())
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    ApiError::wrong_method(&method, uri.path())
+}

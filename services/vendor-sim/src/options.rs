@@ -1,0 +1,76 @@
+//! The command line of the binary.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+};
+
+use clap::Parser;
+
+use crate::{
+    behaviour::{Behaviour, Milliseconds},
+    sim::{Exposure, GENERALIST_ACCURACY, Options, StartError, VendorSim},
+};
+
+/// A simulated vendor of language models, for development and tests.
+#[derive(Parser)]
+#[command(name = "vendor-sim", version)]
+pub struct Arguments {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:8099")]
+    listen: SocketAddr,
+    /// Allows an address that other machines can reach. They can then also change behaviours and read calls.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Decides latencies, faults by chance and the generalist's errors.
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// The key that callers must show.
+    #[arg(long, env = "VENDOR_SIM_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+    /// Milliseconds to the first token of every answer.
+    #[arg(long, default_value_t = 0)]
+    latency_ms: u64,
+    /// Up to so many milliseconds more, drawn evenly.
+    #[arg(long, default_value_t = 0)]
+    latency_spread_ms: u64,
+    /// Milliseconds from token to token.
+    #[arg(long, default_value_t = 0)]
+    token_ms: u64,
+    /// The probability that one operation of the generalist is right.
+    #[arg(long, default_value_t = GENERALIST_ACCURACY)]
+    generalist_accuracy: f64,
+}
+
+impl Arguments {
+    /// The options that they ask for.
+    pub fn options(self) -> Options {
+        let first_token_ms = Milliseconds {
+            min: self.latency_ms,
+            max: self.latency_ms.saturating_add(self.latency_spread_ms),
+        };
+        Options {
+            listen: self.listen,
+            exposure: if self.allow_remote { Exposure::Anywhere } else { Exposure::LoopbackOnly },
+            seed: self.seed,
+            api_key: self.api_key,
+            generalist_accuracy: self.generalist_accuracy,
+            behaviour: Behaviour { first_token_ms, token_ms: self.token_ms, faults: Vec::new() },
+        }
+    }
+}
+
+/// Serves until the process is interrupted. Prints one line that says where, and that this is a simulator.
+pub async fn run(options: Options) -> Result<(), StartError> {
+    let running = VendorSim::start(options).await?;
+    // The line is for a person; a closed standard output is no reason not to serve.
+    let _ = writeln!(
+        io::stdout(),
+        "vendor-sim is a simulator, listening on {}: its workers are programs, not language models",
+        running.base_url()
+    );
+    // Without a signal handler the process would end by the signal itself, which is as good.
+    let _ = tokio::signal::ctrl_c().await;
+    running.stop().await;
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! The simulator as a component: options, start, a running server, stop.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+
+use crate::{
+    behaviour::{Behaviour, BehaviourError, CallScript},
+    calls::{Call, CallLog},
+    generalist::Generalist,
+    http,
+    models::Model,
+};
+
+/// Connections served at once; further ones wait to be accepted.
+const CONNECTIONS_MAX: usize = 4_096;
+
+/// How to start a simulator.
+#[derive(Clone)]
+pub struct Options {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Whether other machines may reach it.
+    pub exposure: Exposure,
+    /// Decides every draw: latencies, faults by chance, the generalist's errors.
+    pub seed: u64,
+    /// The key that callers must show; without one every call is let in.
+    pub api_key: Option<String>,
+    /// The probability, 0 to 1, that one operation of the generalist is right.
+    pub generalist_accuracy: f64,
+    /// How every model behaves at the start and after a reset.
+    pub behaviour: Behaviour,
+}
+
+impl Options {
+    /// A free loopback port, no key, instant answers, and the generalist's usual accuracy.
+    pub fn loopback(seed: u64) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            exposure: Exposure::LoopbackOnly,
+            seed,
+            api_key: None,
+            generalist_accuracy: GENERALIST_ACCURACY,
+            behaviour: Behaviour::default(),
+        }
+    }
+}
+
+/// The generalist is right on so large a part of questions with one operation.
+pub const GENERALIST_ACCURACY: f64 = 0.65;
+
+/// Who may reach the simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// Only this machine; another listening address is refused.
+    LoopbackOnly,
+    /// Everyone who can reach the listening address, its control routes included.
+    Anywhere,
+}
+
+/// Why the simulator did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is reachable from other machines and that was not allowed.
+    #[error("listen: `{0}` is not a loopback address")]
+    NotLoopback(SocketAddr),
+    /// The accuracy is no probability.
+    #[error("generalist_accuracy: {0} is outside 0 to 1")]
+    Accuracy(f64),
+    /// The initial behaviour is outside the limits.
+    #[error("behaviour is refused")]
+    Behaviour(#[source] BehaviourError),
+    /// The port is taken or not allowed.
+    #[error("cannot listen on `{address}`")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The simulator. It has no state of its own; see [`Running`].
+#[derive(Debug, Clone, Copy)]
+pub struct VendorSim;
+
+impl VendorSim {
+    /// Listens and serves until [`Running::stop`], or until the returned value is dropped.
+    pub async fn start(options: Options) -> Result<Running, StartError> {
+        let address = options.listen;
+        if options.exposure == Exposure::LoopbackOnly && !address.ip().is_loopback() {
+            return Err(StartError::NotLoopback(address));
+        }
+        if !(0.0..=1.0).contains(&options.generalist_accuracy) {
+            return Err(StartError::Accuracy(options.generalist_accuracy));
+        }
+        options.behaviour.check().map_err(StartError::Behaviour)?;
+        let listen_error = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listen_error)?;
+        let bound = listener.local_addr().map_err(listen_error)?;
+        let shared = Arc::new(Shared::new(options));
+        let (stop, stopped) = watch::channel(Stage::Serving);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, Arc::clone(&shared), stopped));
+        Ok(Running { address: bound, shared, stop, tasks })
+    }
+}
+
+/// A simulator that serves.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Stage>,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    Stopping,
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What an OpenAI client takes as its base URL.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The calls received since the start or the last reset, oldest first.
+    pub fn calls(&self) -> Vec<Call> {
+        self.shared.calls.snapshot()
+    }
+
+    /// Waits until the calls fulfil a condition.
+    pub async fn wait_for(&self, mut condition: impl FnMut(&[Call]) -> bool) -> Vec<Call> {
+        let mut changes = self.shared.calls.changes();
+        loop {
+            changes.borrow_and_update();
+            let calls = self.calls();
+            // The sender lives in `self`, so waiting cannot fail before this returns.
+            if condition(&calls) || changes.changed().await.is_err() {
+                return calls;
+            }
+        }
+    }
+
+    /// The model's behaviour, with what is left of its scripted faults.
+    pub fn behaviour(&self, model: &str) -> Result<Behaviour, BehaviourError> {
+        self.shared.behaviour(named(model)?)
+    }
+
+    /// Sets the model's behaviour from the next call on.
+    pub fn set_behaviour(&self, model: &str, behaviour: Behaviour) -> Result<(), BehaviourError> {
+        self.shared.set_behaviour(named(model)?, behaviour)
+    }
+
+    /// Forgets all calls and gives every model its first behaviour.
+    pub fn reset(&self) {
+        self.shared.reset();
+    }
+
+    /// Closes the listener and every connection, finished or not, as a killed process would.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(Stage::Stopping);
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The model of that name, or the error that names it.
+pub(crate) fn named(model: &str) -> Result<Model, BehaviourError> {
+    Model::named(model).ok_or_else(|| BehaviourError::UnknownModel(model.to_owned()))
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    options: Options,
+    pub(crate) calls: Arc<CallLog>,
+    pub(crate) prompts: Mutex<http::cache::PromptCache>,
+    behaviours: Mutex<HashMap<Model, Behaviour>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key is left out on purpose.
+        formatter.debug_struct("Shared").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn new(options: Options) -> Self {
+        let behaviours = Self::first_behaviours(&options);
+        Self {
+            options,
+            calls: Arc::new(CallLog::new()),
+            prompts: Mutex::default(),
+            behaviours: Mutex::new(behaviours),
+        }
+    }
+
+    fn first_behaviours(options: &Options) -> HashMap<Model, Behaviour> {
+        Model::ALL.into_iter().map(|model| (model, options.behaviour.clone())).collect()
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    pub(crate) fn api_key(&self) -> Option<&str> {
+        self.options.api_key.as_deref()
+    }
+
+    pub(crate) fn generalist(&self) -> Generalist {
+        Generalist { seed: self.options.seed, accuracy: self.options.generalist_accuracy }
+    }
+
+    pub(crate) fn behaviour(&self, model: Model) -> Result<Behaviour, BehaviourError> {
+        let found = self.behaviours().get(&model).cloned();
+        found.ok_or_else(|| BehaviourError::UnknownModel(model.id().to_owned()))
+    }
+
+    pub(crate) fn set_behaviour(&self, model: Model, behaviour: Behaviour) -> Result<(), BehaviourError> {
+        behaviour.check()?;
+        self.behaviours().insert(model, behaviour);
+        Ok(())
+    }
+
+    /// What the call meets; counts down the model's scripted faults.
+    pub(crate) fn script(&self, model: Model, sequence: u64) -> CallScript {
+        self.behaviours().entry(model).or_default().next_call(self.options.seed, sequence)
+    }
+
+    pub(crate) fn reset(&self) {
+        self.calls.reset();
+        *self.behaviours() = Self::first_behaviours(&self.options);
+        *self.prompts.lock().unwrap_or_else(PoisonError::into_inner) = http::cache::PromptCache::default();
+    }
+
+    fn behaviours(&self) -> MutexGuard<'_, HashMap<Model, Behaviour>> {
+        self.behaviours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Accepts connections until it is told to stop; then all of them are dropped where they are.
+async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<Stage>) {
+    let router = http::router(shared);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = stopped.wait_for(|stage| *stage == Stage::Stopping) => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
+                // A connection that failed while it was accepted is its caller's loss; the listener goes on.
+                if let Ok((stream, _)) = accepted {
+                    let _ = stream.set_nodelay(true);
+                    connections.spawn(serve_connection(stream, router.clone()));
+                }
+            }
+        }
+    }
+    connections.shutdown().await;
+}
+
+fn serve_connection(stream: tokio::net::TcpStream, router: axum::Router) -> impl Future<Output = ()> {
+    let service = TowerToHyperService::new(router);
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    async move {
+        // A connection that breaks is what this simulator is for; the calls on it are written down as abandoned.
+        let _ = connection.await;
+    }
+}

@@ -1,0 +1,253 @@
+//! The skills: each reads a task stated in plain English, finds the operation and its operands, and computes it.
+//! They are ordinary programs without any prepared answer, and each says plainly when a task is not of its kind.
+
+pub(crate) mod arithmetic;
+pub mod calendar;
+pub(crate) mod dates;
+pub(crate) mod facts;
+mod facts_table;
+pub(crate) mod lists;
+pub mod number_words;
+pub(crate) mod operand;
+pub mod rational;
+#[cfg(test)]
+mod tests;
+pub(crate) mod units;
+pub(crate) mod words;
+
+use std::{collections::HashSet, fmt, sync::LazyLock};
+
+pub use crate::language::reader::Visible;
+use crate::language::{
+    pattern::Pattern,
+    reader::{self, Binding, Form, Operands, Operation, Rule},
+};
+
+/// A kind of task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Skill {
+    /// Exact arithmetic.
+    Arithmetic,
+    /// Letters, words and the names of numbers.
+    Words,
+    /// Days, weekdays and clock times.
+    Dates,
+    /// Conversion of units.
+    Units,
+    /// Lists of numbers or words.
+    Lists,
+    /// A small table of general knowledge.
+    Facts,
+}
+
+impl Skill {
+    /// All skills, in the order of the demo pool's slots.
+    pub const ALL: [Self; 6] =
+        [Self::Arithmetic, Self::Words, Self::Dates, Self::Units, Self::Lists, Self::Facts];
+
+    /// The word by which plans and model names call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Arithmetic => "arithmetic",
+            Self::Words => "words",
+            Self::Dates => "dates",
+            Self::Units => "units",
+            Self::Lists => "lists",
+            Self::Facts => "facts",
+        }
+    }
+
+    /// How its worker calls its own kind of task.
+    fn kind_of_task(self) -> &'static str {
+        match self {
+            Self::Arithmetic => "arithmetic",
+            Self::Words => "word",
+            Self::Dates => "date",
+            Self::Units => "unit conversion",
+            Self::Lists => "list",
+            Self::Facts => "fact",
+        }
+    }
+}
+
+impl fmt::Display for Skill {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// Why a task has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No operation of the skill is in the text.
+    #[error("no operation was found")]
+    NothingFound,
+    /// The text is longer than is read.
+    #[error(
+        "the text is too long to read ({bytes} bytes; {} bytes or 4096 words at most)",
+        reader::TEXT_BYTES_MAX
+    )]
+    TooLong {
+        /// The length of the text.
+        bytes: usize,
+    },
+    /// More operations than are followed.
+    #[error("there are more than {} operations in the text", reader::OPERATIONS_MAX)]
+    TooManyOperations,
+    /// The task speaks of an earlier result and none was given.
+    #[error("it speaks of an earlier result, and I was given none that fits")]
+    NoEarlierResult,
+    /// The step whose output is needed failed.
+    #[error("the result of step {number} is missing")]
+    MissingOutput {
+        /// The number of that step.
+        number: usize,
+    },
+    /// An operand is not of the kind that the operation needs.
+    #[error("I need {needed}, but `{}` is none", shortened(.given))]
+    WrongOperand {
+        /// The kind needed, with its article.
+        needed: &'static str,
+        /// The operand.
+        given: String,
+    },
+    /// The computation has no result.
+    #[error(transparent)]
+    Number(#[from] rational::NumberError),
+    /// A day outside the years 1 to 9999.
+    #[error("the day is outside the years 1 to 9999")]
+    OutsideCalendar,
+    /// There is no conversion between the units.
+    #[error("{from} cannot be converted to {to}")]
+    UnitsDiffer {
+        /// The unit of the value.
+        from: String,
+        /// The unit asked for.
+        to: String,
+    },
+    /// The list has no such item.
+    #[error("the list has {count} items")]
+    NoSuchItem {
+        /// The length of the list.
+        count: usize,
+    },
+    /// The table does not say.
+    #[error("I do not know that of {subject}")]
+    UnknownFact {
+        /// What was asked about.
+        subject: String,
+    },
+}
+
+/// What a skill worker is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// What to do.
+    pub subtask: String,
+    /// The outputs that may be used, in the order in which they were given.
+    pub visible: Vec<Visible>,
+    /// The whole question that the subtask is a part of.
+    pub question: String,
+}
+
+impl Task {
+    /// A task that is a question by itself.
+    pub fn question(question: &str) -> Self {
+        Self { subtask: question.to_owned(), visible: Vec::new(), question: question.to_owned() }
+    }
+}
+
+/// The skill's answer to the subtask, or why it has none.
+pub fn solve(skill: Skill, task: &Task) -> Result<String, Refusal> {
+    let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.skill == skill).collect();
+    let operations = reader::read(&task.subtask, &task.visible, &rules, &|_, _, answer| answer)?;
+    operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
+}
+
+/// What the skill's worker says: the answer, or plainly that it has none.
+pub fn answer(skill: Skill, task: &Task) -> String {
+    solve(skill, task).unwrap_or_else(|refusal| explain(skill, &refusal, task))
+}
+
+fn explain(skill: Skill, refusal: &Refusal, task: &Task) -> String {
+    let kind = skill.kind_of_task();
+    match refusal {
+        Refusal::NothingFound => {
+            let subtask = shortened(&task.subtask);
+            format!("I can only do {kind} questions: I found no {kind} operation in `{subtask}`.")
+        }
+        refusal => format!("I cannot answer this {kind} question: {refusal}."),
+    }
+}
+
+/// The answer to a whole question, with all skills and without errors.
+pub fn solve_whole(task: &Task) -> Result<String, Refusal> {
+    let operations = read_all(task, &|_, _, answer| answer)?;
+    operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
+}
+
+/// All the operations in a text that any skill knows.
+pub(crate) fn read_all(task: &Task, alter: reader::Alter<'_>) -> Result<Vec<Operation>, Refusal> {
+    let rules: Vec<&Rule> = RULES.iter().collect();
+    reader::read(&task.subtask, &task.visible, &rules, alter)
+}
+
+/// Every word that some wording of an operation uses.
+pub(crate) fn vocabulary() -> &'static HashSet<String> {
+    static VOCABULARY: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let mut words = Vec::new();
+        RULES.iter().flat_map(|rule| &rule.patterns).for_each(|pattern| pattern.words(&mut words));
+        words.into_iter().collect()
+    });
+    &VOCABULARY
+}
+
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    [
+        compiled(Skill::Arithmetic, arithmetic::WORDINGS, arithmetic::FRAGMENTS),
+        compiled(Skill::Words, words::WORDINGS, words::FRAGMENTS),
+        compiled(Skill::Dates, dates::WORDINGS, dates::FRAGMENTS),
+        compiled(Skill::Units, units::WORDINGS, units::FRAGMENTS),
+        compiled(Skill::Lists, lists::WORDINGS, lists::FRAGMENTS),
+        compiled(Skill::Facts, facts::WORDINGS, facts::FRAGMENTS),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+});
+
+fn compiled(skill: Skill, wordings: &[Wordings], fragments: &[(&str, &str)]) -> Vec<Rule> {
+    let rule = |wording: &Wordings, form, sources: &[&str]| Rule {
+        skill,
+        form,
+        patterns: sources.iter().map(|source| Pattern::compile(source, fragments)).collect(),
+        binding: wording.binding,
+        compute: wording.compute,
+    };
+    let both = |wording: &Wordings| {
+        [rule(wording, Form::Noun, wording.nouns), rule(wording, Form::Verb, wording.verbs)]
+    };
+    wordings.iter().flat_map(both).collect()
+}
+
+/// The wordings of one operation, in the language of `language::pattern`.
+pub(crate) struct Wordings {
+    /// Noun phrases.
+    pub(crate) nouns: &'static [&'static str],
+    /// Imperatives and questions.
+    pub(crate) verbs: &'static [&'static str],
+    pub(crate) binding: Binding,
+    /// Computes it from the slots of any of its wordings.
+    pub(crate) compute: fn(&Operands) -> Result<String, Refusal>,
+}
+
+/// The beginning of a text, fit for a message.
+pub(crate) fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 160;
+    let flat: String =
+        text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    match flat.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...", &flat[..end]),
+        None => flat,
+    }
+}

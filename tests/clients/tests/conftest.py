@@ -1,0 +1,213 @@
+"""The servers under test: the real binaries on free loopback ports, stopped whatever happens."""
+
+import contextlib
+import importlib
+import importlib.resources
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grpc
+import httpx
+import openai
+import pytest
+from grpc_tools import protoc
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PATIENCE_S = 60
+
+DATES = "the number of days between 3 March 2024 and 17 May 2025"
+QUESTION = f"Take {DATES}, multiply it by 12, and write the result in words."
+ANSWER = "five thousand two hundred and eighty"
+
+WORKFLOW = f"""
+name: three-steps
+version: "1"
+steps:
+  - worker: sim-dates
+    subtask: {DATES}
+  - worker: sim-arithmetic
+    subtask: multiply the result by 12
+    sees: [1]
+  - worker: sim-words
+    subtask: write the result in words
+    sees: [2]
+"""
+
+
+def binary(name: str, variable: str) -> str:
+    """The binary that is under test: named by the environment, or where cargo puts it."""
+    target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
+    path = pathlib.Path(os.environ.get(variable, f"{target}/debug/{name}"))
+    assert path.is_file(), f"{path} is missing: run `cargo build` first, or set {variable}"
+    return str(path)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class Process:
+    """A server in a process of its own, with its log in a file."""
+
+    def __init__(self, arguments: list[str], log: pathlib.Path) -> None:
+        self.log = log
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PODIUM__")}
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment
+            )
+
+    def wait_for_port(self, port: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"it ended at once: {self.log.read_text()}"
+            with socket.socket() as probe:
+                probe.settimeout(1)
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise AssertionError(f"nothing listens on port {port}: {self.log.read_text()}")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class Podium:
+    """A server with its doors."""
+
+    http: str
+    grpc: str
+    vendor: str
+
+    def openai(self, **options: object) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.http}/v1", api_key="none", timeout=PATIENCE_S, **options)
+
+    @contextlib.contextmanager
+    def behaving(self, model: str, fault: dict, calls: int | None = None) -> Iterator[None]:
+        """So many calls of a worker, or every call, meet a fault meanwhile."""
+        when = {"probability": 1.0} if calls is None else {"next_calls": calls}
+        route = f"{self.vendor}/control/behaviour/{model}"
+        before = httpx.get(route).json()
+        httpx.put(route, json={**before, "faults": [{"fault": fault, **when}]}).raise_for_status()
+        try:
+            yield
+        finally:
+            httpx.put(route, json=before).raise_for_status()
+
+    def calls(self) -> list[dict]:
+        """The calls that the simulated vendor received so far."""
+        return httpx.get(f"{self.vendor}/control/calls").json()["calls"]
+
+
+@pytest.fixture(scope="session")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The simulated vendor; a token every 2 ms, so that streams have several chunks."""
+    (port,) = free_ports(1)
+    log = tmp_path_factory.mktemp("vendor") / "log"
+    arguments = [binary("vendor-sim", "VENDOR_SIM_BIN"), "--listen", f"127.0.0.1:{port}", "--token-ms", "2"]
+    process = Process(arguments, log)
+    try:
+        process.wait_for_port(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.stop()
+
+
+def serve(folder: pathlib.Path, vendor: str, conductor: str) -> tuple[Process, Podium]:
+    pool = (ROOT / "pools/demo.toml").read_text()
+    pool, moved = re.subn(r'base_url = "[^"]*"', f'base_url = "{vendor}/v1"', pool)
+    assert moved == 1
+    (folder / "pool.toml").write_text(pool)
+    http, grpc_port = free_ports(2)
+    arguments = [binary("podium", "PODIUM_BIN"), "serve"]
+    arguments += ["--listen", f"127.0.0.1:{http}", "--grpc-listen", f"127.0.0.1:{grpc_port}"]
+    arguments += ["--data", str(folder / "data"), "--pool", str(folder / "pool.toml"), "--conductor", conductor]
+    process = Process(arguments, folder / "log")
+    try:
+        process.wait_for_port(http)
+        process.wait_for_port(grpc_port)
+    except BaseException:
+        process.stop()
+        raise
+    return process, Podium(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc_port}", vendor)
+
+
+@pytest.fixture(scope="session")
+def podium(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
+    """A server that runs every question as three steps."""
+    folder = tmp_path_factory.mktemp("podium")
+    (folder / "workflow.yaml").write_text(WORKFLOW)
+    process, server = serve(folder, vendor, f"fixed:{folder}/workflow.yaml")
+    try:
+        yield server
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def direct(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
+    """A server that hands every question to the worker that knows words."""
+    process, server = serve(tmp_path_factory.mktemp("direct"), vendor, "direct:sim-words")
+    try:
+        yield server
+    finally:
+        process.stop()
+
+
+@dataclass
+class Generated:
+    """The modules that grpcio-tools makes of `proto/`."""
+
+    podium: object
+    run: object
+    event: object
+    service: object
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+    out = tmp_path_factory.mktemp("generated")
+    files = sorted(str(path.relative_to(ROOT / "proto")) for path in (ROOT / "proto").rglob("*.proto"))
+    wkt = importlib.resources.files("grpc_tools") / "_proto"
+    arguments = ["protoc", f"-I{ROOT}/proto", f"-I{wkt}", f"--python_out={out}", f"--grpc_python_out={out}", *files]
+    assert protoc.main(arguments) == 0
+    sys.path.insert(0, str(out))
+    load = importlib.import_module
+    return Generated(
+        podium=load("podium.v1.podium_pb2"),
+        run=load("podium.v1.run_pb2"),
+        event=load("podium.v1.event_pb2"),
+        service=load("podium.v1.podium_pb2_grpc"),
+    )
+
+
+@pytest.fixture
+def channel(podium: Podium) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(podium.grpc) as channel:
+        yield channel
+
+
+@pytest.fixture
+def stub(channel: grpc.Channel, generated: Generated) -> object:
+    return generated.service.PodiumServiceStub(channel)

@@ -1,0 +1,187 @@
+"""The HTTP door, through the official `openai` package."""
+
+import uuid
+
+import httpx
+import openai
+import pytest
+from conftest import ANSWER, PATIENCE_S, QUESTION, Podium
+
+WORDS_QUESTION = "Write 123456 in words."
+WORDS_ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six"
+
+
+def ask(podium: Podium, question: str = QUESTION, **parameters: object) -> object:
+    messages = [{"role": "user", "content": question}]
+    return podium.openai(max_retries=0).chat.completions.create(
+        **{"model": "podium-ultra", "messages": messages, **parameters}
+    )
+
+
+def refusal(kind: type, podium: Podium, **parameters: object) -> openai.APIStatusError:
+    with pytest.raises(kind) as caught:
+        ask(podium, **parameters)
+    return caught.value
+
+
+def test_a_question_is_answered_by_a_workflow(podium: Podium) -> None:
+    completion = ask(podium)
+    assert completion.choices[0].message.content == ANSWER
+    assert completion.choices[0].message.role == "assistant"
+    assert completion.choices[0].finish_reason == "stop"
+    assert completion.model == "podium-ultra"
+    assert completion.object == "chat.completion"
+    assert completion.system_fingerprint == "three-steps-1/demo-1"
+
+
+def test_the_usage_adds_up_and_tells_the_share_of_planning(podium: Podium) -> None:
+    usage = ask(podium).usage
+    assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert usage.prompt_tokens_details.model_extra["orchestration_input_tokens"] == 0
+    assert usage.completion_tokens_details.model_extra["orchestration_output_tokens"] == 0
+
+
+def test_a_streamed_answer_is_the_plain_one_in_pieces(direct: Podium) -> None:
+    plain = ask(direct, WORDS_QUESTION).choices[0].message.content
+    assert plain == WORDS_ANSWER
+    chunks = list(ask(direct, WORDS_QUESTION, stream=True))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices[0].delta.content]
+    assert len(pieces) > 1, pieces
+    assert "".join(pieces) == plain
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_a_stream_that_the_vendor_cuts_goes_on_with_the_next_attempt(direct: Podium) -> None:
+    with direct.behaving("sim-words", {"kind": "cut_stream", "after_chunks": 4}, calls=1):
+        calls = len(direct.calls())
+        chunks = list(ask(direct, WORDS_QUESTION, stream=True))
+        assert len(direct.calls()) == calls + 2
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == WORDS_ANSWER
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_only_the_final_step_is_streamed(podium: Podium) -> None:
+    chunks = ask(podium, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ANSWER
+
+
+def test_a_stream_tells_the_usage_last_when_asked(direct: Podium) -> None:
+    chunks = list(ask(direct, WORDS_QUESTION, stream=True, stream_options={"include_usage": True}))
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage.total_tokens > 0
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+def test_the_stream_ends_with_done(direct: Podium) -> None:
+    body = {"model": "podium-mini", "stream": True, "messages": [{"role": "user", "content": WORDS_QUESTION}]}
+    response = httpx.post(f"{direct.http}/v1/chat/completions", json=body, timeout=PATIENCE_S)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    uuid.UUID(response.headers["x-podium-run-id"])
+    events = [line for line in response.text.split("\n\n") if line]
+    assert events[-1] == "data: [DONE]"
+
+
+def test_models_are_listed_and_found(podium: Podium) -> None:
+    client = podium.openai()
+    names = [model.id for model in client.models.list()]
+    assert names == ["podium-mini", "podium-ultra", "podium-mini@three-steps-1", "podium-ultra@three-steps-1"]
+    assert all(client.models.retrieve(name).id == name for name in names)
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-5")
+
+
+def test_a_pinned_model_answers_and_another_pin_is_refused(podium: Podium) -> None:
+    assert ask(podium, model="podium-ultra@three-steps-1").choices[0].message.content == ANSWER
+    error = refusal(openai.NotFoundError, podium, model="podium-ultra@nano-1")
+    assert (error.code, error.param) == ("model_not_found", "model")
+
+
+def test_a_bad_model_name_is_not_found(podium: Podium) -> None:
+    error = refusal(openai.NotFoundError, podium, model="gpt-5")
+    assert (error.status_code, error.code, error.param) == (404, "model_not_found", "model")
+    assert error.type == "invalid_request_error"
+
+
+def test_a_wrong_value_is_named_with_those_that_are_right(podium: Podium) -> None:
+    error = refusal(openai.BadRequestError, podium, reasoning_effort="extreme")
+    assert (error.code, error.param) == ("invalid_value", "reasoning_effort")
+    assert "`xhigh`" in error.message
+
+
+def test_an_empty_conversation_is_refused(podium: Podium) -> None:
+    error = refusal(openai.BadRequestError, podium, messages=[])
+    assert (error.code, error.param) == ("invalid_value", "messages")
+
+
+def test_an_unknown_parameter_is_refused(podium: Podium) -> None:
+    error = refusal(openai.BadRequestError, podium, extra_body={"colour": "red"})
+    assert (error.code, error.param) == ("unknown_parameter", "colour")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n", 2), ("logprobs", True), ("response_format", {"type": "json_object"}), ("stop", "x")],
+)
+def test_what_cannot_be_honoured_is_refused(podium: Podium, name: str, value: object) -> None:
+    error = refusal(openai.BadRequestError, podium, **{name: value})
+    assert (error.code, error.param) == ("unsupported_parameter", name)
+
+
+def test_what_changes_nothing_is_accepted(podium: Podium) -> None:
+    completion = ask(podium, user="me", metadata={"a": "b"}, store=True, seed=7, temperature=0.1, top_p=0.9, n=1)
+    assert completion.choices[0].message.content == ANSWER
+
+
+def test_a_repeated_request_with_a_key_is_paid_once(podium: Podium) -> None:
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    first = ask(podium, extra_headers=headers)
+    calls = len(podium.calls())
+    second = ask(podium, extra_headers=headers)
+    assert second == first
+    assert "".join(c.choices[0].delta.content or "" for c in ask(podium, extra_headers=headers, stream=True)) == ANSWER
+    assert len(podium.calls()) == calls
+    assert ask(podium).id != first.id
+
+
+def test_a_bad_key_is_refused(podium: Podium) -> None:
+    error = refusal(openai.BadRequestError, podium, extra_headers={"Idempotency-Key": "a b"})
+    assert error.param == "idempotency-key"
+
+
+def test_a_run_that_fails_is_an_error_that_is_not_paid_again(direct: Podium) -> None:
+    messages = [{"role": "user", "content": WORDS_QUESTION}]
+    with direct.behaving("sim-words", {"kind": "server_error"}):
+        calls = len(direct.calls())
+        with pytest.raises(openai.InternalServerError) as caught:
+            direct.openai(max_retries=2).chat.completions.create(model="podium-ultra", messages=messages)
+        assert len(direct.calls()) == calls + 3, "three attempts of one run, and no second run"
+        assert (caught.value.code, caught.value.type) == ("final_step_failed", "server_error")
+        with pytest.raises(openai.APIError) as caught:
+            list(ask(direct, WORDS_QUESTION, stream=True))
+        assert caught.value.code == "final_step_failed"
+
+
+def test_errors_of_the_door_itself_have_the_same_shape(podium: Podium) -> None:
+    def error(method: str, path: str, **options: object) -> tuple[int, str]:
+        response = httpx.request(method, f"{podium.http}{path}", timeout=PATIENCE_S, **options)
+        body = response.json()["error"]
+        assert set(body) == {"message", "type", "param", "code"}
+        assert response.headers["x-request-id"]
+        return response.status_code, body["code"]
+
+    chat = "/v1/chat/completions"
+    assert error("GET", "/v1/nothing") == (404, "unknown_url")
+    assert error("GET", chat) == (405, "method_not_allowed")
+    assert error("POST", chat, content=b"{") == (400, "invalid_json")
+    assert error("POST", chat, content=b" " * (3 << 20)) == (413, "request_too_large")
+
+
+def test_the_door_is_healthy_and_ready_and_names_requests(podium: Podium) -> None:
+    assert httpx.get(f"{podium.http}/healthz").status_code == 200
+    assert httpx.get(f"{podium.http}/readyz").status_code == 200
+    response = httpx.get(f"{podium.http}/healthz", headers={"x-request-id": "mine-1"})
+    assert response.headers["x-request-id"] == "mine-1"
