@@ -1,0 +1,144 @@
+"""Command line: `podium-training COMMAND`. Only the commands that train or run a model import torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from podium_training.settings import Settings
+
+
+def _generate_eval(arguments: argparse.Namespace) -> None:
+    from podium_training import heldout
+
+    for index, question in enumerate(heldout.questions(arguments.split, arguments.seed, arguments.n), start=1):
+        print(heldout.record(question, f"{arguments.split}-{arguments.seed}-{index:04}"))
+
+
+def _generate_text(arguments: argparse.Namespace) -> None:
+    from podium_training import plan
+    from podium_training.questions import Generator
+
+    generator = Generator(arguments.split, arguments.seed, noise=arguments.noise)
+    for _ in range(arguments.n):
+        question = generator.draw()
+        print(plan.prompt(question.text) + plan.render(list(question.steps)), end="\n\n")
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from podium_training import sft
+
+    torch.set_num_threads(arguments.threads)
+    given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
+    shape = {name: getattr(arguments, name) for name in ("width", "layers", "heads", "hidden")}
+    sft.Training(arguments.out, Settings(**given), shape).run(arguments.pools_a_checkpoint)
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from podium_training import export, sft
+
+    model, tokenizer = sft.load(arguments.checkpoint)
+    path = arguments.bundle / "nano.gguf"
+    export.export(model, tokenizer, path, name="podium-nano", kind=arguments.kind)
+    export.write_checksum(arguments.bundle)
+    print(f"{path}: {path.stat().st_size} bytes, sha256 {export.sha256(path)}")
+
+
+def _check_export(arguments: argparse.Namespace) -> None:
+    from podium_training import llama_check, sft
+
+    model, tokenizer = sft.load(arguments.checkpoint)
+    result = llama_check.compare(arguments.bundle / "nano.gguf", model, tokenizer, arguments.n)
+    print(json.dumps(result))
+    if result["same_text"] < 0.95 * arguments.n:
+        sys.exit("the exported file does not write what the checkpoint writes")
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from podium_training import heldout, sft
+    from podium_training.evaluate import evaluate
+    from podium_training.tokenizer import END
+
+    torch.set_num_threads(arguments.threads)
+    model, tokenizer = sft.load(arguments.checkpoint)
+    end = tokenizer.token_to_id(END)
+
+    def complete(prompt: str) -> str:
+        return tokenizer.decode(model.complete(tokenizer.encode(prompt).ids, end, arguments.tokens_max), skip_special_tokens=False)
+
+    score = evaluate(complete, heldout.questions(arguments.split, arguments.seed, arguments.n))
+    for question, wanted, got in score.misses[: arguments.misses]:
+        print(f"--- {question}\nwanted {wanted}\ngot    {got}", file=sys.stderr)
+    print(json.dumps({"split": arguments.split, **score.report()}))
+
+
+def _draws(parser: argparse.ArgumentParser, n: int, split: str, seed: int) -> None:
+    parser.add_argument("--n", type=int, default=n, help="how many questions")
+    parser.add_argument("--split", choices=("train", "test"), default=split, help="whose wordings")
+    parser.add_argument("--seed", type=int, default=seed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="podium-training", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+
+    command = commands.add_parser("generate-eval", help="print questions with exact answers as JSON lines")
+    _draws(command, 300, "test", 1)
+    command.set_defaults(run=_generate_eval)
+
+    command = commands.add_parser("generate-text", help="print training texts, to be read by a person")
+    _draws(command, 20, "train", 1)
+    command.add_argument("--noise", type=float, default=0.0)
+    command.set_defaults(run=_generate_text)
+
+    command = commands.add_parser("train", help="train a conductor from scratch")
+    command.add_argument("--out", type=Path, required=True, help="directory of the checkpoint")
+    command.add_argument("--threads", type=int, default=2)
+    command.add_argument("--pools-a-checkpoint", type=int, default=4, help="pools of 25 steps between checkpoints")
+    for name, value in (("width", 192), ("layers", 5), ("heads", 6), ("hidden", 512)):
+        command.add_argument(f"--{name}", type=int, default=value)
+    _settings(command)
+    command.set_defaults(run=_train)
+
+    command = commands.add_parser("export", help="write a checkpoint as GGUF into a bundle and put its checksum into conductor.toml")
+    command.add_argument("--checkpoint", type=Path, required=True)
+    command.add_argument("--bundle", type=Path, required=True)
+    command.add_argument("--kind", choices=("f16", "q8_0"), default="f16")
+    command.set_defaults(run=_export)
+
+    command = commands.add_parser("check-export", help="hold the exported file under llama.cpp against its checkpoint")
+    command.add_argument("--checkpoint", type=Path, required=True)
+    command.add_argument("--bundle", type=Path, required=True)
+    command.add_argument("--n", type=int, default=40)
+    command.set_defaults(run=_check_export)
+
+    command = commands.add_parser("evaluate", help="score a checkpoint's plans against the right ones")
+    command.add_argument("--checkpoint", type=Path, required=True)
+    _draws(command, 300, "test", 1)
+    command.add_argument("--threads", type=int, default=2)
+    command.add_argument("--tokens-max", type=int, default=400)
+    command.add_argument("--misses", type=int, default=0, help="how many wrong plans to show")
+    command.set_defaults(run=_evaluate)
+    return parser
+
+
+def _settings(command: argparse.ArgumentParser) -> None:
+    for field in fields(Settings):
+        command.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
+
+
+def main() -> None:
+    """Runs one command."""
+    arguments = _parser().parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
