@@ -1,0 +1,97 @@
+# Podium's tasks. `make` alone lists them.
+#
+# One profile (dev) and one feature set (all of the workspace, llama.cpp included) for demo, test and check, so that
+# they share what they build: a dependency is compiled once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CACHE := $(HOME)/.cache/podium
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export PATH := $(CACHE)/tools/bin:$(CACHE)/uv/bin:$(HOME)/.local/bin:$(HOME)/.cargo/bin:$(PATH)
+
+# With --workspace the features of a dependency are the same whatever is built; --bin picks what is.
+WORKSPACE := --workspace --features podium/llama
+NEXTEST_PROFILE ?= default
+FUZZ_SECONDS ?= 60
+PODIUM := $(CARGO_TARGET_DIR)/debug/podium
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## build what the demo needs, ask a question, check the answer
+	@scripts/setup build llama
+	@scripts/claim-target
+	cargo build $(WORKSPACE) --bin podium
+	@$(PODIUM) demo
+	@printf '  podium is %s\n' '$(PODIUM)'
+
+.PHONY: build
+build: ## build everything but llama.cpp (no cmake, no clang)
+	@scripts/setup build
+	@scripts/claim-target
+	cargo build
+
+.PHONY: binaries
+binaries: ## build podium with llama.cpp, and vendor-sim
+	@scripts/setup build llama
+	@scripts/claim-target
+	cargo build $(WORKSPACE) --bins
+
+.PHONY: test
+test: test-rust test-clients test-training ## run every test
+
+.PHONY: test-rust
+test-rust: ## run the Rust tests, llama.cpp included (without it: cargo nextest run)
+	@scripts/setup build llama test
+	@scripts/claim-target
+	cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE)
+
+.PHONY: test-clients
+test-clients: binaries ## run the tests of the OpenAI and gRPC doors with the real Python clients
+	@scripts/setup test
+	cd tests/clients && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/clients uv run --frozen pytest
+
+.PHONY: test-training
+test-training: ## run the light tests of training/
+	@scripts/setup test
+	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test pytest
+
+.PHONY: check
+check: ## check lock file, format, lints, layers, documents, licences
+	@scripts/setup build llama check
+	@scripts/claim-target
+	cargo metadata --locked --format-version 1 >/dev/null
+	cargo fmt --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
+	cargo xtask tidy
+	@# Not advisories: they need a git database from the network, which a build machine may not reach.
+	cargo deny --log-level error check licenses bans sources
+
+.PHONY: nano
+nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 GB)
+	@scripts/setup test
+	cd training && export UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training && uv sync --frozen --group train --group check && \
+	    uv run --no-sync podium-training train --out $(CACHE)/nano && \
+	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano && \
+	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle ../models/nano && \
+	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle ../models/nano
+
+.PHONY: eval
+eval: binaries ## ask 300 held-out questions of nano over the skill workers, then of the generalist alone
+	@$(PODIUM) eval training/eval/heldout.jsonl
+	@$(PODIUM) eval training/eval/heldout.jsonl --conductor direct:sim-generalist
+
+.PHONY: fuzz
+fuzz: ## fuzz the plan parser for FUZZ_SECONDS (60)
+	@scripts/setup build fuzz
+	CARGO_TARGET_DIR=$(CACHE)/fuzz cargo +nightly fuzz run plan_parse -- -max_total_time=$(FUZZ_SECONDS) -timeout=10
+
+.PHONY: fmt
+fmt: ## format the Rust code
+	cargo fmt

@@ -1,0 +1,172 @@
+//! The layer rule: which crate of ours may depend on which.
+//!
+//! The table below is the rule; an edge that is not in it is a design decision, taken in ARCHITECTURE.md first.
+
+use super::Finding;
+use super::workspace::{Dependency, Workspace};
+
+const RULE: &str = "layers";
+
+/// One crate and its permitted edges to other crates of the workspace.
+struct Layer {
+    package: &'static str,
+    /// Crates that its code may use.
+    uses: &'static [&'static str],
+    /// Crates that only its tests may use, in addition.
+    tests_use: &'static [&'static str],
+}
+
+const DOMAIN_AND_PORTS: &[&str] = &["podium-domain", "podium-ports"];
+
+const TESTKIT: &[&str] = &["podium-testkit"];
+
+const LAYERS: &[Layer] = &[
+    Layer { package: "podium-domain", uses: &[], tests_use: &[] },
+    Layer { package: "podium-ports", uses: &["podium-domain"], tests_use: &[] },
+    Layer {
+        package: "podium-engine",
+        uses: DOMAIN_AND_PORTS,
+        // The engine's own tests run it over the two embedded adapters: they are what it will meet.
+        tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
+    },
+    Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
+    Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer { package: "podium-llama", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer { package: "podium-testkit", uses: DOMAIN_AND_PORTS, tests_use: &[] },
+    Layer {
+        package: "podium",
+        uses: &[
+            "podium-api",
+            "podium-conductor",
+            "podium-domain",
+            "podium-engine",
+            "podium-llama",
+            "podium-ports",
+            "podium-memory",
+            "podium-store-sqlite",
+            "podium-vendor-sim",
+            "podium-vendors",
+        ],
+        tests_use: TESTKIT,
+    },
+    Layer { package: "podium-vendor-sim", uses: &[], tests_use: &[] },
+    Layer { package: "xtask", uses: &[], tests_use: &[] },
+];
+
+/// Every crate stands in the table, every line of the table is a crate, and no edge is outside it.
+pub(super) fn check(workspace: &Workspace) -> Vec<Finding> {
+    check_against(LAYERS, workspace)
+}
+
+fn check_against(layers: &[Layer], workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (folder, package) in &workspace.members {
+        let path = format!("{folder}/Cargo.toml");
+        let Some(layer) = layers.iter().find(|layer| layer.package == package.name) else {
+            findings.push(Finding::broken(
+                RULE,
+                &path,
+                format!("`{}` is not in the layer table", package.name),
+            ));
+            continue;
+        };
+        let own = |dependency: &&Dependency| workspace.package(&dependency.package).is_some();
+        for dependency in package.normal.iter().chain(&package.build).filter(own) {
+            if !layer.uses.contains(&dependency.package.as_str()) {
+                let edge = format!("`{}` may not depend on `{}`", package.name, dependency.package);
+                findings.push(Finding::broken(RULE, &path, edge));
+            }
+        }
+        for dependency in package.dev.iter().filter(own) {
+            let name = dependency.package.as_str();
+            if !layer.uses.contains(&name) && !layer.tests_use.contains(&name) {
+                let edge = format!("the tests of `{}` may not depend on `{name}`", package.name);
+                findings.push(Finding::broken(RULE, &path, edge));
+            }
+        }
+    }
+    for layer in layers.iter().filter(|layer| workspace.package(layer.package).is_none()) {
+        let stale = format!("`{}` is in the layer table and not in the workspace", layer.package);
+        findings.push(Finding::broken(RULE, "Cargo.toml", stale));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    const TWO: &[Layer] = &[
+        Layer { package: "upper", uses: &["lower"], tests_use: &["kit"] },
+        Layer { package: "lower", uses: &[], tests_use: &[] },
+        Layer { package: "kit", uses: &["lower"], tests_use: &[] },
+    ];
+
+    fn messages(upper: &str, lower: &str) -> Vec<String> {
+        let root = "[workspace]\nmembers = ['upper', 'lower', 'kit']\n";
+        let tree = Tree::of([
+            ("Cargo.toml", root),
+            ("upper/Cargo.toml", &format!("[package]\nname = 'upper'\n{upper}")),
+            ("lower/Cargo.toml", &format!("[package]\nname = 'lower'\n{lower}")),
+            ("kit/Cargo.toml", "[package]\nname = 'kit'\n"),
+        ]);
+        let findings = check_against(TWO, &Workspace::parse(&tree).unwrap());
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn edges_in_the_table_and_crates_of_others_pass() {
+        let upper =
+            "[dependencies]\nlower.workspace = true\nserde = '1'\n[dev-dependencies]\nkit.workspace = true\n";
+        assert_eq!(messages(upper, ""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_edge_upwards_is_named() {
+        assert_eq!(
+            messages("", "[dependencies]\nupper.workspace = true\n"),
+            ["lower/Cargo.toml: [layers] `lower` may not depend on `upper`"]
+        );
+    }
+
+    #[test]
+    fn an_edge_for_tests_only_is_refused_in_the_code() {
+        assert_eq!(
+            messages("[dependencies]\nkit.workspace = true\n", ""),
+            ["upper/Cargo.toml: [layers] `upper` may not depend on `kit`"]
+        );
+        assert_eq!(
+            messages("", "[dev-dependencies]\nkit.workspace = true\n"),
+            ["lower/Cargo.toml: [layers] the tests of `lower` may not depend on `kit`"]
+        );
+    }
+
+    #[test]
+    fn an_optional_edge_is_an_edge() {
+        assert_eq!(
+            messages("", "[dependencies]\nkit = { workspace = true, optional = true }\n"),
+            ["lower/Cargo.toml: [layers] `lower` may not depend on `kit`"]
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_line_and_a_line_without_a_crate_are_named() {
+        let tree = Tree::of([
+            ("Cargo.toml", "[workspace]\nmembers = ['new']\n"),
+            ("new/Cargo.toml", "[package]\nname = 'new'\n"),
+        ]);
+        let found = check_against(&TWO[1..2], &Workspace::parse(&tree).unwrap());
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "new/Cargo.toml: [layers] `new` is not in the layer table",
+                "Cargo.toml: [layers] `lower` is in the layer table and not in the workspace",
+            ]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Database migrations are named `NNNN_verb_noun.sql` and numbered without a gap in each folder.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use crate::tree::Tree;
+
+const RULE: &str = "migration-name";
+
+/// Checks every `.sql` file below a folder called `migrations`.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    for path in tree.paths() {
+        let Some((folder, name)) = path.rsplit_once('/') else {
+            continue;
+        };
+        let Some(stem) = name.strip_suffix(".sql") else {
+            continue;
+        };
+        if !folder.split('/').any(|part| part == "migrations") {
+            continue;
+        }
+        let Some(number) = number_of(stem) else {
+            findings.push(Finding::broken(RULE, path, "it is not named `NNNN_verb_noun.sql`"));
+            continue;
+        };
+        let last = numbers.entry(folder).or_default();
+        let expected = *last + 1;
+        if number != expected {
+            findings.push(Finding::broken(RULE, path, format!("the next number here is {expected:04}")));
+        }
+        *last = number;
+    }
+    findings
+}
+
+/// The number of a well-formed name.
+fn number_of(stem: &str) -> Option<u32> {
+    let (number, words) = stem.split_once('_')?;
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let well_formed = number.len() == 4
+        && number.chars().all(|c| c.is_ascii_digit())
+        && words.split('_').all(is_word)
+        && words.split('_').count() >= 2;
+    if well_formed { number.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named<const N: usize>(paths: [&str; N]) -> Vec<String> {
+        let tree = Tree::of(paths.map(|path| (path, "")));
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn well_named_migrations_pass_folder_by_folder() {
+        let good = [
+            "migrations/sqlite/0001_create_runs.sql",
+            "migrations/sqlite/0002_add_run_cost.sql",
+            "migrations/postgres/0001_create_runs.sql",
+            "queries/any name.sql",
+        ];
+        assert_eq!(named(good), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_bad_name_and_a_gap_are_named() {
+        assert_eq!(
+            named(["migrations/0001_create_runs.sql", "migrations/0003_add_cost.sql", "migrations/init.sql"]),
+            [
+                "migrations/0003_add_cost.sql: [migration-name] the next number here is 0002",
+                "migrations/init.sql: [migration-name] it is not named `NNNN_verb_noun.sql`",
+            ]
+        );
+        for bad in
+            ["migrations/1_create_runs.sql", "migrations/0001_runs.sql", "migrations/0001_Create_runs.sql"]
+        {
+            assert_eq!(named([bad]).len(), 1, "{bad}");
+        }
+    }
+}

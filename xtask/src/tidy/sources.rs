@@ -1,0 +1,85 @@
+//! Rules on source files: they are short, and a Rust file opens by saying what it is for.
+
+use super::Finding;
+use crate::tree::Tree;
+
+/// Above this a file should be split.
+const LINES_WANTED_MAX: usize = 600;
+/// Above this it must be.
+const LINES_MAX: usize = 1000;
+
+/// Folders whose files are not written by hand, or are input to a test.
+const NOT_OURS_TO_SHAPE: &[&str] = &["generated", "fixtures", "golden", "snapshots"];
+
+/// Both rules, on every hand-written source file.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts_with(&["rs", "py", "sh", "proto", "sql", "ts"]) {
+        if path.split('/').any(|part| NOT_OURS_TO_SHAPE.contains(&part)) {
+            continue;
+        }
+        findings.extend(length(path, text));
+        findings.extend(opening(path, text));
+    }
+    findings
+}
+
+fn length(path: &str, text: &str) -> Option<Finding> {
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        Some(Finding::broken("file-length", path, format!("{lines} lines; the limit is {LINES_MAX}")))
+    } else if lines > LINES_WANTED_MAX {
+        let message = format!("{lines} lines; split it by what it is about above {LINES_WANTED_MAX}");
+        Some(Finding::note("file-length", path, message))
+    } else {
+        None
+    }
+}
+
+fn opening(path: &str, text: &str) -> Option<Finding> {
+    let is_rust = path.rsplit_once('.').is_some_and(|(_, extension)| extension == "rs");
+    // An inner attribute such as `#![no_main]` may come first.
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("#!["));
+    let says_what_for = first.is_some_and(|line| line.starts_with("//! ") && line.len() > "//! ".len());
+    (is_rust && !says_what_for).then(|| {
+        Finding::broken("file-opening", path, "it does not open with `//!` and what it is for").at_line(1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Weight::{Broken, Note};
+    use super::*;
+
+    fn rust_of(lines: usize) -> String {
+        format!("//! A file.\n{}", "\n".repeat(lines - 1))
+    }
+
+    #[test]
+    fn a_long_file_is_noted_and_a_very_long_one_is_broken() {
+        let tree = Tree::of([
+            ("a.rs", &rust_of(600)),
+            ("b.rs", &rust_of(601)),
+            ("c.rs", &rust_of(1000)),
+            ("d.rs", &rust_of(1001)),
+        ]);
+        let found = check(&tree);
+        let found: Vec<_> = found.iter().map(|f| (f.path.as_str(), f.weight)).collect();
+        assert_eq!(found, [("b.rs", Note), ("c.rs", Note), ("d.rs", Broken)]);
+    }
+
+    #[test]
+    fn a_rust_file_opens_with_what_it_is_for() {
+        let tree = Tree::of([
+            ("good.rs", "//! What it is for.\n"),
+            ("fuzz.rs", "#![no_main]\n//! What it is for.\n"),
+            ("bare.rs", "use std::fmt;\n"),
+            ("empty_words.rs", "//!\nfn a() {}\n"),
+            ("tests/fixtures/any.rs", "fn a() {}\n"),
+            ("script.py", "import sys\n"),
+        ]);
+        let found = check(&tree);
+        let found: Vec<_> = found.iter().map(|f| f.path.as_str()).collect();
+        assert_eq!(found, ["bare.rs", "empty_words.rs"]);
+    }
+}
