@@ -17,6 +17,18 @@ pub enum WorkersInPrompt {
     Described,
 }
 
+/// Where the words of a plan's subtasks come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubtaskWords {
+    /// The conductor's own.
+    #[default]
+    Free,
+    /// The question's, word for word, around references to earlier results (`the result`, `result 2`). For a conductor that
+    /// is too small to be trusted with spelling: what it writes is then a part of the question, never a variation of it.
+    Copied,
+}
+
 /// The weights' file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +54,9 @@ pub struct PromptTemplate {
     /// What the assistant's turn is begun with.
     #[serde(default)]
     pub assistant_prefix: String,
+    /// Where the words of subtasks come from.
+    #[serde(default)]
+    pub subtasks: SubtaskWords,
 }
 
 /// The pool that a conductor with anonymous slots was trained on.

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use podium_domain::bundle::{Manifest, WorkersInPrompt};
+use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::{ROUNDS_MAX, STEPS_MAX};
@@ -111,13 +111,16 @@ impl LlamaConductor {
         let allowed =
             workers.filter(|(_, worker)| request.policy.allows(worker)).map(|(position, _)| position);
         let may_keep_answer = if request.earlier.is_some() { MayKeepAnswer::Yes } else { MayKeepAnswer::No };
-        PlanShape::new(allowed, request.policy.steps_max, may_keep_answer).map_err(|error| {
-            ConductorError::NoPlan {
-                tries: 0,
-                message: error.to_string(),
-                usage: Usage::default(),
-                cost: Cost::ZERO,
-            }
+        let shape = PlanShape::new(allowed, request.policy.steps_max, may_keep_answer);
+        let shape = match self.manifest.prompt.subtasks {
+            SubtaskWords::Free => shape,
+            SubtaskWords::Copied => shape.map(|shape| shape.with_subtasks_copied_from(&request.question)),
+        };
+        shape.map_err(|error| ConductorError::NoPlan {
+            tries: 0,
+            message: error.to_string(),
+            usage: Usage::default(),
+            cost: Cost::ZERO,
         })
     }
 

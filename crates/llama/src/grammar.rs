@@ -3,6 +3,8 @@
 //! What it lets through is a plan over allowed workers whose lists are equally long and whose steps see earlier steps
 //! only. It is the strict form of what `podium_domain::plan` reads leniently. Every repetition in it is bounded.
 
+mod copied;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
@@ -12,6 +14,8 @@ use llguidance::{Matcher, ParserFactory};
 use podium_domain::policy::STEPS_MAX;
 use podium_domain::pool::WORKERS_MAX;
 use toktrie::{InferenceCapabilities, TokEnv};
+
+use crate::grammar::copied::Copied;
 
 /// Most characters of a subtask.
 pub const SUBTASK_CHARS_MAX: u16 = 600;
@@ -26,6 +30,7 @@ pub struct PlanShape {
     steps_max: u16,
     subtask_chars_max: u16,
     may_keep_answer: MayKeepAnswer,
+    copied: Option<Copied>,
 }
 
 /// Whether three empty lists, which say that the earlier answer is good, are a plan.
@@ -80,7 +85,7 @@ impl PlanShape {
         if !(1..=STEPS_MAX).contains(&steps_max) {
             return Err(ShapeError::Steps { steps_max });
         }
-        Ok(Self { workers, steps_max, subtask_chars_max: SUBTASK_CHARS_MAX, may_keep_answer })
+        Ok(Self { workers, steps_max, subtask_chars_max: SUBTASK_CHARS_MAX, may_keep_answer, copied: None })
     }
 
     /// The same with shorter subtasks.
@@ -89,6 +94,13 @@ impl PlanShape {
             return Err(ShapeError::SubtaskChars { chars_max });
         }
         Ok(Self { subtask_chars_max: chars_max, ..self })
+    }
+
+    /// The same, with subtasks that are parts of `question` around references to earlier results. A question too long for
+    /// that leaves them free.
+    #[must_use]
+    pub fn with_subtasks_copied_from(self, question: &str) -> Self {
+        Self { copied: Copied::of(question), ..self }
     }
 
     /// The grammar in the Lark dialect of llguidance. Equal lengths are had by one alternative for each length: while the
@@ -106,22 +118,30 @@ impl PlanShape {
                 lark,
                 r#"plan{steps}: "model_id = [" {} "]\nsubtasks = [" {} "]\naccess_list = [" {} "]""#,
                 list(&|_| "WORKER".to_owned()),
-                list(&|_| "SUBTASK".to_owned()),
+                list(&|step| if step == 0 { "FIRST" } else { "SUBTASK" }.to_owned()),
                 list(&|step| format!("ACCESS{step}")),
             );
         }
         let workers: Vec<_> = self.workers.iter().map(u16::to_string).collect();
         let _ = writeln!(lark, "WORKER: /{}/", workers.join("|"));
+        match &self.copied {
+            Some(copied) => copied.write(&mut lark),
+            None => self.write_free_subtasks(&mut lark),
+        }
+        for step in 0..self.steps_max {
+            let _ = writeln!(lark, "ACCESS{step}: /{}/", access(step));
+        }
+        lark
+    }
+
+    fn write_free_subtasks(&self, lark: &mut String) {
         // A subtask begins with a character that can be seen, so none is blank.
         let _ = writeln!(
             lark,
             r#"SUBTASK: /"([^"\\\s\x00-\x1F\x7F]|\\["\\])([^"\\\x00-\x1F\x7F]|\\["\\nt]){{0,{}}}"/"#,
             self.subtask_chars_max - 1
         );
-        for step in 0..self.steps_max {
-            let _ = writeln!(lark, "ACCESS{step}: /{}/", access(step));
-        }
-        lark
+        let _ = writeln!(lark, "FIRST: SUBTASK");
     }
 }
 
@@ -173,6 +193,10 @@ impl Grammars {
         }
         let parser = self.factory.create_parser(TopLevelGrammar::from_lark(shape.lark()));
         let matcher = Matcher::new(Ok(parser.map_err(GrammarError::new)?));
+        if shape.copied.is_some() {
+            // Another question has another grammar.
+            return Ok(Walk(matcher));
+        }
         if self.kept.len() == KEPT_MAX {
             self.kept.pop_front();
         }

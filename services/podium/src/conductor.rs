@@ -123,7 +123,8 @@ async fn automatic(pool: &Arc<Pool>) -> Result<Chosen, Error> {
 async fn llama(folder: &Path, pool: &Arc<Pool>) -> Result<Chosen, Error> {
     use std::num::NonZeroUsize;
 
-    use podium_llama::{Bundle, LlamaConductor, LlamaOptions};
+    use podium_llama::bundle::Bundle;
+    use podium_llama::{LlamaConductor, LlamaOptions};
 
     const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not 0");
     let (path, pool) = (folder.to_owned(), Arc::clone(pool));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use podium_domain::bundle::{PromptTemplate, WorkersInPrompt};
+use podium_domain::bundle::{PromptTemplate, SubtaskWords, WorkersInPrompt};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::plan::PlanStream;
 use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, STEPS_MAX};
@@ -78,6 +78,7 @@ impl RemoteConductor {
             system: None,
             user: prompt::DESCRIBED_PROMPT.to_owned(),
             assistant_prefix: String::new(),
+            subtasks: SubtaskWords::Free,
         };
         Self::with_prompt(vendors, model, pool, template, options)
     }

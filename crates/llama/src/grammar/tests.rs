@@ -147,3 +147,46 @@ fn kept_grammars_are_bounded_and_fresh_each_time() {
     }
     assert_eq!(grammars.kept.len(), KEPT_MAX);
 }
+
+const COPIED: &str =
+    "Take the days between 3 March 2024 and 17 May 2025, multiply it by 11.5. Then spell \"it\".";
+
+fn copied(subtasks: &[&str]) -> String {
+    let list =
+        |element: &dyn Fn(usize) -> String| (0..subtasks.len()).map(element).collect::<Vec<_>>().join(", ");
+    let quoted = |step: usize| format!("\"{}\"", subtasks[step].replace('"', "\\\""));
+    format!(
+        "model_id = [{}]\nsubtasks = [{}]\naccess_list = [{}]",
+        list(&|_| "0".to_owned()),
+        list(&quoted),
+        list(&|_| "[]".to_owned())
+    )
+}
+
+#[test]
+fn copied_subtasks_are_parts_of_the_question_around_references() {
+    let shape = shape(&[0], 3).with_subtasks_copied_from(COPIED);
+    let good =
+        ["the days between 3 March 2024 and 17 May 2025", "multiply the result by 11.5", "then spell \"it\""];
+    assert!(accepts(&shape, &copied(&good)), "{:?}", walked(&shape, &copied(&good)));
+    assert!(accepts(&shape, &copied(&[COPIED])));
+    for bad in [
+        "the days between 3 March 2024 and 17 May 2024",
+        "the day",
+        "multiply it by 11",
+        "the result",
+        "",
+        " ",
+        "words",
+    ] {
+        assert!(!accepts(&shape, &copied(&[bad])), "{bad}");
+    }
+    assert!(accepts(&shape, &copied(&["Take", "result 1 and result 2"])));
+    assert!(!accepts(&shape, &copied(&["Take", "result 1 or result 2"])));
+}
+
+#[test]
+fn a_question_too_long_to_copy_from_leaves_subtasks_free() {
+    let shape = shape(&[0], 1).with_subtasks_copied_from(&"word ".repeat(1000));
+    assert!(accepts(&shape, &copied(&["anything at all"])));
+}

@@ -35,6 +35,15 @@ async fn the_demo_question_is_split_over_the_workers_that_it_needs() {
     let PlanResult::Plan(planned) = outcome.result else { panic!("{outcome:?}") };
     let workers: Vec<_> = planned.plan.steps().iter().map(|step| step.worker.as_str()).collect();
     assert_eq!(workers, ["sim-dates", "sim-arithmetic", "sim-words"]);
+    let subtasks: Vec<_> = planned.plan.steps().iter().map(|step| step.subtask.as_str()).collect();
+    assert_eq!(
+        subtasks,
+        [
+            "the number of days between 3 March 2024 and 17 May 2025",
+            "multiply the result by 12",
+            "write the result in words"
+        ]
+    );
     let seen: Vec<_> = planned.plan.steps().iter().map(|step| step.access.as_slice().len()).collect();
     assert_eq!(seen, [0, 1, 1]);
     conductor.shut_down().await;

@@ -179,6 +179,8 @@ impl From<EffortName> for Effort {
 /// Runs the command that the process' arguments name.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(feature = "llama")]
+    die_quietly();
     // One TLS provider for everything in the process; a second installation finds the first and is no problem.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -195,6 +197,23 @@ pub fn main() -> ExitCode {
         error::print(&error);
         error.exit_code()
     })
+}
+
+/// llama.cpp runs a debugger on its own process before it aborts, unless the environment forbids it from the start. So the
+/// process begins anew, once, with that in its environment; where that cannot be done it goes on as it is.
+#[cfg(feature = "llama")]
+fn die_quietly() {
+    use std::os::unix::process::CommandExt as _;
+
+    const NO_BACKTRACE: &str = "GGML_NO_BACKTRACE";
+    let mut arguments = std::env::args_os();
+    if let (None, Ok(program), Some(name)) =
+        (std::env::var_os(NO_BACKTRACE), std::env::current_exe(), arguments.next())
+    {
+        let mut again = std::process::Command::new(program);
+        // Returns only if it fails.
+        let _ = again.arg0(name).args(arguments).env(NO_BACKTRACE, "1").exec();
+    }
 }
 
 async fn run(command: Command) -> Result<ExitCode, Error> {

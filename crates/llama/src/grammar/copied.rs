@@ -1,0 +1,91 @@
+//! Subtasks that are parts of the question: for conductors too small to be trusted with spelling.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+/// Most words, blanks and marks of a question that subtasks are copied from; beyond it the grammar would be large.
+const CHUNKS_MAX: usize = 512;
+
+/// A question in pieces that are copied whole: words and numbers with what joins them, blanks, single marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Copied {
+    chunks: Vec<String>,
+}
+
+impl Copied {
+    /// The pieces of `question`; `None` when they are too many.
+    pub(super) fn of(question: &str) -> Option<Self> {
+        let mut chunks: Vec<String> = Vec::new();
+        let mut last = None;
+        let mut rest = question.chars().peekable();
+        while let Some(next) = rest.next() {
+            let kind = match next {
+                _ if next.is_whitespace() => Kind::Blank,
+                _ if is_word(next) => Kind::Word,
+                // `11.5`, `14:05`, `don't`, `follow-up`: a mark between two letters or digits holds them together.
+                '.' | '\'' | '\u{2019}' | '/' | ':' | '-'
+                    if last == Some(Kind::Word) && rest.peek().copied().is_some_and(is_word) =>
+                {
+                    Kind::Word
+                }
+                _ => Kind::Mark,
+            };
+            match (kind, chunks.last_mut()) {
+                (Kind::Blank, Some(_)) if last == Some(Kind::Blank) => {}
+                (Kind::Blank, _) => chunks.push(" ".to_owned()),
+                (Kind::Word, Some(word)) if last == Some(Kind::Word) => word.push(next),
+                (Kind::Mark, _) if matches!(next, '"' | '\\') => chunks.push(format!("\\{next}")),
+                (Kind::Mark, _) if next.is_control() => {}
+                (Kind::Word | Kind::Mark, _) => chunks.push(next.to_string()),
+            }
+            if chunks.len() > CHUNKS_MAX {
+                return None;
+            }
+            last = Some(kind);
+        }
+        Some(Self { chunks })
+    }
+
+    /// The same with small letters where sentences begin: inside a subtask they begin nothing.
+    fn in_mid_sentence(&self) -> Vec<String> {
+        let begins = |at: usize| {
+            let before: Vec<_> = self.chunks[..at].iter().rev().take(2).map(String::as_str).collect();
+            matches!(before[..], [] | [" "] | [" ", "." | "?" | "!" | ":" | ";"])
+        };
+        let lowered = |(at, chunk): (usize, &String)| {
+            let mut letters = chunk.chars();
+            match letters.next() {
+                Some(first) if begins(at) => first.to_lowercase().chain(letters).collect(),
+                _ => chunk.clone(),
+            }
+        };
+        self.chunks.iter().enumerate().map(lowered).collect()
+    }
+
+    /// The rules `FIRST`, a part of the question, and `SUBTASK`, which may refer to earlier results as well.
+    pub(super) fn write(&self, lark: &mut String) {
+        for (name, chunks) in
+            [("AS_IT_STANDS", self.chunks.clone()), ("IN_MID_SENTENCE", self.in_mid_sentence())]
+        {
+            let _ = writeln!(lark, "{name}: %regex {}", json!({ "substring_chunks": chunks }));
+        }
+        lark.push_str(concat!(
+            "COPY: (AS_IT_STANDS | IN_MID_SENTENCE) & /[^ ](.|\\n)*/\n",
+            "REFERENCE: /(the result|result [1-9])('s)?/\n",
+            "FIRST: \"\\\"\" COPY \"\\\"\"\n",
+            "SUBTASK: \"\\\"\" (COPY | (COPY \" \")? REFERENCE (\" \"? COPY)? (\" \" REFERENCE (\" \"? COPY)?)?) \"\\\"\"\n",
+        ));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Blank,
+    Word,
+    Mark,
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
