@@ -33,6 +33,9 @@ pub enum CommandError {
     /// The store failed. The command may have been carried out: repeating it is safe.
     #[error("the store failed")]
     Store(#[source] Arc<StoreError>),
+    /// What the store holds of the run cannot be read.
+    #[error("the run cannot be read")]
+    Damaged,
     /// The engine has stopped.
     #[error("the engine has stopped")]
     Stopped,
@@ -114,12 +117,16 @@ impl CommandLoop {
         let mut ids: Vec<_> = requests.iter().map(|request| request.run).collect();
         ids.sort_unstable();
         ids.dedup();
-        let loaded = match self.parts.store.load(&ids).await {
+        let (sound, damaged) = match self.parts.load_sound(&ids).await {
             Ok(loaded) => loaded,
             Err(error) => return refuse_all(requests, error),
         };
-        let mut runs: HashMap<_, _> =
-            ids.into_iter().zip(loaded).filter_map(|(id, run)| Some((id, run?))).collect();
+        let (refused, requests): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| damaged.contains(&request.run));
+        for request in refused {
+            let _ = request.reply.send(Err(CommandError::Damaged));
+        }
+        let mut runs: HashMap<_, _> = sound.into_iter().map(|run| (run.id(), run)).collect();
         let (decided, changes) = self.decide_all(requests, &mut runs);
         let (commits, effects): (Vec<_>, Vec<_>) = changes.into_iter().map(|c| (c.commit, c.effects)).unzip();
         let outcomes =

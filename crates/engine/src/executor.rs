@@ -10,6 +10,7 @@ use podium_domain::run::{AttemptError, Command, Run, TaskRef};
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{Grant, Permit};
 use podium_ports::queue::{Lane, TaskMessage};
+use podium_ports::store::StoreError;
 use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -114,7 +115,7 @@ impl Work for Executor {
         };
         let run = match self.engine.run(message.run).await {
             Ok(Some(run)) => run,
-            Ok(None) => return Settle::Ack,
+            Ok(None) | Err(StoreError::Inconsistent { .. }) => return Settle::Ack,
             Err(error) => {
                 warn!(run = %message.run, error = &error as &dyn std::error::Error, "could not load");
                 return Settle::Nak(self.engine.options().retry_pause);

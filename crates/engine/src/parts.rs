@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_domain::ids::RunId;
 use podium_domain::pool::Pool;
+use podium_domain::run::Run;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::conductor::Conductor;
 use podium_ports::limiter::Limiter;
 use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
-use podium_ports::store::RunStore;
+use podium_ports::store::{RunStore, StoreError};
 use podium_ports::vendor::Vendors;
 
 /// Everything from outside that the engine needs.
@@ -33,6 +35,24 @@ pub struct Parts {
     pub ids: Arc<dyn Ids>,
     /// The workers.
     pub pool: Arc<Pool>,
+}
+
+impl Parts {
+    /// The runs that can be read, and those that cannot: a damaged run must not keep others from going on.
+    pub(crate) async fn load_sound(&self, ids: &[RunId]) -> Result<(Vec<Run>, Vec<RunId>), StoreError> {
+        let (mut ids, mut damaged) = (ids.to_vec(), Vec::new());
+        loop {
+            match self.store.load(&ids).await {
+                Ok(runs) => return Ok((runs.into_iter().flatten().collect(), damaged)),
+                Err(error @ StoreError::Inconsistent { run, .. }) if ids.contains(&run) => {
+                    tracing::error!(%run, error = &error as &dyn std::error::Error, "a run cannot be read");
+                    ids.retain(|id| *id != run);
+                    damaged.push(run);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 /// How the engine is tuned. Every bound that is not a policy's.

@@ -86,8 +86,8 @@ impl Sweeper {
     async fn publish_ready(&self, due: &Due) -> Result<(), StoreError> {
         let mut ids: Vec<_> = due.ready.iter().map(|(run, _)| *run).collect();
         ids.dedup();
-        let runs = self.engine.parts().store.load(&ids).await?;
-        for run in runs.into_iter().flatten() {
+        let (runs, _) = self.engine.parts().load_sound(&ids).await?;
+        for run in runs {
             let tasks = due.ready.iter().filter(|(id, _)| *id == run.id());
             for (_, task) in tasks {
                 self.engine.dispatch().publish(&run, *task, self.engine.now()).await;

@@ -151,7 +151,7 @@ impl Engine {
         match error {
             CommandError::Refused(Refusal::Held) => Settle::Nak(HELD_PAUSE),
             CommandError::Refused(Refusal::NotBefore(at)) => Settle::Nak(at.since(self.now())),
-            CommandError::Refused(_) | CommandError::UnknownRun => Settle::Ack,
+            CommandError::Refused(_) | CommandError::UnknownRun | CommandError::Damaged => Settle::Ack,
             CommandError::Contended | CommandError::Store(_) | CommandError::Stopped => {
                 warn!(%run, %error, "could not claim");
                 Settle::Nak(TROUBLE_PAUSE)
@@ -164,7 +164,9 @@ impl Engine {
     pub(crate) async fn record(&self, run: RunId, command: Command, abandon: &CancellationToken) -> Settle {
         loop {
             match self.commands().send(run, command.clone()).await {
-                Ok(_) | Err(CommandError::UnknownRun | CommandError::Stopped) => return Settle::Ack,
+                Ok(_) | Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {
+                    return Settle::Ack;
+                }
                 Err(CommandError::Refused(refusal)) => {
                     debug!(%run, %refusal, "a result was not needed");
                     return Settle::Ack;

@@ -96,6 +96,7 @@ pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
     match error {
         CommandError::UnknownRun => unknown_run(id),
         CommandError::Refused(_) => ApiError::new(ErrorCode::RunEnded, format!("run {id} has ended already")),
+        CommandError::Damaged => ApiError::new(ErrorCode::Internal, format!("run {id} cannot be read")),
         CommandError::Contended => ApiError::new(ErrorCode::Unavailable, error.to_string()),
         CommandError::Store(e) => store_error(e),
         CommandError::Stopped => stopping(),

@@ -1,7 +1,7 @@
 //! Stores and queues that fail on command, around real ones.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +25,8 @@ pub(crate) struct StoreFaults {
     pub(crate) answers_lost: AtomicUsize,
     /// Leases are not extended, and nobody is told.
     pub(crate) deaf: AtomicBool,
+    /// A run that cannot be read.
+    pub(crate) damaged: Mutex<Option<RunId>>,
 }
 
 impl FaultyStore {
@@ -48,7 +50,11 @@ impl RunStore for FaultyStore {
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
-        self.store.load(runs).await
+        let damaged = *self.faults.damaged.lock().unwrap();
+        match damaged.filter(|run| runs.contains(run)) {
+            Some(run) => Err(StoreError::Inconsistent { run, source: "a test wants it so".into() }),
+            None => self.store.load(runs).await,
+        }
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {

@@ -61,6 +61,24 @@ async fn a_result_is_not_lost_while_the_store_is_away_or_its_answer_is() {
 }
 
 #[tokio::test]
+async fn a_damaged_run_keeps_no_other_from_going_on() {
+    let faults = Arc::new(StoreFaults::default());
+    let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
+    let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
+    queue.lost.store(2, Ordering::SeqCst);
+    let house = house.with_queue(queue, quick()).at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.otherwise(Answer::text("fine"));
+    let damaged = house.ask().await;
+    *faults.damaged.lock().unwrap() = Some(damaged);
+    // Both messages are lost: the sweeper finds the two runs together.
+    let sound = house.ask().await;
+    assert_eq!(house.ended(sound).await.answer(), Some("fine"));
+    let error = house.engine.cancel(damaged).await.unwrap_err();
+    assert_eq!(error.to_string(), "the run cannot be read");
+}
+
+#[tokio::test]
 async fn after_a_kill_another_process_takes_over_and_repeats_no_finished_step() {
     let mut house = House::with_plan(plan_of(&[("quick", "One.", &[]), ("careful", "Two.", &[0])])).await;
     house.vendor.script("quick", [Answer::text("one")]);
