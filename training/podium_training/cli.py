@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from podium_training.settings import Settings
+from podium_training.wordings import CONDUCTOR_SPLITS, SPLITS
 
 
 def _generate_eval(arguments: argparse.Namespace) -> None:
@@ -81,7 +82,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _draws(parser: argparse.ArgumentParser, n: int, split: str, seed: int) -> None:
     parser.add_argument("--n", type=int, default=n, help="how many questions")
-    parser.add_argument("--split", choices=("train", "test"), default=split, help="whose wordings")
+    parser.add_argument("--split", choices=(*SPLITS, *CONDUCTOR_SPLITS), default=split, help="whose wordings")
     parser.add_argument("--seed", type=int, default=seed)
 
 

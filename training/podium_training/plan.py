@@ -29,9 +29,16 @@ def prompt(question: str) -> str:
     return f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
 
 
+def _anchor(subtask: str) -> str:
+    """How a subtask begins: up to two words, none of which is a reference that another word leads to."""
+    words = subtask.split(" ")
+    led_to = words[1:3] == ["the", "result"] or words[1:2] == ["result"]
+    return " ".join(words[: 1 if led_to else 2])
+
+
 def render(steps: list[Step]) -> str:
     """The assistant's turn for the steps, with its end token."""
-    parts = ", ".join(f"{step.skill} {SLOTS[step.skill]}" for step in steps)
+    parts = "; ".join(f'"{_anchor(step.subtask)}" {step.skill} {SLOTS[step.skill]}' for step in steps)
     slots = ", ".join(str(SLOTS[step.skill]) for step in steps)
     subtasks = json.dumps([step.subtask for step in steps], ensure_ascii=False)
     access = json.dumps([list(step.access) for step in steps])

@@ -14,6 +14,8 @@ from podium_training.wordings import Bank
 GENERAL = "general"
 _SHAPES = {
     "train": {"single": 18, "chain2": 26, "chain3": 20, "inverted": 20, "join": 7, "join_parts": 6, "join_then": 7, GENERAL: 6},
+    "wide": {"single": 14, "chain2": 26, "chain3": 30, "inverted": 24, "join": 11, "join_parts": 11, "join_then": 16, GENERAL: 4},
+    "valid": {"single": 14, "chain2": 28, "chain3": 22, "inverted": 18, "join": 6, "join_parts": 4, "join_then": 8},
     "test": {"single": 14, "chain2": 28, "chain3": 22, "inverted": 18, "join": 6, "join_parts": 4, "join_then": 8},
 }
 _SKILL_CHANGE = 0.85
@@ -58,6 +60,7 @@ class Generator:
         self.noise = noise
         self.bank = bank or wordings.load()
         self.vocabulary = vocabulary(self.bank)
+        self.forbidden = wordings.clauses(self.bank, "test") if noise else frozenset()
 
     def draw(self) -> Question:
         """The next question."""
@@ -126,9 +129,10 @@ class Generator:
         words = template.split(" ")
         for index, word in enumerate(words):
             if word.isalpha() and self.rng.random() < _WORD_NOISE:
-                known = self.rng.random() < 0.3
+                known = self.rng.random() < 0.5
                 words[index] = self.rng.choice(self.vocabulary) if known else literals.invented_word(self.rng)
-        return " ".join(words)
+        text = " ".join(words)
+        return template if wordings.plain(text) in self.forbidden else text
 
     def _clause(self, call: _Call, form: str, question_input: str, subtask_input: str) -> tuple[str, str]:
         """The clause in the question and the subtask in the plan: one template, two inputs."""
@@ -241,7 +245,7 @@ class Generator:
         return wordings.fill(template, {"x": first, "y": second})
 
     def _general(self) -> Question:
-        topic, other = self.rng.sample(self.bank.general["topics"], 2)
+        topic, other = self.rng.sample(self.bank.topics[self.split], 2)
         template = wordings.expand(self.rng.choice(self.bank.general[self.split]), self.rng)
         text = sentences(wordings.fill(template, {"t": topic, "t2": other}))
         return Question(text, (Step(GENERAL, text, ()),), None, (GENERAL,), GENERAL)
@@ -282,7 +286,7 @@ def vocabulary(bank: Bank) -> list[str]:
         {
             word
             for operation in bank.operations.values()
-            for templates in operation.clauses["train"].values()
+            for templates in operation.clauses["wide"].values()
             for template in templates
             for word in re.findall(r"(?<![{\w])[a-z]+(?![\w}])", template)
         }

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from podium_training import copying, plan
+from podium_training import copying, literals, plan
 from podium_training import tokenizer as bpe
 from podium_training.model import Conductor, Shape
 from podium_training.muon import Muon
@@ -36,7 +36,7 @@ class Example:
 
 def corpus(seed: int, count: int) -> Iterator[str]:
     """Texts to learn the tokenizer from."""
-    generator = Generator("train", seed)
+    generator = Generator("wide", seed)
     for _ in range(count):
         question = generator.draw()
         yield plan.prompt(question.text) + plan.render(list(question.steps))
@@ -48,7 +48,7 @@ class Source:
     def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
         self.tokenizer = tokenizer
         self.settings = settings
-        self.generator = Generator("train", settings.seed + 1, noise=settings.noise)
+        self.generator = Generator("wide", settings.seed + 1, noise=settings.noise)
         self.rng = random.Random(settings.seed)
 
     def _example(self) -> Example:
@@ -57,9 +57,13 @@ class Source:
         return Example(self.tokenizer.encode(prompt).ids, self.tokenizer.encode(completion).ids)
 
     def _copy(self) -> Example:
-        """Something without any sense, to be repeated: random tokens, or numbers. It keeps the copying heads exact."""
-        if self.rng.random() < 0.5:
+        """Something without any sense, to be repeated: random tokens, dates or numbers. It keeps the copying heads exact."""
+        kind = self.rng.random()
+        if kind < 0.4:
             tokens = [self.rng.randrange(3, self.settings.vocabulary) for _ in range(self.rng.randint(8, 48))]
+        elif kind < 0.6:
+            dates = [date for _ in range(self.rng.randint(1, 3)) for date in literals.date_pair(self.rng)]
+            tokens = self.tokenizer.encode(self.rng.choice((", ", " and ", " to ")).join(dates)).ids
         else:
             numbers = [str(self.rng.randrange(10 ** self.rng.randint(1, 5))) for _ in range(self.rng.randint(2, 9))]
             tokens = self.tokenizer.encode(self.rng.choice((", ", " ", "; ", "-", " and ")).join(numbers)).ids

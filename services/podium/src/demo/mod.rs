@@ -102,7 +102,7 @@ Next, in the project's folder:
 
   from openai import OpenAI
   client = OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="none")
-  question = {{"role": "user", "content": "Add the number of days between 1 May 2024 and 4 July 2024 to the atomic number of gold."}}
+  question = {{"role": "user", "content": "Add the atomic number of gold to the number of legs of a spider."}}
   print(client.chat.completions.create(model="podium-ultra", messages=[question]).choices[0].message.content)
 
   {program} ask "..."
