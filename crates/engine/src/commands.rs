@@ -1,7 +1,7 @@
 //! Where commands become events: one loop gathers what waits, reads the runs that it touches in one query, decides in memory
 //! and writes all of it in one commit. While a commit is under way the next batch gathers by itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use podium_domain::ids::RunId;
@@ -153,7 +153,8 @@ impl CommandLoop {
     ) -> (Vec<Request>, Vec<Change>) {
         let now = self.parts.clock.now();
         let mut decided = Vec::with_capacity(requests.len());
-        let mut changes: HashMap<RunId, (Vec<SequencedEvent>, Vec<Effect>)> = HashMap::new();
+        // Ordered: every process writes the runs of a batch in one order, and a simulation can be repeated.
+        let mut changes: BTreeMap<RunId, (Vec<SequencedEvent>, Vec<Effect>)> = BTreeMap::new();
         for request in requests {
             let Some(run) = runs.get_mut(&request.run) else {
                 let _ = request.reply.send(Err(CommandError::UnknownRun));

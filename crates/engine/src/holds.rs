@@ -1,6 +1,6 @@
 //! The claims that this process holds: their leases are extended together, and whoever loses one is told to stop.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::parts::Parts;
 /// The register of claims. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Holds {
-    held: Arc<Mutex<HashMap<Hold, Registered>>>,
+    /// Ordered, so that the store is asked in one order and a simulation can be repeated.
+    held: Arc<Mutex<BTreeMap<Hold, Registered>>>,
     /// Since when leases could not be extended; none while they can.
     cut_off_since: Arc<Mutex<Option<Timestamp>>>,
 }
@@ -89,6 +90,7 @@ impl Holds {
     pub(crate) async fn beat(self, parts: Parts, lease: Duration, stop: CancellationToken) {
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = parts.clock.sleep(lease / 3) => self.extend_all(&parts, lease).await,
             }
@@ -118,7 +120,7 @@ impl Holds {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Hold, Registered>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Hold, Registered>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -71,6 +71,7 @@ impl Planner {
         tokio::pin!(telling);
         loop {
             tokio::select! {
+                biased;
                 outcome = &mut planning => return outcome,
                 () = abandon.cancelled(), if !stop.is_cancelled() => stop.cancel(),
                 () = &mut telling => {}

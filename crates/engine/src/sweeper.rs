@@ -32,6 +32,7 @@ impl Sweeper {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = self.engine.parts().clock.sleep(self.engine.options().sweep_every) => {}
             }

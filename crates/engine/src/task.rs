@@ -66,6 +66,7 @@ pub(crate) async fn serve_lane<W: Work>(
         let fetch =
             engine.parts().queue.fetch(&lane, 1 + free.available_permits(), engine.options().fetch_wait);
         let fetched = tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             fetched = fetch => fetched,
         };
@@ -99,6 +100,7 @@ pub(crate) async fn serve_lane<W: Work>(
 async fn handle<W: Work>(engine: &Engine, delivery: Delivery, work: &W, abandon: CancellationToken) {
     let message = *delivery.message();
     let settle = tokio::select! {
+        biased;
         settle = work.work(message, abandon) => settle,
         never = stay_in_progress(engine, &delivery) => match never {},
     };
@@ -174,6 +176,7 @@ impl Engine {
                 Err(error @ (CommandError::Contended | CommandError::Store(_))) => {
                     warn!(%run, error = &error as &dyn std::error::Error, "a result could not be recorded yet");
                     tokio::select! {
+                        biased;
                         () = abandon.cancelled() => return Settle::Nak(Duration::ZERO),
                         () = self.parts().clock.sleep(TROUBLE_PAUSE) => {}
                     }

@@ -98,6 +98,7 @@ impl Watcher {
                 return Ok(None);
             }
             let signal = tokio::select! {
+                biased;
                 signal = self.signals.next() => signal,
                 () = self.parts.clock.sleep(POLL_EVERY) => Some(Signal::Committed { version: u64::MAX }),
             };
@@ -126,8 +127,10 @@ impl Watcher {
             let events = self.parts.store.events(self.id, self.version(), EVENTS_PAGE).await?;
             let is_last = events.len() < EVENTS_PAGE as usize;
             for event in events {
+                // What came after the end, such as a result that nobody needed, was seen by no live watcher either.
+                let has_ended = self.run.as_ref().is_some_and(Run::is_ended);
                 self.fold(&event)?;
-                if event.sequence > self.after {
+                if event.sequence > self.after && !has_ended {
                     self.pending.push_back(Update::Event(event));
                 }
             }

@@ -65,7 +65,7 @@ pub enum Created {
 pub struct Conflict;
 
 /// A claim on a task, for extending its lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hold {
     /// The run.
     pub run: RunId,

@@ -92,6 +92,8 @@ impl Call<'_> {
             prompt_tokens: prompt_tokens(request),
         };
         tokio::select! {
+            // A result that is there was paid for, whatever else has happened.
+            biased;
             ended = self.stream(request, &mut progress) => return ended,
             () = held.lost() => {}
             () = abandon.cancelled() => return Ended::Abandoned { usage: progress.estimate() },

@@ -1,9 +1,10 @@
 //! What watchers see while it happens.
 
 use futures::StreamExt;
-use podium_domain::run::RunEvent;
+use podium_domain::money::Cost;
+use podium_domain::run::{Command, PlanResult, RunEvent, TaskRef};
 use podium_engine::{AnswerError, AnswerPart, Update};
-use podium_testkit::{Answer, Fault, Gate, Planning, a_plan, plan_of};
+use podium_testkit::{Answer, Driven, Fault, Gate, Planning, SeededIds, a_plan, a_planned, plan_of};
 
 use crate::house::{House, quick, within};
 
@@ -43,6 +44,22 @@ async fn a_watcher_sees_every_event_once_and_can_resume_after_any() {
         let rest = within(house.engine.watch(id, after).await.unwrap().collect::<Vec<_>>()).await;
         assert_eq!(sequences(&rest), (after + 1..=all.len() as u64).collect::<Vec<_>>(), "after {after}");
     }
+}
+
+#[tokio::test]
+async fn watching_ends_with_the_end_of_the_run_whatever_was_recorded_later() {
+    let house = House::idle(quick(), |store| store).await;
+    let ids = SeededIds::new(9);
+    let mut run = Driven::accepted(&ids);
+    house.parts.store.create(&[run.commit()]).await.unwrap();
+    let claim = run.claim(TaskRef::Plan { round: 0 }, &ids);
+    run.drive(&Command::Cancel);
+    let (result, usage, cost) = (PlanResult::Plan(a_planned(a_plan())), Planning::USAGE, Cost::ZERO);
+    run.drive(&Command::CompletePlan { round: 0, claim, result, usage, cost });
+    house.parts.store.commit(&[run.commit()]).await.unwrap();
+    let updates = within(house.engine.watch(run.id(), 0).await.unwrap().collect::<Vec<_>>()).await;
+    let Some(Ok(Update::Event(last))) = updates.last() else { panic!("ends with an event") };
+    assert_eq!((last.event.name(), last.sequence + 1), ("cancelled", run.run.version()));
 }
 
 #[tokio::test]
