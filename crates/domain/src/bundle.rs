@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
+use crate::policy::ROUNDS_MAX;
 
 /// The schema of the manifest that this version reads.
 const SCHEMA: u32 = 1;
@@ -131,6 +132,14 @@ impl Manifest {
     /// Name and version: what runs record, and what a pinned model id ends with.
     pub fn id(&self) -> String {
         format!("{}-{}", self.name, self.version)
+    }
+
+    /// Most rounds that it can plan. Slots mean weights that were trained to split questions, not to judge answers.
+    pub const fn rounds_max(&self) -> u16 {
+        match self.prompt.workers {
+            WorkersInPrompt::Slots => 1,
+            WorkersInPrompt::Described => ROUNDS_MAX,
+        }
     }
 
     fn check(&self) -> Result<(), ManifestError> {

@@ -22,7 +22,7 @@ use crate::commands::{Bounds, CommandError, Commands};
 use crate::dispatch::{Dispatch, step_lanes};
 use crate::executor::Executor;
 use crate::holds::Holds;
-use crate::parts::{Options, Parts};
+use crate::parts::{Options, Parts, Roles};
 use crate::planner::{Planner, plan_or_fall_back};
 use crate::sweeper::Sweeper;
 use crate::watch::{Update, Watcher};
@@ -151,8 +151,8 @@ impl Engine {
         Sweeper::new(self.clone()).take_over().await
     }
 
-    /// Runs the loops until `stop`; then work under way is finished within the drain time, or handed back.
-    pub async fn work(&self, stop: CancellationToken) {
+    /// Runs the loops of `roles` until `stop`; then work under way is finished within the drain time, or handed back.
+    pub async fn work(&self, roles: Roles, stop: CancellationToken) {
         let abandon = CancellationToken::new();
         let mut loops = JoinSet::new();
         let mut keepers = JoinSet::new();
@@ -160,16 +160,18 @@ impl Engine {
         let ended = CancellationToken::new();
         keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
         keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
-        for lane in step_lanes(self.pool()) {
+        let step_lanes = if roles.execute { step_lanes(self.pool()) } else { Vec::new() };
+        for lane in step_lanes {
             loops.spawn(Executor::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
         }
-        for lane in Planner::lanes() {
+        for lane in Planner::lanes().into_iter().filter(|_| roles.plan) {
             loops.spawn(Planner::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
         }
         stop.cancelled().await;
         let all_done = async { while loops.join_next().await.is_some() {} };
         tokio::pin!(all_done);
         tokio::select! {
+            biased;
             () = &mut all_done => {}
             () = self.parts().clock.sleep(self.options().drain) => {
                 info!("the drain time is over: work under way is handed back");

@@ -24,6 +24,6 @@ mod watch;
 pub use answer::{AnswerError, AnswerPart};
 pub use commands::CommandError;
 pub use engine::{Engine, NotReady, WatchError};
-pub use parts::{Options, Parts};
+pub use parts::{Options, Parts, Roles};
 pub use submit::{Submit, SubmitError, Submitted};
 pub use watch::Update;

@@ -55,6 +55,26 @@ impl Parts {
     }
 }
 
+/// What a process does besides accepting, watching and sweeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// It asks the conductor.
+    pub plan: bool,
+    /// It calls workers.
+    pub execute: bool,
+}
+
+impl Roles {
+    /// Everything, as an embedded engine does.
+    pub const ALL: Self = Self { plan: true, execute: true };
+    /// Nothing: a gateway.
+    pub const NONE: Self = Self { plan: false, execute: false };
+    /// A planner.
+    pub const PLANNER: Self = Self { plan: true, execute: false };
+    /// An executor.
+    pub const EXECUTOR: Self = Self { plan: false, execute: true };
+}
+
 /// How the engine is tuned. Every bound that is not a policy's.
 #[derive(Clone, Debug)]
 pub struct Options {

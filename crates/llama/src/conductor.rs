@@ -1,17 +1,21 @@
 //! The conductor that runs here: a bundle's weights under the engine, behind the port that every conductor has.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
-use podium_domain::policy::{ROUNDS_MAX, STEPS_MAX};
+use podium_domain::policy::STEPS_MAX;
 use podium_domain::pool::{Pool, UnknownWorker};
 use podium_domain::prompt::{PlanContext, for_conductor};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
+use podium_ports::BoxError;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +37,13 @@ pub struct LlamaOptions {
     pub threads: Option<NonZeroUsize>,
     /// Layers that a GPU computes. More than 0 needs the feature `cuda`.
     pub gpu_layers: u32,
+}
+
+impl Default for LlamaOptions {
+    fn default() -> Self {
+        const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not 0");
+        Self { waiting_max: WAITING_MAX, threads: None, gpu_layers: 0 }
+    }
 }
 
 /// Why a bundle makes no conductor.
@@ -78,6 +89,16 @@ pub struct LlamaConductor {
     engine: Engine,
 }
 
+/// Opens the bundle in a folder with the default options; loading takes a while and is done off the runtime's threads. Must be
+/// called inside a tokio runtime.
+pub fn open(folder: PathBuf, pool: Arc<Pool>) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>> {
+    let load = move || -> Result<Arc<dyn Conductor>, BoxError> {
+        let bundle = Bundle::open(&folder)?;
+        Ok(Arc::new(LlamaConductor::open(&bundle, &pool, LlamaOptions::default())?))
+    };
+    Box::pin(async { tokio::task::spawn_blocking(load).await.unwrap_or_else(|panic| Err(Box::new(panic))) })
+}
+
 impl LlamaConductor {
     /// Loads a bundle for a pool. Blocks while it loads.
     pub fn open(bundle: &Bundle, pool: &Pool, options: LlamaOptions) -> Result<Self, OpenError> {
@@ -99,11 +120,6 @@ impl LlamaConductor {
         });
         let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;
         Ok(Self { id, manifest, template, pool, engine })
-    }
-
-    /// Stops all planning and waits until the model is freed. A program does this before it exits.
-    pub async fn shut_down(&self) {
-        self.engine.shut_down().await;
     }
 
     fn shape(&self, request: &PlanRequest) -> Result<PlanShape, ConductorError> {
@@ -209,13 +225,12 @@ impl Conductor for LlamaConductor {
         &self.id
     }
 
+    async fn shut_down(&self) {
+        self.engine.shut_down().await;
+    }
+
     fn abilities(&self) -> Abilities {
-        // Slots mean weights that were trained to split questions, not to judge answers.
-        let rounds_max = match self.manifest.prompt.workers {
-            WorkersInPrompt::Slots => 1,
-            WorkersInPrompt::Described => ROUNDS_MAX,
-        };
-        Abilities { steps_max: STEPS_MAX, rounds_max }
+        Abilities { steps_max: STEPS_MAX, rounds_max: self.manifest.rounds_max() }
     }
 
     async fn plan(

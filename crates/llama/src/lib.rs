@@ -6,7 +6,7 @@
 //! llama.cpp **aborts the process** when one of its assertions fails. This crate's interface leaves no way to make it do so,
 //! but damaged weights, a driver or a bug may: a program with this crate in it must be able to die and start again. It sets
 //! `GGML_NO_BACKTRACE=1` in its environment (from outside: a process cannot safely set its own), or an abort first runs a
-//! debugger on itself; and it calls [`LlamaConductor::shut_down`] before it exits.
+//! debugger on itself; and it calls [`Conductor::shut_down`](podium_ports::conductor::Conductor::shut_down) before it exits.
 //!
 //! This is the only crate that links C++. It refuses to: render templates that it does not know, run architectures that
 //! cannot drop the end of a text, and use llama.cpp's own grammars, which are slow and abort.
@@ -22,5 +22,5 @@ mod sampler;
 mod transcript;
 mod vocabulary;
 
-pub use conductor::{LlamaConductor, LlamaOptions, OpenError};
+pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
 pub use sampler::Sampling;

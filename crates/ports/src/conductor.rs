@@ -65,6 +65,9 @@ pub trait Conductor: Send + Sync {
         text: TextSink<'_>,
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError>;
+
+    /// Stops all planning and frees what is held. A program does this before it exits.
+    async fn shut_down(&self) {}
 }
 
 /// How planning went wrong.

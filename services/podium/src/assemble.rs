@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use podium_domain::pool::Pool;
-use podium_engine::{Engine, Options, Parts};
+use podium_engine::{Engine, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::clock::Clock;
 use podium_ports::vendor::Vendors;
+use podium_setup::conductor::{self, Chosen};
+use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{RandomIds, SystemClock};
-use crate::conductor::{self, Chosen};
+use crate::OPEN_BUNDLE;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::error::Error;
 use crate::pool::{self, Pace, Workers};
@@ -100,7 +101,7 @@ impl Embedded {
         let mut notices = notices(&workers, &vendors);
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
         let chosen = match planning {
-            Planning::Chosen => conductor::choose(&settings.conductor, &pool, &vendors).await?,
+            Planning::Chosen => conductor::choose(&settings.conductor, &pool, &vendors, OPEN_BUNDLE).await?,
             Planning::None => Chosen::none(&pool),
         };
         notices.extend(chosen.notice.clone());
@@ -117,7 +118,7 @@ impl Embedded {
 
     fn working(mut self) -> Self {
         let (engine, stop) = (self.engine.clone(), self.stop.clone());
-        self.loops.spawn(async move { engine.work(stop).await });
+        self.loops.spawn(async move { engine.work(Roles::ALL, stop).await });
         self
     }
 
@@ -142,7 +143,7 @@ impl Embedded {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
-        self.chosen.shut_down().await;
+        self.chosen.conductor.shut_down().await;
         drop(self.engine);
         self.store.close().await;
         self.workers.close().await;

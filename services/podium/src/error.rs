@@ -1,19 +1,19 @@
 //! Why a command of the command line failed, and with which exit code.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use podium_domain::pool::PoolError;
+use podium_doors::{DoorError, ListenError};
 use podium_engine::NotReady;
 use podium_ports::BoxError;
 use podium_ports::conductor::ConductorError;
 use podium_ports::store::StoreError;
+use podium_setup::conductor::ChooseError;
+use podium_setup::settings::SettingsError;
 
 use crate::data_dir::DataDirError;
-use crate::grpc::GrpcError;
-use crate::settings::SettingsError;
 
 /// The exit code for a run that failed, and for everything else that went wrong.
 const FAILED: u8 = 1;
@@ -54,23 +54,9 @@ pub(crate) enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// The conductor cannot be used.
-    #[error("conductor `{name}` cannot be used")]
-    Conductor {
-        /// As it was named.
-        name: String,
-        /// Why.
-        #[source]
-        source: BoxError,
-    },
-    /// This binary was built without llama.cpp.
-    #[error(
-        "conductor `{name}` needs llama.cpp, which this podium was built without; build it with `--features llama`"
-    )]
-    NoLlama {
-        /// As it was named.
-        name: String,
-    },
+    /// The conductor cannot be had.
+    #[error(transparent)]
+    Conductor(#[from] ChooseError),
     /// The demo needs a conductor that is not there.
     #[error("the demo needs its conductor: {problem}")]
     NoDemoConductor {
@@ -102,22 +88,11 @@ pub(crate) enum Error {
     #[error(transparent)]
     NotReady(#[from] NotReady),
     /// A door does not open.
-    #[error("cannot listen on {address} for {door}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What for.
-        door: &'static str,
-        /// What the system says.
-        #[source]
-        source: io::Error,
-    },
-    /// A door broke down.
-    #[error("the HTTP door broke down")]
-    Http(#[source] io::Error),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A door broke down.
     #[error(transparent)]
-    Grpc(#[from] GrpcError),
+    Door(#[from] DoorError),
     /// A server refused, or the engine in this process did.
     #[error("{0}")]
     Refused(String),
@@ -156,8 +131,7 @@ impl Error {
                 | Self::Pool { .. }
                 | Self::Unreadable { .. }
                 | Self::BadLine { .. }
-                | Self::Conductor { .. }
-                | Self::NoLlama { .. }
+                | Self::Conductor(_)
                 | Self::NoDemoConductor { .. }
                 | Self::Vendors(_)
                 | Self::NoQuestion

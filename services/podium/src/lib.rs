@@ -4,19 +4,21 @@
 
 mod assemble;
 mod cli;
-mod clock;
-mod conductor;
 mod data_dir;
 mod demo;
-mod doors;
 mod draw;
 mod error;
-mod grpc;
-mod http;
-mod logging;
 mod pool;
 mod report;
 mod serve;
 mod settings;
 
+use podium_setup::conductor::OpenBundle;
+
 pub use cli::main;
+
+/// How this program loads a model that runs here.
+#[cfg(feature = "llama")]
+const OPEN_BUNDLE: Option<OpenBundle> = Some(podium_llama::open);
+#[cfg(not(feature = "llama"))]
+const OPEN_BUNDLE: Option<OpenBundle> = None;

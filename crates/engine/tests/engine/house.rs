@@ -9,7 +9,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::Run;
-use podium_engine::{AnswerPart, Engine, Options, Parts, Submit};
+use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
 use podium_ports::queue::StepQueue;
 use podium_ports::store::RunStore;
@@ -106,7 +106,7 @@ impl House {
 
     pub(crate) fn at_work(mut self) -> Self {
         let (engine, stop) = (self.engine.clone(), self.stop.clone());
-        self.work.spawn(async move { engine.work(stop).await });
+        self.work.spawn(async move { engine.work(Roles::ALL, stop).await });
         self
     }
 

@@ -13,11 +13,10 @@ use tokio::time::{Interval, MissedTickBehavior};
 use super::backend::{Backend, Updates, Wanted, question_request, refused};
 use super::output::{print_json, print_line};
 use super::{EffortName, SetupArgs, TierName};
-use crate::clock::SystemClock;
 use crate::draw::{Board, Drawing};
 use crate::error::{Error, run_failed};
-use crate::logging;
 use crate::report::RunReport;
+use podium_setup::SystemClock;
 
 /// How often a drawing on a terminal is brought up to date while nothing happens.
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
@@ -61,7 +60,7 @@ pub(crate) enum Drawn {
 
 pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
-    logging::start(&settings, "warn");
+    settings.start_log("warn");
     let question = read_question(&args.question)?;
     let wanted = match (args.server, args.embedded) {
         (Some(url), _) => Wanted::Server(url),

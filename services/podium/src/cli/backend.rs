@@ -7,13 +7,13 @@ use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_api::v1::podium_service_server::PodiumService as _;
 use podium_domain::policy::{Effort, Tier};
+use podium_doors::Runs;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::assemble::Embedded;
 use crate::error::Error;
-use crate::grpc::Runs;
 use crate::pool::Pace;
 use crate::settings::Settings;
 

@@ -18,9 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::output::{print_json, print_line};
 use super::{EffortName, SetupArgs, TierName};
 use crate::assemble::Embedded;
-use crate::doors;
 use crate::error::Error;
-use crate::logging;
 use crate::pool::Pace;
 
 #[derive(Debug, Args)]
@@ -96,7 +94,7 @@ struct Report<'a> {
 
 pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
-    logging::start(&settings, "warn");
+    settings.start_log("warn");
     let items = read(&args.file)?;
     let tier = args.tier.into();
     let policy = Policy::new(tier, args.effort.into());
@@ -158,12 +156,12 @@ async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<Outcome, Err
         answer_tokens_max: None,
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
-    let id = doors::submit(engine, new_run).await.map_err(refused)?.run_id();
-    let mut updates = engine.watch(id, 0).await.map_err(|e| refused(doors::watch_error(id, &e)))?;
+    let id = podium_doors::submit(engine, new_run).await.map_err(refused)?.run_id();
+    let mut updates = engine.watch(id, 0).await.map_err(|e| refused(podium_doors::watch_error(id, &e)))?;
     while let Some(update) = updates.next().await {
         update?;
     }
-    let run = doors::load(engine, id).await.map_err(refused)?;
+    let run = podium_doors::load(engine, id).await.map_err(refused)?;
     Ok(outcome(item, &run))
 }
 

@@ -13,9 +13,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podium_domain::policy::{Effort, Tier};
+use podium_setup::settings::Sources;
 
 use crate::error::{self, Error};
-use crate::settings::{Settings, Sources};
+use crate::settings::{KEYS, Settings, check};
 use crate::{demo, serve};
 
 pub(crate) use ask::{Drawn, draw_run};
@@ -72,7 +73,7 @@ pub(crate) struct SetupArgs {
 
 impl SetupArgs {
     fn sources(&self) -> Sources {
-        let mut sources = Sources::new();
+        let mut sources = Sources::new(KEYS);
         if let Some(file) = &self.config {
             sources.read_file(file);
         }
@@ -94,7 +95,7 @@ impl SetupArgs {
 
     /// The checked setup.
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
-        Ok(self.sources().check()?)
+        Ok(check(self.sources())?)
     }
 }
 
@@ -130,7 +131,7 @@ impl ServeArgs {
         sources.flag("allow_remote", self.allow_remote.then_some("true"));
         sources.flag("drain_ms", self.drain_ms.as_deref());
         sources.flag("log_format", self.log_format.as_deref());
-        Ok(sources.check()?)
+        Ok(check(sources)?)
     }
 }
 

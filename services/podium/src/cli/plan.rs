@@ -15,7 +15,6 @@ use super::output::{print_json, print_line};
 use super::{EffortName, SetupArgs, TierName};
 use crate::assemble::Embedded;
 use crate::error::Error;
-use crate::logging;
 use crate::pool::Pace;
 
 #[derive(Debug, Args)]
@@ -58,7 +57,7 @@ struct StepReport<'a> {
 
 pub(super) async fn plan(args: PlanArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
-    logging::start(&settings, "warn");
+    settings.start_log("warn");
     let question = read_question(&args.question)?;
     let conversation = Conversation::question_only(question).map_err(|e| Error::Refused(e.to_string()))?;
     let policy = Policy::new(args.tier.into(), args.effort.into());

@@ -10,7 +10,6 @@ use super::backend::{Backend, Wanted};
 use super::output::{print_json, print_line};
 use crate::assemble::Embedded;
 use crate::error::Error;
-use crate::logging;
 use crate::report::{RunReport, SummaryReport, describe};
 
 #[derive(Debug, Subcommand)]
@@ -55,7 +54,7 @@ impl FromArgs {
     /// A server if there is one, else the data folder; the data folder if it is named.
     async fn open(&self) -> Result<Backend, Error> {
         let settings = self.setup.settings()?;
-        logging::start(&settings, "warn");
+        settings.start_log("warn");
         if self.setup.data.is_some() {
             return Ok(Backend::here(Embedded::open_to_read(&settings).await?));
         }

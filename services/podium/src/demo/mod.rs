@@ -10,10 +10,10 @@ use podium_domain::policy::{Effort, Tier};
 
 use crate::assemble::Embedded;
 use crate::cli::{Backend, Drawn, SetupArgs, draw_run, print_line, question_request};
-use crate::conductor::demo_bundle;
 use crate::error::{Error, run_failed};
-use crate::settings::{ConductorChoice, PoolChoice};
-use crate::{logging, pool};
+use crate::settings::PoolChoice;
+use crate::{OPEN_BUNDLE, pool};
+use podium_setup::conductor::{ConductorChoice, demo_bundle};
 
 /// The question. It needs dates, arithmetic and number words; [`truth`] answers it without any of the workers.
 const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, and write the \
@@ -31,10 +31,10 @@ pub(crate) async fn demo(args: DemoArgs) -> Result<ExitCode, Error> {
     let setup =
         SetupArgs { pool: Some("demo".to_owned()), conductor: Some(args.conductor), ..SetupArgs::default() };
     let settings = setup.settings()?;
-    logging::start(&settings, "warn");
+    settings.start_log("warn");
     if settings.conductor == ConductorChoice::Auto {
         let pool = pool::read(&PoolChoice::Demo)?;
-        demo_bundle(&pool).map_err(|problem| Error::NoDemoConductor { problem })?;
+        demo_bundle(&pool, OPEN_BUNDLE).map_err(|problem| Error::NoDemoConductor { problem })?;
     }
     let embedded = Embedded::start_apart(&settings, pool::Pace::Visible).await?;
     introduce(&embedded, &settings.conductor);

@@ -1,20 +1,19 @@
-//! How this process is set up: from defaults, a file, the environment and flags, in rising order. Everything that is wrong
-//! is found at once, and each problem says where its value came from.
+//! How this process is set up.
 
 mod check;
-mod sources;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use podium_domain::ids::WorkerId;
+use podium_setup::LogFormat;
+use podium_setup::conductor::ConductorChoice;
+use podium_setup::settings::Key;
 
-pub(crate) use sources::Sources;
+pub(crate) use check::check;
 
-/// The keys, their defaults, and what they are. The file has them as `key = value`, the environment as `PODIUM__KEY`.
-pub(crate) const KEYS: &[(&str, Option<&str>)] = &[
+/// The keys and their defaults.
+pub(crate) const KEYS: &[Key] = &[
     // Where the OpenAI-compatible HTTP door listens.
     ("listen", Some("127.0.0.1:8080")),
     // Where the gRPC door listens.
@@ -56,6 +55,13 @@ pub(crate) struct Settings {
     pub(crate) log_format: LogFormat,
 }
 
+impl Settings {
+    /// Starts logging. `level` is what is logged where the settings do not say.
+    pub(crate) fn start_log(&self, level: &str) {
+        podium_setup::start_log(self.log.as_deref().unwrap_or(level), self.log_format);
+    }
+}
+
 /// Which workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PoolChoice {
@@ -64,70 +70,6 @@ pub(crate) enum PoolChoice {
     /// Those of a file.
     File(PathBuf),
 }
-
-/// Who plans.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ConductorChoice {
-    /// The demo's own model where it fits, else no planning at all.
-    Auto,
-    /// A bundle under llama.cpp.
-    Llama(PathBuf),
-    /// A worker of the pool.
-    Worker(WorkerId),
-    /// A model behind an OpenAI-compatible endpoint.
-    Remote {
-        /// Where the API begins.
-        url: String,
-        /// The model's name there.
-        model: String,
-    },
-    /// A workflow that a person wrote.
-    Fixed(PathBuf),
-    /// No planning: one worker gets the question as it is.
-    Direct(Option<WorkerId>),
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// As it is written in settings.
-impl fmt::Display for ConductorChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Llama(folder) => write!(f, "llama:{}", folder.display()),
-            Self::Worker(worker) => write!(f, "worker:{worker}"),
-            Self::Remote { url, model } => write!(f, "remote:{url}#{model}"),
-            Self::Fixed(file) => write!(f, "fixed:{}", file.display()),
-            Self::Direct(None) => f.write_str("direct"),
-            Self::Direct(Some(worker)) => write!(f, "direct:{worker}"),
-        }
-    }
-}
-
-/// Everything that is wrong with a setup.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SettingsError(pub(crate) Vec<String>);
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
-            [only] => write!(f, "the configuration has a problem: {only}"),
-            all => {
-                write!(f, "the configuration has {} problems:", all.len())?;
-                all.iter().try_for_each(|problem| write!(f, "\n  - {problem}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,12 @@
 //! Tests of the setup: who wins, and what is said when something is wrong.
 
+use podium_domain::ids::WorkerId;
+use podium_setup::settings::Sources;
+
 use super::*;
 
 fn sources(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Sources {
-    let mut sources = Sources::new();
+    let mut sources = Sources::new(KEYS);
     sources
         .read_environment(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     for (key, value) in flags {
@@ -13,11 +16,11 @@ fn sources(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Sour
 }
 
 fn settings(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Settings {
-    sources(environment, flags).check().unwrap()
+    check(sources(environment, flags)).unwrap()
 }
 
 fn problems(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Vec<String> {
-    sources(environment, flags).check().unwrap_err().0
+    check(sources(environment, flags)).unwrap_err().0
 }
 
 #[test]
@@ -32,12 +35,12 @@ fn a_flag_wins_over_the_environment_and_that_over_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("podium.toml");
     std::fs::write(&file, "listen = '127.0.0.1:1'\ngrpc_listen = '127.0.0.1:2'\ndrain_ms = 3\n").unwrap();
-    let mut sources = Sources::new();
+    let mut sources = Sources::new(KEYS);
     sources.read_file(&file);
     sources.read_environment([("PODIUM__LISTEN".to_owned(), "127.0.0.1:4".to_owned())]);
     sources.read_environment([("PODIUM__GRPC_LISTEN".to_owned(), "127.0.0.1:5".to_owned())]);
     sources.flag("listen", Some("127.0.0.1:6"));
-    let settings = sources.check().unwrap();
+    let settings = check(sources).unwrap();
     assert_eq!((settings.listen.port(), settings.grpc_listen.port()), (6, 5));
     assert_eq!(settings.drain, Duration::from_millis(3));
 }

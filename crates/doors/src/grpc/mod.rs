@@ -14,7 +14,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 
-pub(crate) use service::Runs;
+pub use service::Runs;
 
 /// Most bytes of one message, in or out. A request is bounded far below that; a run with its outputs may be large.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -24,7 +24,7 @@ const STREAMS_MAX: u32 = 1024;
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 
 /// The service over an engine; its watches end when `stop` is cancelled.
-pub(crate) fn service(engine: Engine, stop: CancellationToken) -> PodiumServiceServer<Runs> {
+fn service(engine: Engine, stop: CancellationToken) -> PodiumServiceServer<Runs> {
     PodiumServiceServer::new(Runs::new(engine, stop))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
@@ -32,7 +32,7 @@ pub(crate) fn service(engine: Engine, stop: CancellationToken) -> PodiumServiceS
 
 /// Why the door does not open or broke down.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GrpcError {
+pub enum GrpcError {
     /// The descriptors that the build made do not read.
     #[error("reflection does not start")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -41,7 +41,7 @@ pub(crate) enum GrpcError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Serves until `stop` is cancelled and the calls under way are done.
+/// Serves gRPC until `stop` is cancelled and the calls under way are done.
 pub(crate) async fn serve(
     listener: TcpListener,
     engine: Engine,

@@ -8,11 +8,11 @@ use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{AnswerError, CommandError, Engine, Submit, SubmitError, Submitted, WatchError};
 use podium_ports::store::StoreError;
 
-/// Whose runs these are: keys and tenants come with the gateway.
+/// Whose runs these are, until there are keys.
 const TENANT: &str = "local";
 
 /// Accepts a run.
-pub(crate) async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted, ApiError> {
+pub async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted, ApiError> {
     let conductor = engine.conductor_id();
     if !new_run.model.is_served_by(conductor) {
         let message = format!(
@@ -34,7 +34,7 @@ pub(crate) async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted
 }
 
 /// A run as it stands.
-pub(crate) async fn load(engine: &Engine, id: RunId) -> Result<Run, ApiError> {
+pub async fn load(engine: &Engine, id: RunId) -> Result<Run, ApiError> {
     engine.run(id).await.map_err(|e| store_error(&e))?.ok_or_else(|| unknown_run(id))
 }
 
@@ -75,7 +75,7 @@ fn submit_error(error: &SubmitError) -> ApiError {
 }
 
 /// What a client is told when a run cannot be watched.
-pub(crate) fn watch_error(id: RunId, error: &WatchError) -> ApiError {
+pub fn watch_error(id: RunId, error: &WatchError) -> ApiError {
     match error {
         WatchError::UnknownRun => unknown_run(id),
         WatchError::Store(e) => store_error(e),
@@ -126,7 +126,7 @@ pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
 }
 
 /// An error with everything that caused it, in one line.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// The machine's clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SystemClock;
+pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
@@ -31,7 +31,7 @@ impl Clock for SystemClock {
 
 /// Ids from the operating system's randomness.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RandomIds;
+pub struct RandomIds;
 
 impl Ids for RandomIds {
     fn run_id(&self, now: Timestamp) -> RunId {
@@ -46,12 +46,6 @@ impl Ids for RandomIds {
     fn claim_id(&self) -> ClaimId {
         ClaimId::new(Uuid::new_v4())
     }
-}
-
-/// A name for one HTTP request, for logs and for the client.
-#[expect(clippy::disallowed_methods, reason = "a name for a log line; nothing depends on it")]
-pub(crate) fn http_request_id() -> String {
-    Uuid::new_v4().to_string()
 }
 
 #[cfg(test)]

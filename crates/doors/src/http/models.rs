@@ -7,7 +7,7 @@ use podium_api::{ApiError, ErrorCode, ModelName};
 
 use super::Door;
 use super::reply::{Refusal, json};
-use crate::doors;
+use crate::asking;
 
 pub(super) async fn list(State(door): State<Door>) -> Result<Response, Refusal> {
     let names = ModelName::served_by(door.engine.conductor_id());
@@ -25,5 +25,5 @@ pub(super) async fn one(State(door): State<Door>, Path(id): Path<String>) -> Res
 }
 
 fn body(value: &impl serde::Serialize) -> Result<Response, Refusal> {
-    Ok(json(serde_json::to_string(value).map_err(|e| doors::defect(&e))?))
+    Ok(json(serde_json::to_string(value).map_err(|e| asking::defect(&e))?))
 }

@@ -11,21 +11,21 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::watch::watch;
-use crate::doors;
+use crate::asking;
 
 const PAGE_SIZE_DEFAULT: u32 = 50;
 const PAGE_SIZE_MAX: u32 = 200;
 
-/// The service over an engine.
+/// `podium.v1` over an engine.
 #[derive(Clone)]
-pub(crate) struct Runs {
+pub struct Runs {
     engine: Engine,
     stop: CancellationToken,
 }
 
 impl Runs {
     /// Watches end when `stop` is cancelled.
-    pub(crate) fn new(engine: Engine, stop: CancellationToken) -> Self {
+    pub fn new(engine: Engine, stop: CancellationToken) -> Self {
         Self { engine, stop }
     }
 }
@@ -37,8 +37,8 @@ impl PodiumService for Runs {
         request: Request<v1::CreateRunRequest>,
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let new_run = NewRun::try_from(request.into_inner())?;
-        let submitted = doors::submit(&self.engine, new_run).await?;
-        let run = doors::load(&self.engine, submitted.run_id()).await?;
+        let submitted = asking::submit(&self.engine, new_run).await?;
+        let run = asking::load(&self.engine, submitted.run_id()).await?;
         let existing = matches!(submitted, Submitted::Existing(_));
         Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&run)), existing }))
     }
@@ -59,7 +59,7 @@ impl PodiumService for Runs {
         &self,
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
-        let run = doors::load(&self.engine, run_id(&request.into_inner().run_id)?).await?;
+        let run = asking::load(&self.engine, run_id(&request.into_inner().run_id)?).await?;
         Ok(Response::new(v1::GetRunResponse { run: Some(Run::from(&run)) }))
     }
 
@@ -68,7 +68,7 @@ impl PodiumService for Runs {
         request: Request<v1::CancelRunRequest>,
     ) -> Result<Response<v1::CancelRunResponse>, Status> {
         let id = run_id(&request.into_inner().run_id)?;
-        let run = self.engine.cancel(id).await.map_err(|e| doors::command_error(id, &e))?;
+        let run = self.engine.cancel(id).await.map_err(|e| asking::command_error(id, &e))?;
         Ok(Response::new(v1::CancelRunResponse { run: Some(Run::from(&run)) }))
     }
 
@@ -89,7 +89,7 @@ impl PodiumService for Runs {
             wanted => wanted.min(PAGE_SIZE_MAX),
         };
         // One more than wanted tells whether there is another page.
-        let mut runs = self.engine.list(before, size + 1).await.map_err(|e| doors::store_error(&e))?;
+        let mut runs = self.engine.list(before, size + 1).await.map_err(|e| asking::store_error(&e))?;
         let has_more = runs.len() > size as usize;
         runs.truncate(size as usize);
         let next_page_token =

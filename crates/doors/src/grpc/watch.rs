@@ -14,7 +14,7 @@ use podium_ports::store::StoreError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::doors;
+use crate::asking;
 
 /// Silence after which a heartbeat is sent.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
@@ -34,8 +34,8 @@ pub(super) async fn watch(
     after: u64,
     stop: CancellationToken,
 ) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
-    let attempts = AttemptNumbers::of(&doors::load(engine, id).await?);
-    let updates = engine.watch(id, after).await.map_err(|e| doors::watch_error(id, &e))?;
+    let attempts = AttemptNumbers::of(&asking::load(engine, id).await?);
+    let updates = engine.watch(id, after).await.map_err(|e| asking::watch_error(id, &e))?;
     let watch = Watch { updates, attempts, sequence: after, stop };
     let messages = stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;
@@ -52,11 +52,11 @@ impl Watch {
         let update = tokio::select! {
             biased;
             update = tokio::time::timeout(HEARTBEAT_EVERY, self.updates.next()) => update,
-            () = self.stop.cancelled() => return Some(Err(doors::stopping())),
+            () = self.stop.cancelled() => return Some(Err(asking::stopping())),
         };
         match update {
             Ok(Some(Ok(update))) => Some(Ok(self.told(update))),
-            Ok(Some(Err(error))) => Some(Err(doors::store_error(&error))),
+            Ok(Some(Err(error))) => Some(Err(asking::store_error(&error))),
             Ok(None) => None,
             Err(_silence) => Some(Ok(Told::Heartbeat(v1::Heartbeat { sequence: self.sequence }))),
         }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reply::{Refusal, json, name_run};
 use super::{BODY_BYTES_MAX, Door};
-use crate::doors;
+use crate::asking;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Silence on a stream after which a comment is sent, so that nobody in between closes it.
@@ -32,11 +32,11 @@ pub(super) async fn complete(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
     if door.stopping.is_cancelled() {
-        return Err(doors::stopping().into());
+        return Err(asking::stopping().into());
     }
     let mut request = ChatRequest::parse(&whole(body)?)?;
     request.new_run.request_id = idempotency_key(&headers)?;
-    let id = doors::submit(&door.engine, request.new_run).await?.run_id();
+    let id = asking::submit(&door.engine, request.new_run).await?.run_id();
     let mut response = if request.stream {
         streamed(&door, id, request.include_usage).await?
     } else {
@@ -68,11 +68,11 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
 type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
 
 async fn streamed(door: &Door, id: RunId, include_usage: bool) -> Result<Response, ApiError> {
-    let run = doors::load(&door.engine, id).await?;
+    let run = asking::load(&door.engine, id).await?;
     let streaming = Streaming {
         completion: Completion::of(&run),
         include_usage,
-        answer: door.engine.answer(id).await.map_err(|e| doors::watch_error(id, &e))?,
+        answer: door.engine.answer(id).await.map_err(|e| asking::watch_error(id, &e))?,
         cut: door.cut.clone(),
         stage: Stage::Opening,
     };
@@ -82,7 +82,7 @@ async fn streamed(door: &Door, id: RunId, include_usage: bool) -> Result<Respons
 
 async fn whole_answer(door: &Door, id: RunId) -> Result<Response, Refusal> {
     let run = ended(door, id).await.map_err(|e| Refusal::of_run(e, id))?;
-    match (Completion::of(&run).whole(&run), doors::run_error(&run)) {
+    match (Completion::of(&run).whole(&run), asking::run_error(&run)) {
         (Some(body), None) => Ok(json(body)),
         (_, Some(error)) => Err(Refusal::of_run(error, id)),
         (None, None) => Err(Refusal::of_run(no_output(id), id)),
@@ -91,16 +91,16 @@ async fn whole_answer(door: &Door, id: RunId) -> Result<Response, Refusal> {
 
 /// The run once it has ended. What its workers write on the way is of no concern here.
 async fn ended(door: &Door, id: RunId) -> Result<Run, ApiError> {
-    let mut updates = door.engine.watch(id, 0).await.map_err(|e| doors::watch_error(id, &e))?;
+    let mut updates = door.engine.watch(id, 0).await.map_err(|e| asking::watch_error(id, &e))?;
     loop {
         let update = tokio::select! {
             update = updates.next() => update,
-            () = door.cut.cancelled() => return Err(doors::stopping()),
+            () = door.cut.cancelled() => return Err(asking::stopping()),
         };
         match update {
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(doors::store_error(&error)),
-            None => return doors::load(&door.engine, id).await,
+            Some(Err(error)) => return Err(asking::store_error(&error)),
+            None => return asking::load(&door.engine, id).await,
         }
     }
 }
@@ -146,17 +146,17 @@ impl Streaming {
         }
         let part = tokio::select! {
             part = self.answer.next() => part,
-            () = self.cut.cancelled() => return Some(self.fail(&doors::stopping())),
+            () = self.cut.cancelled() => return Some(self.fail(&asking::stopping())),
         };
         match part? {
             Ok(AnswerPart::Text(text)) => Some(self.completion.delta(&text, self.include_usage)),
             Ok(AnswerPart::Ended(run)) => Some(self.end(&run)),
-            Err(error) => Some(self.fail(&doors::answer_error(&error))),
+            Err(error) => Some(self.fail(&asking::answer_error(&error))),
         }
     }
 
     fn end(&mut self, run: &Run) -> String {
-        if let Some(error) = doors::run_error(run) {
+        if let Some(error) = asking::run_error(run) {
             return self.fail(&error);
         }
         let mut left = vec!["[DONE]".to_owned()];

@@ -20,8 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::clock::http_request_id;
-use crate::doors;
+use crate::{Closing, asking};
 use reply::Refusal;
 
 /// Most bytes of a request: a conversation of the longest kind, with room for escapes.
@@ -40,16 +39,7 @@ struct Door {
     cut: CancellationToken,
 }
 
-/// When the door must close.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Closing {
-    /// Take no new connections, finish the requests under way.
-    pub(crate) stopping: CancellationToken,
-    /// End the requests under way.
-    pub(crate) cut: CancellationToken,
-}
-
-/// Serves until `closing.stopping` and the requests under way are done.
+/// Serves HTTP until `closing.stopping` and the requests under way are done. `started` is in seconds since the Unix epoch.
 pub(crate) async fn serve(
     listener: TcpListener,
     engine: Engine,
@@ -94,7 +84,7 @@ async fn ready(State(door): State<Door>) -> Response {
     match door.engine.ready().await {
         Ok(()) => "ready\n".into_response(),
         Err(error) => {
-            tracing::warn!(error = doors::chain(&error), "not ready");
+            tracing::warn!(error = asking::chain(&error), "not ready");
             (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
         }
     }
@@ -125,6 +115,12 @@ async fn name_request(request: Request, next: Next) -> Response {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// A name for one request, for logs and for the client.
+#[expect(clippy::disallowed_methods, reason = "a name for a log line; nothing depends on it")]
+fn http_request_id() -> String {
+    uuid::Uuid::new_v4().to_string()
 }
 
 fn is_usable(id: &HeaderValue) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{KEYS, SettingsError};
+use super::{Checker, Key};
 
 const PREFIX: &str = "PODIUM__";
 
@@ -15,6 +15,7 @@ pub(super) enum Origin {
     File(PathBuf),
     Environment(String),
     Flag(&'static str),
+    Set,
 }
 
 impl fmt::Display for Origin {
@@ -24,27 +25,29 @@ impl fmt::Display for Origin {
             Self::File(path) => path.display().fmt(f),
             Self::Environment(name) => f.write_str(name),
             Self::Flag(key) => write!(f, "--{}", key.replace('_', "-")),
+            Self::Set => f.write_str("--set"),
         }
     }
 }
 
 /// Values as they were written, not checked yet.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub struct Sources {
+    keys: Vec<Key>,
     pub(super) values: BTreeMap<&'static str, (String, Origin)>,
     pub(super) problems: Vec<String>,
 }
 
 impl Sources {
-    /// The defaults.
-    pub(crate) fn new() -> Self {
-        let defaults = KEYS.iter().filter_map(|(key, value)| Some((*key, (value.as_ref()?).to_string())));
+    /// The defaults of these keys.
+    pub fn new(keys: &[Key]) -> Self {
+        let defaults = keys.iter().filter_map(|(key, value)| Some((*key, (value.as_ref()?).to_string())));
         let values = defaults.map(|(key, value)| (key, (value, Origin::Default))).collect();
-        Self { values, problems: Vec::new() }
+        Self { keys: keys.to_vec(), values, problems: Vec::new() }
     }
 
     /// Takes in a file of `key = value` lines in TOML.
-    pub(crate) fn read_file(&mut self, path: &Path) {
+    pub fn read_file(&mut self, path: &Path) {
         let problem = |what: String| format!("{}: {what}", path.display());
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -70,7 +73,7 @@ impl Sources {
     }
 
     /// Takes in the variables whose name begins with `PODIUM__`.
-    pub(crate) fn read_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
+    pub fn read_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         for (name, value) in variables {
             if let Some(key) = name.strip_prefix(PREFIX) {
                 self.put(&key.to_ascii_lowercase(), value, Origin::Environment(name.clone()));
@@ -79,24 +82,32 @@ impl Sources {
     }
 
     /// Takes in a flag, if it was given.
-    pub(crate) fn flag(&mut self, key: &'static str, value: Option<&str>) {
+    pub fn flag(&mut self, key: &'static str, value: Option<&str>) {
         if let Some(value) = value {
             self.put(key, value.to_owned(), Origin::Flag(key));
         }
     }
 
+    /// Takes in `KEY=VALUE` from the command line.
+    pub fn set(&mut self, text: &str) {
+        match text.split_once('=') {
+            Some((key, value)) => self.put(key.trim(), value.to_owned(), Origin::Set),
+            None => self.problems.push(format!("--set `{text}` must be KEY=VALUE")),
+        }
+    }
+
     fn put(&mut self, name: &str, value: String, origin: Origin) {
-        if let Some((key, _)) = KEYS.iter().find(|(key, _)| *key == name) {
+        if let Some((key, _)) = self.keys.iter().find(|(key, _)| *key == name) {
             self.values.insert(key, (value, origin));
         } else {
-            let keys: Vec<_> = KEYS.iter().map(|(key, _)| *key).collect();
+            let keys: Vec<_> = self.keys.iter().map(|(key, _)| *key).collect();
             self.problems
                 .push(format!("{origin}: there is no key `{name}`; the keys are {}", keys.join(", ")));
         }
     }
 
-    /// Checks everything.
-    pub(crate) fn check(self) -> Result<super::Settings, SettingsError> {
-        super::check::check(self)
+    /// What checks the values.
+    pub fn into_checker(self) -> Checker {
+        Checker::new(self)
     }
 }

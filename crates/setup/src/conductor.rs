@@ -1,0 +1,254 @@
+//! Makes the conductor that the settings name.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use podium_conductor::{DirectConductor, FixedConductor, RemoteConductor, RemoteOptions};
+use podium_domain::bundle::Manifest;
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::STEPS_MAX;
+use podium_domain::pool::{Pool, UnknownWorker};
+use podium_ports::BoxError;
+use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::vendor::Vendors;
+use podium_vendors::{EnvironmentKeys, HttpVendors};
+use tokio_util::sync::CancellationToken;
+
+/// The manifest's name in a bundle.
+const MANIFEST_FILE: &str = "conductor.toml";
+/// The bundle that is trained on the demo's workers, from the project's folder.
+const DEMO_BUNDLE: &str = "models/nano";
+/// The pool that it is trained on.
+const DEMO_POOL: &str = "demo";
+/// The variable that holds the key of a remote conductor's endpoint.
+const REMOTE_KEY: &str = "PODIUM_CONDUCTOR_API_KEY";
+
+/// Who plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConductorChoice {
+    /// The demo's own model where it fits, else no planning at all.
+    Auto,
+    /// A bundle under llama.cpp.
+    Llama(PathBuf),
+    /// A worker of the pool.
+    Worker(WorkerId),
+    /// A model behind an OpenAI-compatible endpoint.
+    Remote {
+        /// Where the API begins.
+        url: String,
+        /// The model's name there.
+        model: String,
+    },
+    /// A workflow that a person wrote.
+    Fixed(PathBuf),
+    /// No planning: one worker gets the question as it is.
+    Direct(Option<WorkerId>),
+}
+
+/// As it is written in settings.
+impl fmt::Display for ConductorChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Llama(folder) => write!(f, "llama:{}", folder.display()),
+            Self::Worker(worker) => write!(f, "worker:{worker}"),
+            Self::Remote { url, model } => write!(f, "remote:{url}#{model}"),
+            Self::Fixed(file) => write!(f, "fixed:{}", file.display()),
+            Self::Direct(None) => f.write_str("direct"),
+            Self::Direct(Some(worker)) => write!(f, "direct:{worker}"),
+        }
+    }
+}
+
+/// Why a conductor cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ChooseError {
+    /// It cannot be used.
+    #[error("conductor `{name}` cannot be used")]
+    Unusable {
+        /// As it was named.
+        name: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// This binary was built without llama.cpp.
+    #[error(
+        "conductor `{name}` needs llama.cpp, which this podium was built without; build it with `--features llama`"
+    )]
+    NoLlama {
+        /// As it was named.
+        name: String,
+    },
+}
+
+impl ConductorChoice {
+    /// Refuses what this binary cannot do at all, without starting anything.
+    pub fn check(&self, open_bundle: Option<OpenBundle>) -> Result<(), ChooseError> {
+        match self {
+            Self::Llama(_) if open_bundle.is_none() => Err(ChooseError::NoLlama { name: self.to_string() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens a bundle under llama.cpp. Only the programs that link it have such a function.
+pub type OpenBundle = fn(PathBuf, Arc<Pool>) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>>;
+
+/// A conductor, and what has to be known about it.
+pub struct Chosen {
+    /// The conductor.
+    pub conductor: Arc<dyn Conductor>,
+    /// What the user should know about the choice.
+    pub notice: Option<String>,
+}
+
+impl Chosen {
+    fn of(conductor: impl Conductor + 'static) -> Self {
+        Self { conductor: Arc::new(conductor), notice: None }
+    }
+
+    /// No planning, for those who only read.
+    pub fn none(pool: &Arc<Pool>) -> Self {
+        Self::of(DirectConductor::to_safest(Arc::clone(pool)))
+    }
+}
+
+/// Makes the conductor. `open_bundle` is how this program loads a model, if it can.
+pub async fn choose(
+    choice: &ConductorChoice,
+    pool: &Arc<Pool>,
+    vendors: &Arc<dyn Vendors>,
+    open_bundle: Option<OpenBundle>,
+) -> Result<Chosen, ChooseError> {
+    let unusable = |source: BoxError| ChooseError::Unusable { name: choice.to_string(), source };
+    let unknown = |source: UnknownWorker| unusable(Box::new(source));
+    match choice {
+        ConductorChoice::Auto => automatic(pool, open_bundle).await,
+        ConductorChoice::Llama(folder) => local(folder, pool, open_bundle).await,
+        ConductorChoice::Direct(None) => Ok(Chosen::none(pool)),
+        ConductorChoice::Direct(Some(worker)) => {
+            DirectConductor::to_worker(Arc::clone(pool), worker.clone()).map(Chosen::of).map_err(unknown)
+        }
+        ConductorChoice::Fixed(file) => {
+            FixedConductor::read(file, Arc::clone(pool)).map(Chosen::of).map_err(|e| unusable(Box::new(e)))
+        }
+        ConductorChoice::Worker(id) => {
+            let worker = pool.worker(id).ok_or_else(|| unknown(UnknownWorker { id: id.clone() }))?;
+            let (vendors, pool, options) = (Arc::clone(vendors), Arc::clone(pool), RemoteOptions::default());
+            Ok(Chosen::of(RemoteConductor::new(vendors, worker.clone(), pool, options)))
+        }
+        ConductorChoice::Remote { url, model } => remote(url, model, pool).map_err(unusable),
+    }
+}
+
+/// The bundle that the automatic choice would take, or why it takes none.
+pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'static Path, String> {
+    let bundle = Path::new(DEMO_BUNDLE);
+    if pool.name() != DEMO_POOL {
+        Err(format!(
+            "the bundle in {DEMO_BUNDLE} is trained on pool `{DEMO_POOL}`, this is pool `{}`",
+            pool.name()
+        ))
+    } else if open_bundle.is_none() {
+        Err("this podium was built without llama.cpp; `make demo` builds one with it".to_owned())
+    } else if !bundle.join("conductor.toml").is_file() {
+        Err(format!("there is no bundle in {DEMO_BUNDLE} from here; start podium in the project's folder"))
+    } else {
+        Ok(bundle)
+    }
+}
+
+async fn automatic(pool: &Arc<Pool>, open_bundle: Option<OpenBundle>) -> Result<Chosen, ChooseError> {
+    match demo_bundle(pool, open_bundle) {
+        Ok(bundle) => local(bundle, pool, open_bundle).await,
+        Err(why) => {
+            let notice = format!("nothing is planned, each question goes to one worker as it is: {why}");
+            Ok(Chosen { notice: Some(notice), ..Chosen::none(pool) })
+        }
+    }
+}
+
+async fn local(
+    folder: &Path,
+    pool: &Arc<Pool>,
+    open_bundle: Option<OpenBundle>,
+) -> Result<Chosen, ChooseError> {
+    let name = || format!("llama:{}", folder.display());
+    let open = open_bundle.ok_or_else(|| ChooseError::NoLlama { name: name() })?;
+    let opened = open(folder.to_owned(), Arc::clone(pool)).await;
+    let conductor = opened.map_err(|source| ChooseError::Unusable { name: name(), source })?;
+    Ok(Chosen { conductor, notice: None })
+}
+
+/// A model that is not of the pool: its prices are unknown, so its planning counts as free.
+fn remote(url: &str, model: &str, pool: &Arc<Pool>) -> Result<Chosen, BoxError> {
+    let id = WorkerId::new(model)?;
+    let key = match std::env::var_os(REMOTE_KEY) {
+        Some(_) => format!("api_key_env = \"{REMOTE_KEY}\"\n"),
+        None => String::new(),
+    };
+    let (url, model) = (toml::Value::from(url), toml::Value::from(model));
+    let of_one = Pool::parse(&format!(
+        "schema = 1\nname = \"conductor\"\nversion = \"1\"\n\
+         [[vendors]]\nid = \"conductor\"\nkind = \"openai-compatible\"\nbase_url = {url}\n{key}\
+         [[workers]]\nid = \"{id}\"\nvendor = \"conductor\"\nmodel = {model}\ndescription = \"plans\"\n\
+         context_tokens = 32768\noutput_tokens_max = 8192\n\
+         usd_per_million_tokens = {{ input = 0.0, output = 0.0 }}\n"
+    ))?;
+    let worker = of_one.workers().first().cloned().ok_or("the endpoint has no model")?;
+    let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&of_one, &EnvironmentKeys)?);
+    let conductor = RemoteConductor::new(vendors, worker, Arc::clone(pool), RemoteOptions::default());
+    let notice =
+        format!("the prices of conductor `{id}` are unknown: what planning costs is counted as nothing");
+    Ok(Chosen { notice: Some(notice), ..Chosen::of(conductor) })
+}
+
+/// Stands in for a conductor that runs in another process: it is known by name and abilities, and plans nothing here.
+pub struct Elsewhere {
+    id: String,
+    abilities: Abilities,
+}
+
+#[async_trait]
+impl Conductor for Elsewhere {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    async fn plan(
+        &self,
+        _request: &PlanRequest,
+        _text: TextSink<'_>,
+        _stop: &CancellationToken,
+    ) -> Result<PlanOutcome, ConductorError> {
+        Err(ConductorError::Unavailable("this process plans nothing".into()))
+    }
+}
+
+/// What there is to know of a conductor that runs elsewhere. Of a bundle only the manifest is read, no weights.
+pub async fn describe(
+    choice: &ConductorChoice,
+    pool: &Arc<Pool>,
+    vendors: &Arc<dyn Vendors>,
+) -> Result<Elsewhere, ChooseError> {
+    if let ConductorChoice::Llama(folder) = choice {
+        return described_bundle(folder)
+            .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
+    }
+    let conductor = choose(choice, pool, vendors, None).await?.conductor;
+    Ok(Elsewhere { id: conductor.id().to_owned(), abilities: conductor.abilities() })
+}
+
+fn described_bundle(folder: &Path) -> Result<Elsewhere, BoxError> {
+    let manifest = Manifest::parse(&std::fs::read_to_string(folder.join(MANIFEST_FILE))?)?;
+    let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: manifest.rounds_max() };
+    Ok(Elsewhere { id: manifest.id(), abilities })
+}

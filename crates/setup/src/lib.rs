@@ -1,0 +1,13 @@
+//! What every program of ours does before it works: reads its settings, starts its log, takes the time, makes its conductor,
+//! listens for the signals that end it.
+#![deny(missing_docs)]
+
+mod clock;
+pub mod conductor;
+mod logging;
+pub mod settings;
+mod signals;
+
+pub use clock::{RandomIds, SystemClock};
+pub use logging::{LogFormat, start_log};
+pub use signals::Signals;

@@ -1,0 +1,76 @@
+//! Turns values as they were written into checked ones.
+
+use std::net::SocketAddr;
+
+use super::sources::{Origin, Sources};
+use super::{SettingsError, values};
+
+/// Reads values by key, and gathers what is wrong with them.
+#[derive(Debug)]
+pub struct Checker {
+    sources: Sources,
+}
+
+impl Checker {
+    pub(super) const fn new(sources: Sources) -> Self {
+        Self { sources }
+    }
+
+    /// A problem with the value of a key; `what` follows the key's name in a sentence.
+    pub fn problem(&mut self, key: &str, what: &str) {
+        let from = match self.sources.values.get(key) {
+            Some((_, origin)) if *origin != Origin::Default => format!(" (from {origin})"),
+            _ => String::new(),
+        };
+        self.sources.problems.push(format!("{key}{from} {what}"));
+    }
+
+    /// The value as it was written, if there is one.
+    pub fn written(&self, key: &str) -> Option<&str> {
+        self.sources.values.get(key).map(|(value, _)| value.as_str())
+    }
+
+    /// The value of a key that has a default or must be given.
+    pub fn read<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let Some(value) = self.written(key).map(str::to_owned) else {
+            self.problem(key, "is missing, and has no default");
+            return None;
+        };
+        read(&value).map_err(|what| self.problem(key, &what)).ok()
+    }
+
+    /// The value of a key that may be absent.
+    pub fn read_if_given<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        if self.written(key).is_some() { self.read(key, read) } else { None }
+    }
+
+    /// Addresses to listen on, of which no two may be the same. Unless `allow_remote` says so, other machines must not be
+    /// able to reach them.
+    pub fn listen<const N: usize>(&mut self, keys: [&str; N]) -> [Option<SocketAddr>; N] {
+        let remote = self.read("allow_remote", values::yes_or_no);
+        let addresses = keys.map(|key| self.read(key, values::address));
+        for (index, (key, address)) in keys.into_iter().zip(addresses).enumerate() {
+            let Some(address) = address else { continue };
+            if remote == Some(false) && !address.ip().is_loopback() {
+                let what = format!(
+                    "is `{address}`, which other machines can reach; --allow-remote allows that, nothing else does"
+                );
+                self.problem(key, &what);
+            }
+            let same = (index + 1..N).find(|later| addresses[*later] == Some(address));
+            if let Some(same) = same.filter(|_| address.port() != 0) {
+                let what = format!("and {} are both `{address}`: each door needs its own", keys[same]);
+                self.problem(key, &what);
+            }
+        }
+        addresses
+    }
+
+    /// The setup, if nothing was wrong.
+    pub fn finish<T>(self, settings: Option<T>) -> Result<T, SettingsError> {
+        match settings {
+            Some(settings) if self.sources.problems.is_empty() => Ok(settings),
+            _ => Err(SettingsError(self.sources.problems)),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Readers of values that several programs have. Each says what is wrong in words that follow the key's name.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use podium_domain::ids::WorkerId;
+
+use crate::LogFormat;
+use crate::conductor::ConductorChoice;
+
+const DRAIN_MS_MAX: u64 = 3_600_000;
+
+/// An address and a port.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("is `{text}`, it must be an address and a port such as 127.0.0.1:8080"))
+}
+
+/// `true` or `false`.
+pub fn yes_or_no(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("is `{text}`, it must be true or false"))
+}
+
+/// A path that is not empty.
+pub fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("is empty, it must be a file or a folder".to_owned()) } else { Ok(text.into()) }
+}
+
+/// A whole number between two bounds.
+pub fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
+    number.ok_or_else(|| format!("is `{text}`, it must be {min} to {max}"))
+}
+
+/// How long the work under way may still take at the end, in milliseconds.
+pub fn drain(text: &str) -> Result<Duration, String> {
+    number(text, 0, DRAIN_MS_MAX).map(Duration::from_millis)
+}
+
+/// What is logged.
+pub fn log_filter(text: &str) -> Result<String, String> {
+    let filter = text.parse::<tracing_subscriber::filter::Targets>();
+    filter
+        .map(|_| text.to_owned())
+        .map_err(|_| format!("is `{text}`, it must be a level or a list such as info,podium_engine=debug"))
+}
+
+/// How log lines look.
+pub fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("is `{text}`, it must be text or json")),
+    }
+}
+
+/// Who plans.
+pub fn conductor(text: &str) -> Result<ConductorChoice, String> {
+    let wrong = || {
+        format!(
+            "is `{text}`, it must be auto, llama:FOLDER, worker:WORKER, remote:URL#MODEL, fixed:FILE, direct or \
+             direct:WORKER"
+        )
+    };
+    match text.split_once(':') {
+        None if text == "auto" => Ok(ConductorChoice::Auto),
+        None if text == "direct" => Ok(ConductorChoice::Direct(None)),
+        Some(("llama", path)) if !path.is_empty() => Ok(ConductorChoice::Llama(path.into())),
+        Some(("fixed", path)) if !path.is_empty() => Ok(ConductorChoice::Fixed(path.into())),
+        Some(("direct", worker)) => worker_id(worker).map(|id| ConductorChoice::Direct(Some(id))),
+        Some(("worker", worker)) => worker_id(worker).map(ConductorChoice::Worker),
+        Some(("remote", rest)) => match rest.rsplit_once('#') {
+            Some((url, model)) if url.starts_with("http") && !model.is_empty() => {
+                Ok(ConductorChoice::Remote { url: url.to_owned(), model: model.to_owned() })
+            }
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+fn worker_id(name: &str) -> Result<WorkerId, String> {
+    WorkerId::new(name).map_err(|e| format!("names a worker: {e}"))
+}
