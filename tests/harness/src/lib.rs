@@ -1,0 +1,24 @@
+//! Private Postgres, NATS and Redis servers for tests, and our own programs beside them.
+//!
+//! Each value is a server of its own, on a free port of the loopback interface, with its files in a temporary folder. It ends,
+//! and its files go, when the value is dropped and also when the test's process is killed: a small shell beside each server
+//! waits for the end of a pipe that the process holds.
+//!
+//! The programs are looked for in `PATH` and where Debian puts them. `PODIUM_TEST_POSTGRES_BIN` (a folder),
+//! `PODIUM_TEST_NATS_SERVER` and `PODIUM_TEST_REDIS_SERVER` name others, so that several versions can be tested.
+#![deny(missing_docs)]
+
+mod nats;
+mod port;
+mod postgres;
+mod program;
+mod redis;
+mod server;
+mod service;
+mod template;
+mod wait;
+
+pub use nats::Nats;
+pub use postgres::{Fsync, Postgres};
+pub use redis::Redis;
+pub use service::Service;

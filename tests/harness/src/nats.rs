@@ -1,0 +1,98 @@
+//! A NATS server with JetStream.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::port::Port;
+use crate::program::Program;
+use crate::server::{Launch, Server, Signal};
+use crate::wait::{first_line, until_it_answers};
+
+const NATS_SERVER: Program =
+    Program { name: "nats-server", variable: "PODIUM_TEST_NATS_SERVER", package: "nats-server" };
+
+/// A NATS server of a test's own, with JetStream in files.
+#[derive(Debug)]
+pub struct Nats {
+    // Ends before its folder goes.
+    server: Option<Server>,
+    folder: TempDir,
+    program: PathBuf,
+    port: Port,
+    version: String,
+}
+
+impl Nats {
+    /// Starts a server that answers.
+    pub async fn start() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("podium-nats-").tempdir()?;
+        let (program, port) = (NATS_SERVER.find()?, Port::take()?);
+        let mut nats = Self { server: None, folder, program, port, version: String::new() };
+        nats.start_again().await?;
+        Ok(nats)
+    }
+
+    /// Where it listens: `nats://127.0.0.1:…`. It stays the same over a restart.
+    pub fn url(&self) -> String {
+        format!("nats://{}", self.port.address())
+    }
+
+    /// Its version, such as `2.10.27`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Ends it with `kill -9`. What it had acknowledged is in its files.
+    #[expect(clippy::missing_panics_doc, reason = "a test's failure is a panic")]
+    pub async fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end(Signal::Kill).await.expect("a server that was killed ends");
+        }
+    }
+
+    /// Starts it on the same port with the same files.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.kill().await;
+        let mut server = Server::spawn(&Launch {
+            folder: self.folder.path(),
+            program: &self.program,
+            arguments: self.arguments(),
+            user: None,
+            last_signal: Signal::Kill,
+        })?;
+        let address = self.port.address();
+        // The server speaks first. It listens for clients only once JetStream is there.
+        self.version =
+            until_it_answers(&mut server, async || Ok(version(&first_line(address, "").await?))).await?;
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// Ends it with `kill -9`, empties its files, and starts it on the same port: it has forgotten everything.
+    pub async fn wipe(&mut self) -> Result<()> {
+        self.kill().await;
+        match fs::remove_dir_all(self.folder.path().join("store")) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).context("emptying the store"),
+            _ => {}
+        }
+        self.start_again().await
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let store = self.folder.path().join("store").display().to_string();
+        let port = self.port.number();
+        ["--addr", "127.0.0.1", "--port", &port, "--jetstream", "--store_dir", &store]
+            .map(str::to_owned)
+            .into()
+    }
+}
+
+/// What stands in the server's first line, `INFO {…,"version":"2.10.27",…}`.
+fn version(info: &str) -> Option<String> {
+    let (_, rest) = info.strip_prefix("INFO ")?.split_once("\"version\":\"")?;
+    rest.split('"').next().map(str::to_owned)
+}

@@ -1,0 +1,85 @@
+//! Finding programs, and running those that end by themselves.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::process::Command;
+
+/// A program, and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// The environment variable that names it, or its folder.
+    pub(crate) variable: &'static str,
+    /// Debian's package.
+    pub(crate) package: &'static str,
+}
+
+impl Program {
+    /// Where it is: what the variable says, or the first in `PATH` and in the folders where Debian puts servers.
+    pub(crate) fn find(&self) -> Result<PathBuf> {
+        if let Some(named) = env::var_os(self.variable).filter(|value| !value.is_empty()) {
+            let mut named = PathBuf::from(named);
+            if named.is_dir() {
+                named.push(self.name);
+            }
+            ensure!(is_program(&named), "{} names no program: `{}`", self.variable, named.display());
+            return Ok(named);
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path)
+            .chain(postgres_folders())
+            .chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from))
+            .map(|folder| folder.join(self.name))
+            .find(|program| is_program(program));
+        found.with_context(|| {
+            let Self { name, variable, package } = self;
+            format!("`{name}` is missing; install it (Debian's package: {package}) or name it in {variable}")
+        })
+    }
+}
+
+/// `/usr/lib/postgresql/*/bin`, the newest version first.
+fn postgres_folders() -> Vec<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<u32> =
+        versions.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    versions.iter().map(|version| format!("/usr/lib/postgresql/{version}/bin").into()).collect()
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// What the command printed. An error has what it complained of.
+pub(crate) async fn output_of(command: &mut Command) -> Result<String> {
+    let what = format!("`{}`", command.as_std().get_program().display());
+    let output = command.stdin(Stdio::null()).output().await.with_context(|| format!("starting {what}"))?;
+    if !output.status.success() {
+        bail!("{what} failed, {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The folder that this user's tests share: locks of ports, and what is costly to make.
+pub(crate) fn shared_folder() -> Result<PathBuf> {
+    let folder = env::temp_dir().join(format!("podium-harness-{}", own_user()?.0));
+    fs::create_dir_all(&folder).with_context(|| format!("making `{}`", folder.display()))?;
+    Ok(folder)
+}
+
+/// The ids of the user and the group that this process runs as.
+pub(crate) fn own_user() -> Result<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt;
+
+    // Whoever makes a file owns it.
+    let file = tempfile::tempfile().context("making a temporary file")?;
+    let found = file.metadata().context("reading whose file it is")?;
+    Ok((found.uid(), found.gid()))
+}

@@ -1,0 +1,155 @@
+//! A server's process, which does not outlive the test's.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// Runs a server in the background and tells its process id. A line on standard input is a signal for the server. The end
+/// of standard input, which comes when the test's process is gone, however it went, is the end of the server and its files.
+///
+/// Not the kernel's signal at the parent's death: that one comes when the parent's *thread* ends.
+const WATCHDOG: &str = r#"
+folder=$1 last_signal=$2
+shift 2
+exec 3<&0 </dev/null
+"$@" 3<&- >>"$folder/log" 2>&1 &
+server=$!
+echo "$server"
+exec >/dev/null 2>&1
+{
+    if read -r signal <&3; then kill -s "$signal" "$server"; else kill -s "$last_signal" "$server"; exit 9; fi
+} &
+reader=$!
+exec 3<&-
+wait "$server"
+kill "$reader"
+wait "$reader"
+if [ $? -eq 9 ]; then rm -rf "$folder"; fi
+"#;
+/// How much of a log an error shows.
+const LOG_CHARS_MAX: usize = 2000;
+
+/// The user to run as, where that is not the own one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// A signal by the name that `kill -s` knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Signal {
+    Kill,
+    Quit,
+    Terminate,
+    Stop,
+    Continue,
+}
+
+impl Signal {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "KILL",
+            Self::Quit => "QUIT",
+            Self::Terminate => "TERM",
+            Self::Stop => "STOP",
+            Self::Continue => "CONT",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Debug)]
+pub(crate) struct Launch<'l> {
+    /// Where its files and its log are; removed when the test's process is gone.
+    pub(crate) folder: &'l Path,
+    pub(crate) program: &'l Path,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) user: Option<User>,
+    /// What ends it at the end of the test.
+    pub(crate) last_signal: Signal,
+}
+
+/// A server that runs. Dropping ends it, waits until it is gone, and removes its folder.
+#[derive(Debug)]
+pub(crate) struct Server {
+    watchdog: Child,
+    /// `None` once it was told to end.
+    orders: Option<ChildStdin>,
+    pid: u32,
+    log: PathBuf,
+}
+
+impl Server {
+    pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Self> {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", WATCHDOG, "podium-harness"])
+            .arg(launch.folder)
+            .arg(launch.last_signal.name())
+            .arg(launch.program)
+            .args(&launch.arguments)
+            .current_dir(launch.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Signals for the test's group, such as an interrupt, end the test; the watchdog comes after.
+            .process_group(0);
+        if let Some(User { uid, gid }) = launch.user {
+            command.uid(uid).gid(gid);
+        }
+        let mut watchdog = command.spawn().context("starting `sh`")?;
+        let orders = watchdog.stdin.take();
+        let told = watchdog.stdout.take().context("the watchdog has no output")?;
+        let mut pid = String::new();
+        BufReader::new(told).read_line(&mut pid).context("reading a server's process id")?;
+        let pid = pid.trim().parse().context("a watchdog told no process id")?;
+        Ok(Self { watchdog, orders, pid, log: launch.folder.join("log") })
+    }
+
+    /// Whether its process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.watchdog.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal after which it goes on.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let sent = Command::new("sh")
+            .args(["-c", "kill -s \"$1\" \"$2\"", "kill", signal.name(), &self.pid.to_string()])
+            .status()
+            .context("starting `sh`")?;
+        ensure!(sent.success(), "the server takes no signal: {}", self.log_end());
+        Ok(())
+    }
+
+    /// Sends a signal that ends it, and waits until it is gone. Its folder stays.
+    pub(crate) async fn end(mut self, signal: Signal) -> Result<()> {
+        if let Some(mut orders) = self.orders.take() {
+            // If it has ended before, nobody reads the order.
+            writeln!(orders, "{}", signal.name()).ok();
+        }
+        let wait = move || self.watchdog.wait().context("waiting for a server's end");
+        tokio::task::spawn_blocking(wait).await.context("waiting for a server's end")??;
+        Ok(())
+    }
+
+    /// The end of what it wrote.
+    pub(crate) fn log_end(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let skip = log.chars().count().saturating_sub(LOG_CHARS_MAX);
+        log.chars().skip(skip).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        // It cannot fail but if somebody else waited for the process.
+        self.watchdog.wait().ok();
+    }
+}

@@ -1,0 +1,114 @@
+//! One of our own programs, run as a server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::port::Port;
+use crate::server::{Launch, Server, Signal};
+use crate::wait::{first_line, until_it_answers};
+
+/// One of our own programs, with ports of its own, that says at `/readyz` when it can work.
+#[derive(Debug)]
+pub struct Service {
+    // Ends before its folder goes.
+    server: Option<Server>,
+    folder: TempDir,
+    program: PathBuf,
+    arguments: Vec<String>,
+    ports: Vec<Port>,
+}
+
+impl Service {
+    /// Starts `program` with as many ports as `PORTS`; the first one is where it answers over HTTP. `arguments` makes its
+    /// arguments from the ports' addresses. Returns once it is ready.
+    pub async fn start<const PORTS: usize>(
+        program: &Path,
+        arguments: impl FnOnce([SocketAddr; PORTS]) -> Vec<String>,
+    ) -> Result<Self> {
+        let name = program.file_name().unwrap_or_default().display().to_string();
+        let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir()?;
+        let ports = (0..PORTS).map(|_| Port::take()).collect::<Result<Vec<_>>>()?;
+        let addresses = std::array::from_fn(|index| ports[index].address());
+        let arguments = arguments(addresses);
+        let program = program.to_owned();
+        let mut service = Self { server: None, folder, program, arguments, ports };
+        service.start_again().await?;
+        Ok(service)
+    }
+
+    /// Where it listens, by the order of the ports.
+    pub fn address(&self, port: usize) -> SocketAddr {
+        self.ports[port].address()
+    }
+
+    /// Whether it was started and has not ended since.
+    pub fn runs(&mut self) -> bool {
+        self.server.as_mut().is_some_and(|server| !server.has_ended())
+    }
+
+    /// The end of what it wrote to its log.
+    pub fn log_end(&self) -> String {
+        self.server.as_ref().map(Server::log_end).unwrap_or_default()
+    }
+
+    /// Starts it with the same arguments; ends it with `kill -9` first if it runs. Returns once it is ready.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.kill().await?;
+        let mut server = self.spawn()?;
+        let address = self.address(0);
+        let ready = async || {
+            let line =
+                first_line(address, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            Ok(line.await?.contains(" 200 ").then_some(()))
+        };
+        until_it_answers(&mut server, ready).await.with_context(|| self.program.display().to_string())?;
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// Starts it with the same arguments, and waits for nothing.
+    pub async fn start_unready(&mut self) -> Result<()> {
+        self.kill().await?;
+        self.server = Some(self.spawn()?);
+        Ok(())
+    }
+
+    /// Ends it with `kill -9`.
+    pub async fn kill(&mut self) -> Result<()> {
+        match self.server.take() {
+            Some(server) => server.end(Signal::Kill).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub async fn terminate(&mut self) -> Result<()> {
+        match self.server.take() {
+            Some(server) => server.end(Signal::Terminate).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Stops it where it stands; it feels nothing of it.
+    pub fn freeze(&self) -> Result<()> {
+        self.server.as_ref().map_or(Ok(()), |server| server.signal(Signal::Stop))
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.server.as_ref().map_or(Ok(()), |server| server.signal(Signal::Continue))
+    }
+
+    fn spawn(&self) -> Result<Server> {
+        Server::spawn(&Launch {
+            folder: self.folder.path(),
+            program: &self.program,
+            arguments: self.arguments.clone(),
+            user: None,
+            last_signal: Signal::Kill,
+        })
+    }
+}
