@@ -1,0 +1,58 @@
+-- commit
+-- Rows are locked in the order of their keys, runs before tasks, so that batches never wait for each other in a circle.
+WITH given AS (
+    SELECT *
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+        AS given (run_id, version_before, version, state, steps, cost_nano_usd, ended_ms)
+),
+locked AS MATERIALIZED (
+    SELECT run_states.run_id
+    FROM run_states
+    JOIN given ON given.run_id = run_states.run_id AND given.version_before = run_states.version
+    ORDER BY run_states.run_id
+    FOR NO KEY UPDATE OF run_states
+),
+written AS (
+    UPDATE run_states
+    SET version = given.version,
+        state = given.state,
+        steps = given.steps,
+        cost_nano_usd = given.cost_nano_usd,
+        ended_ms = given.ended_ms
+    FROM locked
+    JOIN given ON given.run_id = locked.run_id
+    WHERE run_states.run_id = locked.run_id AND run_states.version = given.version_before
+    RETURNING run_states.run_id
+),
+events AS (
+    INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
+    SELECT event.run_id, sequence, at_ms, kind, $8, data
+    FROM unnest($9::uuid[], $10::bigint[], $11::bigint[], $12::text[], $13::text[])
+        AS event (run_id, sequence, at_ms, kind, data)
+    JOIN written ON written.run_id = event.run_id
+),
+-- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling a
+-- sweeper. A task that became ready anew within one commit stays ready, with a later time. The outer join leaves out what
+-- would be locked and not changed; the condition at the end looks at the row as it is once it is locked.
+changed AS (
+    INSERT INTO tasks (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
+    SELECT new.run_id, new.task, new.state, new.dispatch_after_ms, new.claim, new.lease_until_ms
+    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::bigint[], $18::uuid[], $19::bigint[])
+        AS new (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
+    JOIN written ON written.run_id = new.run_id
+    LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task
+    WHERE old.run_id IS NULL
+        OR old.state <> new.state
+        OR old.claim IS DISTINCT FROM new.claim
+        OR old.dispatch_after_ms < new.dispatch_after_ms
+    ORDER BY new.run_id, new.task COLLATE "C"
+    ON CONFLICT (run_id, task) DO UPDATE
+    SET state = excluded.state,
+        dispatch_after_ms = excluded.dispatch_after_ms,
+        claim = excluded.claim,
+        lease_until_ms = excluded.lease_until_ms
+    WHERE tasks.state <> excluded.state
+        OR tasks.claim IS DISTINCT FROM excluded.claim
+        OR tasks.dispatch_after_ms < excluded.dispatch_after_ms
+)
+SELECT run_id AS "run_id!" FROM written

@@ -1,0 +1,15 @@
+-- list_runs
+SELECT runs.id AS "id!",
+    tenant AS "tenant!",
+    model AS "model!",
+    state AS "state!",
+    question AS "question!",
+    steps AS "steps!",
+    cost_nano_usd AS "cost_nano_usd!",
+    accepted_ms AS "accepted_ms!",
+    ended_ms AS "ended_ms?"
+FROM runs
+JOIN run_states ON run_states.run_id = runs.id
+WHERE runs.id < $1
+ORDER BY runs.id DESC
+LIMIT $2

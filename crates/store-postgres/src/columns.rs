@@ -1,0 +1,165 @@
+//! From the domain to rows: an array for each column, since a statement takes a whole batch.
+
+use std::time::Duration;
+
+use podium_domain::ids::{RequestId, RunId};
+use podium_domain::run::{Run, SequencedEvent, TaskState};
+use podium_ports::store::{Commit, StoreError};
+use uuid::Uuid;
+
+use crate::row::{Damage, stored};
+
+/// Most characters of a question in a list.
+const QUESTION_CHARS_MAX: usize = 200;
+
+/// Rows of `runs`.
+#[derive(Debug, Default)]
+pub(crate) struct RunColumns<'c> {
+    pub(crate) ids: Vec<Uuid>,
+    pub(crate) tenants: Vec<&'c str>,
+    pub(crate) request_ids: Vec<Option<&'c str>>,
+    pub(crate) models: Vec<String>,
+    pub(crate) questions: Vec<String>,
+    pub(crate) accepted_ms: Vec<i64>,
+    pub(crate) deadline_ms: Vec<i64>,
+}
+
+impl<'c> RunColumns<'c> {
+    fn push(&mut self, run: &'c Run) {
+        let spec = run.spec();
+        self.ids.push(*run.id().as_uuid());
+        self.tenants.push(spec.tenant.as_str());
+        self.request_ids.push(spec.request_id.as_ref().map(RequestId::as_str));
+        self.models.push(without_nul(spec.model.chars()));
+        self.questions.push(without_nul(spec.conversation.question().chars().take(QUESTION_CHARS_MAX)));
+        self.accepted_ms.push(stored(spec.accepted_at.unix_ms()));
+        self.deadline_ms.push(stored(spec.deadline_at.unix_ms()));
+    }
+}
+
+/// Rows of `run_states`, and the versions that they follow.
+#[derive(Debug, Default)]
+pub(crate) struct StateColumns {
+    pub(crate) runs: Vec<Uuid>,
+    pub(crate) versions_before: Vec<i64>,
+    pub(crate) versions: Vec<i64>,
+    pub(crate) states: Vec<&'static str>,
+    pub(crate) steps: Vec<i64>,
+    pub(crate) cost_nano_usd: Vec<i64>,
+    pub(crate) ended_ms: Vec<Option<i64>>,
+}
+
+impl StateColumns {
+    fn push(&mut self, run: &Run, version_before: u64) {
+        self.runs.push(*run.id().as_uuid());
+        self.versions_before.push(stored(version_before));
+        self.versions.push(stored(run.version()));
+        self.states.push(run.state().as_str());
+        self.steps.push(stored(run.rounds().iter().map(|round| round.steps.len() as u64).sum()));
+        self.cost_nano_usd.push(stored(run.cost().nano_usd()));
+        self.ended_ms.push(run.ended_at().map(|at| stored(at.unix_ms())));
+    }
+}
+
+/// Rows of `run_events`.
+#[derive(Debug, Default)]
+pub(crate) struct EventColumns {
+    pub(crate) runs: Vec<Uuid>,
+    pub(crate) sequences: Vec<i64>,
+    pub(crate) at_ms: Vec<i64>,
+    pub(crate) kinds: Vec<&'static str>,
+    pub(crate) data: Vec<String>,
+}
+
+impl EventColumns {
+    fn push(&mut self, run: RunId, event: &SequencedEvent) -> Result<(), StoreError> {
+        let sequence = stored(event.sequence);
+        let data = serde_json::to_string(&event.event)
+            .map_err(|source| Damage::Event { sequence, source }.of(run))?;
+        self.runs.push(*run.as_uuid());
+        self.sequences.push(sequence);
+        self.at_ms.push(stored(event.at.unix_ms()));
+        self.kinds.push(event.event.name());
+        self.data.push(data);
+        Ok(())
+    }
+}
+
+/// Rows of `tasks`.
+#[derive(Debug, Default)]
+pub(crate) struct TaskColumns {
+    pub(crate) runs: Vec<Uuid>,
+    pub(crate) tasks: Vec<String>,
+    pub(crate) states: Vec<&'static str>,
+    pub(crate) dispatch_after_ms: Vec<Option<i64>>,
+    pub(crate) claims: Vec<Option<Uuid>>,
+    pub(crate) lease_until_ms: Vec<Option<i64>>,
+}
+
+impl TaskColumns {
+    /// All tasks of a run.
+    fn push(&mut self, run: &Run, dispatch_grace: Duration) {
+        for (task, found) in run.tasks() {
+            let (mut dispatch_after_ms, mut claim, mut lease_until_ms) = (None, None, None);
+            match &found.state {
+                TaskState::Ready { not_before } => {
+                    dispatch_after_ms = Some(stored(not_before.after(dispatch_grace).unix_ms()));
+                }
+                TaskState::Running { claim: holder, lease_until } => {
+                    claim = Some(*holder.as_uuid());
+                    lease_until_ms = Some(stored(lease_until.unix_ms()));
+                }
+                _ => {}
+            }
+            self.runs.push(*run.id().as_uuid());
+            self.tasks.push(task.to_string());
+            self.states.push(found.state.as_str());
+            self.dispatch_after_ms.push(dispatch_after_ms);
+            self.claims.push(claim);
+            self.lease_until_ms.push(lease_until_ms);
+        }
+    }
+}
+
+/// A batch of commits. Each run occurs in it once: of several commits to one, the first.
+#[derive(Debug, Default)]
+pub(crate) struct Batch<'c> {
+    pub(crate) runs: RunColumns<'c>,
+    pub(crate) states: StateColumns,
+    pub(crate) events: EventColumns,
+    pub(crate) tasks: TaskColumns,
+}
+
+impl<'c> Batch<'c> {
+    pub(crate) fn new(commits: &'c [Commit], dispatch_grace: Duration) -> Result<Self, StoreError> {
+        let mut batch = Self::default();
+        let mut seen = std::collections::HashSet::with_capacity(commits.len());
+        for commit in commits {
+            let (run, version_before) = (&commit.after, version_before(commit)?);
+            if !seen.insert(run.id()) {
+                continue;
+            }
+            batch.runs.push(run);
+            batch.states.push(run, version_before);
+            batch.tasks.push(run, dispatch_grace);
+            for event in &commit.events {
+                batch.events.push(run.id(), event)?;
+            }
+        }
+        Ok(batch)
+    }
+}
+
+/// The version that a commit follows. Its events lead from there to its run, without a gap.
+fn version_before(commit: &Commit) -> Result<u64, StoreError> {
+    let run = &commit.after;
+    let gap = || Damage::Gap { version: run.version() }.of(run.id());
+    let before = run.version().checked_sub(commit.events.len() as u64).ok_or_else(gap)?;
+    let in_order = (before + 1..).zip(&commit.events).all(|(sequence, event)| event.sequence == sequence);
+    if commit.events.is_empty() || !in_order { Err(gap()) } else { Ok(before) }
+}
+
+/// Postgres takes no text with a NUL. In the events, which are JSON, it is escaped; here it is for people who look.
+fn without_nul(text: impl Iterator<Item = char>) -> String {
+    text.map(|c| if c == '\0' { ' ' } else { c }).collect()
+}

@@ -1,0 +1,102 @@
+//! Keeps runs in Postgres: the store of a Podium of many processes.
+//!
+//! What is stored are events, as JSON with a format version; a run is folded from them whenever it is loaded. Beside them
+//! stand narrow rows that follow from them and that are searched: a state for each run, a row for each task.
+//!
+//! Each batch is one statement, which is its own transaction: one round trip, one wait for the disk, and nothing is held while
+//! a client thinks. The statements are in `queries/`, checked against the tables when the crate is compiled.
+//!
+//! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and when a ready task is to
+//! be told again. So a commit touches the times of a task only if its state or claim changed.
+#![deny(missing_docs)]
+
+mod call;
+mod columns;
+mod open;
+mod read;
+mod row;
+mod sweep;
+mod write;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::RunId;
+use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use sqlx::PgPool;
+
+pub use call::{NoAnswer, Standby};
+pub use open::OpenError;
+pub use row::Damage;
+
+/// How a store behaves. The defaults suit a Postgres in the same data centre.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long after its time a ready task counts as forgotten: 2 s. Whoever commits a task publishes it at once, so the
+    /// sweeper leaves it alone for so long.
+    pub dispatch_grace: Duration,
+    /// Most connections: 16. Times the number of processes, it has to stay below the server's `max_connections`.
+    pub connections_max: u32,
+    /// How long a caller waits for a connection, which may have to be made: 5 s.
+    pub acquire_max: Duration,
+    /// How long the server works on one statement: 10 s. It is also given up here a little later, should the server be gone.
+    pub statement_max: Duration,
+    /// How long a statement waits for a row that another one writes: 5 s.
+    pub lock_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            dispatch_grace: Duration::from_secs(2),
+            connections_max: 16,
+            acquire_max: Duration::from_secs(5),
+            statement_max: Duration::from_secs(10),
+            lock_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Runs in a Postgres database. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: PgPool,
+    options: Options,
+}
+
+#[async_trait]
+impl RunStore for Store {
+    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        write::create(self, runs).await
+    }
+
+    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        read::load(self, runs).await
+    }
+
+    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+        write::commit(self, commits).await
+    }
+
+    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+        sweep::extend_leases(self, holds, until).await
+    }
+
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        sweep::due(self, now, again_at, limit).await
+    }
+
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        read::events(self, run, after, limit).await
+    }
+
+    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        read::list(self, before, limit).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        read::ping(self).await
+    }
+}

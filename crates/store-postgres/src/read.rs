@@ -1,0 +1,179 @@
+//! Runs, events and lists.
+
+use std::collections::HashMap;
+
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::run::{Run, SequencedEvent};
+use podium_ports::store::{RunSummary, StoreError};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::Store;
+use crate::call::{Call, Standby};
+use crate::row::{Damage, EventRow, stored, time, unsigned};
+
+pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = store.call(&Load(runs.iter().map(|run| *run.as_uuid()).collect())).await?;
+    let mut loaded = HashMap::with_capacity(runs.len());
+    for rows in rows.chunk_by(|a, b| a.run_id == b.run_id) {
+        if let Some(first) = rows.first() {
+            let id = RunId::new(first.run_id);
+            loaded.insert(id, replay(id, first.version, rows)?);
+        }
+    }
+    // A run may be asked for twice.
+    Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
+}
+
+/// A run from the rows of all its events.
+fn replay(id: RunId, version: i64, rows: &[LoadedRow]) -> Result<Run, StoreError> {
+    let events = rows.iter().filter_map(LoadedRow::event).map(|event| event.read(id));
+    let events = events.collect::<Result<Vec<_>, _>>()?;
+    let run = Run::replay(id, &events).map_err(|illegal| StoreError::illegal(id, illegal))?;
+    if stored(run.version()) != version {
+        return Err(Damage::Version { version, last: run.version() }.of(id));
+    }
+    Ok(run)
+}
+
+pub(crate) async fn events(
+    store: &Store,
+    run: RunId,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<SequencedEvent>, StoreError> {
+    let rows = store.call(&ReadEvents { run: *run.as_uuid(), after: stored(after), limit }).await?;
+    let read = |row: &StoredEvent| {
+        let StoredEvent { sequence, at_ms, format, ref data } = *row;
+        EventRow { sequence, at_ms, format, data }.read(run)
+    };
+    rows.iter().map(read).collect()
+}
+
+pub(crate) async fn list(
+    store: &Store,
+    before: Option<RunId>,
+    limit: u32,
+) -> Result<Vec<RunSummary>, StoreError> {
+    // No id is the greatest there is: it would be of a version that does not exist.
+    let before = before.map_or(Uuid::max(), |run| *run.as_uuid());
+    let rows = store.call(&List { before, limit }).await?;
+    rows.into_iter().map(SummaryRow::read).collect()
+}
+
+pub(crate) async fn ping(store: &Store) -> Result<(), StoreError> {
+    let is_standby = store.call(&Ping).await?;
+    if is_standby { Err(StoreError::Unavailable(Box::new(Standby))) } else { Ok(()) }
+}
+
+struct Load(Vec<Uuid>);
+
+/// An event, and the run that it is of; or the run alone, if it has none.
+struct LoadedRow {
+    run_id: Uuid,
+    version: i64,
+    sequence: Option<i64>,
+    at_ms: Option<i64>,
+    format: Option<i16>,
+    data: Option<String>,
+}
+
+impl LoadedRow {
+    fn event(&self) -> Option<EventRow<'_>> {
+        let (sequence, at_ms, format) = (self.sequence?, self.at_ms?, self.format?);
+        Some(EventRow { sequence, at_ms, format, data: self.data.as_deref()? })
+    }
+}
+
+impl Call for Load {
+    type Answer = Vec<LoadedRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_as!(LoadedRow, "queries/load_runs.sql", &self.0).fetch_all(connection).await
+    }
+}
+
+struct ReadEvents {
+    run: Uuid,
+    after: i64,
+    limit: u32,
+}
+
+struct StoredEvent {
+    sequence: i64,
+    at_ms: i64,
+    format: i16,
+    data: String,
+}
+
+impl Call for ReadEvents {
+    type Answer = Vec<StoredEvent>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let Self { run, after, limit } = self;
+        sqlx::query_file_as!(StoredEvent, "queries/read_events.sql", run, after, i64::from(*limit))
+            .fetch_all(connection)
+            .await
+    }
+}
+
+struct List {
+    before: Uuid,
+    limit: u32,
+}
+
+struct SummaryRow {
+    id: Uuid,
+    tenant: String,
+    model: String,
+    state: String,
+    question: String,
+    steps: i64,
+    cost_nano_usd: i64,
+    accepted_ms: i64,
+    ended_ms: Option<i64>,
+}
+
+impl SummaryRow {
+    fn read(self) -> Result<RunSummary, StoreError> {
+        let id = RunId::new(self.id);
+        let tenant = TenantId::new(self.tenant)
+            .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
+        Ok(RunSummary {
+            id,
+            tenant,
+            model: self.model,
+            state: self.state,
+            question: self.question,
+            steps: u32::try_from(self.steps).unwrap_or(u32::MAX),
+            cost: Cost::from_nano_usd(unsigned(self.cost_nano_usd)),
+            accepted_at: time(self.accepted_ms),
+            ended_at: self.ended_ms.map(time),
+        })
+    }
+}
+
+impl Call for List {
+    type Answer = Vec<SummaryRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_as!(SummaryRow, "queries/list_runs.sql", self.before, i64::from(self.limit))
+            .fetch_all(connection)
+            .await
+    }
+}
+
+/// Tells whether the server is a standby.
+struct Ping;
+
+impl Call for Ping {
+    type Answer = bool;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        Ok(sqlx::query_file!("queries/ping.sql").fetch_one(connection).await?.is_standby)
+    }
+}

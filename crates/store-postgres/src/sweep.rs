@@ -1,0 +1,172 @@
+//! Leases, and what a sweeper must act on.
+
+use std::collections::HashSet;
+
+use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::run::TaskRef;
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Due, Hold, StoreError};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::Store;
+use crate::call::Call;
+use crate::row::{stored, task};
+
+pub(crate) async fn extend_leases(
+    store: &Store,
+    holds: &[Hold],
+    until: Timestamp,
+) -> Result<Vec<bool>, StoreError> {
+    if holds.is_empty() {
+        return Ok(Vec::new());
+    }
+    let extended = store.call(&ExtendLeases::new(holds, until)).await?;
+    let extended = extended.iter().map(HoldRow::read).collect::<Result<HashSet<_>, _>>()?;
+    Ok(holds.iter().map(|hold| extended.contains(hold)).collect())
+}
+
+pub(crate) async fn due(
+    store: &Store,
+    now: Timestamp,
+    again_at: Timestamp,
+    limit: u32,
+) -> Result<Due, StoreError> {
+    let (now, limit) = (stored(now.unix_ms()), i64::from(limit));
+    let ready = store.call(&TellReady { now, again_at: stored(again_at.unix_ms()), limit }).await?;
+    let expired = store.call(&FindExpired { now, limit }).await?;
+    let overdue = store.call(&FindOverdue { now, limit }).await?;
+    Ok(Due {
+        ready: ready.iter().map(TaskRow::read).collect::<Result<_, _>>()?,
+        expired: expired.iter().map(HoldRow::read).collect::<Result<_, _>>()?,
+        overdue: overdue.into_iter().map(RunId::new).collect(),
+    })
+}
+
+struct TaskRow {
+    run_id: Uuid,
+    task: String,
+}
+
+impl TaskRow {
+    fn read(&self) -> Result<(RunId, TaskRef), StoreError> {
+        let run = RunId::new(self.run_id);
+        Ok((run, task(run, &self.task)?))
+    }
+}
+
+struct HoldRow {
+    run_id: Uuid,
+    task: String,
+    claim: Uuid,
+}
+
+impl HoldRow {
+    fn read(&self) -> Result<Hold, StoreError> {
+        let run = RunId::new(self.run_id);
+        Ok(Hold { run, task: task(run, &self.task)?, claim: ClaimId::new(self.claim) })
+    }
+}
+
+struct ExtendLeases {
+    runs: Vec<Uuid>,
+    tasks: Vec<String>,
+    claims: Vec<Uuid>,
+    until_ms: i64,
+}
+
+impl ExtendLeases {
+    fn new(holds: &[Hold], until: Timestamp) -> Self {
+        Self {
+            runs: holds.iter().map(|hold| *hold.run.as_uuid()).collect(),
+            tasks: holds.iter().map(|hold| hold.task.to_string()).collect(),
+            claims: holds.iter().map(|hold| *hold.claim.as_uuid()).collect(),
+            until_ms: stored(until.unix_ms()),
+        }
+    }
+}
+
+impl Call for ExtendLeases {
+    type Answer = Vec<HoldRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let Self { runs, tasks, claims, until_ms } = self;
+        sqlx::query_file_as!(HoldRow, "queries/extend_leases.sql", runs, tasks, claims, until_ms)
+            .fetch_all(connection)
+            .await
+    }
+}
+
+struct TellReady {
+    now: i64,
+    again_at: i64,
+    limit: i64,
+}
+
+impl Call for TellReady {
+    type Answer = Vec<TaskRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let Self { now, again_at, limit } = self;
+        sqlx::query_file_as!(TaskRow, "queries/tell_ready.sql", now, again_at, limit)
+            .fetch_all(connection)
+            .await
+    }
+}
+
+struct FindExpired {
+    now: i64,
+    limit: i64,
+}
+
+impl Call for FindExpired {
+    type Answer = Vec<HoldRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_as!(HoldRow, "queries/find_expired.sql", self.now, self.limit)
+            .fetch_all(connection)
+            .await
+    }
+}
+
+struct FindOverdue {
+    now: i64,
+    limit: i64,
+}
+
+impl Call for FindOverdue {
+    type Answer = Vec<Uuid>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_scalar!("queries/find_overdue.sql", self.now, self.limit).fetch_all(connection).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_harness::{Fsync, Postgres};
+    use sqlx::{Connection, query_scalar};
+
+    use super::*;
+    use crate::Options;
+
+    #[tokio::test]
+    async fn only_extending_leases_does_not_wait_for_the_disk() {
+        let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+        let address = postgres.database().await.unwrap();
+        let store = Store::open(&address, Options::default()).await.unwrap();
+        let mut connection = store.pool.acquire().await.unwrap();
+        let mut transaction = connection.begin().await.unwrap();
+        let hold = Hold {
+            run: RunId::new(Uuid::nil()),
+            task: TaskRef::Plan { round: 0 },
+            claim: ClaimId::new(Uuid::nil()),
+        };
+        let extend = ExtendLeases::new(&[hold], Timestamp::from_unix_ms(1));
+        extend.ask(&mut transaction).await.unwrap();
+        let show = || query_scalar::<_, String>("SHOW synchronous_commit");
+        assert_eq!(show().fetch_one(&mut *transaction).await.unwrap(), "off");
+        transaction.commit().await.unwrap();
+        assert_eq!(show().fetch_one(&mut *connection).await.unwrap(), "on");
+    }
+}

@@ -1,0 +1,23 @@
+//! The store does what every run store must.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::sync::Arc;
+
+use podium_harness::{Fsync, Postgres};
+use podium_store_postgres::{Options, Store};
+use podium_testkit::run_store::StoreFixture;
+
+async fn fixture() -> StoreFixture {
+    // None of the requirements is about a machine that loses its power.
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let options = Options::default();
+    StoreFixture {
+        first: Arc::new(Store::open(&address, options).await.unwrap()),
+        second: Arc::new(Store::open(&address, options).await.unwrap()),
+        dispatch_grace: options.dispatch_grace,
+        keep: Box::new(postgres),
+    }
+}
+
+podium_testkit::run_store_suite! { #[tokio::test] fixture() }

@@ -1,0 +1,231 @@
+//! Writers and sweepers that meet at the same rows.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use podium_domain::run::TaskRef;
+use podium_harness::{Fsync, Postgres};
+use podium_ports::store::{Commit, Hold, RunStore, StoreError};
+use podium_store_postgres::{Options, Store};
+use podium_testkit::{Driven, SeededIds};
+use sqlx::{Connection, PgConnection};
+use tokio::time::interval;
+
+const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+const ROUNDS: usize = 25;
+
+struct Scene {
+    _postgres: Postgres,
+    address: String,
+    store: Store,
+    ids: SeededIds,
+}
+
+impl Scene {
+    async fn new(options: Options) -> Self {
+        let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+        let address = postgres.database().await.unwrap();
+        let store = Store::open(&address, options).await.unwrap();
+        Self { _postgres: postgres, address, store, ids: SeededIds::new(1) }
+    }
+
+    async fn raw(&self) -> PgConnection {
+        PgConnection::connect(&self.address).await.unwrap()
+    }
+
+    /// Runs that wait for their plan.
+    async fn runs(&self, count: usize) -> Vec<Driven> {
+        let mut runs: Vec<_> = (0..count).map(|_| Driven::accepted(&self.ids)).collect();
+        let creates: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
+        self.store.create(&creates).await.unwrap();
+        runs
+    }
+}
+
+/// Until a backend of the database waits for a lock.
+async fn until_one_waits(raw: &mut PgConnection) {
+    let mut asking = interval(Duration::from_millis(5));
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut *raw).await.unwrap() {
+        asking.tick().await;
+    }
+}
+
+/// Closes a store and waits until its sessions are gone. What they did is in the server's statistics from then on.
+async fn end(store: &Store, raw: &mut PgConnection) {
+    store.close().await;
+    let mut asking = interval(Duration::from_millis(5));
+    let lives = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'podium')";
+    while sqlx::query_scalar::<_, bool>(lives).fetch_one(&mut *raw).await.unwrap() {
+        asking.tick().await;
+    }
+}
+
+async fn deadlocks(raw: &mut PgConnection) -> i64 {
+    let counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    sqlx::query_scalar(counted).fetch_one(raw).await.unwrap()
+}
+
+/// Claims, failures and signs of life for the same runs, handed over forwards and backwards at once.
+#[tokio::test]
+async fn batches_in_opposite_orders_never_wait_for_each_other_in_a_circle() {
+    let scene = Scene::new(Options::default()).await;
+    let other = Store::open(&scene.address, Options::default()).await.unwrap();
+    for _ in 0..ROUNDS {
+        let mut runs = scene.runs(24).await;
+        let mut holds = Vec::new();
+        for run in &mut runs {
+            let claim = run.claim(PLAN, &scene.ids);
+            holds.push(Hold { run: run.id(), task: PLAN, claim });
+        }
+        let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+        assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+        for (run, hold) in runs.iter_mut().zip(&holds) {
+            run.fail(PLAN, hold.claim, Some(run.now));
+        }
+        let forwards: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+        let backwards: Vec<Commit> = forwards.iter().rev().cloned().collect();
+        let reversed: Vec<Hold> = holds.iter().rev().copied().collect();
+        let until = runs[0].now.after(Duration::from_mins(1));
+        let (first, second, third, fourth) = tokio::join!(
+            scene.store.commit(&forwards),
+            other.commit(&backwards),
+            scene.store.extend_leases(&reversed, until),
+            other.extend_leases(&holds, until),
+        );
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert!(first.iter().zip(second.iter().rev()).all(|(a, b)| a.is_ok() != b.is_ok()));
+        third.unwrap();
+        fourth.unwrap();
+    }
+    // Retries would hide a deadlock; the server counts them.
+    let mut raw = scene.raw().await;
+    other.close().await;
+    end(&scene.store, &mut raw).await;
+    assert_eq!(deadlocks(&mut raw).await, 0);
+}
+
+/// Somebody else, say an administrator, takes the same rows the other way round.
+#[tokio::test]
+async fn a_batch_that_is_rolled_back_for_anothers_sake_is_tried_again() {
+    let scene = Scene::new(Options::default()).await;
+    let mut raw = scene.raw().await;
+    // Only the store's session looks for deadlocks, and late enough for one to be there.
+    let settings = "ALTER DATABASE podium_1 SET deadlock_timeout = '3s'; SET deadlock_timeout = '10min'";
+    sqlx::raw_sql(settings).execute(&mut raw).await.unwrap();
+    let store = Store::open(&scene.address, Options::default()).await.unwrap();
+    let mut runs = scene.runs(2).await;
+    for run in &mut runs {
+        run.claim(PLAN, &scene.ids);
+    }
+    let commits: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+
+    let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
+    let mut transaction = raw.begin().await.unwrap();
+    sqlx::query(lock).bind(runs[1].id().as_uuid()).execute(&mut *transaction).await.unwrap();
+    let other = async {
+        until_one_waits(&mut scene.raw().await).await;
+        // From here on, each waits for the other, until the store's statement is rolled back.
+        sqlx::query(lock).bind(runs[0].id().as_uuid()).execute(&mut *transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+    };
+    let (committed, ()) = tokio::join!(store.commit(&commits), other);
+    assert_eq!(committed.unwrap(), [Ok(()), Ok(())]);
+    let mut raw = scene.raw().await;
+    store.close().await;
+    end(&scene.store, &mut raw).await;
+    assert_eq!(deadlocks(&mut raw).await, 1);
+}
+
+#[tokio::test]
+async fn a_row_that_is_locked_for_too_long_is_an_error_that_leaves_nothing() {
+    let scene = Scene::new(Options { lock_max: Duration::from_millis(100), ..Options::default() }).await;
+    let mut runs = scene.runs(2).await;
+    let before: Vec<_> = runs.iter().map(|run| Some(run.run.clone())).collect();
+    let ids: Vec<_> = runs.iter().map(Driven::id).collect();
+    for run in &mut runs {
+        run.claim(PLAN, &scene.ids);
+    }
+    let commits: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+    let mut raw = scene.raw().await;
+    let mut transaction = raw.begin().await.unwrap();
+    let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
+    sqlx::query(lock).bind(ids[1].as_uuid()).execute(&mut *transaction).await.unwrap();
+    let refused = scene.store.commit(&commits).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    assert_eq!(scene.store.load(&ids).await.unwrap(), before);
+    transaction.rollback().await.unwrap();
+    assert_eq!(scene.store.commit(&commits).await.unwrap(), [Ok(()), Ok(())]);
+}
+
+/// A sweeper neither waits for who writes a task nor tells it.
+#[tokio::test]
+async fn a_sweep_passes_by_what_is_being_written() {
+    let scene = Scene::new(Options::default()).await;
+    let runs = scene.runs(3).await;
+    let mut raw = scene.raw().await;
+    let mut transaction = raw.begin().await.unwrap();
+    let lock = "SELECT FROM tasks WHERE run_id = $1 FOR UPDATE";
+    sqlx::query(lock).bind(runs[1].id().as_uuid()).execute(&mut *transaction).await.unwrap();
+    let now = runs[0].now.after(Options::default().dispatch_grace);
+    let again_at = now.after(Duration::from_mins(1));
+    let mut told = scene.store.due(now, again_at, 10).await.unwrap().ready;
+    told.sort_unstable();
+    assert_eq!(told, [(runs[0].id(), PLAN), (runs[2].id(), PLAN)]);
+    transaction.rollback().await.unwrap();
+    assert_eq!(scene.store.due(now, again_at, 10).await.unwrap().ready, [(runs[1].id(), PLAN)]);
+}
+
+/// A repeat that arrives while the first is still being carried out, as after a time-out.
+#[tokio::test]
+async fn a_create_that_is_repeated_at_once_gives_the_same_answer() {
+    let scene = Scene::new(Options::default()).await;
+    let creates: Vec<Commit> = (0..8).map(|_| Driven::accepted(&scene.ids).commit()).collect();
+    let backwards: Vec<Commit> = creates.iter().rev().cloned().collect();
+    let repeats = (0..8).map(|index| scene.store.create(if index % 2 == 0 { &creates } else { &backwards }));
+    for answer in join_all(repeats).await {
+        assert!(answer.unwrap().iter().all(|created| *created == podium_ports::store::Created::New));
+    }
+    // Within one batch, too.
+    let twice: Vec<Commit> = creates.iter().chain(&creates).cloned().collect();
+    assert_eq!(scene.store.create(&twice).await.unwrap().len(), 16);
+    assert_eq!(scene.store.list(None, 100).await.unwrap().len(), 8);
+}
+
+/// Two commits to one run in a batch are the caller's mistake; they must not both be written.
+#[tokio::test]
+async fn of_two_commits_to_one_run_in_a_batch_one_is_written() {
+    let scene = Scene::new(Options::default()).await;
+    let mut run = scene.runs(1).await.remove(0);
+    let mut left = run.clone();
+    run.claim(PLAN, &scene.ids);
+    let right = run.commit();
+    left.claim(PLAN, &scene.ids);
+    let answers = scene.store.commit(&[right, left.commit()]).await.unwrap();
+    assert!(answers[0].is_ok() && answers[1].is_err(), "{answers:?}");
+    assert_eq!(scene.store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
+}
+
+/// Signs of life are the most frequent write. They must find room in the row's page and leave the indexes alone.
+#[tokio::test]
+async fn extending_a_lease_touches_no_index() {
+    let scene = Scene::new(Options::default()).await;
+    let mut run = scene.runs(1).await.remove(0);
+    let hold = Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) };
+    scene.store.commit(&[run.commit()]).await.unwrap();
+    let mut raw = scene.raw().await;
+    end(&scene.store, &mut raw).await;
+    let counted = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tasks'";
+    let before: (i64, i64) = sqlx::query_as(counted).fetch_one(&mut raw).await.unwrap();
+
+    let store = Store::open(&scene.address, Options::default()).await.unwrap();
+    for minute in 1..=10 {
+        let until = run.now.after(Duration::from_mins(minute));
+        assert_eq!(store.extend_leases(&[hold], until).await.unwrap(), [true]);
+    }
+    end(&store, &mut raw).await;
+    let after: (i64, i64) = sqlx::query_as(counted).fetch_one(&mut raw).await.unwrap();
+    assert_eq!((after.0 - before.0, after.1 - before.1), (10, 10));
+}

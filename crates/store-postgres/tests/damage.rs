@@ -1,0 +1,110 @@
+//! What a damaged database does: an error that names the run, and nothing to the other runs.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
+
+use std::error::Error;
+
+use podium_domain::ids::RunId;
+use podium_domain::run::TaskRef;
+use podium_harness::{Fsync, Postgres};
+use podium_ports::store::{RunStore, StoreError};
+use podium_store_postgres::{Damage, Options, Store};
+use podium_testkit::{Driven, SeededIds, a_plan};
+use sqlx::{Connection, PgConnection};
+
+struct Scene {
+    store: Store,
+    raw: PgConnection,
+    /// The one that is to be damaged, with events 1 to 5.
+    run: Driven,
+    other: Driven,
+}
+
+impl Scene {
+    async fn new(postgres: &Postgres) -> Self {
+        let address = postgres.database().await.unwrap();
+        let store = Store::open(&address, Options::default()).await.unwrap();
+        let raw = PgConnection::connect(&address).await.unwrap();
+        let ids = SeededIds::new(1);
+        let [mut run, mut other] = [(); 2].map(|()| Driven::accepted(&ids));
+        run.plan(a_plan(), &ids);
+        store.create(&[run.commit(), other.commit()]).await.unwrap();
+        Self { store, raw, run, other }
+    }
+
+    async fn damage(&mut self, sql: &'static str) {
+        let damaged = sqlx::query(sql).bind(self.run.id().as_uuid()).execute(&mut self.raw).await.unwrap();
+        assert!(damaged.rows_affected() > 0, "{sql} damages nothing");
+    }
+}
+
+/// The run that the error names, and what is said of it.
+fn named<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (RunId, String) {
+    match result.unwrap_err() {
+        StoreError::Inconsistent { run, source } => (run, source.to_string()),
+        other @ StoreError::Unavailable(_) => panic!("{other:?} names no run"),
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
+    let cases = [
+        (
+            "UPDATE run_events SET data = '{\"kind\":\"nap\"}' WHERE run_id = $1 AND sequence = 2",
+            "event 2 does not read",
+        ),
+        ("UPDATE run_events SET data = 'no' WHERE run_id = $1 AND sequence = 3", "event 3 does not read"),
+        ("UPDATE run_events SET format = 2 WHERE run_id = $1 AND sequence = 4", "event 4 is in format 2"),
+        (
+            "DELETE FROM run_events WHERE run_id = $1 AND sequence = 5",
+            "the run has version 5, its last event is 4",
+        ),
+        ("DELETE FROM run_events WHERE run_id = $1 AND sequence = 2", "the last one was 1"),
+        ("DELETE FROM run_events WHERE run_id = $1", "a run begins with `accepted`"),
+    ];
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    for (sql, expected) in cases {
+        let mut scene = Scene::new(&postgres).await;
+        scene.damage(sql).await;
+        let (run, why) = named(scene.store.load(&[scene.other.id(), scene.run.id()]).await);
+        assert_eq!(run, scene.run.id());
+        assert!(why.contains(expected), "{sql}: {why}");
+        let others = scene.store.load(&[scene.other.id()]).await.unwrap();
+        assert_eq!(others, [Some(scene.other.run)]);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_named() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let mut scene = Scene::new(&postgres).await;
+    scene.damage("UPDATE runs SET tenant = 'two words' WHERE id = $1").await;
+    let (run, why) = named(scene.store.list(None, 10).await);
+    assert_eq!((run, why.as_str()), (scene.run.id(), "column `runs.tenant` holds `two words`"));
+
+    scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = $1 AND task = 'step.0.0'").await;
+    let end = scene.run.run.spec().deadline_at;
+    let (run, why) = named(scene.store.due(end, end, 10).await);
+    assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` holds `nap.1`"));
+}
+
+#[tokio::test]
+async fn a_commit_with_a_gap_is_refused_with_its_whole_batch() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let mut scene = Scene::new(&postgres).await;
+    let ids = SeededIds::new(2);
+    let unchanged = [scene.run.run.clone(), scene.other.run.clone()].map(Some);
+    scene.other.claim(TaskRef::Plan { round: 0 }, &ids);
+    scene.run.step(0, "done", &ids);
+    let good = scene.other.commit();
+    let mut gap = scene.run.commit();
+    gap.events.pop();
+    let mut empty = good.clone();
+    empty.events.clear();
+    for bad in [gap, empty] {
+        let refused = scene.store.commit(&[good.clone(), bad.clone()]).await.unwrap_err();
+        let damage = refused.source().and_then(|source| source.downcast_ref());
+        assert!(matches!(damage, Some(Damage::Gap { .. })), "{refused:?}");
+        named(scene.store.create(&[bad]).await);
+    }
+    assert_eq!(scene.store.load(&[scene.run.id(), scene.other.id()]).await.unwrap(), unchanged);
+}

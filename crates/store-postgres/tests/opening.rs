@@ -1,0 +1,80 @@
+//! Opening a database, and what is said when that fails.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::error::Error;
+use std::fmt::Write;
+use std::time::Duration;
+
+use podium_harness::{Fsync, Postgres};
+use podium_ports::store::RunStore;
+use podium_store_postgres::{OpenError, Options, Store};
+use sqlx::{Connection, PgConnection};
+
+/// The word that must never be seen.
+const PASSWORD: &str = "correct-horse";
+
+async fn open(address: &str) -> Result<Store, OpenError> {
+    let options = Options { acquire_max: Duration::from_millis(300), ..Options::default() };
+    Store::open(address, options).await
+}
+
+/// All that can be printed of an error.
+fn everything(error: &OpenError) -> String {
+    let mut text = format!("{error:?}");
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        write!(text, " {error} {error:?}").unwrap();
+        cause = error.source();
+    }
+    text
+}
+
+#[tokio::test]
+async fn several_open_a_new_database_at_once_and_it_opens_again() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let open = || Store::open(&address, Options::default());
+    let (a, b, c) = tokio::join!(open(), open(), open());
+    for store in [a, b, c, open().await] {
+        let store = store.unwrap();
+        store.ping().await.unwrap();
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_newer_database_is_refused() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    Store::open(&address, Options::default()).await.unwrap().close().await;
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                 VALUES (9999, 'newer', TRUE, '', 0)";
+    let mut raw = PgConnection::connect(&address).await.unwrap();
+    sqlx::query(newer).execute(&mut raw).await.unwrap();
+    let refused = Store::open(&address, Options::default()).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Migrate { .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn no_error_tells_a_password() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let with_password = address.replace("postgres@", &format!("postgres:{PASSWORD}@"));
+    let store = Store::open(&with_password, Options::default()).await.unwrap();
+    assert!(!format!("{store:?}").contains(PASSWORD));
+
+    let no_database = with_password.replace("/podium_1", "/nowhere");
+    let bad_port = format!("postgres://podium:{PASSWORD}@127.0.0.1:port/podium");
+    let closed = format!("postgres://podium:{PASSWORD}@127.0.0.1:1/podium");
+    let bad_setting = format!("{with_password}?sslmode=perhaps");
+    for (address, expected) in [
+        (&no_database, "127.0.0.1"),
+        (&bad_port, "must look like"),
+        (&closed, "database `127.0.0.1:1/podium` does not answer"),
+        (&bad_setting, "must look like"),
+    ] {
+        let error = open(address).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(!everything(&error).contains(PASSWORD), "{address}");
+    }
+}

@@ -1,0 +1,52 @@
+//! A server that crashes, and one that is gone.
+
+use std::time::Duration;
+
+use podium_domain::run::TaskRef;
+use podium_harness::Postgres;
+use podium_ports::store::{Conflict, Created, RunStore, StoreError};
+use podium_store_postgres::{Options, Store};
+use podium_testkit::{Driven, SeededIds};
+use tokio::time::interval;
+
+const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+
+#[tokio::test]
+async fn what_was_answered_survives_a_crash_and_the_store_goes_on() {
+    let mut postgres = Postgres::start().await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let store = Store::open(&address, Options::default()).await.unwrap();
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    let create = run.commit();
+    store.create(std::slice::from_ref(&create)).await.unwrap();
+    run.claim(PLAN, &ids);
+    let claim = run.commit();
+    store.commit(std::slice::from_ref(&claim)).await.unwrap();
+
+    postgres.restart().await.unwrap();
+    // Connections of before the crash fail, each once.
+    let mut asking = interval(Duration::from_millis(5));
+    while let Err(error) = store.ping().await {
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        asking.tick().await;
+    }
+    assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run.clone())]);
+    // Whoever lost the answer in the crash asks again.
+    assert_eq!(store.create(&[create]).await.unwrap(), [Created::New]);
+    assert_eq!(store.commit(&[claim]).await.unwrap(), [Err(Conflict)]);
+    assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_an_error_within_the_time_for_a_connection() {
+    let postgres = Postgres::start_with(podium_harness::Fsync::Off).await.unwrap();
+    let options = Options { acquire_max: Duration::from_millis(200), ..Options::default() };
+    let store = Store::open(&postgres.database().await.unwrap(), options).await.unwrap();
+    store.ping().await.unwrap();
+    drop(postgres);
+    for _ in 0..3 {
+        let error = store.ping().await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    }
+}

@@ -1,0 +1,72 @@
+-- Runs, what happened to them, and what needs doing. The events are the truth; the other columns are what is searched by,
+-- and follow from them. Times are milliseconds since the Unix epoch.
+--
+-- There are no foreign keys: each would be a look-up and a row lock for every event, and the one statement that writes events
+-- and tasks writes them only for runs whose state it has written.
+--
+-- What is rewritten again and again (`run_states`, `tasks`) is kept narrow and apart from what is only inserted. Its pages have
+-- room for the next version of a row, so that an update which changes no indexed column touches no index; and it is vacuumed
+-- early, since a queue's dead rows are what makes it slow.
+
+-- What a run was accepted with. Insert only.
+CREATE TABLE runs (
+    -- Version 7: sorts by the time of acceptance.
+    id          uuid   NOT NULL PRIMARY KEY,
+    tenant      text   NOT NULL,
+    -- The client's own name for the request. Any number of runs have none.
+    request_id  text,
+    model       text   NOT NULL,
+    -- Its beginning, for lists.
+    question    text   NOT NULL,
+    accepted_ms bigint NOT NULL
+);
+
+CREATE UNIQUE INDEX runs_request ON runs (tenant, request_id) WHERE request_id IS NOT NULL;
+
+-- How far a run has come.
+CREATE TABLE run_states (
+    run_id        uuid   NOT NULL PRIMARY KEY,
+    -- The sequence number of the last event. Every writer says which one it follows; who comes late is refused.
+    version       bigint NOT NULL,
+    state         text   NOT NULL,
+    steps         bigint NOT NULL,
+    cost_nano_usd bigint NOT NULL,
+    deadline_ms   bigint NOT NULL,
+    ended_ms      bigint
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX run_states_active ON run_states (deadline_ms) WHERE state = 'active';
+
+-- Insert only.
+CREATE TABLE run_events (
+    run_id   uuid     NOT NULL,
+    -- From 1, without gaps.
+    sequence bigint   NOT NULL,
+    at_ms    bigint   NOT NULL,
+    -- The event's name, for people who look.
+    kind     text     NOT NULL,
+    -- Which form `data` has.
+    format   smallint NOT NULL,
+    -- The event as JSON. Not `jsonb`, which refuses the character NUL that a worker may write.
+    data     text     NOT NULL,
+    PRIMARY KEY (run_id, sequence)
+);
+
+-- A row for each task of each run. A ready one is its own message-to-be: whoever finds it past `dispatch_after_ms`
+-- publishes it again.
+CREATE TABLE tasks (
+    run_id            uuid NOT NULL,
+    task              text NOT NULL COLLATE "C",
+    state             text NOT NULL,
+    -- Of a ready task.
+    dispatch_after_ms bigint,
+    -- Of a running task.
+    claim             uuid,
+    lease_until_ms    bigint,
+    PRIMARY KEY (run_id, task)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX tasks_ready ON tasks (dispatch_after_ms) WHERE state = 'ready';
+-- Not by `lease_until_ms`, which every sign of life changes. There are no more running tasks than executors have slots, and a
+-- sweeper reads them all.
+CREATE INDEX tasks_running ON tasks (run_id) WHERE state = 'running';
