@@ -226,7 +226,7 @@ impl Reply for QueueReply {
 mod tests {
     use podium_domain::policy::Tier;
     use podium_ports::clock::Ids;
-    use podium_testkit::step_queue::QueueFixture;
+    use podium_testkit::step_queue::{Bound, QueueFixture};
     use podium_testkit::{SeededIds, TestClock};
 
     use super::*;
@@ -243,7 +243,10 @@ mod tests {
             queue: Arc::new(queue),
             clock,
             ack_wait: options.ack_wait,
+            slack: Duration::from_millis(1),
+            long: Duration::from_hours(1),
             messages_max: options.messages_max,
+            bound: Bound::Lane,
         }
     }
 

@@ -8,6 +8,8 @@ mod clock;
 mod conductor;
 mod gate;
 mod ids;
+pub mod limiter;
+pub mod live_stream;
 pub mod run_store;
 pub mod step_queue;
 mod store;

@@ -1,6 +1,7 @@
 //! What every [`StepQueue`] must do. [`step_queue_suite!`](crate::step_queue_suite) makes a test of each requirement.
 //!
-//! Nothing here sleeps but on the fixture's own clock: a paused one makes hours of no time.
+//! Nothing here sleeps but on the fixture's own clock: a paused one makes hours of no time. A queue that is a server goes by
+//! the real time; its fixture says how long is long, and how exactly the server keeps it.
 
 mod answers;
 mod lanes;
@@ -24,10 +25,25 @@ pub struct QueueFixture {
     pub queue: Arc<dyn StepQueue>,
     /// The clock that it goes by.
     pub clock: Arc<dyn Clock>,
-    /// How long it waits for an answer to a delivery.
+    /// How long it waits for an answer to a delivery. At least four times `slack`.
     pub ack_wait: Duration,
-    /// Most messages of a lane.
+    /// How much earlier or later than told it may do something: a millisecond on a paused clock.
+    pub slack: Duration,
+    /// Longer than anything takes that is expected to happen at once, and than `ack_wait`: an hour on a paused clock.
+    pub long: Duration,
+    /// Most messages.
     pub messages_max: usize,
+    /// Of what they are the most.
+    pub bound: Bound,
+}
+
+/// What a queue bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Each lane by itself.
+    Lane,
+    /// All lanes together.
+    Queue,
 }
 
 /// Makes a test of each requirement. The expression is a future of a fresh [`QueueFixture`]; the attribute goes on every test.
@@ -52,7 +68,7 @@ macro_rules! step_queue_suite {
             a_late_nak_or_progress_is_no_error
             a_late_ack_does_not_touch_the_tasks_next_message
             lanes_are_separate
-            a_full_lane_refuses_until_a_message_is_acked
+            a_full_queue_refuses_until_a_message_is_acked
             messages_come_in_the_order_of_publishing
             a_fetch_takes_no_more_than_it_asked_for
             fetchers_never_share_a_message
@@ -90,7 +106,6 @@ mod written {
 
 const INSTANT: Duration = Duration::ZERO;
 const MILLISECOND: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_hours(1);
 
 /// Different messages, always the same ones.
 fn messages(count: u16) -> Vec<TaskMessage> {
@@ -127,5 +142,15 @@ impl QueueFixture {
     /// What is there now.
     async fn fetch_one(&self) -> Option<Delivery> {
         self.fetch(1, INSTANT).await.pop()
+    }
+
+    /// What falls due now, as exactly as the queue keeps time.
+    async fn fetch_due(&self) -> Option<Delivery> {
+        self.fetch(1, 2 * self.slack).await.pop()
+    }
+
+    /// Sleeps until just before `span` has passed.
+    async fn sleep_nearly(&self, span: Duration) {
+        self.clock.sleep(span.checked_sub(self.slack).expect("it is longer than the slack")).await;
     }
 }

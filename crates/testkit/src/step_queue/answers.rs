@@ -2,7 +2,7 @@
 
 use podium_ports::queue::Published;
 
-use super::{HOUR, INSTANT, MILLISECOND, QueueFixture, a_message};
+use super::{INSTANT, QueueFixture, a_message};
 
 pub(crate) async fn a_message_is_fetched_once_and_gone_when_acked(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
@@ -19,10 +19,10 @@ pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixt
     assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding, "it is queued");
     let delivery = queue.fetch_one().await.expect("it was published");
     assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding, "it is in flight");
-    delivery.nak(HOUR).await.unwrap();
+    delivery.nak(queue.long).await.unwrap();
     assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding, "it was put back");
-    queue.clock.sleep(HOUR).await;
-    queue.fetch_one().await.expect("its delay has passed").ack().await.unwrap();
+    queue.clock.sleep(queue.long).await;
+    queue.fetch_due().await.expect("its delay has passed").ack().await.unwrap();
     queue.must_publish(&a_message()).await;
     assert_eq!(queue.fetch_one().await.expect("it was published").deliveries(), 1);
 }
@@ -30,26 +30,24 @@ pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixt
 pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     queue.fetch_one().await.expect("it was published").nak(INSTANT).await.unwrap();
-    let delivery = queue.fetch_one().await.expect("it was put back for now");
+    let delivery = queue.fetch_due().await.expect("it was put back for now");
     assert_eq!(delivery.deliveries(), 2);
     // Longer than the ack wait, which no longer counts.
     let delay = 2 * queue.ack_wait;
     delivery.nak(delay).await.unwrap();
-    queue.clock.sleep(delay.checked_sub(MILLISECOND).expect("the ack wait is longer")).await;
+    queue.sleep_nearly(delay).await;
     assert!(queue.fetch_one().await.is_none());
-    queue.clock.sleep(MILLISECOND).await;
-    assert_eq!(queue.fetch_one().await.expect("the delay has passed").deliveries(), 3);
+    assert_eq!(queue.fetch_due().await.expect("the delay has passed").deliveries(), 3);
 }
 
 pub(crate) async fn an_unanswered_message_comes_back_after_the_ack_wait(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     for deliveries in 1..4 {
-        let delivery = queue.fetch_one().await.expect("it is time");
+        let delivery = queue.fetch_due().await.expect("it is time");
         assert_eq!(delivery.deliveries(), deliveries);
         drop(delivery);
-        queue.clock.sleep(queue.ack_wait.checked_sub(MILLISECOND).expect("it is longer")).await;
+        queue.sleep_nearly(queue.ack_wait).await;
         assert!(queue.fetch_one().await.is_none(), "it might still be answered");
-        queue.clock.sleep(MILLISECOND).await;
     }
 }
 
@@ -63,7 +61,7 @@ pub(crate) async fn progress_restarts_the_ack_wait(queue: &QueueFixture) {
     queue.clock.sleep(queue.ack_wait / 2).await;
     assert!(queue.fetch_one().await.is_none());
     queue.clock.sleep(queue.ack_wait).await;
-    assert_eq!(queue.fetch_one().await.expect("nobody was heard of").deliveries(), 2);
+    assert_eq!(queue.fetch_due().await.expect("nobody was heard of").deliveries(), 2);
 }
 
 /// As in `JetStream`, an ack counts whoever sends it: the work was done, and the store knows whether it was wanted.
@@ -71,7 +69,7 @@ pub(crate) async fn a_late_ack_removes_the_message(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     let late = queue.fetch_one().await.expect("it was published");
     queue.clock.sleep(queue.ack_wait).await;
-    let again = queue.fetch_one().await.expect("it timed out");
+    let again = queue.fetch_due().await.expect("it timed out");
     late.ack().await.unwrap();
     queue.clock.sleep(queue.ack_wait).await;
     assert!(queue.fetch_one().await.is_none());
@@ -84,12 +82,12 @@ pub(crate) async fn a_late_nak_or_progress_is_no_error(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     let late = queue.fetch_one().await.expect("it was published");
     queue.clock.sleep(queue.ack_wait).await;
-    let later = queue.fetch_one().await.expect("it timed out");
+    let later = queue.fetch_due().await.expect("it timed out");
     late.in_progress().await.unwrap();
-    late.nak(HOUR).await.unwrap();
+    late.nak(queue.long).await.unwrap();
     drop(later);
-    queue.clock.sleep(HOUR + queue.ack_wait).await;
-    let last = queue.fetch_one().await.expect("it was never acked");
+    queue.clock.sleep(queue.long + queue.ack_wait).await;
+    let last = queue.fetch_due().await.expect("it was never acked");
     last.ack().await.unwrap();
     queue.must_publish(&a_message()).await;
 }
@@ -98,7 +96,7 @@ pub(crate) async fn a_late_ack_does_not_touch_the_tasks_next_message(queue: &Que
     queue.must_publish(&a_message()).await;
     let late = queue.fetch_one().await.expect("it was published");
     queue.clock.sleep(queue.ack_wait).await;
-    queue.fetch_one().await.expect("it timed out").ack().await.unwrap();
+    queue.fetch_due().await.expect("it timed out").ack().await.unwrap();
     queue.must_publish(&a_message()).await;
     late.ack().await.unwrap();
     assert_eq!(queue.publish(&a_message()).await, Published::AlreadyOutstanding);

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use podium_domain::policy::Tier;
 use podium_ports::queue::{Delivery, Lane, QueueError};
 
-use super::{INSTANT, MILLISECOND, QueueFixture, a_lane, messages, step_lane};
+use super::{Bound, INSTANT, MILLISECOND, QueueFixture, a_lane, messages, step_lane};
 
 pub(crate) async fn lanes_are_separate(queue: &QueueFixture) {
     let lanes = [
@@ -26,7 +26,7 @@ pub(crate) async fn lanes_are_separate(queue: &QueueFixture) {
     }
 }
 
-pub(crate) async fn a_full_lane_refuses_until_a_message_is_acked(queue: &QueueFixture) {
+pub(crate) async fn a_full_queue_refuses_until_a_message_is_acked(queue: &QueueFixture) {
     let max = u16::try_from(queue.messages_max).expect("a test's lane is short");
     let mut messages = messages(max + 1);
     let extra = messages.pop().expect("there is one more");
@@ -35,7 +35,8 @@ pub(crate) async fn a_full_lane_refuses_until_a_message_is_acked(queue: &QueueFi
     }
     let refused = queue.queue.publish(&a_lane(), extra).await.unwrap_err();
     assert!(matches!(refused, QueueError::Full { messages_max, .. } if messages_max == queue.messages_max));
-    queue.queue.publish(&step_lane(Tier::Ultra, "south"), extra).await.unwrap();
+    let elsewhere = queue.queue.publish(&step_lane(Tier::Ultra, "south"), extra).await;
+    assert_eq!(elsewhere.is_ok(), queue.bound == Bound::Lane, "{elsewhere:?}");
 
     let another = super::TaskMessage::new(extra.run, podium_domain::run::TaskRef::Plan { round: 9 });
     let delivery = queue.fetch_one().await.expect("the lane is full");

@@ -1,0 +1,39 @@
+//! Limits of workers, shared by many executors through Redis.
+//!
+//! **What is counted.** Calls in flight, for each worker of a vendor's account. A permit is a lease: a member of the worker's
+//! sorted set, scored with when it runs out by Redis's own clock, so that no two processes need to agree on the time. One Lua
+//! script decides one call, atomically: it drops what ran out, counts, and grants or refuses. All keys of a vendor's account
+//! have one hash tag, so that a script may one day count an account's requests and tokens a minute beside its calls.
+//!
+//! **Who keeps it.** One task for each process, the [`Extender`], extends all leases that are held and takes back those that
+//! were dropped, both in one pipeline. A permit that is dropped waits for nothing: it leaves a note for the extender. The
+//! permits of a process that died come back when their leases run out.
+//!
+//! **What Redis may lose.** Everything, at any time. An extension adds what it does not find, so after a flush or a restart the
+//! bound holds again as soon as each process has extended once: within [`Options::extend_every`], or
+//! [`Options::probe_every`] after Redis was away. Until then at most twice the bound is in flight. The same holds after a jump
+//! of Redis's clock. A request that a lost connection took along may leave a lease that nobody holds until it runs out: too
+//! little is granted then, never too much. A process that was stopped for longer than [`Options::lease_ttl`] goes on with
+//! calls whose room others may have taken: a limiter cannot end a call.
+//!
+//! **When Redis is away** (unreachable, late, loading, a replica, out of memory), [`Options::away`] says what happens; nothing
+//! is ever granted without a bound. The limiter says so ([`RedisLimiter::standing`]) and asks Redis for nothing but whether it
+//! is back; the permits that are held by then are put back first.
+//!
+//! Credentials are in the URL only. No error and no `Debug` shows it: of what Redis answers, an error names the code alone.
+#![deny(missing_docs)]
+
+mod extender;
+mod failure;
+mod leases;
+mod limiter;
+mod link;
+mod options;
+mod pause;
+mod script;
+mod standing;
+
+pub use extender::Extender;
+pub use limiter::RedisLimiter;
+pub use options::{Away, OpenError, Options};
+pub use standing::{Standing, State};

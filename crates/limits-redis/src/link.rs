@@ -1,0 +1,166 @@
+//! The connection to Redis. Every call through it ends in time.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::failure::Failure;
+use crate::leases::{Batch, Leases};
+use crate::options::{OpenError, Options};
+use crate::script::{Acquired, Scripts, milliseconds};
+
+/// How long the other side may stay silent, to TCP itself, before the connection counts as lost. Without it a server whose
+/// machine is gone would be waited for until the system gives up, which takes a quarter of an hour.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Most leases of one script call. Redis does nothing else meanwhile.
+const LEASES_PER_CALL_MAX: usize = 500;
+
+/// What a script says to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Granted,
+    /// The worker has all the calls that it may have.
+    Full {
+        /// When its first lease runs out.
+        first_out: Duration,
+    },
+}
+
+/// A connection that comes back by itself.
+pub(crate) struct Link {
+    client: Client,
+    manager: Mutex<ConnectionManager>,
+    scripts: Scripts,
+    probe_key: String,
+    answer_max: Duration,
+    lease_ttl: Duration,
+}
+
+impl Link {
+    /// Connects to nothing yet.
+    pub(crate) fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
+        install_tls_provider();
+        let address = url.into_connection_info().map_err(|_| OpenError::Url)?;
+        let keepalive = TcpKeepalive::new().with_time(SILENCE_MAX).with_interval(SILENCE_MAX / 3);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout(SILENCE_MAX);
+        let client = Client::open(address.set_tcp_settings(tcp)).map_err(|_| OpenError::Url)?;
+        let manager = manage(&client, options.answer_max).map_err(|_| OpenError::Url)?;
+        Ok(Self {
+            client,
+            manager: Mutex::new(manager),
+            scripts: Scripts::new(),
+            probe_key: format!("{}:probe", options.prefix),
+            answer_max: options.answer_max,
+            lease_ttl: options.lease_ttl,
+        })
+    }
+
+    /// Asks for one call. After a failure Redis may have granted it.
+    pub(crate) async fn acquire(&self, key: &str, id: &str, in_flight_max: u32) -> Result<Answer, Failure> {
+        let mut manager = self.manager();
+        let mut call = self.scripts.acquire.key(key);
+        call.arg(id).arg(milliseconds(self.lease_ttl)).arg(in_flight_max);
+        let (granted, first_out_ms): Acquired = self.timed(call.invoke_async(&mut manager)).await?;
+        Ok(match granted {
+            1 => Answer::Granted,
+            _ => Answer::Full { first_out: Duration::from_millis(first_out_ms) },
+        })
+    }
+
+    /// Extends what is held and removes what was given back. Without either it still asks Redis to write something, to know
+    /// whether it does. A key that Redis refuses is reported and skipped: it must not stop the others.
+    pub(crate) async fn keep(&self, leases: &Leases, batches: &[Batch]) -> Result<(), Failure> {
+        let pipeline = self.pipeline(leases, batches);
+        for answer in self.timed(self.send(&pipeline)).await? {
+            if let Err(failure) = answer.map_err(|error| Failure::from_redis(&error)) {
+                if failure.is_away() {
+                    return Err(failure);
+                }
+                warn!(error = &failure as &dyn std::error::Error, "Redis does not keep a worker's leases");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up the connection and makes another one at the next call.
+    pub(crate) fn connect_anew(&self) {
+        if let Ok(manager) = manage(&self.client, self.answer_max) {
+            *self.manager.lock().unwrap_or_else(PoisonError::into_inner) = manager;
+        }
+    }
+
+    fn pipeline(&self, leases: &Leases, batches: &[Batch]) -> Pipeline {
+        let ids =
+            |numbers: &[u64]| -> Vec<String> { numbers.iter().map(|number| leases.id(*number)).collect() };
+        let mut pipeline = Pipeline::new();
+        for batch in batches {
+            for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
+                let command = self.scripts.keep_command(&batch.key, self.lease_ttl, &ids(held), &[]);
+                pipeline.add_command(command);
+            }
+            for given_back in batch.given_back.chunks(LEASES_PER_CALL_MAX) {
+                let command = self.scripts.keep_command(&batch.key, self.lease_ttl, &[], &ids(given_back));
+                pipeline.add_command(command);
+            }
+        }
+        if pipeline.is_empty() {
+            let probe = [leases.id(0)];
+            pipeline.add_command(self.scripts.keep_command(&self.probe_key, self.lease_ttl, &probe, &[]));
+        }
+        pipeline.ignore_errors();
+        pipeline
+    }
+
+    /// Runs the pipeline; once more with the script loaded if Redis did not know it. Doing so twice does no harm.
+    async fn send(&self, pipeline: &Pipeline) -> RedisResult<Vec<RedisResult<u64>>> {
+        let mut manager = self.manager();
+        let answers: Vec<RedisResult<u64>> = pipeline.query_async(&mut manager).await?;
+        if !answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_script)) {
+            return Ok(answers);
+        }
+        self.scripts.keep.load_async(&mut manager).await?;
+        pipeline.query_async(&mut manager).await
+    }
+
+    async fn timed<T>(&self, call: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
+        let answer_max = self.answer_max;
+        match timeout(answer_max, call).await {
+            Ok(answer) => answer.map_err(|error| Failure::from_redis(&error)),
+            Err(_) => Err(Failure::Late { answer_max }),
+        }
+    }
+
+    fn manager(&self) -> ConnectionManager {
+        self.manager.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// A manager that tries to connect once for each call: whoever calls knows when to try again.
+fn manage(client: &Client, answer_max: Duration) -> RedisResult<ConnectionManager> {
+    let config = ConnectionManagerConfig::new()
+        .set_number_of_retries(0)
+        .set_connection_timeout(Some(answer_max))
+        .set_response_timeout(Some(answer_max));
+    ConnectionManager::new_lazy_with_config(client.clone(), config)
+}
+
+/// Makes ring the process's TLS provider, unless the process chose one already.
+fn install_tls_provider() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+    });
+}

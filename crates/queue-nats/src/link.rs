@@ -1,0 +1,300 @@
+//! One connection to NATS, with a time limit on everything.
+//!
+//! The client reconnects by itself, for ever. While it does, it takes commands into a queue that nobody empties: so a call
+//! waits for the connection first, and for an answer always.
+
+mod version;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event, Message, RequestErrorKind, Subscriber};
+use bytes::Bytes;
+use podium_ports::BoxError;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+use crate::error::NatsError;
+pub use version::ServerVersion;
+
+/// A connection that says nothing for two to three of these is dead.
+const PING_EVERY: Duration = Duration::from_secs(5);
+const RECONNECT_AFTER_MIN: Duration = Duration::from_millis(50);
+const RECONNECT_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// How to reach NATS.
+#[derive(Clone, Debug)]
+pub struct ConnectionOptions {
+    /// The servers, such as `nats://user:password@127.0.0.1:4222`; `tls://` demands an encrypted connection.
+    pub servers: Vec<String>,
+    /// What the connection is called in the server's own monitoring.
+    pub name: String,
+    /// A file with a user's credentials, if the servers ask for such.
+    pub credentials: Option<PathBuf>,
+    /// A file with the certificate of whoever signed the servers' ones, if it is none that the system knows.
+    pub root_certificates: Option<PathBuf>,
+    /// Longest time for a call, unless it is told to wait.
+    pub call_max: Duration,
+    /// What to do when no server answers at the start.
+    pub at_start: AtStart,
+}
+
+impl ConnectionOptions {
+    /// Connects to one server, and fails when it is not there.
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            servers: vec![server.into()],
+            name: "podium".to_owned(),
+            credentials: None,
+            root_certificates: None,
+            call_max: Duration::from_secs(2),
+            at_start: AtStart::Fail,
+        }
+    }
+}
+
+/// What to do when no server answers at the start. Later on, connections are made again for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtStart {
+    /// Give up.
+    Fail,
+    /// Begin without, and go on trying. Calls fail until then.
+    Retry,
+}
+
+/// What is known about the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub(crate) is_connected: bool,
+    /// How often it was made. Whatever a server was told before the last time may be forgotten.
+    pub(crate) connections: u64,
+    /// How often the client dropped messages because a subscription was not read fast enough.
+    pub(crate) overflows: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Link {
+    client: Client,
+    call_max: Duration,
+    health: watch::Receiver<Health>,
+    checked: Arc<Mutex<Checked>>,
+}
+
+/// The server's version, read once for each connection.
+#[derive(Debug, Default)]
+struct Checked {
+    connections: u64,
+    version: Option<ServerVersion>,
+}
+
+impl Link {
+    /// Connects; `subscription_messages_max` bounds what waits in each subscription.
+    pub(crate) async fn connect(
+        options: &ConnectionOptions,
+        subscription_messages_max: usize,
+    ) -> Result<Self, NatsError> {
+        if options.call_max.is_zero() {
+            return Err(NatsError::Option {
+                option: "call_max",
+                message: "must be longer than nothing".to_owned(),
+            });
+        }
+        let (told, health) = watch::channel(Health::default());
+        let connecting = client_options(options, told)
+            .await?
+            .subscription_capacity(subscription_messages_max)
+            .connect(&options.servers[..]);
+        let client = connecting.await.map_err(|e| NatsError::Connect(Box::new(e)))?;
+        let link = Self { client, call_max: options.call_max, health, checked: Arc::default() };
+        if options.at_start == AtStart::Fail {
+            link.within("say its version", async { link.connected().await }).await?;
+        }
+        Ok(link)
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) const fn call_max(&self) -> Duration {
+        self.call_max
+    }
+
+    pub(crate) fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.health.borrow().is_connected
+    }
+
+    /// The version of the server, if one was ever connected.
+    pub(crate) fn version(&self) -> Option<ServerVersion> {
+        self.lock_checked().version
+    }
+
+    /// Waits for a connection to a server that will do; returns how often one was made.
+    pub(crate) async fn connected(&self) -> Result<u64, NatsError> {
+        let mut health = self.health.clone();
+        let found = health.wait_for(|health| health.is_connected).await;
+        let connections = found.map_err(|e| NatsError::Connect(Box::new(e)))?.connections;
+        if self.lock_checked().connections != connections {
+            // The client takes commands only once it has noted what the server said of itself.
+            self.client.flush().await.map_err(|e| NatsError::Connect(Box::new(e)))?;
+            self.check_version(connections)?;
+        }
+        Ok(connections)
+    }
+
+    fn check_version(&self, connections: u64) -> Result<(), NatsError> {
+        let found = self.client.server_info().version;
+        let mut checked = self.lock_checked();
+        checked.version = ServerVersion::read(&found);
+        if checked.version.is_none_or(|version| version < ServerVersion::MIN) {
+            return Err(NatsError::TooOld { found });
+        }
+        if checked.connections != connections {
+            checked.connections = connections;
+            info!(version = %found, "connected to NATS");
+        }
+        Ok(())
+    }
+
+    fn lock_checked(&self) -> MutexGuard<'_, Checked> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the call when it takes too long.
+    pub(crate) async fn within<T, E: From<NatsError>>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let limit = self.call_max;
+        timeout(limit, work).await.unwrap_or(Err(NatsError::Timeout { call, limit }.into()))
+    }
+
+    /// Asks, and waits for the answer. To be used [`within`](Self::within) a limit.
+    pub(crate) async fn ask(
+        &self,
+        call: &'static str,
+        subject: String,
+        body: Bytes,
+    ) -> Result<Message, NatsError> {
+        self.connected().await?;
+        self.client.request(subject, body).await.map_err(|error| match error.kind() {
+            RequestErrorKind::NoResponders => NatsError::NobodyThere { call },
+            RequestErrorKind::TimedOut => NatsError::Timeout { call, limit: self.call_max },
+            _ => NatsError::Client { call, source: Box::new(error) },
+        })
+    }
+
+    pub(crate) async fn subscribe(
+        &self,
+        call: &'static str,
+        subject: String,
+    ) -> Result<Subscriber, NatsError> {
+        self.client.subscribe(subject).await.map_err(|e| NatsError::Client { call, source: Box::new(e) })
+    }
+
+    /// Hands a message to the client, who writes it when it can.
+    pub(crate) async fn send(
+        &self,
+        call: &'static str,
+        subject: String,
+        body: Bytes,
+    ) -> Result<(), NatsError> {
+        let sent = self.client.publish(subject, body).await;
+        sent.map_err(|e| NatsError::Client { call, source: Box::new(e) })
+    }
+
+    /// As [`send`](Self::send), and says where answers go.
+    pub(crate) async fn send_for_reply(
+        &self,
+        call: &'static str,
+        subject: String,
+        reply: String,
+        body: Bytes,
+    ) -> Result<(), NatsError> {
+        let sent = self.client.publish_with_reply(subject, reply, body).await;
+        sent.map_err(|e| NatsError::Client { call, source: Box::new(e) })
+    }
+}
+
+/// The answer as what it should be.
+pub(crate) fn read<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Result<T, NatsError> {
+    serde_json::from_slice(body).map_err(|e| NatsError::Garbled { call, source: Box::new(e) })
+}
+
+async fn client_options(
+    options: &ConnectionOptions,
+    told: watch::Sender<Health>,
+) -> Result<ConnectOptions, NatsError> {
+    let failed = |e: std::io::Error| NatsError::Connect(Box::new(e) as BoxError);
+    let mut client = ConnectOptions::new()
+        .name(&options.name)
+        .ping_interval(PING_EVERY)
+        .connection_timeout(options.call_max)
+        .request_timeout(Some(options.call_max))
+        .max_reconnects(None)
+        .reconnect_delay_callback(reconnect_after)
+        .event_callback(move |event| {
+            note(&told, &event);
+            std::future::ready(())
+        });
+    if let Some(file) = &options.root_certificates {
+        client = client.add_root_certificates(file.clone());
+    }
+    if let Some(file) = &options.credentials {
+        client = client.credentials_file(file).await.map_err(failed)?;
+    }
+    Ok(match options.at_start {
+        AtStart::Fail => client,
+        AtStart::Retry => client.retry_on_initial_connect(),
+    })
+}
+
+fn note(told: &watch::Sender<Health>, event: &Event) {
+    match event {
+        Event::Connected => told.send_modify(|health| {
+            health.is_connected = true;
+            health.connections += 1;
+        }),
+        Event::Disconnected | Event::Closed => {
+            warn!("the connection to NATS is down");
+            told.send_modify(|health| health.is_connected = false);
+        }
+        Event::SlowConsumer(_) => told.send_modify(|health| health.overflows += 1),
+        Event::ServerError(error) => warn!(%error, "NATS complains"),
+        // One for each attempt to connect, among others.
+        Event::ClientError(error) => debug!(%error, "the NATS client complains"),
+        Event::LameDuckMode | Event::Draining => {}
+    }
+}
+
+/// Short at first: a server that was restarted is back soon.
+fn reconnect_after(attempts: usize) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+    match attempts {
+        0 | 1 => Duration::ZERO,
+        _ => RECONNECT_AFTER_MIN.saturating_mul(1 << doublings).min(RECONNECT_AFTER_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reconnecting_slows_down_to_a_bound() {
+        let delays: Vec<_> = (0..100).map(reconnect_after).collect();
+        assert!(delays.is_sorted());
+        assert_eq!(
+            (delays[1], delays[2], delays[99]),
+            (Duration::ZERO, 2 * RECONNECT_AFTER_MIN, RECONNECT_AFTER_MAX)
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! The live stream on core NATS.
+//!
+//! `<prefix>.run.<run>` carries a run's signals; nobody stores them. Whoever subscribes then asks on `<prefix>.ask.<run>`, and
+//! each process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so
+//! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
+
+mod merge;
+mod outlet;
+mod text;
+mod told;
+mod watch;
+mod wire;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_nats::Subscriber;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt};
+use podium_domain::ids::RunId;
+use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
+use tokio::sync::Notify;
+use tokio::task::unconstrained;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use crate::error::NatsError;
+use crate::link::{ConnectionOptions, Link, ServerVersion};
+use outlet::outlet;
+use text::TextSoFar;
+use told::Told;
+use watch::Watch;
+
+/// What waits in the client for one watch, which does nothing but read it.
+const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
+/// Runs whose watchers may have to be told that they missed something.
+const TOLD_RUNS_MAX: usize = 65_536;
+
+/// The live stream's bounds and names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// What its subjects begin with; the same in all processes of a cluster.
+    pub prefix: String,
+    /// Most signals that a slow watcher may be behind before it misses some.
+    pub signals_max: usize,
+    /// Most bytes of text that a slow watcher may be behind.
+    pub watcher_bytes_max: usize,
+    /// Most runs whose text is held here. Beyond it, that of the run that was silent longest is dropped.
+    pub runs_max: usize,
+    /// Most bytes of text that are held of all runs together. Beyond it, as with `runs_max`.
+    pub text_bytes_max: usize,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self {
+            prefix: "podium.live".to_owned(),
+            signals_max: 1024,
+            watcher_bytes_max: 32 << 20,
+            runs_max: 1024,
+            text_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// Carries signals through NATS.
+///
+/// Publishing waits for nothing: what cannot be handed over at once is dropped, and the run's watchers are told that they
+/// missed something as soon as that can be said. The text of an attempt is held by the process that publishes it, until a
+/// newer attempt at the step begins there, the run falls silent for longer than others, or a bound is reached. So a late
+/// watcher may also get the text of a step that is done, or of an attempt that was given up: it knows the claim from the
+/// store.
+pub struct NatsLive {
+    shared: Arc<Shared>,
+    stop: DropGuard,
+}
+
+struct Shared {
+    link: Link,
+    options: LiveOptions,
+    text: Mutex<TextSoFar>,
+    told: Mutex<Told>,
+    /// Rung when a signal was dropped.
+    dropped: Notify,
+    tasks: TaskTracker,
+}
+
+impl NatsLive {
+    /// Connects, and begins to answer for the text that will be published here.
+    pub async fn connect(connection: &ConnectionOptions, options: LiveOptions) -> Result<Self, NatsError> {
+        const CALL: &str = "subscribe to questions";
+        if !options.prefix.split('.').all(crate::queue::is_name) {
+            let message =
+                "must be names of 1 to 32 letters, digits, `-` and `_`, with dots between".to_owned();
+            return Err(NatsError::Option { option: "prefix", message });
+        }
+        let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
+        let questions = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
+        let shared = Arc::new(Shared {
+            text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
+            told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
+            dropped: Notify::new(),
+            tasks: TaskTracker::new(),
+            link,
+            options,
+        });
+        let stop = CancellationToken::new();
+        let answer = Arc::clone(&shared).answer(questions);
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(answer));
+        let tell = Arc::clone(&shared).tell_missed();
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(tell));
+        Ok(Self { shared, stop: stop.drop_guard() })
+    }
+
+    /// The version of the server, if one was ever connected.
+    pub fn server_version(&self) -> Option<ServerVersion> {
+        self.shared.link.version()
+    }
+
+    /// Ends all watches, and waits until nothing runs any more.
+    pub async fn close(self) {
+        self.stop.disarm().cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl Shared {
+    fn lock_text(&self) -> MutexGuard<'_, TextSoFar> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_subject(&self, run: RunId) -> String {
+        format!("{}.run.{run}", self.options.prefix)
+    }
+
+    /// Whether the client took all of it, without waiting.
+    fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
+        if !self.link.is_connected() {
+            return Ok(false);
+        }
+        let (client, subject) = (self.link.client(), self.run_subject(run));
+        for message in wire::write(signal, client.max_payload()) {
+            let sending = client.publish(subject.clone(), message?);
+            // Not even for the runtime's sake: a task that has done much would be asked to wait although there is room.
+            if unconstrained(sending).now_or_never().is_none_or(|sent| sent.is_err()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Answers with the text so far, for as long as this process lives.
+    async fn answer(self: Arc<Self>, mut questions: Subscriber) {
+        while let Some(question) = questions.next().await {
+            let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
+            let (Some(run), Some(reply)) = (run, question.reply) else { continue };
+            let so_far = self.lock_text().of(run);
+            for frame in so_far {
+                if let Err(error) = self.send(reply.as_str(), &Signal::Frame(frame)).await {
+                    debug!(%run, error = &error as &dyn std::error::Error, "a watcher does not get the text so far");
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Tells watchers that they missed something, once that can be said.
+    async fn tell_missed(self: Arc<Self>) {
+        let mut health = self.link.health();
+        let mut connections = health.borrow_and_update().connections;
+        loop {
+            tokio::select! {
+                () = self.dropped.notified() => {}
+                changed = health.changed() => if changed.is_err() { return },
+            }
+            let Ok(now) = health.wait_for(|health| health.is_connected).await.map(|health| *health) else {
+                return;
+            };
+            if now.connections != connections {
+                connections = now.connections;
+                self.lock_told().lost();
+            }
+            let owed = self.lock_told().take_owed();
+            for run in owed {
+                if self.send(&self.run_subject(run), &Signal::Missed).await.is_err() {
+                    // The connection is lost again; what is owed stays owed.
+                    self.lock_told().dropped(run);
+                }
+            }
+        }
+    }
+
+    /// Waits until the client takes it.
+    async fn send(&self, subject: &str, signal: &Signal) -> Result<(), NatsError> {
+        const CALL: &str = "send a signal";
+        for message in wire::write(signal, self.link.client().max_payload()) {
+            self.link.within(CALL, self.link.send(CALL, subject.to_owned(), message?)).await?;
+        }
+        Ok(())
+    }
+
+    /// A watch whose subscriptions the server knows of, and its question sent.
+    async fn open(&self, run: RunId, stop: CancellationToken) -> Result<(Watch, Signals), NatsError> {
+        const CALL: &str = "subscribe to a run";
+        self.link.connected().await?;
+        let health = self.link.health();
+        let seen = *health.borrow();
+        let inbox = self.link.client().new_inbox();
+        let live = self.link.subscribe(CALL, self.run_subject(run)).await?;
+        let mut answers = self.link.subscribe(CALL, inbox.clone()).await?;
+        // When this comes back, the server knows both subscriptions: what others publish from now on is not missed.
+        self.link.send(CALL, inbox.clone(), Bytes::new()).await?;
+        let Some(_) = answers.next().await else {
+            return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
+        };
+        let question = format!("{}.ask.{run}", self.options.prefix);
+        self.link.send_for_reply(CALL, question, inbox, Bytes::new()).await?;
+        let (outlet, signals) = outlet(self.options.signals_max, self.options.watcher_bytes_max);
+        Ok((Watch { live, answers, health, seen, outlet, stop }, signals))
+    }
+}
+
+#[async_trait]
+impl LiveStream for NatsLive {
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
+        if let Signal::Frame(frame) = &signal {
+            self.shared.lock_text().hold(run, frame);
+        }
+        if self.shared.hand_over(run, &signal)? {
+            self.shared.lock_told().sent(run);
+        } else if self.shared.lock_told().dropped(run) {
+            self.shared.dropped.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
+        let shared = &self.shared;
+        let opening = shared.open(run, self.stop.token().clone());
+        let (watch, signals) = shared.link.within("subscribe to a run", opening).await?;
+        shared.tasks.spawn(watch.run());
+        Ok(signals)
+    }
+}

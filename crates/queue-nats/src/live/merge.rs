@@ -1,0 +1,180 @@
+//! Puts together what was written so far, which processes answer with, and what comes live.
+//!
+//! Both overlap, and either may come first. What a watcher gets of an attempt has no piece twice, and a gap only if nobody
+//! answers with what is missing.
+
+use std::collections::{HashMap, VecDeque};
+
+use podium_domain::ids::ClaimId;
+use podium_ports::live::{Frame, Signal};
+
+/// Attempts of a run whose text is followed. Beyond it all of them are taken for new ones.
+const ATTEMPTS_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Merge {
+    /// How many bytes of each attempt were passed on.
+    known: HashMap<ClaimId, u64>,
+    /// A live piece that does not follow on what is known, and all that came after it.
+    held: VecDeque<Signal>,
+    out: VecDeque<Signal>,
+}
+
+impl Merge {
+    /// A signal that came live. Who has missed something begins anew: what waits is of no use to it.
+    pub(super) fn live(&mut self, signal: Signal) {
+        if signal == Signal::Missed {
+            self.held.clear();
+        }
+        self.held.push_back(signal);
+        self.pass_what_follows();
+    }
+
+    /// What was written so far.
+    pub(super) fn answer(&mut self, frame: &Frame) {
+        self.pass(frame);
+        self.pass_what_follows();
+    }
+
+    /// No answer will come: passes on all that waits.
+    pub(super) fn release(&mut self) {
+        while let Some(signal) = self.held.pop_front() {
+            match signal {
+                Signal::Frame(frame) => self.pass(&frame),
+                signal => self.out.push_back(signal),
+            }
+        }
+    }
+
+    /// Signals that wait for an answer.
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// What may be passed on.
+    pub(super) fn next(&mut self) -> Option<Signal> {
+        self.out.pop_front()
+    }
+
+    fn pass_what_follows(&mut self) {
+        while let Some(signal) = self.held.pop_front() {
+            match signal {
+                Signal::Frame(frame) if frame.offset > self.known_of(frame.claim) => {
+                    self.held.push_front(Signal::Frame(frame));
+                    return;
+                }
+                Signal::Frame(frame) => self.pass(&frame),
+                signal => self.out.push_back(signal),
+            }
+        }
+    }
+
+    fn known_of(&self, claim: ClaimId) -> u64 {
+        self.known.get(&claim).copied().unwrap_or(0)
+    }
+
+    /// Passes on what of a piece is not known yet.
+    fn pass(&mut self, frame: &Frame) {
+        let begin = self.known_of(frame.claim).max(frame.offset);
+        let known = usize::try_from(begin - frame.offset).unwrap_or(usize::MAX);
+        // Pieces of one text are cut between characters; one that is not is no piece of it.
+        let Some(text) = frame.text.get(known..).filter(|text| !text.is_empty()) else { return };
+        if self.known.len() >= ATTEMPTS_MAX && !self.known.contains_key(&frame.claim) {
+            self.known.clear();
+        }
+        self.known.insert(frame.claim, begin + text.len() as u64);
+        let Frame { round, step, claim, .. } = *frame;
+        let text = text.to_owned();
+        self.out.push_back(Signal::Frame(Frame { round, step, claim, offset: begin, text }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::ids::StepIndex;
+    use podium_ports::clock::Ids;
+    use podium_testkit::SeededIds;
+
+    use super::*;
+
+    struct Scene {
+        merge: Merge,
+        claim: ClaimId,
+    }
+
+    fn a_scene() -> Scene {
+        Scene { merge: Merge::default(), claim: SeededIds::new(1).claim_id() }
+    }
+
+    impl Scene {
+        fn frame(&self, offset: u64, text: &str) -> Frame {
+            Frame { round: 0, step: StepIndex::new(0), claim: self.claim, offset, text: text.to_owned() }
+        }
+
+        fn live(&mut self, offset: u64, text: &str) {
+            self.merge.live(Signal::Frame(self.frame(offset, text)));
+        }
+
+        fn answer(&mut self, offset: u64, text: &str) {
+            self.merge.answer(&self.frame(offset, text));
+        }
+
+        fn passed(&mut self) -> Vec<(u64, String)> {
+            std::iter::from_fn(|| self.merge.next())
+                .map(|signal| match signal {
+                    Signal::Frame(frame) => (frame.offset, frame.text),
+                    signal => (u64::MAX, format!("{signal:?}")),
+                })
+                .collect()
+        }
+    }
+
+    fn piece(offset: u64, text: &str) -> (u64, String) {
+        (offset, text.to_owned())
+    }
+
+    #[test]
+    fn a_live_piece_waits_for_what_was_before_it_and_all_else_waits_behind_it() {
+        let mut scene = a_scene();
+        scene.live(2, "c");
+        scene.merge.live(Signal::Committed { version: 2 });
+        scene.live(3, "d");
+        assert_eq!((scene.passed(), scene.merge.held()), (vec![], 3));
+        scene.answer(0, "abc");
+        assert_eq!(
+            scene.passed(),
+            [piece(0, "abc"), piece(u64::MAX, "Committed { version: 2 }"), piece(3, "d")]
+        );
+        assert_eq!(scene.merge.held(), 0);
+    }
+
+    #[test]
+    fn that_something_was_missed_waits_for_nothing() {
+        let mut scene = a_scene();
+        scene.live(2, "c");
+        scene.merge.live(Signal::Missed);
+        assert_eq!((scene.passed(), scene.merge.held()), (vec![piece(u64::MAX, "Missed")], 0));
+    }
+
+    #[test]
+    fn nothing_is_passed_on_twice() {
+        let mut scene = a_scene();
+        scene.live(0, "ab");
+        scene.answer(0, "abcd");
+        scene.live(1, "bc");
+        scene.live(3, "de");
+        scene.answer(0, "abcd");
+        assert_eq!(scene.passed(), [piece(0, "ab"), piece(2, "cd"), piece(4, "e")]);
+    }
+
+    #[test]
+    fn when_nobody_answers_there_is_a_gap_and_then_no_further_one() {
+        let mut scene = a_scene();
+        scene.live(5, "fg");
+        scene.merge.release();
+        scene.live(7, "h");
+        assert_eq!(scene.passed(), [piece(5, "fg"), piece(7, "h")]);
+        scene.live(9, "j");
+        assert_eq!(scene.passed(), []);
+    }
+}

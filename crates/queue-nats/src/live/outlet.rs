@@ -1,0 +1,110 @@
+//! The end of a watch that the watcher holds: bounded in signals and in bytes. Who is too slow misses some, and hears of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::StreamExt;
+use podium_ports::live::{Signal, Signals};
+use tokio::sync::mpsc;
+
+pub(super) struct Outlet {
+    signals: mpsc::Sender<Signal>,
+    bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
+    has_missed: bool,
+}
+
+/// An outlet, and the signals that come out of it.
+pub(super) fn outlet(signals_max: usize, bytes_max: usize) -> (Outlet, Signals) {
+    let (sender, receiver) = mpsc::channel(signals_max.max(1));
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let taken = Arc::clone(&bytes);
+    let signals = futures::stream::unfold(receiver, async |mut receiver| {
+        let signal = receiver.recv().await?;
+        Some((signal, receiver))
+    });
+    let signals = signals.inspect(move |signal| {
+        taken.fetch_sub(size(signal), Ordering::Relaxed);
+    });
+    (Outlet { signals: sender, bytes, bytes_max, has_missed: false }, signals.boxed())
+}
+
+impl Outlet {
+    /// Hands a signal over, or drops it: then the next that the watcher gets is [`Signal::Missed`].
+    pub(super) fn push(&mut self, signal: Signal) {
+        if self.has_missed {
+            return;
+        }
+        let size = size(&signal);
+        // Only this side adds, so that the sum cannot pass the bound in between.
+        let has_room = self.bytes.load(Ordering::Relaxed).saturating_add(size) <= self.bytes_max;
+        self.bytes.fetch_add(size, Ordering::Relaxed);
+        if !has_room || self.signals.try_send(signal).is_err() {
+            self.bytes.fetch_sub(size, Ordering::Relaxed);
+            self.has_missed = true;
+        }
+    }
+
+    /// Something was lost on the way here.
+    pub(super) const fn miss(&mut self) {
+        self.has_missed = true;
+    }
+
+    /// Waits until the watcher is told what it missed, if it missed something; else until it is gone. False when it is gone.
+    pub(super) async fn attend(&mut self) -> bool {
+        if !self.has_missed {
+            self.signals.closed().await;
+            return false;
+        }
+        let is_told = self.signals.send(Signal::Missed).await.is_ok();
+        self.has_missed = false;
+        is_told
+    }
+}
+
+fn size(signal: &Signal) -> usize {
+    match signal {
+        Signal::Frame(frame) => frame.text.len(),
+        Signal::Planning { text, .. } => text.len(),
+        Signal::Committed { .. } | Signal::Missed => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn planning(bytes: usize) -> Signal {
+        Signal::Planning { round: 0, text: "x".repeat(bytes) }
+    }
+
+    #[tokio::test]
+    async fn a_full_outlet_drops_and_says_so_where_the_gap_is() {
+        for (signals_max, bytes_max) in [(2, 1000), (1000, 10)] {
+            let (mut outlet, mut signals) = outlet(signals_max, bytes_max);
+            for _ in 0..4 {
+                outlet.push(planning(5));
+            }
+            assert!(outlet.has_missed);
+            assert_eq!(signals.next().await, Some(planning(5)));
+            outlet.push(planning(1));
+            assert_eq!(signals.next().await, Some(planning(5)));
+            assert!(outlet.attend().await);
+            outlet.push(planning(9));
+            assert_eq!(signals.next().await, Some(Signal::Missed));
+            assert_eq!(signals.next().await, Some(planning(9)), "the room that was taken is free again");
+            assert_eq!(signals.next().now_or_never(), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_outlet_ends_with_its_watcher() {
+        let (mut outlet, signals) = outlet(1, 10);
+        drop(signals);
+        assert!(!outlet.attend().await);
+        outlet.miss();
+        assert!(!outlet.attend().await);
+    }
+}

@@ -1,0 +1,163 @@
+//! The text so far of the attempts that this process writes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
+use podium_domain::policy::OUTPUT_BYTES_MAX;
+use podium_ports::live::Frame;
+
+/// Text by run, bounded in runs and in bytes.
+///
+/// An attempt's text is held until a newer attempt at the same step begins here, its run falls silent for longer than
+/// others, or a bound is reached. One whose beginning was missed, or that exceeds what any policy allows, is not held.
+#[derive(Debug)]
+pub(super) struct TextSoFar {
+    runs_max: usize,
+    bytes_max: usize,
+    runs: HashMap<RunId, RunText>,
+    bytes: usize,
+    ticks: u64,
+}
+
+#[derive(Debug, Default)]
+struct RunText {
+    attempts: BTreeMap<(u16, StepIndex), Attempt>,
+    last_tick: u64,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    claim: ClaimId,
+    text: String,
+}
+
+impl TextSoFar {
+    pub(super) fn new(runs_max: usize, bytes_max: usize) -> Self {
+        Self { runs_max, bytes_max, runs: HashMap::new(), bytes: 0, ticks: 0 }
+    }
+
+    /// Adds a piece.
+    pub(super) fn hold(&mut self, run: RunId, frame: &Frame) {
+        self.ticks += 1;
+        let entry = self.runs.entry(run).or_default();
+        entry.last_tick = self.ticks;
+        let (before, after) = entry.hold(frame);
+        self.bytes = self.bytes - before + after;
+        if entry.attempts.is_empty() {
+            self.runs.remove(&run);
+        }
+        self.evict(run);
+    }
+
+    /// What each attempt at a step of the run wrote, from its beginning.
+    pub(super) fn of(&self, run: RunId) -> Vec<Frame> {
+        let attempts = self.runs.get(&run).into_iter().flat_map(|entry| &entry.attempts);
+        attempts
+            .filter(|(_, attempt)| !attempt.text.is_empty())
+            .map(|(&(round, step), attempt)| {
+                let (claim, text) = (attempt.claim, attempt.text.clone());
+                Frame { round, step, claim, offset: 0, text }
+            })
+            .collect()
+    }
+
+    /// Keeps the bounds: drops the run that was silent longest, and the one that was told just now only at last.
+    fn evict(&mut self, told: RunId) {
+        while self.runs.len() > self.runs_max || self.bytes > self.bytes_max {
+            let others = self.runs.iter().filter(|(run, _)| **run != told);
+            let silent = others.min_by_key(|(_, entry)| entry.last_tick).map(|(run, _)| *run);
+            let Some(dropped) = self.runs.remove(&silent.unwrap_or(told)) else { return };
+            self.bytes -= dropped.attempts.values().map(|attempt| attempt.text.len()).sum::<usize>();
+        }
+    }
+}
+
+impl RunText {
+    /// How many bytes the step's attempt had before, and has now.
+    fn hold(&mut self, frame: &Frame) -> (usize, usize) {
+        let step = (frame.round, frame.step);
+        match self.attempts.get_mut(&step) {
+            Some(attempt) if attempt.claim == frame.claim => {
+                let before = attempt.text.len();
+                if attempt.accept(frame) {
+                    return (before, attempt.text.len());
+                }
+                self.attempts.remove(&step);
+                (before, 0)
+            }
+            replaced if frame.offset == 0 => {
+                let before = replaced.map_or(0, |attempt| attempt.text.len());
+                self.attempts.insert(step, Attempt { claim: frame.claim, text: frame.text.clone() });
+                (before, frame.text.len())
+            }
+            // The middle of an attempt whose beginning is not there: a newer one's place is not for it.
+            _ => (0, 0),
+        }
+    }
+}
+
+impl Attempt {
+    /// Adds a piece of this attempt; false if a piece before it is missing, or it would be too much.
+    fn accept(&mut self, frame: &Frame) -> bool {
+        let Ok(offset) = usize::try_from(frame.offset) else { return false };
+        let Some(known) = self.text.len().checked_sub(offset) else { return false };
+        // A repeated piece, or one that overlaps.
+        let fresh = frame.text.get(known.min(frame.text.len())..);
+        let Some(fresh) = fresh.filter(|fresh| self.text.len() + fresh.len() <= OUTPUT_BYTES_MAX) else {
+            return false;
+        };
+        self.text.push_str(fresh);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_ports::clock::Ids;
+    use podium_testkit::{SeededIds, TestClock};
+
+    use super::*;
+
+    fn frame(claim: ClaimId, offset: u64, text: &str) -> Frame {
+        Frame { round: 0, step: StepIndex::new(0), claim, offset, text: text.to_owned() }
+    }
+
+    #[test]
+    fn the_text_of_silent_runs_is_dropped_beyond_the_bounds() {
+        let ids = SeededIds::new(1);
+        for mut text in [TextSoFar::new(3, usize::MAX), TextSoFar::new(usize::MAX, 3 * 4)] {
+            let runs: Vec<_> = (0..10).map(|_| ids.run_id(TestClock::START)).collect();
+            for run in &runs {
+                text.hold(*run, &frame(ids.claim_id(), 0, "text"));
+                // Whoever writes on is not silent.
+                let claim = text.of(runs[0])[0].claim;
+                text.hold(runs[0], &frame(claim, 4, ""));
+            }
+            let held: Vec<_> = runs.iter().filter(|run| !text.of(**run).is_empty()).collect();
+            assert_eq!(held, [&runs[0], &runs[8], &runs[9]]);
+            assert_eq!(text.bytes, 3 * 4);
+        }
+    }
+
+    #[test]
+    fn one_attempt_alone_cannot_exceed_the_bound() {
+        let (ids, mut text) = (SeededIds::new(1), TextSoFar::new(10, 8));
+        let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
+        text.hold(run, &frame(claim, 0, "12345678"));
+        assert_eq!(text.of(run).len(), 1);
+        text.hold(run, &frame(claim, 8, "9"));
+        assert!(text.of(run).is_empty() && text.runs.is_empty());
+        assert_eq!(text.bytes, 0);
+    }
+
+    #[test]
+    fn an_attempt_with_a_gap_leaves_nothing_behind() {
+        let (ids, mut text) = (SeededIds::new(1), TextSoFar::new(10, 100));
+        let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
+        text.hold(run, &frame(claim, 0, "abc"));
+        text.hold(run, &frame(claim, 7, "gh"));
+        text.hold(run, &frame(claim, 9, "ij"));
+        assert!(text.runs.is_empty());
+        assert_eq!(text.bytes, 0);
+    }
+}

@@ -1,0 +1,252 @@
+//! The step queue on JetStream.
+//!
+//! One stream holds the messages of all lanes, as a work queue: it refuses a second message of a task until the first is
+//! acked. Each lane has a durable consumer of its own, made when the lane is first fetched from. Both are made again when a
+//! server has forgotten them, and a consumer also when it has lost track of the stream.
+
+mod api;
+mod lanes;
+mod options;
+mod pull;
+mod reply;
+mod subjects;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use crate::error::NatsError;
+use crate::link::{ConnectionOptions, Link, ServerVersion};
+use api::Api;
+use lanes::Lanes;
+pub use options::QueueOptions;
+use pull::{Ended, Pull};
+pub(crate) use subjects::is_name;
+
+/// How long a fetch waits in one piece: when its request is lost with a connection, this is how late that is noticed at worst.
+const PULL_MAX: Duration = Duration::from_secs(5);
+/// How often one call makes anew what is gone. Twice in a row means that it does not help.
+const TRIES: usize = 2;
+/// Most messages of one fetch.
+const FETCH_MESSAGES_MAX: usize = 256;
+/// What waits in one subscription: a fetch's messages, and the word that there are no more.
+const SUBSCRIPTION_MESSAGES_MAX: usize = 4 * FETCH_MESSAGES_MAX;
+
+/// A queue on NATS JetStream.
+///
+/// The bound of messages is that of the whole stream: [`QueueError::Full`] names the lane of the message that was refused.
+/// A message that this version cannot read is put back for a newer process. A fetch takes at most 256 messages.
+#[derive(Clone)]
+pub struct NatsQueue {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    api: Api,
+    lanes: Lanes,
+    /// What gives messages back that nobody waits for any more.
+    tasks: TaskTracker,
+}
+
+/// The answer to a published message.
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(rename = "seq")]
+    _sequence: u64,
+}
+
+impl NatsQueue {
+    /// Connects. The stream and the consumers are made when they are first needed.
+    pub async fn connect(connection: &ConnectionOptions, options: QueueOptions) -> Result<Self, NatsError> {
+        options.check()?;
+        let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
+        let (api, lanes, tasks) = (Api { link, options }, Lanes::default(), TaskTracker::new());
+        Ok(Self { shared: Arc::new(Shared { api, lanes, tasks }) })
+    }
+
+    /// The version of the server, if one was ever connected.
+    pub fn server_version(&self) -> Option<ServerVersion> {
+        self.shared.api.link.version()
+    }
+
+    /// Waits until what was fetched for nobody is given back, at most a call's time. Call it last.
+    pub async fn close(&self) {
+        self.shared.tasks.close();
+        if timeout(self.shared.api.link.call_max(), self.shared.tasks.wait()).await.is_err() {
+            debug!("messages that nobody took come back after the ack wait");
+        }
+    }
+}
+
+impl Shared {
+    async fn publish(&self, lane: &Lane, message: &TaskMessage) -> Result<Published, QueueError> {
+        const CALL: &str = "store a message";
+        let body =
+            serde_json::to_vec(message).map_err(|e| NatsError::Client { call: CALL, source: Box::new(e) })?;
+        let body = Bytes::from(body);
+        let subject = subjects::subject(&self.api.options.prefix, lane, message);
+        let mut tries = TRIES;
+        loop {
+            let connection = self.ensure_stream().await?;
+            tries -= 1;
+            let answer = self.api.link.ask(CALL, subject.clone(), body.clone()).await;
+            match answer.and_then(|answer| api::accept::<Stored>(CALL, &answer.payload)) {
+                Ok(_) => return Ok(Published::Queued),
+                Err(NatsError::NobodyThere { .. }) if tries > 0 => self.lanes.forget_stream(connection),
+                Err(NatsError::Refused { code: api::NOT_STORED, message, .. }) => {
+                    return self.not_stored(lane, message);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// JetStream has one number for all of these.
+    fn not_stored(&self, lane: &Lane, message: String) -> Result<Published, QueueError> {
+        if message.contains("per subject") {
+            return Ok(Published::AlreadyOutstanding);
+        }
+        if message.contains("maximum messages") || message.contains("maximum bytes") {
+            return Err(QueueError::Full {
+                lane: lane.to_string(),
+                messages_max: self.api.options.messages_max,
+            });
+        }
+        Err(NatsError::Refused { call: "store a message", code: api::NOT_STORED, message }.into())
+    }
+
+    async fn fetch(
+        self: &Arc<Self>,
+        lane: &Lane,
+        max: usize,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, QueueError> {
+        let give_up_at = Instant::now() + wait;
+        let mut tries = TRIES;
+        loop {
+            let connection = self.within("make a consumer", self.ensure_lane(lane)).await?;
+            let left = give_up_at.saturating_duration_since(Instant::now());
+            let (deliveries, ended) = self.pull(lane, max, left.min(PULL_MAX)).await?;
+            match ended {
+                Ended::Asked => tries = TRIES,
+                Ended::Gone => {
+                    self.lanes.forget(lane, connection);
+                    tries -= 1;
+                    if tries == 0 && deliveries.is_empty() {
+                        return Err(NatsError::NobodyThere { call: "fetch messages" }.into());
+                    }
+                }
+            }
+            if !deliveries.is_empty() {
+                return Ok(deliveries);
+            }
+            if Instant::now() >= give_up_at && matches!(ended, Ended::Asked) {
+                self.look_after(lane).await;
+                return Ok(deliveries);
+            }
+        }
+    }
+
+    /// One request to the lane's consumer, and what came of it.
+    async fn pull(
+        self: &Arc<Self>,
+        lane: &Lane,
+        max: usize,
+        wait: Duration,
+    ) -> Result<(Vec<Delivery>, Ended), NatsError> {
+        let mut pull = self.within("fetch messages", Pull::begin(Arc::clone(self), lane, max, wait)).await?;
+        let ended = pull.run().await;
+        Ok((pull.finish(ended), ended))
+    }
+
+    async fn within<T, E: From<NatsError>>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.api.link.within(call, work).await
+    }
+
+    /// Returns with the connection over which the stream was seen.
+    async fn ensure_stream(&self) -> Result<u64, NatsError> {
+        let connection = self.api.link.connected().await?;
+        if !self.lanes.has_stream(connection) {
+            self.api.ensure_stream().await?;
+            self.lanes.note_stream(connection);
+        }
+        Ok(connection)
+    }
+
+    async fn ensure_lane(&self, lane: &Lane) -> Result<u64, NatsError> {
+        let connection = self.ensure_stream().await?;
+        if !self.lanes.has_consumer(lane, connection) {
+            if let Err(error) = self.api.ensure_consumer(lane).await {
+                // Perhaps the stream is gone.
+                self.lanes.forget_stream(connection);
+                return Err(error);
+            }
+            self.lanes.note_consumer(lane, connection);
+        }
+        Ok(connection)
+    }
+
+    /// Makes a consumer anew that has lost track of the stream: the stream has messages of the lane, and for some seconds the
+    /// consumer has known of none, neither waiting nor in flight. Servers are known to do that after a crash.
+    async fn look_after(&self, lane: &Lane) {
+        let wedged_after = self.api.options.wedged_after;
+        if !self.lanes.is_time_to_look(lane, wedged_after) {
+            return;
+        }
+        match self.within("describe a consumer", self.seems_wedged(lane)).await {
+            Ok(seems_wedged) if self.lanes.is_wedged(lane, seems_wedged, wedged_after) => {
+                warn!(%lane, "a consumer has lost track of its messages; making it anew");
+                if let Err(error) = self.within("remove a consumer", self.api.remove_consumer(lane)).await {
+                    warn!(%lane, error = &error as &dyn std::error::Error, "the consumer was not removed");
+                }
+                self.lanes.forget_consumer(lane);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                debug!(%lane, error = &error as &dyn std::error::Error, "could not look after the lane");
+            }
+        }
+    }
+
+    async fn seems_wedged(&self, lane: &Lane) -> Result<bool, NatsError> {
+        if let Some(info) = self.api.consumer_info(lane).await? {
+            return Ok(info.is_idle() && self.api.has_messages(lane).await?);
+        }
+        self.lanes.forget_consumer(lane);
+        Ok(false)
+    }
+
+    async fn ping(&self) -> Result<(), NatsError> {
+        self.api.link.connected().await?;
+        if self.api.has_stream().await? { Ok(()) } else { self.api.ensure_stream().await }
+    }
+}
+
+#[async_trait]
+impl StepQueue for NatsQueue {
+    async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+        self.shared.within("store a message", self.shared.publish(lane, &message)).await
+    }
+
+    async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        self.shared.fetch(lane, max.min(FETCH_MESSAGES_MAX), wait).await
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        Ok(self.shared.within("describe the stream", self.shared.ping()).await?)
+    }
+}

@@ -1,0 +1,151 @@
+//! What this process believes to be there: the stream, and the lanes' consumers.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use podium_ports::queue::Lane;
+use tokio::time::Instant;
+
+/// As many lanes as there are tiers and vendors.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Over which connection the stream was seen. A server that is connected to anew may have forgotten it.
+    stream: Option<u64>,
+    lanes: HashMap<Lane, LaneState>,
+}
+
+#[derive(Debug, Default)]
+struct LaneState {
+    /// Over which connection the consumer was seen.
+    consumer: Option<u64>,
+    looked_at: Option<Instant>,
+    seems_wedged_since: Option<Instant>,
+}
+
+impl Lanes {
+    pub(super) fn has_stream(&self, connection: u64) -> bool {
+        self.lock().stream == Some(connection)
+    }
+
+    pub(super) fn note_stream(&self, connection: u64) {
+        self.lock().stream = Some(connection);
+    }
+
+    /// The stream that was seen over `connection` is gone, and with it all consumers. What was seen later stays.
+    pub(super) fn forget_stream(&self, connection: u64) {
+        let mut state = self.lock();
+        if state.stream == Some(connection) {
+            state.stream = None;
+            state.lanes.values_mut().for_each(|lane| lane.consumer = None);
+        }
+    }
+
+    pub(super) fn has_consumer(&self, lane: &Lane, connection: u64) -> bool {
+        self.lock().lanes.get(lane).is_some_and(|lane| lane.consumer == Some(connection))
+    }
+
+    pub(super) fn note_consumer(&self, lane: &Lane, connection: u64) {
+        self.lock().lanes.entry(lane.clone()).or_default().consumer = Some(connection);
+    }
+
+    /// The consumer that was seen over `connection` is gone, and perhaps the stream.
+    pub(super) fn forget(&self, lane: &Lane, connection: u64) {
+        self.forget_stream(connection);
+        self.forget_consumer(lane);
+    }
+
+    pub(super) fn forget_consumer(&self, lane: &Lane) {
+        if let Some(lane) = self.lock().lanes.get_mut(lane) {
+            lane.consumer = None;
+        }
+    }
+
+    /// Whether nobody has looked after the lane for half of `wedged_after`; whoever is told so does.
+    pub(super) fn is_time_to_look(&self, lane: &Lane, wedged_after: Duration) -> bool {
+        let mut state = self.lock();
+        let lane = state.lanes.entry(lane.clone()).or_default();
+        let is_time = lane.looked_at.is_none_or(|at| at.elapsed() >= wedged_after / 2);
+        if is_time {
+            lane.looked_at = Some(Instant::now());
+        }
+        is_time
+    }
+
+    /// Whether the lane has seemed wedged for `wedged_after`, all the times that somebody looked.
+    pub(super) fn is_wedged(&self, lane: &Lane, seems_wedged: bool, wedged_after: Duration) -> bool {
+        let mut state = self.lock();
+        let lane = state.lanes.entry(lane.clone()).or_default();
+        if !seems_wedged {
+            lane.seems_wedged_since = None;
+            return false;
+        }
+        let since = *lane.seems_wedged_since.get_or_insert_with(Instant::now);
+        let is_wedged = since.elapsed() >= wedged_after;
+        if is_wedged {
+            lane.seems_wedged_since = None;
+        }
+        is_wedged
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::policy::Tier;
+
+    use super::*;
+
+    const LANE: Lane = Lane::Plan(Tier::Mini);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_new_connection_and_a_loss_make_everything_unknown() {
+        let lanes = Lanes::default();
+        lanes.note_stream(1);
+        lanes.note_consumer(&LANE, 1);
+        assert!(lanes.has_stream(1) && lanes.has_consumer(&LANE, 1));
+        assert!(!lanes.has_stream(2) && !lanes.has_consumer(&LANE, 2));
+        lanes.note_stream(2);
+        lanes.note_consumer(&LANE, 2);
+        lanes.forget_stream(1);
+        assert!(lanes.has_stream(2) && lanes.has_consumer(&LANE, 2), "the loss is older");
+        lanes.forget(&LANE, 2);
+        assert!(!lanes.has_stream(2) && !lanes.has_consumer(&LANE, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_is_wedged_when_it_seems_so_for_long_enough() {
+        let lanes = Lanes::default();
+        let seems = |seems| lanes.is_wedged(&LANE, seems, 4 * SECOND);
+        for _ in 0..3 {
+            assert!(!seems(true));
+            tokio::time::advance(2 * SECOND).await;
+            assert!(!seems(true));
+            assert!(!seems(false), "it has moved");
+        }
+        assert!(!seems(true));
+        tokio::time::advance(4 * SECOND).await;
+        assert!(seems(true));
+        assert!(!seems(true), "it was made anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_is_looked_after_now_and_then() {
+        let lanes = Lanes::default();
+        let mut looks = 0;
+        for _ in 0..10 {
+            looks += u32::from(lanes.is_time_to_look(&LANE, 4 * SECOND));
+            tokio::time::advance(SECOND).await;
+        }
+        assert_eq!(looks, 5);
+    }
+}

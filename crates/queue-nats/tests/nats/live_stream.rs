@@ -1,0 +1,44 @@
+//! The live stream through a real server, held to what every live stream must do.
+
+use std::sync::Arc;
+
+use crate::servers::to;
+use podium_domain::ids::RunId;
+use podium_harness::Nats;
+use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
+use podium_queue_nats::{LiveOptions, NatsLive};
+use podium_testkit::live_stream::LiveFixture;
+
+const SIGNALS_MAX: usize = 64;
+
+/// A live stream with its server, which ends with the last one that uses it.
+struct Served {
+    live: NatsLive,
+    _server: Arc<Nats>,
+}
+
+#[async_trait::async_trait]
+impl LiveStream for Served {
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
+        self.live.publish(run, signal).await
+    }
+
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
+        self.live.subscribe(run).await
+    }
+}
+
+async fn connect(server: &Arc<Nats>) -> Arc<dyn LiveStream> {
+    let options = LiveOptions { signals_max: SIGNALS_MAX, ..LiveOptions::default() };
+    let live = NatsLive::connect(&to(server), options).await.unwrap();
+    Arc::new(Served { live, _server: Arc::clone(server) })
+}
+
+/// Two processes, as it were: each has a connection of its own.
+async fn fixture() -> LiveFixture {
+    let server = Arc::new(Nats::start().await.unwrap());
+    let (live, elsewhere) = (connect(&server).await, connect(&server).await);
+    LiveFixture { live, elsewhere, signals_max: SIGNALS_MAX }
+}
+
+podium_testkit::live_stream_suite! { #[tokio::test(flavor = "multi_thread", worker_threads = 2)] fixture() }

@@ -1,0 +1,9 @@
+//! The adapters against a real server: `PODIUM_TEST_NATS_SERVER` names which; `scripts/setup-nats` gets several versions.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+mod live_outages;
+mod live_stream;
+mod queue_outages;
+mod servers;
+mod step_queue;
+mod versions;

@@ -1,0 +1,281 @@
+//! The queue while its server goes, comes back, forgets everything, or is not the one that was expected.
+
+use std::time::Duration;
+
+use crate::servers::{CALL_MAX, a_queue, to};
+use async_nats::jetstream;
+use podium_domain::policy::Tier;
+use podium_domain::run::TaskRef;
+use podium_harness::Nats;
+use podium_ports::clock::{Clock, Ids};
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
+use podium_queue_nats::{AtStart, ConnectionOptions, NatsError, NatsQueue, QueueOptions};
+use podium_testkit::{SeededIds, TestClock};
+use tokio::time::{Instant, timeout};
+
+const LANE: Lane = Lane::Plan(Tier::Ultra);
+const INSTANT: Duration = Duration::ZERO;
+/// Within which a queue works again after its server does.
+const SECONDS: Duration = Duration::from_secs(10);
+
+fn messages(count: u16) -> Vec<TaskMessage> {
+    let ids = SeededIds::new(1);
+    (0..count).map(|round| TaskMessage::new(ids.run_id(TestClock::START), TaskRef::Plan { round })).collect()
+}
+
+/// Tries until it works, as the loops do that call the queue.
+async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    let tries = async {
+        loop {
+            if let Some(done) = attempt().await {
+                return done;
+            }
+            TestClock::new().sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SECONDS, tries).await.expect("it works again within seconds")
+}
+
+async fn must_publish(queue: &NatsQueue, message: TaskMessage) -> Published {
+    until(async || queue.publish(&LANE, message).await.ok()).await
+}
+
+async fn must_fetch(queue: &NatsQueue) -> Delivery {
+    until(async || queue.fetch(&LANE, 1, Duration::from_secs(1)).await.ok()?.pop()).await
+}
+
+async fn js(server: &Nats) -> jetstream::Context {
+    jetstream::new(async_nats::connect(server.url()).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_killed_and_started_again_keeps_the_messages() {
+    let mut server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    let messages = messages(3);
+    for message in &messages {
+        queue.publish(&LANE, *message).await.unwrap();
+    }
+    queue.fetch(&LANE, 1, INSTANT).await.unwrap().pop().unwrap().ack().await.unwrap();
+    let in_hand = queue.fetch(&LANE, 1, INSTANT).await.unwrap().pop().unwrap();
+    server.kill().await;
+    server.start_again().await.unwrap();
+    // What was in flight may come again at once.
+    loop {
+        let next = must_fetch(&queue).await;
+        let is_last = *next.message() == messages[2];
+        next.ack().await.unwrap();
+        if is_last {
+            break;
+        }
+    }
+    // Fetched before the crash, answered after it.
+    in_hand.ack().await.unwrap();
+    assert_eq!(must_publish(&queue, messages[1]).await, Published::Queued);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_forgot_everything_is_put_to_use_again() {
+    let mut server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    let message = messages(1)[0];
+    for _ in 0..2 {
+        must_publish(&queue, message).await;
+        let in_hand = must_fetch(&queue).await;
+        server.wipe().await.unwrap();
+        queue.ping().await.unwrap();
+        assert_eq!(must_publish(&queue, message).await, Published::Queued, "nobody knows of it any more");
+        let again = must_fetch(&queue).await;
+        assert_eq!(again.deliveries(), 1);
+        // Whatever the old one's answer does, it does not hang.
+        let _ = in_hand.in_progress().await;
+        again.ack().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_waits_survives_a_wiped_server() {
+    let mut server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
+    let waiting = {
+        let queue = queue.clone();
+        async move { until(async || queue.fetch(&LANE, 1, Duration::from_secs(30)).await.ok()?.pop()).await }
+    };
+    let wipe = async {
+        server.wipe().await.unwrap();
+        must_publish(&queue, messages(1)[0]).await
+    };
+    let (delivery, published) = tokio::join!(waiting, wipe);
+    assert_eq!(published, Published::Queued);
+    delivery.ack().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_and_a_consumer_that_somebody_removed_are_made_again() {
+    let server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    let (js, messages) = (js(&server).await, messages(2));
+    queue.publish(&LANE, messages[0]).await.unwrap();
+    must_fetch(&queue).await.ack().await.unwrap();
+
+    js.delete_consumer_from_stream("ultra-plan", "PODIUM").await.unwrap();
+    queue.publish(&LANE, messages[0]).await.unwrap();
+    must_fetch(&queue).await.ack().await.unwrap();
+
+    js.delete_stream("PODIUM").await.unwrap();
+    queue.publish(&LANE, messages[1]).await.unwrap();
+    must_fetch(&queue).await.ack().await.unwrap();
+
+    js.delete_stream("PODIUM").await.unwrap();
+    queue.ping().await.unwrap();
+    assert!(js.get_stream("PODIUM").await.is_ok());
+}
+
+/// As after a crash of a server that then knows messages as delivered, but not that they must be delivered again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
+    let server = Nats::start().await.unwrap();
+    let wedged_after = Duration::from_secs(1);
+    let options =
+        QueueOptions { ack_wait: Duration::from_millis(300), wedged_after, ..QueueOptions::default() };
+    let queue = a_queue(&server, options).await;
+    let (js, message) = (js(&server).await, messages(1)[0]);
+    assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
+    // One delivery, and then never again.
+    let stream = js.get_stream("PODIUM").await.unwrap();
+    let consumer: jetstream::consumer::PullConsumer = stream.get_consumer("ultra-plan").await.unwrap();
+    let config = consumer.cached_info().config.clone();
+    let config = jetstream::consumer::pull::Config {
+        durable_name: config.durable_name,
+        filter_subject: config.filter_subject,
+        ack_policy: config.ack_policy,
+        ack_wait: config.ack_wait,
+        max_ack_pending: config.max_ack_pending,
+        max_waiting: config.max_waiting,
+        max_deliver: 1,
+        ..Default::default()
+    };
+    stream.create_consumer(config).await.unwrap();
+    queue.publish(&LANE, message).await.unwrap();
+    drop(must_fetch(&queue).await);
+
+    let again = must_fetch(&queue).await;
+    assert_eq!(again.message(), &message);
+    again.ack().await.unwrap();
+}
+
+/// The work was done; whoever does it again finds that out in the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zombies_late_ack_removes_the_message_and_hurts_nobody() {
+    let server = Nats::start().await.unwrap();
+    let options = QueueOptions { ack_wait: Duration::from_millis(500), ..QueueOptions::default() };
+    let (zombies, others) = (a_queue(&server, options.clone()).await, a_queue(&server, options).await);
+    let message = messages(1)[0];
+    zombies.publish(&LANE, message).await.unwrap();
+    let zombie = must_fetch(&zombies).await;
+    let other = must_fetch(&others).await;
+    assert_eq!(other.deliveries(), 2);
+    zombie.ack().await.unwrap();
+    other.in_progress().await.unwrap();
+    assert_eq!(others.publish(&LANE, message).await.unwrap(), Published::Queued);
+    other.ack().await.unwrap();
+    assert_eq!(others.publish(&LANE, message).await.unwrap(), Published::AlreadyOutstanding);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_is_given_up_with_a_message_under_way_gives_it_back() {
+    let server = Nats::start().await.unwrap();
+    let options = QueueOptions { ack_wait: Duration::from_mins(10), ..QueueOptions::default() };
+    let queue = a_queue(&server, options).await;
+    for message in messages(20) {
+        assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
+        let fetch = queue.fetch(&LANE, 1, SECONDS);
+        tokio::select! {
+            biased;
+            // The server sends the message to the waiting fetch at the time at which it confirms it to the publisher.
+            published = queue.publish(&LANE, message) => assert_eq!(published.unwrap(), Published::Queued),
+            fetched = fetch => { fetched.unwrap().pop().unwrap().ack().await.unwrap(); continue },
+        }
+        must_fetch(&queue).await.ack().await.unwrap();
+    }
+    queue.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_ends_within_its_time_while_the_server_is_away() {
+    let mut server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    let messages = messages(3);
+    for message in &messages {
+        queue.publish(&LANE, *message).await.unwrap();
+    }
+    let mut in_hand = queue.fetch(&LANE, 3, INSTANT).await.unwrap();
+    server.kill().await;
+    let wait = Duration::from_secs(1);
+    let begun = Instant::now();
+    let (acked, refused) = (in_hand.pop().unwrap(), in_hand.pop().unwrap());
+    let calls = tokio::join!(
+        async { queue.publish(&LANE, messages[0]).await.map(drop) },
+        async { queue.fetch(&LANE, 1, wait).await.map(drop) },
+        queue.ping(),
+        acked.ack(),
+        refused.nak(wait),
+        in_hand[0].in_progress(),
+    );
+    let took = begun.elapsed();
+    assert!(took < 2 * CALL_MAX + wait, "{took:?}");
+    let results = [calls.0, calls.1, calls.2, calls.3, calls.4, calls.5];
+    assert!(results.iter().all(|call| matches!(call, Err(QueueError::Unavailable(_)))), "{results:?}");
+
+    server.start_again().await.unwrap();
+    until(async || queue.ping().await.ok()).await;
+    in_hand.pop().unwrap().ack().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_may_start_before_its_server() {
+    let mut server = Nats::start().await.unwrap();
+    server.kill().await;
+    let options = ConnectionOptions { call_max: Duration::from_millis(500), ..to(&server) };
+    let failed = NatsQueue::connect(&options, QueueOptions::default()).await;
+    assert!(matches!(failed.err(), Some(NatsError::Connect(_))));
+
+    let options = ConnectionOptions { at_start: AtStart::Retry, ..options };
+    let queue = NatsQueue::connect(&options, QueueOptions::default()).await.unwrap();
+    assert_eq!(queue.server_version(), None);
+    assert!(matches!(queue.ping().await, Err(QueueError::Unavailable(_))));
+    server.start_again().await.unwrap();
+    must_publish(&queue, messages(1)[0]).await;
+    assert_eq!(queue.server_version().unwrap().to_string(), server.version());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_with_other_options_change_the_stream_and_keep_its_messages() {
+    let server = Nats::start().await.unwrap();
+    let before = a_queue(&server, QueueOptions::default()).await;
+    before.publish(&LANE, messages(1)[0]).await.unwrap();
+    let options =
+        QueueOptions { messages_max: 1, ack_wait: Duration::from_secs(7), ..QueueOptions::default() };
+    let after = a_queue(&server, options).await;
+    after.ping().await.unwrap();
+    must_fetch(&after).await.in_progress().await.unwrap();
+    let refused = after.publish(&LANE, messages(2)[1]).await;
+    assert!(matches!(refused, Err(QueueError::Full { messages_max: 1, .. })), "{refused:?}");
+}
+
+/// A newer process's message waits for one that can read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
+    let server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    queue.ping().await.unwrap();
+    let js = js(&server).await;
+    for (task, body) in [("a", "nonsense"), ("b", r#"{"version":2,"something":"new"}"#)] {
+        let subject = format!("podium.work.ultra.plan.run.{task}");
+        js.publish(subject, body.into()).await.unwrap().await.unwrap();
+    }
+    queue.publish(&LANE, messages(1)[0]).await.unwrap();
+    assert_eq!(must_fetch(&queue).await.message(), &messages(1)[0]);
+    assert_eq!(js.get_stream("PODIUM").await.unwrap().cached_info().state.messages, 3);
+}

@@ -1,0 +1,60 @@
+//! The queue on a real server, held to what every queue must do.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::servers::a_queue;
+use podium_harness::Nats;
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
+use podium_queue_nats::QueueOptions;
+use podium_testkit::TestClock;
+use podium_testkit::step_queue::{Bound, QueueFixture};
+
+/// The queue with its server, which ends when the queue goes.
+struct Served<T> {
+    queue: T,
+    _server: Nats,
+}
+
+impl<T> Deref for Served<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.queue
+    }
+}
+
+#[async_trait::async_trait]
+impl<T: StepQueue> StepQueue for Served<T> {
+    async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+        self.queue.publish(lane, message).await
+    }
+
+    async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
+        self.queue.fetch(lane, max, wait).await
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        self.queue.ping().await
+    }
+}
+
+async fn fixture() -> QueueFixture {
+    let server = Nats::start().await.unwrap();
+    let options =
+        QueueOptions { ack_wait: Duration::from_secs(2), messages_max: 10, ..QueueOptions::default() };
+    let (ack_wait, messages_max) = (options.ack_wait, options.messages_max);
+    let queue = a_queue(&server, options).await;
+    QueueFixture {
+        queue: Arc::new(Served { queue, _server: server }),
+        clock: Arc::new(TestClock::new()),
+        ack_wait,
+        slack: Duration::from_millis(500),
+        long: Duration::from_secs(6),
+        messages_max,
+        bound: Bound::Queue,
+    }
+}
+
+podium_testkit::step_queue_suite! { #[tokio::test(flavor = "multi_thread", worker_threads = 2)] fixture() }

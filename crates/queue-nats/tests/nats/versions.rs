@@ -1,0 +1,55 @@
+//! Which servers will do.
+
+use podium_harness::Nats;
+use podium_queue_nats::{
+    ConnectionOptions, LiveOptions, NatsError, NatsLive, NatsQueue, QueueOptions, ServerVersion,
+};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::servers::{a_queue, to};
+
+#[tokio::test]
+async fn the_servers_version_is_known() {
+    let server = Nats::start().await.unwrap();
+    let queue = a_queue(&server, QueueOptions::default()).await;
+    let live = NatsLive::connect(&to(&server), LiveOptions::default()).await.unwrap();
+    for version in [queue.server_version(), live.server_version()] {
+        let version = version.unwrap();
+        assert!(version.to_string() == server.version() && version >= ServerVersion::MIN);
+    }
+}
+
+/// Says what a server says first, and answers pings.
+async fn pretend(stream: TcpStream, version: &str) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let info = format!("INFO {{\"version\":\"{version}\",\"max_payload\":1048576,\"headers\":true}}\r\n");
+    stream.write_all(info.as_bytes()).await?;
+    let mut line = String::new();
+    while stream.read_line(&mut line).await? > 0 {
+        if line.starts_with("PING") {
+            stream.write_all(b"PONG\r\n").await?;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_with_the_version_that_is_needed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = ConnectionOptions::new(format!("nats://{}", listener.local_addr().unwrap()));
+    for old in ["2.9.9", "2.8.4", "old"] {
+        let server = async { pretend(listener.accept().await?.0, old).await };
+        let connecting = NatsQueue::connect(&options, QueueOptions::default());
+        let refused = tokio::select! {
+            connected = connecting => connected.err().expect("it is too old"),
+            ended = server => panic!("{ended:?}"),
+        };
+        assert!(matches!(&refused, NatsError::TooOld { found } if found == old), "{refused:?}");
+        assert_eq!(
+            refused.to_string(),
+            format!("the NATS server has version {old}; 2.9.10 or newer is needed")
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! What every [`Limiter`] must do. [`limiter_suite!`](crate::limiter_suite) makes a test of each requirement.
+//!
+//! Nothing here sleeps but for as long as a refusal says, on the fixture's own clock.
+
+mod bound;
+mod give_back;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::pool::{Limits, Worker};
+use podium_ports::clock::Clock;
+use podium_ports::limiter::{Grant, Limiter, Permit};
+
+use crate::builders::a_pool;
+
+/// A limiter under test. It has granted nothing.
+pub struct LimiterFixture {
+    /// A handle on it.
+    pub first: Arc<dyn Limiter>,
+    /// Another one, as a second process would have it. A limiter of one process gives itself.
+    pub second: Arc<dyn Limiter>,
+    /// The clock to wait by.
+    pub clock: Arc<dyn Clock>,
+    /// Longest time after which it may tell to ask again: milliseconds, for so long last the calls of a test.
+    pub ask_again_max: Duration,
+    /// What must live as long as the test, such as a server.
+    pub keep: Box<dyn Any + Send + Sync>,
+}
+
+/// Makes a test of each requirement. The expression is a future of a fresh [`LimiterFixture`]; the attribute goes on every test.
+/// The list of requirements is here and nowhere else.
+///
+/// ```ignore
+/// podium_testkit::limiter_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
+/// ```
+#[macro_export]
+macro_rules! limiter_suite {
+    (#[$attribute:meta] $fixture:expr) => {
+        $crate::limiter_suite! { @each tests [#[$attribute] $fixture] }
+    };
+    (@each $what:ident $arguments:tt) => {
+        $crate::limiter_suite! { @$what $arguments
+            a_worker_has_no_more_calls_than_it_may
+            both_handles_share_a_bound
+            workers_do_not_share_a_bound
+            the_bound_is_the_one_that_the_worker_comes_with
+            a_refusal_takes_no_room
+            concurrent_tasks_never_pass_the_bound
+            a_permit_is_given_back_when_it_is_dropped
+            a_permit_may_be_dropped_outside_of_any_task
+            permits_that_are_dropped_at_once_are_all_given_back
+            a_call_that_is_given_up_takes_no_room
+        }
+    };
+    (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
+        $(#[$attribute] async fn $name() {
+            $crate::limiter::requirements::$name($fixture.await).await;
+        })+
+    };
+    (@requirements [] $($name:ident)+) => {
+        $(#[expect(missing_docs, reason = "its name is the sentence")]
+        pub async fn $name(limiter: super::LimiterFixture) {
+            super::written::$name(&limiter).await;
+        })+
+    };
+}
+
+/// The requirements, one function each.
+///
+/// Those written below are private, so that one which is missing in the list above is an unused function.
+pub mod requirements {
+    limiter_suite! { @each requirements [] }
+}
+
+mod written {
+    pub(super) use super::{bound::*, give_back::*};
+}
+
+/// How long a permit that is due may take to come, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Worker number `index` of the test pool, with a bound of the test's.
+fn a_worker(index: usize, in_flight_max: u32) -> Worker {
+    let worker = a_pool().workers()[index].clone();
+    Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker }
+}
+
+impl LimiterFixture {
+    /// A permit now, or when to ask again.
+    async fn ask(&self, limiter: &Arc<dyn Limiter>, worker: &Worker) -> Result<Box<dyn Permit>, Duration> {
+        match limiter.acquire(worker).await.expect("the limiter answers") {
+            Grant::Permit(permit) => Ok(permit),
+            Grant::AskAgain { after } => {
+                assert!(after > Duration::ZERO && after <= self.ask_again_max, "ask again after {after:?}");
+                Err(after)
+            }
+        }
+    }
+
+    async fn must_grant(&self, worker: &Worker) -> Box<dyn Permit> {
+        self.ask(&self.first, worker).await.expect("there is room")
+    }
+
+    async fn must_refuse(&self, worker: &Worker) {
+        for limiter in [&self.first, &self.second] {
+            assert!(self.ask(limiter, worker).await.is_err(), "there is no room");
+        }
+    }
+
+    /// Asks as often as it is told to, until there is a permit.
+    async fn wait_for_grant(&self, limiter: &Arc<dyn Limiter>, worker: &Worker) -> Box<dyn Permit> {
+        let begun = self.clock.now();
+        loop {
+            match self.ask(limiter, worker).await {
+                Ok(permit) => return permit,
+                Err(after) => self.clock.sleep(after).await,
+            }
+            assert!(self.clock.now().since(begun) < PATIENCE, "no permit came in {PATIENCE:?}");
+        }
+    }
+}

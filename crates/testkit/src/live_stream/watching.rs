@@ -1,0 +1,63 @@
+//! Who hears what.
+
+use podium_ports::clock::Ids;
+use podium_ports::live::Signal;
+
+use super::{Scene, Watcher, committed, frame};
+use crate::clock::TestClock;
+
+pub(crate) async fn an_early_watcher_hears_everything_in_order(scene: &Scene) {
+    let watchers = [scene.watch().await, scene.watch_elsewhere().await];
+    let claim = scene.ids.claim_id();
+    let said = [
+        committed(2),
+        Signal::Planning { round: 0, text: "Hm.".to_owned() },
+        frame(0, claim, 0, "ab"),
+        frame(0, claim, 2, "c"),
+        Signal::Missed,
+        committed(3),
+    ];
+    for signal in &said {
+        scene.say(signal.clone()).await;
+    }
+    for mut watcher in watchers {
+        for signal in &said {
+            assert_eq!(watcher.hear().await, *signal);
+        }
+    }
+}
+
+pub(crate) async fn every_watcher_hears_and_those_of_other_runs_do_not(scene: &Scene) {
+    let other = scene.ids.run_id(TestClock::START);
+    let mut stranger = Watcher::new(scene.fixture.live.subscribe(other).await.unwrap());
+    let mut watchers = [scene.watch().await, scene.watch().await, scene.watch_elsewhere().await];
+    scene.say(committed(2)).await;
+    scene.say(frame(0, scene.ids.claim_id(), 0, "a")).await;
+    for watcher in &mut watchers {
+        assert_eq!(watcher.hear().await, committed(2));
+        assert!(matches!(watcher.hear().await, Signal::Frame(_)));
+    }
+    scene.fixture.live.publish(other, committed(7)).await.unwrap();
+    assert_eq!(stranger.hear().await, committed(7), "it heard nothing before");
+}
+
+pub(crate) async fn a_watcher_that_left_bothers_nobody(scene: &Scene) {
+    let mut stays = scene.watch().await;
+    drop(scene.watch().await);
+    drop(scene.watch_elsewhere().await);
+    scene.say(committed(2)).await;
+    assert_eq!(stays.hear().await, committed(2));
+}
+
+pub(crate) async fn publishing_waits_for_no_watcher(scene: &Scene) {
+    let claim = scene.ids.claim_id();
+    // More than any bound, first with nobody there and then with one who does not listen.
+    for _ in 0..10 * scene.fixture.signals_max {
+        scene.say(committed(1)).await;
+    }
+    let deaf = scene.watch().await;
+    for offset in 0..10 * scene.fixture.signals_max as u64 {
+        scene.say(frame(0, claim, offset, "x")).await;
+    }
+    drop(deaf);
+}
