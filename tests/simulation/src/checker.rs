@@ -1,0 +1,403 @@
+//! What must hold in every world. The checker keeps books of its own: what the store was told, what the conductor meant, what
+//! the vendors were asked and said; and holds everybody against them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use podium_domain::ids::{ClaimId, RunId, StepIndex, WorkerId};
+use podium_domain::pool::Worker;
+use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
+use podium_domain::usage::Usage;
+use podium_ports::conductor::PlanRequest;
+use podium_ports::vendor::ChatRequest;
+
+/// Something that must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// An accepted run is there, and ends.
+    Ends,
+    /// The log of a run grows at its end only, without gaps, and folds to what is stored: no output changes.
+    Log,
+    /// No step runs before what it sees has ended, and its prompt holds the outputs that it sees and no others.
+    Sight,
+    /// No vendor and no conductor is asked without a claim that was committed before, each claim once.
+    Claim,
+    /// An output is what one finished call wrote, and is paid as that call was.
+    Output,
+    /// A watcher sees every event once, and text of one attempt at a time.
+    Stream,
+    /// The cost of a run is the sum over its attempts, each counted once.
+    Cost,
+    /// A tenant's request id is one run.
+    RequestId,
+    /// The healed world comes to rest, and nothing is left over.
+    Rest,
+    /// Nothing panics.
+    NoPanic,
+}
+
+/// What did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// How.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.invariant, self.what)
+    }
+}
+
+/// What is known of a run, from the writes that took effect.
+struct Known {
+    run: Run,
+    events: Vec<SequencedEvent>,
+}
+
+/// What the conductor meant a step to be.
+struct Intended {
+    worker: WorkerId,
+    sees: Vec<StepIndex>,
+}
+
+struct ClaimUse {
+    run: RunId,
+    task: TaskRef,
+    is_planned_with: bool,
+}
+
+/// A call of a vendor.
+struct Call {
+    run: RunId,
+    subtask: String,
+    worker: Option<Worker>,
+    /// All that it will say if nothing goes wrong.
+    text: String,
+    usage: Option<Usage>,
+    is_finished: bool,
+}
+
+/// A step by what it is asked to do, which is unique but for the plan that hands over a whole question.
+type Errand = (RunId, String);
+
+#[derive(Default)]
+pub(crate) struct Checker {
+    runs: BTreeMap<RunId, Known>,
+    by_question: BTreeMap<String, RunId>,
+    intended: BTreeMap<String, Intended>,
+    claims: BTreeMap<ClaimId, ClaimUse>,
+    claims_by_seed: BTreeMap<u64, ClaimId>,
+    claims_by_errand: BTreeMap<Errand, usize>,
+    calls: Vec<Call>,
+    calls_by_errand: BTreeMap<Errand, Vec<usize>>,
+    plans: u64,
+    writes: u64,
+    violation: Option<Violation>,
+}
+
+impl Checker {
+    pub(crate) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// Notes the first violation; what follows from it is of no interest.
+    pub(crate) fn violated(&mut self, invariant: Invariant, what: impl Into<String>) {
+        self.violation.get_or_insert_with(|| Violation { invariant, what: what.into() });
+    }
+
+    fn require(&mut self, holds: bool, invariant: Invariant, what: impl FnOnce() -> String) {
+        if !holds {
+            self.violated(invariant, what());
+        }
+    }
+
+    /// Runs that have not ended.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = RunId> {
+        self.runs.iter().filter(|(_, known)| !known.run.is_ended()).map(|(id, _)| *id)
+    }
+
+    /// All runs as they are known.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.values().map(|known| &known.run)
+    }
+
+    /// How much has happened: writes that took effect, calls, plans.
+    pub(crate) fn progress(&self) -> (u64, usize, u64) {
+        (self.writes, self.calls.len(), self.plans)
+    }
+
+    /// A run was created, or was there and is what the creator meant.
+    pub(crate) fn created(&mut self, run: &Run, events: &[SequencedEvent]) {
+        if self.runs.contains_key(&run.id()) {
+            return;
+        }
+        let question = run.spec().conversation.question();
+        if let Some(other) = self.by_question.insert(question, run.id()) {
+            self.violated(Invariant::RequestId, format!("runs {other} and {} are one request", run.id()));
+        }
+        if Run::replay(run.id(), events).as_ref() != Ok(run) {
+            self.violated(Invariant::Log, format!("run {} does not begin as its events say", run.id()));
+        }
+        self.runs.insert(run.id(), Known { run: run.clone(), events: events.to_vec() });
+    }
+
+    /// A write to a run took effect: what is stored now.
+    pub(crate) fn written(&mut self, id: RunId, stored: &[SequencedEvent], after: &Run) {
+        self.writes += 1;
+        let Some(known) = self.runs.get_mut(&id) else {
+            return self.violated(Invariant::Log, format!("run {id} was written to and never created"));
+        };
+        let Some(fresh) = stored.get(known.events.len()..) else {
+            return self.violated(Invariant::Log, format!("the log of run {id} became shorter"));
+        };
+        for event in fresh {
+            if let Err(error) = known.run.apply(event) {
+                return self.violated(Invariant::Log, format!("run {id}: {error}"));
+            }
+            known.events.push(event.clone());
+        }
+        if known.run != *after {
+            return self.violated(Invariant::Log, format!("run {id} is not what its events make of it"));
+        }
+        for event in fresh {
+            self.happened(id, &event.event);
+        }
+    }
+
+    fn happened(&mut self, run: RunId, event: &RunEvent) {
+        match event {
+            RunEvent::Claimed { task, claim, .. } => {
+                if self.claims.insert(*claim, ClaimUse { run, task: *task, is_planned_with: false }).is_some()
+                {
+                    self.violated(Invariant::Claim, format!("claim {claim} was made twice"));
+                }
+                match task {
+                    TaskRef::Plan { .. } => {
+                        self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
+                    }
+                    TaskRef::Step { .. } => {
+                        if let Some(errand) = self.errand_of(run, *task) {
+                            *self.claims_by_errand.entry(errand).or_default() += 1;
+                        }
+                    }
+                }
+            }
+            RunEvent::StepDone { round, step, output, usage, cost, .. } => {
+                let errand = self.errand_of(run, TaskRef::Step { round: *round, step: *step });
+                let number =
+                    markers(output).first().and_then(|marker| marker.split_once('.')?.0.parse().ok());
+                let call = number.and_then(|number: usize| self.calls.get(number));
+                let Some(call) = call else {
+                    return self.violated(Invariant::Output, format!("run {run}: nobody wrote `{output}`"));
+                };
+                let is_its = call.is_finished && call.text == *output && errand == Some(call.errand());
+                let is_paid = call.worker.as_ref().is_none_or(|worker| {
+                    call.usage.is_none_or(|paid| paid == *usage) && worker.prices.cost(usage) == *cost
+                });
+                let whose = call.subtask.clone();
+                self.require(is_its, Invariant::Output, || format!("run {run}: `{output}` is of `{whose}`"));
+                self.require(is_paid, Invariant::Output, || format!("run {run}: `{output}` is paid wrongly"));
+            }
+            _ => {}
+        }
+    }
+
+    fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
+        let TaskRef::Step { round, step } = task else { return None };
+        Some((run, self.runs.get(&run)?.run.step(round, step)?.subtask.clone()))
+    }
+
+    /// The conductor writes its next plan. Returns the plan's number.
+    pub(crate) fn planned(&mut self, request: &PlanRequest) -> u64 {
+        self.plans += 1;
+        let claim = self.claims_by_seed.get(&request.seed).and_then(|claim| self.claims.get_mut(claim));
+        let Some(claim) = claim else {
+            self.violated(Invariant::Claim, format!("a plan for `{}` without a claim", request.question));
+            return self.plans;
+        };
+        let (run, round, is_repeated) = (claim.run, claim.task.round(), claim.is_planned_with);
+        claim.is_planned_with = true;
+        self.require(!is_repeated, Invariant::Claim, || format!("run {run}: two plans under one claim"));
+        if self.by_question.get(&request.question) != Some(&run) {
+            self.violated(Invariant::Claim, format!("run {run}: the plan is for another question"));
+        }
+        let earlier =
+            round.checked_sub(1).and_then(|round| self.runs.get(&run)?.run.rounds().get(usize::from(round)));
+        let outputs = earlier.map(|round| round.steps.iter().filter_map(|step| step.output.as_deref()));
+        let expected: Vec<_> = outputs.into_iter().flatten().flat_map(markers).collect();
+        let is_seen = markers(request.earlier.as_deref().unwrap_or_default()) == expected;
+        self.require(is_seen, Invariant::Sight, || {
+            format!("run {run}: round {round} is planned on other outputs")
+        });
+        self.plans
+    }
+
+    /// What the conductor means by a step.
+    pub(crate) fn intend(&mut self, subtask: &str, worker: &WorkerId, sees: Vec<StepIndex>) {
+        self.intended.insert(subtask.to_owned(), Intended { worker: worker.clone(), sees });
+    }
+
+    /// A vendor is called. Returns the call's number.
+    pub(crate) fn called(&mut self, worker: &Worker, request: &ChatRequest) -> usize {
+        let prompt = request.messages.last().map(|message| message.text.as_str()).unwrap_or_default();
+        let question = between(prompt, "<question>\n", "\n</question>").unwrap_or(prompt);
+        let own = prompt.rsplit_once("Your subtask:\n").map(|(_, own)| own);
+        let subtask = own.and_then(|own| between(own, "<subtask>\n", "\n</subtask>")).unwrap_or(prompt);
+        let number = self.calls.len();
+        let Some(run) = self.by_question.get(question).copied() else {
+            self.violated(Invariant::Claim, format!("a call for no run: `{prompt}`"));
+            return number;
+        };
+        let errand = (run, subtask.to_owned());
+        self.check_sight(&errand, worker, prompt);
+        let claims = self.claims_by_errand.get(&errand).copied().unwrap_or_default();
+        let calls = self.calls_by_errand.entry(errand.clone()).or_default();
+        calls.push(number);
+        let calls = calls.len();
+        let what = || format!("run {run}: call {calls} under {claims} claims for `{subtask}`");
+        self.require(calls <= claims, Invariant::Claim, what);
+        let (run, subtask) = errand;
+        let worker = Some(worker.clone());
+        self.calls.push(Call { run, subtask, worker, text: String::new(), usage: None, is_finished: false });
+        number
+    }
+
+    fn check_sight(&mut self, (run, subtask): &Errand, worker: &Worker, prompt: &str) {
+        let Some(known) = self.runs.get(run) else { return };
+        let place = known.run.rounds().iter().enumerate().rev().find_map(|(number, round)| {
+            let mut steps = round.plan()?.indexed();
+            let (index, _) = steps.find(|(_, step)| step.subtask == *subtask)?;
+            Some((u16::try_from(number).ok()?, index))
+        });
+        let Some((round, step)) = place else {
+            return self.violated(Invariant::Claim, format!("run {run} has no step `{subtask}`"));
+        };
+        let intended = self.intended.get(subtask);
+        let sees = intended.map(|intended| intended.sees.as_slice()).unwrap_or_default();
+        let state = |step| known.run.task(TaskRef::Step { round, step }).map(|task: &Task| &task.state);
+        let early = sees.iter().find(|seen| !state(**seen).is_some_and(TaskState::is_final)).copied();
+        let outputs = sees.iter().filter_map(|seen| known.run.output(round, *seen));
+        let expected: Vec<_> = outputs.flat_map(markers).collect();
+        let is_whole = markers(prompt) == expected && prompt.matches("<step number=").count() == sees.len();
+        let is_right = intended.is_none_or(|intended| intended.worker == worker.id);
+        if let Some(seen) = early {
+            self.violated(
+                Invariant::Sight,
+                format!("run {run}: step {step} runs before step {seen} has ended"),
+            );
+        } else if !is_whole {
+            self.violated(
+                Invariant::Sight,
+                format!("run {run}: step {step} sees something else: `{prompt}`"),
+            );
+        } else if !is_right {
+            self.violated(Invariant::Sight, format!("run {run}: step {step} went to `{}`", worker.id));
+        }
+    }
+
+    /// What a call will say if nothing goes wrong.
+    pub(crate) fn will_say(&mut self, call: usize, text: String) {
+        if let Some(call) = self.calls.get_mut(call) {
+            call.text = text;
+        }
+    }
+
+    /// A vendor said all.
+    pub(crate) fn finished(&mut self, call: usize, usage: Option<Usage>) {
+        if let Some(call) = self.calls.get_mut(call) {
+            (call.is_finished, call.usage) = (true, usage);
+        }
+    }
+
+    /// A client was told that its request became this run.
+    pub(crate) fn accepted(&mut self, run: RunId) {
+        self.require(self.runs.contains_key(&run), Invariant::Ends, || {
+            format!("accepted run {run} is nowhere")
+        });
+    }
+
+    /// A client was shown an event.
+    pub(crate) fn shown_event(&mut self, run: RunId, event: &SequencedEvent) {
+        let place = usize::try_from(event.sequence).ok().and_then(|sequence| sequence.checked_sub(1));
+        let known = self.runs.get(&run).and_then(|known| known.events.get(place?));
+        let is_same = known == Some(event);
+        self.require(is_same, Invariant::Log, || format!("run {run}: event {} has changed", event.sequence));
+    }
+
+    /// A client was shown text of an attempt, all of it together.
+    pub(crate) fn shown_text(&mut self, run: RunId, task: TaskRef, claim: ClaimId, text: &str) {
+        let is_its = self.claims.get(&claim).is_some_and(|claim| (claim.run, claim.task) == (run, task));
+        let errand = self.errand_of(run, task);
+        let calls = errand.and_then(|errand| self.calls_by_errand.get(&errand)).into_iter().flatten();
+        let is_one = calls.into_iter().any(|call| self.calls[*call].text.starts_with(text));
+        self.require(is_its && is_one, Invariant::Stream, || {
+            format!("run {run}, {task}: `{text}` is of no attempt")
+        });
+    }
+
+    /// A client was shown a part of an answer: all of it so far must be of one attempt.
+    pub(crate) fn shown_answer(&mut self, run: RunId, text: &str) {
+        let is_one = self.calls.iter().any(|call| call.run == run && call.text.starts_with(text));
+        self.require(is_one, Invariant::Stream, || {
+            format!("run {run}: the answer `{text}` is of no attempt")
+        });
+    }
+
+    /// What must hold in the end, of what the store holds of a run.
+    pub(crate) fn stored_in_the_end(
+        &mut self,
+        id: RunId,
+        stored: Option<(&[SequencedEvent], podium_domain::money::Cost)>,
+    ) {
+        let Some(known) = self.runs.get(&id) else { return };
+        let Some((events, cost)) = stored else {
+            return self.violated(Invariant::Ends, format!("run {id} is gone"));
+        };
+        let is_same = events == known.events;
+        let mut paid = BTreeMap::new();
+        let mut is_once = true;
+        for (task, claim, cost) in known.events.iter().filter_map(|event| payment(&event.event)) {
+            is_once &= paid.insert((task, claim), cost).is_none();
+        }
+        let sum = paid.into_values().sum();
+        let is_sum = is_once && known.run.cost() == sum && cost == sum;
+        self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
+        self.require(is_sum, Invariant::Cost, || {
+            format!("run {id}: its attempts cost {sum}, it is said {cost}")
+        });
+    }
+}
+
+impl Call {
+    fn errand(&self) -> Errand {
+        (self.run, self.subtask.clone())
+    }
+}
+
+/// What an event says was paid, for which attempt.
+fn payment(event: &RunEvent) -> Option<(TaskRef, ClaimId, podium_domain::money::Cost)> {
+    match event {
+        RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
+            Some((TaskRef::Plan { round: *round }, *claim, *cost))
+        }
+        RunEvent::StepDone { round, step, claim, cost, .. } => {
+            Some((TaskRef::Step { round: *round, step: *step }, *claim, *cost))
+        }
+        RunEvent::AttemptFailed { task, claim, cost, .. }
+        | RunEvent::ResultUnused { task, claim, cost, .. }
+        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => Some((*task, *claim, *cost)),
+        _ => None,
+    }
+}
+
+/// The marks that vendors' texts carry, such as `17.2` for the third piece of call 17.
+fn markers(text: &str) -> Vec<&str> {
+    text.split("[c").skip(1).filter_map(|rest| rest.split_once(']')).map(|(marker, _)| marker).collect()
+}
+
+fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
+    Some(text.split_once(before)?.1.split_once(after)?.0)
+}

@@ -1,0 +1,367 @@
+//! Clients: they ask, watch, read the answer, cancel, lose their connection and come back. What they are shown is checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt;
+use podium_domain::conversation::Conversation;
+use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::run::{Run, RunState, TaskRef};
+use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update};
+
+use crate::checker::Invariant;
+use crate::dice::Dice;
+use crate::simulation::Order;
+use crate::trace::note;
+use crate::world::{Core, Ended, Link, World};
+
+/// Something that a client does, by the number of its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Errand {
+    Submit(usize),
+    Watch(usize),
+    Answer(usize),
+    Cancel(usize),
+}
+
+/// All clients.
+#[derive(Default)]
+pub(crate) struct Clients {
+    asks: Vec<Ask>,
+    /// What clients still want.
+    pending: BTreeSet<Errand>,
+}
+
+/// A question and what its client has seen.
+struct Ask {
+    submit: Submit,
+    wants: Vec<Errand>,
+    run: Option<RunId>,
+    /// The last event that the watching client has.
+    last: u64,
+    shown: BTreeMap<(u16, StepIndex), Shown>,
+    is_last_shown: bool,
+    answer: String,
+}
+
+struct Shown {
+    claim: ClaimId,
+    text: String,
+    is_over: bool,
+}
+
+impl Clients {
+    /// The clients of a world, and when they submit: some twice, to two nodes at once.
+    pub(crate) fn draw(dice: &mut Dice, asks: usize, until_ms: u64) -> (Self, Vec<(u64, Order)>) {
+        let mut clients = Self::default();
+        let mut orders = Vec::new();
+        for number in 0..asks {
+            let at = dice.below(until_ms);
+            let ask = Ask::draw(dice, number);
+            orders.push((at, Order::Client(Errand::Submit(number))));
+            if ask.submit.request_id.is_some() && dice.chance(500) {
+                orders.push((at, Order::Client(Errand::Submit(number))));
+            }
+            clients.asks.push(ask);
+            clients.pending.insert(Errand::Submit(number));
+        }
+        (clients, orders)
+    }
+
+    /// What clients still want.
+    pub(crate) fn pending(&self) -> &BTreeSet<Errand> {
+        &self.pending
+    }
+}
+
+impl Ask {
+    fn draw(dice: &mut Dice, number: usize) -> Self {
+        let tenant = ["acme", "birch", "cedar"][dice.index(3)];
+        // Tenants number their requests each for themselves: the same id of another tenant is another request.
+        let request_id =
+            dice.chance(700).then(|| RequestId::new(format!("r{}", number / 2 * 2))).and_then(Result::ok);
+        let mut policy = match dice.below(8) {
+            0 | 1 => Policy::new(Tier::Mini, Effort::Medium),
+            2 => Policy::new(Tier::Ultra, Effort::XHigh),
+            _ => Policy::new(Tier::Ultra, Effort::Medium),
+        };
+        policy.attempts_max = u32::try_from(dice.between(2, 8)).unwrap_or(2);
+        if dice.chance(120) {
+            policy.deadline_ms = dice.between(1_000, 20_000);
+        }
+        if dice.chance(80) {
+            policy.cost_max = Some(Cost::from_nano_usd(dice.between(1, 2_000_000_000)));
+        }
+        if dice.chance(30) {
+            policy.output_bytes_max = 20;
+        }
+        let mut wants = Vec::new();
+        if dice.chance(500) {
+            wants.push(Errand::Watch(number));
+        }
+        if dice.chance(400) {
+            wants.push(Errand::Answer(number));
+        }
+        if dice.chance(150) {
+            wants.push(Errand::Cancel(number));
+        }
+        let tenant = if number.is_multiple_of(2) { tenant } else { "dogwood" };
+        let submit = Submit {
+            tenant: TenantId::new(tenant).unwrap_or_else(|_| unreachable!("`{tenant}` is a name")),
+            request_id,
+            model: "podium-ultra".to_owned(),
+            conversation: Conversation::question_only(format!("Question {number}?"))
+                .unwrap_or_else(|_| unreachable!("it is a question")),
+            policy,
+            answer_tokens_max: dice.chance(100).then_some(50),
+        };
+        let (shown, answer) = (BTreeMap::new(), String::new());
+        Self { submit, wants, run: None, last: 0, shown, is_last_shown: false, answer }
+    }
+}
+
+/// An errand under way on a node. One that ends without being done is tried again elsewhere: the client comes back.
+pub(crate) struct UnderWay {
+    world: World,
+    errand: Errand,
+    is_done: bool,
+}
+
+impl UnderWay {
+    pub(crate) fn new(world: World, errand: Errand) -> Self {
+        Self { world, errand, is_done: false }
+    }
+
+    fn done(mut self) {
+        self.is_done = true;
+        self.world.lock().clients.pending.remove(&self.errand);
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.world.lock().broken_off.push(Ended::Errand(self.errand));
+        }
+    }
+}
+
+impl Core {
+    /// A client lost its connection, and comes back.
+    pub(crate) fn come_back(&mut self, errand: Errand) {
+        let again = match errand {
+            // Without a request id, asking again could be a second run: this client gives up.
+            Errand::Submit(number) => self.clients.asks[number].submit.request_id.is_some(),
+            _ => true,
+        };
+        if again {
+            self.count("client came back");
+            self.clients.pending.insert(errand);
+            let pause = self.dice.between(100, 1_500);
+            self.order_after(pause, Order::Client(errand));
+        } else {
+            self.clients.pending.remove(&errand);
+        }
+    }
+}
+
+/// Does an errand at a node.
+pub(crate) async fn run_errand(engine: Engine, link: Link, under_way: UnderWay) {
+    let is_done = match under_way.errand {
+        Errand::Submit(number) => submit(&engine, &link, number).await,
+        Errand::Watch(number) => watch(&engine, &link, number).await,
+        Errand::Answer(number) => answer(&engine, &link, number).await,
+        Errand::Cancel(number) => cancel(&engine, &link, number).await,
+    };
+    if is_done {
+        under_way.done();
+    }
+}
+
+async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
+    let submit = link.world.lock().clients.asks[number].submit.clone();
+    let submitted = engine.submit(submit).await;
+    let mut core = link.world.lock();
+    note!(core, "node {}: client {number} submitted: {submitted:?}", link.node);
+    match submitted {
+        Ok(submitted) => {
+            core.submitted(number, submitted.run_id());
+            true
+        }
+        Err(SubmitError::Store(_)) => false,
+        Err(refused) => {
+            core.checker.violated(Invariant::Ends, format!("a sound request was refused: {refused}"));
+            true
+        }
+    }
+}
+
+impl Core {
+    fn submitted(&mut self, number: usize, run: RunId) {
+        self.checker.accepted(run);
+        let ask = &mut self.clients.asks[number];
+        match ask.run.replace(run) {
+            Some(other) if other != run => {
+                let what = format!("question {number} became the runs {other} and {run}");
+                self.checker.violated(Invariant::RequestId, what);
+            }
+            Some(_) => {}
+            None => {
+                for errand in std::mem::take(&mut ask.wants) {
+                    self.clients.pending.insert(errand);
+                    let pause = self.dice.mostly_small(0, 10_000);
+                    self.order_after(pause, Order::Client(errand));
+                }
+            }
+        }
+    }
+
+    fn run_of(&self, number: usize) -> Option<RunId> {
+        self.clients.asks[number].run
+    }
+
+    fn saw(&mut self, number: usize, update: &Update) {
+        let ask = &mut self.clients.asks[number];
+        let Some(run) = ask.run else { return };
+        let mut fail = |what: String| self.checker.violated(Invariant::Stream, format!("run {run}: {what}"));
+        match update {
+            Update::Event(event) => {
+                if event.sequence != ask.last + 1 || ask.is_last_shown {
+                    fail(format!("event {} was shown after {}", event.sequence, ask.last));
+                }
+                ask.last = event.sequence;
+                ask.is_last_shown = event.event.is_final();
+                self.checker.shown_event(run, event);
+            }
+            Update::Planning { .. } => {}
+            Update::Restarted { round, step } => {
+                self.counts.entry("watcher saw a restart").and_modify(|count| *count += 1).or_insert(1);
+                match ask.shown.get_mut(&(*round, *step)) {
+                    Some(shown) if !shown.is_over => shown.is_over = true,
+                    _ => fail(format!("step {step} of round {round} restarts and had not begun")),
+                }
+            }
+            Update::Frame { frame, .. } => {
+                let place = (frame.round, frame.step);
+                if ask.shown.get(&place).is_some_and(|shown| shown.is_over) {
+                    ask.shown.remove(&place);
+                }
+                let fresh = Shown { claim: frame.claim, text: String::new(), is_over: false };
+                let shown = ask.shown.entry(place).or_insert(fresh);
+                if (shown.claim, shown.text.len() as u64) != (frame.claim, frame.offset) {
+                    fail(format!(
+                        "a frame at {} follows {} bytes, or is of another attempt",
+                        frame.offset,
+                        shown.text.len()
+                    ));
+                }
+                shown.text.push_str(&frame.text);
+                let task = TaskRef::Step { round: frame.round, step: frame.step };
+                self.checker.shown_text(run, task, frame.claim, &shown.text);
+            }
+        }
+    }
+
+    fn saw_end(&mut self, number: usize, run: &Run) {
+        let shown = &self.clients.asks[number].answer;
+        match run.state() {
+            RunState::Active => {
+                self.checker
+                    .violated(Invariant::Stream, format!("the answer of run {} ended before it", run.id()));
+            }
+            RunState::Succeeded { .. } if run.answer() != Some(shown) => {
+                let what = format!("run {}: `{shown}` was shown, the answer is {:?}", run.id(), run.answer());
+                self.checker.violated(Invariant::Stream, what);
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn watch(engine: &Engine, link: &Link, number: usize) -> bool {
+    let begun = {
+        let mut core = link.world.lock();
+        let ask = &mut core.clients.asks[number];
+        ask.shown.clear();
+        ask.run.map(|run| (run, ask.last))
+    };
+    let Some((run, last)) = begun else { return true };
+    let Ok(mut updates) = engine.watch(run, last).await else { return false };
+    while let Some(update) = updates.next().await {
+        let pause = {
+            let mut core = link.world.lock();
+            let Ok(update) = update else { return false };
+            core.saw(number, &update);
+            // Some leave and come back, some read slowly.
+            if core.dice.chance(15) {
+                return false;
+            }
+            if core.dice.chance(15) { core.dice.between(100, 3_000) } else { 0 }
+        };
+        if pause > 0 {
+            link.pause(pause).await;
+        }
+    }
+    let mut core = link.world.lock();
+    if !core.clients.asks[number].is_last_shown {
+        core.checker.violated(Invariant::Stream, format!("the watching of run {run} ended before it"));
+    }
+    true
+}
+
+async fn answer(engine: &Engine, link: &Link, number: usize) -> bool {
+    let run = {
+        let mut core = link.world.lock();
+        core.clients.asks[number].answer.clear();
+        core.run_of(number)
+    };
+    let Some(run) = run else { return true };
+    let Ok(mut parts) = engine.answer(run).await else { return false };
+    while let Some(part) = parts.next().await {
+        let mut core = link.world.lock();
+        match part {
+            Ok(AnswerPart::Text(text)) => {
+                let shown = &mut core.clients.asks[number].answer;
+                shown.push_str(&text);
+                let shown = shown.clone();
+                core.checker.shown_answer(run, &shown);
+            }
+            Ok(AnswerPart::Ended(run)) => {
+                core.saw_end(number, &run);
+                return true;
+            }
+            Err(AnswerError::Diverged { .. }) => {
+                core.count("answer diverged");
+                return true;
+            }
+            Err(AnswerError::Store(_)) => return false,
+            Err(error @ AnswerError::Unreadable { .. }) => {
+                core.checker.violated(Invariant::Stream, error.to_string());
+                return true;
+            }
+        }
+    }
+    link.world.lock().checker.violated(Invariant::Stream, format!("the answer of run {run} has no end"));
+    true
+}
+
+async fn cancel(engine: &Engine, link: &Link, number: usize) -> bool {
+    let run = link.world.lock().run_of(number);
+    let Some(run) = run else { return true };
+    match engine.cancel(run).await {
+        Ok(run) => {
+            let mut core = link.world.lock();
+            if *run.state() != RunState::Cancelled {
+                core.checker.violated(Invariant::Ends, format!("run {} was cancelled and goes on", run.id()));
+            }
+            true
+        }
+        Err(CommandError::Refused(_)) => true,
+        Err(CommandError::UnknownRun) => {
+            link.world.lock().checker.violated(Invariant::Ends, format!("accepted run {run} is unknown"));
+            true
+        }
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,115 @@
+//! The conductor: plans of one to five steps that fan out and in; slow, failing or without an idea at times.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::StepIndex;
+use podium_domain::money::Cost;
+use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
+use podium_domain::pool::Pool;
+use podium_domain::run::{PlanResult, Planned};
+use podium_domain::usage::Usage;
+use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use tokio_util::sync::CancellationToken;
+
+use crate::mutation::Mutation;
+use crate::trace::note;
+use crate::world::{Core, Link};
+
+/// A node's conductor.
+pub(crate) struct SimConductor {
+    pub(crate) link: Link,
+    pub(crate) pool: Arc<Pool>,
+}
+
+#[async_trait]
+impl Conductor for SimConductor {
+    fn id(&self) -> &'static str {
+        "simulated-1"
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { steps_max: 5, rounds_max: 2 }
+    }
+
+    async fn plan(
+        &self,
+        request: &PlanRequest,
+        text: TextSink<'_>,
+        stop: &CancellationToken,
+    ) -> Result<PlanOutcome, ConductorError> {
+        let (number, takes_ms, outcome) = {
+            let mut core = self.link.world.lock();
+            let number = core.checker.planned(request);
+            note!(core, "node {}: plan {number} for `{}`", self.link.node, request.question);
+            let takes_ms = core.dice.mostly_small(1, 6_000);
+            (number, takes_ms, outcome(&mut core, &self.pool, request, number))
+        };
+        text("Let me ");
+        for part in ["think", "."] {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(ConductorError::Stopped),
+                () = self.link.pause(takes_ms / 2) => text(part),
+            }
+        }
+        let mut core = self.link.world.lock();
+        note!(
+            core,
+            "node {}: plan {number} is {}",
+            self.link.node,
+            if outcome.is_ok() { "there" } else { "none" }
+        );
+        outcome
+    }
+}
+
+fn outcome(
+    core: &mut Core,
+    pool: &Pool,
+    request: &PlanRequest,
+    number: u64,
+) -> Result<PlanOutcome, ConductorError> {
+    let usage = Usage { prompt_tokens: number, completion_tokens: 1, ..Usage::default() };
+    let cost = Cost::from_nano_usd(number);
+    let fault = core.rates.conductor_fault;
+    if core.dice.chance(fault) {
+        core.count("conductor fault");
+        return Err(match core.dice.below(4) {
+            0 => ConductorError::Overloaded { waiting_max: 1 },
+            1 => ConductorError::Timeout { limit: Duration::from_secs(6) },
+            2 => ConductorError::Unavailable("out of order".into()),
+            _ => ConductorError::NoPlan { tries: 1, message: "no idea".to_owned(), usage, cost },
+        });
+    }
+    if request.earlier.is_some() && core.dice.chance(400) {
+        return Ok(PlanOutcome { result: PlanResult::KeepAnswer, usage, cost });
+    }
+    let plan =
+        a_plan(core, pool, request, number).ok_or_else(|| ConductorError::Unavailable("no plan".into()))?;
+    let planned = Planned { plan, reasoning: String::new(), fallback: None };
+    Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
+}
+
+fn a_plan(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> Option<Plan> {
+    let mut draft = PlanDraft::default();
+    let steps = core.dice.between(1, request.policy.steps_max.min(5).into());
+    for step in 0..i64::try_from(steps).ok()? {
+        let worker = &pool.workers()[core.dice.index(pool.workers().len())];
+        let subtask = format!("Part {step} of plan {number}.");
+        let mut sees: Vec<i64> = (0..step).filter(|_| core.dice.chance(400)).collect();
+        if step + 1 == i64::try_from(steps).ok()? && sees.is_empty() && step > 0 {
+            sees.push(step - 1);
+        }
+        let indices = sees.iter().filter_map(|seen| u16::try_from(*seen).ok()).map(StepIndex::new).collect();
+        core.checker.intend(&subtask, &worker.id, indices);
+        if core.is_mutated(Mutation::BlindPlan) {
+            sees.clear();
+        }
+        draft.model_id.push(RawId::Name(worker.id.to_string()));
+        draft.subtasks.push(subtask);
+        draft.access_list.push(RawAccess::Indices(sees));
+    }
+    draft.check(pool, &request.policy).ok()
+}

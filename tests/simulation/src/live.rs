@@ -1,0 +1,190 @@
+//! The live stream: pieces of text on their way to whoever watches. It drops, delays, reorders and forgets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
+use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
+
+use crate::mutation::Mutation;
+use crate::world::{Core, Link, Service};
+
+/// Signals that a slow watcher may be behind before it misses some.
+const SIGNALS_MAX: usize = 12;
+
+/// What is held of each run.
+#[derive(Default)]
+pub(crate) struct LiveState {
+    runs: BTreeMap<RunId, Hot>,
+    last: u64,
+}
+
+#[derive(Default)]
+struct Hot {
+    attempts: BTreeMap<(u16, StepIndex), (ClaimId, String)>,
+    /// Who wrote last, and what.
+    last: Option<(ClaimId, String)>,
+    watchers: BTreeMap<u64, Arc<Mailbox>>,
+}
+
+impl LiveState {
+    pub(crate) fn wipe(&mut self) {
+        self.runs.values_mut().for_each(|hot| hot.attempts.clear());
+    }
+}
+
+impl Hot {
+    /// Keeps the text so far; a piece before which something is missing ends that.
+    fn hold(&mut self, frame: &Frame) {
+        let place = (frame.round, frame.step);
+        let offset = usize::try_from(frame.offset).unwrap_or(usize::MAX);
+        match self.attempts.get_mut(&place) {
+            Some((claim, text)) if *claim == frame.claim => {
+                let known = text.len().checked_sub(offset).map(|known| known.min(frame.text.len()));
+                match known.and_then(|known| frame.text.get(known..)) {
+                    Some(fresh) => text.push_str(fresh),
+                    None => drop(self.attempts.remove(&place)),
+                }
+            }
+            _ if offset == 0 => drop(self.attempts.insert(place, (frame.claim, frame.text.clone()))),
+            _ => {}
+        }
+    }
+
+    fn so_far(&self) -> impl Iterator<Item = Signal> {
+        self.attempts.iter().filter(|(_, (_, text))| !text.is_empty()).map(
+            |(&(round, step), (claim, text))| {
+                Signal::Frame(Frame { round, step, claim: *claim, offset: 0, text: text.clone() })
+            },
+        )
+    }
+}
+
+impl Core {
+    fn tell(&mut self, run: RunId, mut signal: Signal) {
+        if let Signal::Frame(frame) = &mut signal {
+            let mixes = self.is_mutated(Mutation::MixFrames);
+            let hot = self.live.runs.entry(run).or_default();
+            let said = (frame.claim, frame.text.clone());
+            if let Some((claim, text)) = hot.last.replace(said).filter(|_| mixes)
+                && claim != frame.claim
+            {
+                frame.text = text;
+            }
+            hot.hold(frame);
+        }
+        let Some(hot) = self.live.runs.get(&run) else { return };
+        let watchers: Vec<_> = hot.watchers.values().cloned().collect();
+        for mailbox in watchers {
+            let lost = self.rates.signal_lost;
+            if self.dice.chance(lost) {
+                self.count("signal lost");
+                continue;
+            }
+            let (on_its_way, signal) = (self.signal_latency(), signal.clone());
+            self.after(on_its_way, move |core| {
+                core.ready.insert(mailbox.node);
+                mailbox.put(signal);
+            });
+        }
+    }
+
+    fn signal_latency(&mut self) -> u64 {
+        let late = self.rates.signal_late;
+        if self.dice.chance(late) { self.dice.between(5, 1_500) } else { self.dice.below(3) }
+    }
+}
+
+/// Where a watcher's signals arrive.
+struct Mailbox {
+    node: usize,
+    letters: Mutex<Letters>,
+}
+
+#[derive(Default)]
+struct Letters {
+    signals: VecDeque<Signal>,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    fn put(&self, signal: Signal) {
+        let mut letters = self.lock();
+        if letters.signals.len() >= SIGNALS_MAX {
+            letters.signals.clear();
+            letters.signals.push_back(Signal::Missed);
+        } else {
+            letters.signals.push_back(signal);
+        }
+        if let Some(waker) = letters.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watcher's subscription, until dropped.
+struct Subscription {
+    link: Link,
+    run: RunId,
+    number: u64,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(hot) = self.link.world.lock().live.runs.get_mut(&self.run) {
+            hot.watchers.remove(&self.number);
+        }
+    }
+}
+
+/// A node's way to the live stream.
+pub(crate) struct SimLive(pub(crate) Link);
+
+#[async_trait]
+impl LiveStream for SimLive {
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
+        let mut core = self.0.world.lock();
+        let lost = core.rates.signal_lost;
+        if core.dice.chance(lost) || core.is_cut(self.0.node, Service::Live) {
+            core.count("signal lost");
+            return if core.dice.chance(500) { Ok(()) } else { Err(LiveError("the wire is cut".into())) };
+        }
+        let on_its_way = core.signal_latency();
+        core.after(on_its_way, move |core| core.tell(run, signal));
+        Ok(())
+    }
+
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
+        let (node, link) = (self.0.node, self.0.clone());
+        let mailbox = Arc::new(Mailbox { node, letters: Mutex::default() });
+        let subscribed = Arc::clone(&mailbox);
+        let subscribe = move |core: &mut Core| {
+            core.live.last += 1;
+            let number = core.live.last;
+            let hot = core.live.runs.entry(run).or_default();
+            subscribed.lock().signals.extend(hot.so_far());
+            hot.watchers.insert(number, subscribed);
+            number
+        };
+        let number = self.0.ask(Service::Live, subscribe).await.map_err(|broken| LiveError(broken.into()))?;
+        let subscription = Subscription { link, run, number, mailbox };
+        Ok(futures::stream::poll_fn(move |context| {
+            let mut letters = subscription.mailbox.lock();
+            let signal = letters.signals.pop_front();
+            if signal.is_none() {
+                letters.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(signal)
+        })
+        .boxed())
+    }
+}

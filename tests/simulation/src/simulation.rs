@@ -1,0 +1,374 @@
+//! The loop that lets a world happen, from its beginning through its troubles to its rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState};
+use podium_testkit::a_pool;
+
+use crate::checker::{Invariant, Violation};
+use crate::clients::{Clients, Errand, UnderWay};
+use crate::dice::Dice;
+use crate::mutation::Mutation;
+use crate::node::{Nature, Node, PanicWatch, Reach, Turned, take_panic};
+use crate::queue::QueueState;
+use crate::store::StoreState;
+use crate::trace::{Trace, Tracing, note};
+use crate::troubles::{Lot, Rates};
+use crate::world::{Beginning, Core, Service, World};
+
+/// Longest time from the end of all troubles to the end of all runs.
+const RECOVERY_MS: u64 = 300_000;
+/// How long the world is watched at rest.
+const REST_MS: u64 = 9_000;
+/// Most turns of a world. One that needs more runs in a circle.
+const TURNS_MAX: u64 = 3_000_000;
+
+/// Something that only the loop can do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    Start(usize),
+    Kill { node: usize, turns: u64, down_ms: u64 },
+    Stop(usize),
+    Stopped { node: usize, life: u64 },
+    Freeze { node: usize, ms: u64 },
+    Thaw { node: usize, life: u64 },
+    Outage { service: Service, ms: u64 },
+    Cut { node: usize, service: Service, ms: u64 },
+    WipeQueue,
+    WipeLive,
+    Client(Errand),
+    Heal,
+}
+
+/// How a world is to be run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// What becomes of the trace.
+    pub tracing: Tracing,
+    /// The promise that the world breaks.
+    pub mutation: Option<Mutation>,
+}
+
+/// What became of a world.
+#[derive(Debug)]
+pub struct Report {
+    /// Which world.
+    pub seed: u64,
+    /// What did not hold.
+    pub violation: Option<Violation>,
+    /// How often what happened, by name.
+    pub counts: Vec<(&'static str, u64)>,
+    /// The lines that were kept.
+    pub trace: String,
+    /// The hash of all lines; of no meaning when none were made.
+    pub trace_hash: u64,
+    /// How long the world took, in its own time.
+    pub lasted: Duration,
+}
+
+/// Runs the world of a seed, to its rest or to the first thing that does not hold.
+pub fn simulate(seed: u64, settings: Settings) -> anyhow::Result<Report> {
+    let _watch = PanicWatch::begin();
+    let mut simulation = Simulation::new(seed, settings)?;
+    simulation.run()?;
+    simulation.report()
+}
+
+struct Simulation {
+    seed: u64,
+    world: World,
+    nodes: Vec<Node>,
+    heals_at: u64,
+    /// Since when the world is at rest, and how much had happened by then.
+    rests: Option<(u64, (u64, usize, u64))>,
+}
+
+impl Simulation {
+    fn new(seed: u64, settings: Settings) -> anyhow::Result<Self> {
+        let mut dice = Dice::new(seed);
+        let lot = Lot::draw(&mut dice);
+        let (clients, submits) = Clients::draw(&mut dice, lot.asks, lot.heals_at / 2);
+        let mut core = Core::new(Beginning {
+            dice,
+            trace: Trace::new(settings.tracing),
+            rates: lot.rates,
+            mutation: settings.mutation,
+            store: StoreState::new(lot.options.dispatch_grace, settings.mutation),
+            queue: QueueState::new(lot.ack_wait_ms, lot.messages_max),
+            clients,
+            ahead_ms: lot.ahead_ms,
+        });
+        for (at, order) in lot.orders.into_iter().chain(submits) {
+            core.order_after(at, order);
+        }
+        note!(core, "seed {seed}: {} nodes, heals at {} ms", lot.nodes.len(), lot.heals_at);
+        let (world, pool) = (World::new(core), Arc::new(a_pool()));
+        let is_alone = lot.nodes.len() == 1;
+        let mut nodes = Vec::new();
+        for (index, roles) in lot.nodes.into_iter().enumerate() {
+            let (options, pool) = (lot.options.clone(), Arc::clone(&pool));
+            let mut node = Node::new(world.clone(), index, Nature { roles, options, is_alone, pool, seed });
+            node.start()?;
+            nodes.push(node);
+        }
+        Ok(Self { seed, world, nodes, heals_at: lot.heals_at, rests: None })
+    }
+
+    fn run(&mut self) -> anyhow::Result<()> {
+        for _ in 0..TURNS_MAX {
+            let order = {
+                let mut core = self.world.lock();
+                if let Some(panic) = take_panic() {
+                    core.checker.violated(Invariant::NoPanic, panic);
+                }
+                if core.checker.violation().is_some() {
+                    return Ok(());
+                }
+                core.settle();
+                core.orders.pop_front()
+            };
+            match order {
+                Some(order) => self.carry_out(order)?,
+                None if self.go_on() => {}
+                None => return Ok(()),
+            }
+        }
+        self.world.lock().checker.violated(Invariant::Rest, "the world runs in a circle");
+        Ok(())
+    }
+
+    /// Lets something happen: an event, a node's turn, or time pass. False when the world is over.
+    fn go_on(&mut self) -> bool {
+        let mut core = self.world.lock();
+        let able = |node: &usize| self.nodes.get(*node).is_some_and(|node| node.is_up() && !node.is_frozen);
+        let ready: Vec<_> = core.ready.iter().copied().filter(able).collect();
+        let next = core.next_event_ms();
+        let is_due = next.is_some_and(|at| at <= core.now_ms);
+        if is_due && (ready.is_empty() || core.dice.chance(500)) {
+            core.happen();
+        } else if !ready.is_empty() {
+            let node = ready[core.dice.index(ready.len())];
+            // Who is about to die dies in the middle of something.
+            let is_short = self.nodes[node].is_dying() || core.dice.chance(400);
+            let reach = if is_short { Reach::Polls(core.dice.between(1, 8)) } else { Reach::Idle };
+            // Work takes time, now and then.
+            if core.dice.chance(10) {
+                core.now_ms += 1;
+            }
+            drop(core);
+            self.turn(node, reach);
+        } else if let Some(at) = next {
+            core.now_ms = at;
+            drop(core);
+            return !self.is_over();
+        } else {
+            core.checker.violated(Invariant::Ends, "nothing will ever happen again");
+        }
+        true
+    }
+
+    fn turn(&mut self, node: usize, reach: Reach) {
+        match self.nodes[node].turn(reach) {
+            Turned::Busy => {}
+            Turned::Idle => drop(self.world.lock().ready.remove(&node)),
+            Turned::Died { down_ms } => self.mourn(node, down_ms),
+        }
+    }
+
+    /// A node is dead, and will be started again.
+    fn mourn(&self, node: usize, down_ms: u64) {
+        let mut core = self.world.lock();
+        note!(core, "node {node} is dead for {down_ms} ms");
+        core.count("node died");
+        core.ready.remove(&node);
+        if self.nodes.len() == 1 {
+            // The embedded queue and live stream die with their process.
+            core.queue.wipe();
+            core.live.wipe();
+        }
+        core.order_after(down_ms, Order::Start(node));
+    }
+
+    fn carry_out(&mut self, order: Order) -> anyhow::Result<()> {
+        note!(self.world.lock(), "{order:?}");
+        match order {
+            Order::Start(node) => self.nodes[node].start()?,
+            Order::Kill { node, turns, down_ms } => self.nodes[node].doom(turns, down_ms),
+            Order::Stop(node) => self.nodes[node].stop(),
+            Order::Stopped { node, life } if self.nodes[node].lives() == life => {
+                self.nodes[node].kill();
+                self.mourn(node, 100);
+            }
+            Order::Freeze { node, ms } if self.nodes[node].is_up() => {
+                self.nodes[node].is_frozen = true;
+                let life = self.nodes[node].lives();
+                let mut core = self.world.lock();
+                core.count("node froze");
+                core.order_after(ms, Order::Thaw { node, life });
+            }
+            Order::Thaw { node, life } if self.nodes[node].lives() == life => {
+                self.nodes[node].is_frozen = false;
+            }
+            // Meant for a process that is no more.
+            Order::Stopped { .. } | Order::Freeze { .. } | Order::Thaw { .. } => {}
+            Order::Client(errand) => self.receive(errand),
+            Order::Heal => self.heal()?,
+            Order::Outage { .. } | Order::Cut { .. } | Order::WipeQueue | Order::WipeLive => {
+                self.world.lock().suffer(order);
+            }
+        }
+        Ok(())
+    }
+
+    /// A client comes to some node.
+    fn receive(&self, errand: Errand) {
+        let up: Vec<_> = self.nodes.iter().filter(|node| node.is_up()).collect();
+        let chosen = self.world.lock().dice.index(up.len());
+        match up.get(chosen) {
+            Some(node) => node.serve(errand),
+            None => drop(UnderWay::new(self.world.clone(), errand)),
+        }
+    }
+
+    fn heal(&mut self) -> anyhow::Result<()> {
+        {
+            let mut core = self.world.lock();
+            core.rates = Rates::default();
+            core.away_until.clear();
+            core.cut_until.clear();
+        }
+        for node in &mut self.nodes {
+            node.spare();
+            node.start()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the healed world has been at rest for long enough.
+    fn is_over(&mut self) -> bool {
+        let mut core = self.world.lock();
+        if core.now_ms <= self.heals_at {
+            return false;
+        }
+        let progress = core.checker.progress();
+        match self.rests {
+            None if core.is_at_rest() => self.rests = Some((core.now_ms, progress)),
+            None if core.now_ms > self.heals_at + RECOVERY_MS => core.never_rests(),
+            Some((_, before)) if before != progress || !core.is_at_rest() => {
+                core.checker.violated(Invariant::Rest, "something stirs in a world at rest");
+            }
+            Some((since, _)) if core.now_ms > since + REST_MS => {
+                core.check_what_is_left();
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn report(mut self) -> anyhow::Result<Report> {
+        self.nodes.iter_mut().for_each(Node::kill);
+        self.nodes.clear();
+        {
+            let mut core = self.world.lock();
+            core.summarize();
+            let violation = core.checker.violation().map(ToString::to_string);
+            note!(core, "the end: {}", violation.as_deref().unwrap_or("all is well"));
+        }
+        let core = self.world.into_core().context("somebody still holds the world")?;
+        let violation = core.checker.violation().cloned();
+        let counts = core.counts.into_iter().collect();
+        let lasted = Duration::from_millis(core.now_ms);
+        let (trace, trace_hash) = core.trace.into_text();
+        Ok(Report { seed: self.seed, violation, counts, trace, trace_hash, lasted })
+    }
+}
+
+impl Core {
+    fn suffer(&mut self, order: Order) {
+        match order {
+            Order::Outage { service, ms } => {
+                self.count(if service == Service::Store { "store away" } else { "queue away" });
+                self.away_until.insert(service, self.now_ms + ms);
+            }
+            Order::Cut { node, service, ms } => {
+                self.count("wire cut");
+                self.cut_until.insert((node, service), self.now_ms + ms);
+            }
+            Order::WipeQueue => {
+                self.count("queue wiped");
+                self.queue.wipe();
+            }
+            _ => self.live.wipe(),
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.queue.len() == 0
+            && self.calls_under_way == 0
+            && self.permits == 0
+            && self.clients.pending().is_empty()
+            && self.checker.unfinished().next().is_none()
+    }
+
+    fn never_rests(&mut self) {
+        let unfinished: Vec<_> = self.checker.unfinished().map(|run| run.to_string()).collect();
+        if unfinished.is_empty() {
+            let (messages, calls, permits) = (self.queue.len(), self.calls_under_way, self.permits);
+            let pending = self.clients.pending().clone();
+            let what = format!("{messages} messages, {calls} calls, {permits} permits, {pending:?} are left");
+            self.checker.violated(Invariant::Rest, what);
+        } else {
+            self.checker.violated(Invariant::Ends, format!("runs without an end: {}", unfinished.join(", ")));
+        }
+    }
+
+    /// Counts what became of the runs.
+    fn summarize(&mut self) {
+        let mut seen = Vec::new();
+        for run in self.checker.runs() {
+            seen.push(match run.state() {
+                RunState::Active => "run active",
+                RunState::Succeeded { .. } => "run succeeded",
+                RunState::Cancelled => "run cancelled",
+                RunState::Failed { reason: FailReason::DeadlineExceeded { .. } } => "run too late",
+                RunState::Failed { reason: FailReason::CostCapReached { .. } } => "run too dear",
+                RunState::Failed { reason: FailReason::PlanningFailed { .. } } => "run without a plan",
+                RunState::Failed { reason: FailReason::FinalStepFailed { .. } } => "run without an answer",
+            });
+            if run.rounds().len() > 1 {
+                seen.push("second round");
+            }
+            for attempt in run.tasks().flat_map(|(_, task)| &task.attempts) {
+                seen.push(match attempt.outcome {
+                    AttemptOutcome::Running => "attempt running",
+                    AttemptOutcome::Accepted => "attempt accepted",
+                    AttemptOutcome::Failed(_) => "attempt failed",
+                    AttemptOutcome::Lost => "attempt lost",
+                    AttemptOutcome::Unused => "attempt unused",
+                });
+            }
+        }
+        for what in seen {
+            self.count(what);
+        }
+    }
+
+    fn check_what_is_left(&mut self) {
+        let ids: Vec<_> = self.checker.runs().map(Run::id).collect();
+        let listed = self.store.list(None, u32::MAX);
+        for id in ids {
+            let cost = listed.iter().find(|summary| summary.id == id).map(|summary| summary.cost);
+            let row = self.store.rows.get(&id);
+            self.checker.stored_in_the_end(id, row.map(|row| row.events.as_slice()).zip(cost));
+            if row.is_some_and(|row| !row.leases.is_empty()) {
+                self.checker.violated(Invariant::Rest, format!("run {id} has ended and has leases"));
+            }
+        }
+        if listed.len() != self.checker.runs().count() {
+            self.checker.violated(Invariant::RequestId, "the store has other runs than were created");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The store: everything in one place behind a wire that may break.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+
+use crate::mutation::Mutation;
+use crate::trace::note;
+use crate::world::{Broken, Core, Link, Service};
+
+/// What is kept of a run.
+pub(crate) struct Row {
+    pub(crate) run: Run,
+    pub(crate) events: Vec<SequencedEvent>,
+    /// The cost as a column, for lists.
+    cost: Cost,
+    /// Leases that were extended, by the claim that holds.
+    pub(crate) leases: BTreeMap<ClaimId, Timestamp>,
+    /// Until when a ready task is not told again, by the attempts that it had had.
+    told: BTreeMap<(TaskRef, u32), Timestamp>,
+}
+
+/// The store itself. Nothing here waits or fails.
+pub(crate) struct StoreState {
+    pub(crate) rows: BTreeMap<RunId, Row>,
+    by_request: BTreeMap<(TenantId, String), RunId>,
+    dispatch_grace: Duration,
+    mutation: Option<Mutation>,
+}
+
+impl StoreState {
+    pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
+        Self { rows: BTreeMap::new(), by_request: BTreeMap::new(), dispatch_grace, mutation }
+    }
+
+    pub(crate) fn create(&mut self, commit: Commit) -> Created {
+        let Commit { after, events } = commit;
+        let (id, spec) = (after.id(), after.spec());
+        if self.rows.contains_key(&id) {
+            return Created::New;
+        }
+        let key = spec.request_id.clone().map(|request| (spec.tenant.clone(), String::from(request)));
+        if let Some(key) = key.filter(|_| self.mutation != Some(Mutation::ForgetRequestId)) {
+            if let Some(existing) = self.by_request.get(&key) {
+                return Created::Existing(*existing);
+            }
+            self.by_request.insert(key, id);
+        }
+        let (cost, leases, told) = (after.cost(), BTreeMap::new(), BTreeMap::new());
+        self.rows.insert(id, Row { run: after, events, cost, leases, told });
+        Created::New
+    }
+
+    pub(crate) fn append(&mut self, commit: Commit) -> Result<(), Conflict> {
+        let Commit { after, events } = commit;
+        let row = self.rows.get_mut(&after.id()).ok_or(Conflict)?;
+        let follows = events.first().is_some_and(|first| first.sequence == row.run.version() + 1);
+        if !follows && self.mutation != Some(Mutation::ForgetVersion) {
+            return Err(Conflict);
+        }
+        row.run = after;
+        row.events.extend(events);
+        if self.mutation != Some(Mutation::StaleCost) {
+            row.cost = row.run.cost();
+        }
+        if self.mutation != Some(Mutation::KeepLeases) {
+            let held = row.run.tasks().filter_map(|(_, task)| holder(&task.state)).collect::<Vec<_>>();
+            row.leases.retain(|claim, _| held.contains(claim));
+        }
+        if self.mutation == Some(Mutation::ChangeOutput) {
+            change_output(&mut row.events);
+        }
+        Ok(())
+    }
+
+    fn load(&self, id: RunId) -> Option<Run> {
+        let row = self.rows.get(&id)?;
+        if self.mutation == Some(Mutation::MisreadOutput) {
+            let mut events = row.events.clone();
+            change_output(&mut events);
+            return Run::replay(id, &events).ok();
+        }
+        Some(row.run.clone())
+    }
+
+    fn extend(&mut self, hold: &Hold, until: Timestamp) -> bool {
+        let Some(row) = self.rows.get_mut(&hold.run) else { return false };
+        let is_held = row.run.task(hold.task).is_some_and(|task| task.is_held_by(hold.claim));
+        if is_held {
+            let lease = row.leases.entry(hold.claim).or_insert(until);
+            *lease = until.max(*lease);
+        }
+        is_held
+    }
+
+    fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32) -> Due {
+        let (mut due, limit) = (Due::default(), limit as usize);
+        if self.mutation == Some(Mutation::BlindSweep) {
+            return due;
+        }
+        for (id, row) in self.rows.iter_mut().filter(|(_, row)| !row.run.is_ended()) {
+            if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
+                due.overdue.push(*id);
+            }
+            for (task, found) in row.run.tasks() {
+                match found.state {
+                    TaskState::Ready { not_before } if due.ready.len() < limit => {
+                        let key = (task, found.attempt_number());
+                        let forgotten_at = not_before.after(self.dispatch_grace);
+                        if now >= *row.told.get(&key).unwrap_or(&forgotten_at) {
+                            row.told.insert(key, again_at);
+                            due.ready.push((*id, task));
+                        }
+                    }
+                    TaskState::Running { claim, lease_until } if due.expired.len() < limit => {
+                        let until =
+                            row.leases.get(&claim).map_or(lease_until, |until| lease_until.max(*until));
+                        if now >= until {
+                            due.expired.push(Hold { run: *id, task, claim });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        due
+    }
+
+    fn events(&self, run: RunId, after: u64, limit: u32) -> Vec<SequencedEvent> {
+        let events = self.rows.get(&run).map_or(&[][..], |row| &row.events);
+        events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect()
+    }
+
+    pub(crate) fn list(&self, before: Option<RunId>, limit: u32) -> Vec<RunSummary> {
+        let newest = self.rows.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+        newest.take(limit as usize).map(|(_, row)| row.summary()).collect()
+    }
+}
+
+impl Row {
+    fn summary(&self) -> RunSummary {
+        let (run, spec) = (&self.run, self.run.spec());
+        let steps: usize = run.rounds().iter().map(|round| round.steps.len()).sum();
+        RunSummary {
+            id: run.id(),
+            tenant: spec.tenant.clone(),
+            model: spec.model.clone(),
+            state: run.state().as_str().to_owned(),
+            question: spec.conversation.question().chars().take(200).collect(),
+            steps: u32::try_from(steps).unwrap_or(u32::MAX),
+            cost: self.cost,
+            accepted_at: spec.accepted_at,
+            ended_at: run.ended_at(),
+        }
+    }
+}
+
+fn holder(state: &TaskState) -> Option<ClaimId> {
+    match state {
+        TaskState::Running { claim, .. } => Some(*claim),
+        _ => None,
+    }
+}
+
+fn change_output(events: &mut [SequencedEvent]) {
+    let outputs = events.iter_mut().filter_map(|event| match &mut event.event {
+        RunEvent::StepDone { output, .. } => Some(output),
+        _ => None,
+    });
+    for output in outputs {
+        output.push_str(" (changed)");
+    }
+}
+
+/// A node's way to the store.
+pub(crate) struct SimStore(pub(crate) Link);
+
+impl SimStore {
+    async fn ask<T: Send + 'static>(
+        &self,
+        effect: impl FnOnce(&mut Core) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.0
+            .ask(Service::Store, effect)
+            .await
+            .map_err(|broken: Broken| StoreError::Unavailable(broken.into()))
+    }
+}
+
+#[async_trait]
+impl RunStore for SimStore {
+    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        let (node, runs) = (self.0.node, runs.to_vec());
+        self.ask(move |core| runs.into_iter().map(|commit| create(core, node, commit)).collect()).await
+    }
+
+    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        let runs = runs.to_vec();
+        self.ask(move |core| runs.iter().map(|run| core.store.load(*run)).collect()).await
+    }
+
+    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+        let (node, commits) = (self.0.node, commits.to_vec());
+        self.ask(move |core| commits.into_iter().map(|commit| append(core, node, commit)).collect()).await
+    }
+
+    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+        let (node, holds) = (self.0.node, holds.to_vec());
+        self.ask(move |core| {
+            let extended: Vec<_> = holds.iter().map(|hold| core.store.extend(hold, until)).collect();
+            note!(core, "node {node}: leases extended {extended:?}");
+            extended
+        })
+        .await
+    }
+
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        let node = self.0.node;
+        self.ask(move |core| {
+            let due = core.store.due(now, again_at, limit);
+            if due != Due::default() {
+                let (ready, expired, overdue) = (due.ready.len(), due.expired.len(), due.overdue.len());
+                note!(core, "node {node}: due: {ready} ready, {expired} expired, {overdue} overdue");
+            }
+            due
+        })
+        .await
+    }
+
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        self.ask(move |core| core.store.events(run, after, limit)).await
+    }
+
+    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        self.ask(move |core| core.store.list(before, limit)).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.ask(|_| ()).await
+    }
+}
+
+fn create(core: &mut Core, node: usize, commit: Commit) -> Created {
+    let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
+    let created = core.store.create(commit);
+    note!(
+        core,
+        "node {node}: create {id} {} is {created:?}",
+        request.as_ref().map_or("-", RequestId::as_str)
+    );
+    if created != Created::New {
+        core.count("request id repeated");
+    }
+    if let Some(row) = core.store.rows.get(&id) {
+        core.checker.created(&row.run, &row.events);
+        core.checker.written(id, &row.events, &row.run);
+    }
+    if core.is_mutated(Mutation::LoseRun) && core.dice.chance(100) {
+        core.store.rows.remove(&id);
+    }
+    created
+}
+
+fn append(core: &mut Core, node: usize, commit: Commit) -> Result<(), Conflict> {
+    let id = commit.after.id();
+    if core.is_mutated(Mutation::LyingCommit) && core.dice.chance(100) {
+        return Ok(());
+    }
+    let (names, version): (Vec<_>, _) = if core.trace.is_on() {
+        (commit.events.iter().map(|event| event.event.name()).collect(), commit.after.version())
+    } else {
+        (Vec::new(), 0)
+    };
+    let outcome = core.store.append(commit);
+    note!(
+        core,
+        "node {node}: commit {id} to {version} {names:?} {}",
+        if outcome.is_ok() { "ok" } else { "conflict" }
+    );
+    if outcome.is_err() {
+        core.count("conflict");
+    } else if let Some(row) = core.store.rows.get(&id) {
+        core.checker.written(id, &row.events, &row.run);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+    use podium_testkit::run_store::StoreFixture;
+
+    use super::*;
+
+    /// The store without any wire.
+    #[derive(Clone)]
+    struct Near(Arc<Mutex<StoreState>>);
+
+    impl Near {
+        fn lock(&self) -> MutexGuard<'_, StoreState> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    #[async_trait]
+    impl RunStore for Near {
+        async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+            Ok(runs.iter().map(|commit| self.lock().create(commit.clone())).collect())
+        }
+
+        async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+            Ok(runs.iter().map(|run| self.lock().load(*run)).collect())
+        }
+
+        async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+            Ok(commits.iter().map(|commit| self.lock().append(commit.clone())).collect())
+        }
+
+        async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+            Ok(holds.iter().map(|hold| self.lock().extend(hold, until)).collect())
+        }
+
+        async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+            Ok(self.lock().due(now, again_at, limit))
+        }
+
+        async fn events(
+            &self,
+            run: RunId,
+            after: u64,
+            limit: u32,
+        ) -> Result<Vec<SequencedEvent>, StoreError> {
+            Ok(self.lock().events(run, after, limit))
+        }
+
+        async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+            Ok(self.lock().list(before, limit))
+        }
+
+        async fn ping(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    fn fixture() -> StoreFixture {
+        let dispatch_grace = Duration::from_secs(2);
+        let store = Near(Arc::new(Mutex::new(StoreState::new(dispatch_grace, None))));
+        StoreFixture {
+            first: Arc::new(store.clone()),
+            second: Arc::new(store),
+            dispatch_grace,
+            keep: Box::new(()),
+        }
+    }
+
+    podium_testkit::run_store_suite! { #[tokio::test] async { fixture() } }
+}

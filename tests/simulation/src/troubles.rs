@@ -1,0 +1,144 @@
+//! What goes wrong in a world, and when: drawn from its seed. Each world has some kinds of trouble and not others, so that what
+//! one kind hides comes to light in another world.
+
+use std::time::Duration;
+
+use podium_engine::{Options, Roles};
+
+use crate::dice::Dice;
+use crate::simulation::Order;
+use crate::world::Service;
+
+/// How often little things go wrong, in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) slow: u64,
+    pub(crate) refused: u64,
+    pub(crate) request_lost: u64,
+    pub(crate) answer_lost: u64,
+    pub(crate) message_lost: u64,
+    pub(crate) message_twice: u64,
+    pub(crate) message_late: u64,
+    pub(crate) signal_lost: u64,
+    pub(crate) signal_late: u64,
+    pub(crate) vendor_fault: u64,
+    pub(crate) conductor_fault: u64,
+    pub(crate) limiter_refuses: u64,
+}
+
+/// The lot of one world.
+#[derive(Debug)]
+pub(crate) struct Lot {
+    /// What each node does; a single one has the queue inside, as the embedded system has.
+    pub(crate) nodes: Vec<Roles>,
+    pub(crate) rates: Rates,
+    pub(crate) ahead_ms: Vec<u64>,
+    pub(crate) asks: usize,
+    pub(crate) heals_at: u64,
+    /// What happens to nodes and services at which time.
+    pub(crate) orders: Vec<(u64, Order)>,
+    pub(crate) options: Options,
+    pub(crate) ack_wait_ms: u64,
+    pub(crate) messages_max: usize,
+}
+
+impl Lot {
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
+        let nodes = a_cluster(dice);
+        let heals_at = dice.between(8_000, 22_000);
+        let rates = some_rates(dice);
+        let is_ahead = dice.chance(300);
+        let ahead_ms = nodes.iter().map(|_| if is_ahead { dice.below(400) } else { 0 }).collect();
+        let orders = some_orders(dice, nodes.len(), heals_at);
+        Self {
+            ahead_ms,
+            asks: usize::try_from(dice.between(6, 24)).unwrap_or(6),
+            messages_max: if dice.chance(150) { 3 } else { 1_000 },
+            ack_wait_ms: dice.between(3_000, 6_000),
+            options: some_options(dice),
+            nodes,
+            rates,
+            heals_at,
+            orders,
+        }
+    }
+}
+
+/// One node with all inside, some that do everything, or apart: a gateway, planners and executors.
+fn a_cluster(dice: &mut Dice) -> Vec<Roles> {
+    match dice.below(8) {
+        0 => vec![Roles::ALL],
+        1..5 => vec![Roles::ALL; dice.index(3) + 2],
+        _ => {
+            let gateway = Roles { plan: false, execute: false };
+            let mut nodes = vec![gateway, Roles::PLANNER, Roles::EXECUTOR, Roles::EXECUTOR];
+            if dice.chance(500) {
+                nodes.push(Roles::PLANNER);
+            }
+            nodes
+        }
+    }
+}
+
+fn some_rates(dice: &mut Dice) -> Rates {
+    let mut rate = |most| if dice.chance(500) { dice.between(1, most) } else { 0 };
+    Rates {
+        slow: rate(150),
+        refused: rate(40),
+        request_lost: rate(30),
+        answer_lost: rate(60),
+        message_lost: rate(250),
+        message_twice: rate(250),
+        message_late: rate(250),
+        signal_lost: rate(200),
+        signal_late: rate(300),
+        vendor_fault: rate(500),
+        conductor_fault: rate(250),
+        limiter_refuses: rate(250),
+    }
+}
+
+fn some_orders(dice: &mut Dice, nodes: usize, heals_at: u64) -> Vec<(u64, Order)> {
+    let mut orders = vec![(heals_at, Order::Heal)];
+    let mut plenty = |dice: &mut Dice, most, order: &dyn Fn(&mut Dice) -> Order| {
+        let count = if dice.chance(500) { dice.between(1, most) } else { 0 };
+        for _ in 0..count {
+            orders.push((dice.below(heals_at), order(dice)));
+        }
+    };
+    plenty(dice, 5, &|dice| {
+        let down_ms = dice.between(1, 6_000);
+        Order::Kill { node: dice.index(nodes), turns: dice.below(40), down_ms }
+    });
+    plenty(dice, 2, &|dice| Order::Stop(dice.index(nodes)));
+    plenty(dice, 4, &|dice| Order::Freeze { node: dice.index(nodes), ms: dice.between(500, 10_000) });
+    plenty(dice, 2, &|dice| Order::Outage { service: Service::Store, ms: dice.between(100, 9_000) });
+    plenty(dice, 2, &|dice| Order::Outage { service: Service::Queue, ms: dice.between(100, 9_000) });
+    plenty(dice, 3, &|_| Order::WipeQueue);
+    plenty(dice, 2, &|_| Order::WipeLive);
+    plenty(dice, 3, &|dice| {
+        let service = [Service::Store, Service::Queue, Service::Live][dice.index(3)];
+        Order::Cut { node: dice.index(nodes), service, ms: dice.between(500, 12_000) }
+    });
+    orders
+}
+
+fn some_options(dice: &mut Dice) -> Options {
+    let lease = dice.between(2_000, 5_000);
+    Options {
+        executor: String::new(),
+        lease: Duration::from_millis(lease),
+        sweep_every: Duration::from_millis(dice.between(400, 1_500)),
+        dispatch_grace: Duration::from_millis(dice.between(500, 3_000)),
+        sweep_tasks_max: if dice.chance(300) { 3 } else { 256 },
+        plan_slots: dice.index(3) + 1,
+        step_slots: dice.index(4) + 1,
+        fetch_wait: Duration::from_millis(dice.between(2_000, 8_000)),
+        plan_time_max: Duration::from_secs(10),
+        retry_pause: Duration::from_millis(500),
+        retry_pause_max: Duration::from_secs(3),
+        batch_commands_max: dice.index(16) + 1,
+        waiting_commands_max: 64,
+        drain: Duration::from_millis(dice.between(0, 4_000)),
+    }
+}

@@ -1,0 +1,203 @@
+//! Vendors and the limiter: they answer slowly, in pieces, wrongly, or not at all. Every piece carries the number of its call.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use podium_domain::pool::Worker;
+use podium_domain::run::FinishReason;
+use podium_domain::usage::Usage;
+use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
+use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError, Vendors};
+
+use crate::mutation::Mutation;
+use crate::trace::note;
+use crate::world::{Core, Ended, Link};
+
+/// What happens next in a call.
+enum Move {
+    Say(String),
+    Finish(Option<Usage>),
+    Fail(VendorError),
+    /// The stream ends without an end.
+    Break,
+}
+
+/// What will happen in a call, each move so many milliseconds after the last.
+struct Script {
+    begins_ms: u64,
+    refusal: Option<VendorError>,
+    moves: VecDeque<(u64, Move)>,
+}
+
+/// A node's way to the vendors.
+pub(crate) struct SimVendors(pub(crate) Link);
+
+#[async_trait]
+impl Vendors for SimVendors {
+    async fn chat(&self, worker: &Worker, request: &ChatRequest) -> Result<ChatStream, VendorError> {
+        let (course, begins_ms, refusal) = {
+            let mut core = self.0.world.lock();
+            let number = if core.is_mutated(Mutation::MuddlePrompt) {
+                core.checker.called(worker, &muddled(request))
+            } else {
+                core.checker.called(worker, request)
+            };
+            note!(core, "node {}: call {number} of {}", self.0.node, worker.id);
+            core.calls_under_way += 1;
+            let Script { begins_ms, refusal, moves } = script(&mut core, worker, number);
+            (Course { link: self.0.clone(), number, moves, is_over: false }, begins_ms, refusal)
+        };
+        self.0.pause(begins_ms).await;
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let started = ChatEvent::Started { vendor_request_id: None };
+        let rest = futures::stream::unfold(course, |mut course| async {
+            let event = course.next().await?;
+            Some((event, course))
+        });
+        Ok(futures::stream::iter([Ok(started)]).chain(rest).boxed())
+    }
+}
+
+fn muddled(request: &ChatRequest) -> ChatRequest {
+    let mut request = request.clone();
+    for message in &mut request.messages {
+        message.text = message.text.replacen("[c", "[", 1);
+    }
+    request
+}
+
+fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
+    if core.is_mutated(Mutation::Panic) && core.dice.chance(50) {
+        unreachable!("this world panics on purpose");
+    }
+    let said_as = if core.is_mutated(Mutation::SwapAnswer) { number.saturating_sub(1) } else { number };
+    let mut moves = VecDeque::new();
+    let mut whole = String::new();
+    if core.dice.chance(300) {
+        moves.push_back((core.dice.mostly_small(1, 1_000), Move::Say("The answer: ".to_owned())));
+        whole.push_str("The answer: ");
+    }
+    for piece in 0..core.dice.between(1, 4) {
+        let _ = write!(whole, "[c{number}.{piece}] né ");
+        moves.push_back((core.dice.mostly_small(1, 2_500), Move::Say(format!("[c{said_as}.{piece}] né "))));
+    }
+    core.checker.will_say(number, whole);
+    let usage = Usage { prompt_tokens: 10 + number as u64, completion_tokens: 5, ..Usage::default() };
+    let usage = (!core.dice.chance(100)).then_some(usage);
+    moves.push_back((core.dice.below(5), Move::Finish(usage)));
+    let mut script = Script { begins_ms: core.dice.mostly_small(1, 1_500), refusal: None, moves };
+    let fault = core.rates.vendor_fault;
+    if core.dice.chance(fault) {
+        core.count("vendor fault");
+        spoil(core, worker, &mut script);
+    }
+    script
+}
+
+/// Makes something go wrong.
+fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
+    let vendor = worker.vendor.to_string();
+    let message = "out of order".to_owned();
+    let limit = Duration::from_secs(8);
+    let kept = core.dice.index(script.moves.len());
+    let fail = |script: &mut Script, after_ms, failing| {
+        script.moves.truncate(kept);
+        script.moves.push_back((after_ms, failing));
+    };
+    match core.dice.below(11) {
+        0 | 1 => {
+            let wait = core.dice.between(0, 4_000);
+            let retry_after = core.dice.chance(500).then(|| Duration::from_millis(wait));
+            script.refusal = Some(VendorError::Throttled { vendor, retry_after });
+        }
+        2 | 3 => script.refusal = Some(VendorError::Failed { vendor, status: 500, message }),
+        4 if core.dice.chance(300) => {
+            script.refusal = Some(VendorError::Rejected { vendor, status: 400, message });
+        }
+        4 | 5 => script.refusal = Some(VendorError::Unreachable { vendor, source: message.into() }),
+        6 => fail(script, 1, Move::Fail(VendorError::Unreachable { vendor, source: message.into() })),
+        7 => fail(script, 1, Move::Fail(VendorError::Garbled { vendor, message })),
+        // It hangs, until whoever speaks to it loses patience.
+        8 => fail(script, 8_000, Move::Fail(VendorError::Timeout { vendor, limit })),
+        9 => fail(script, 1, Move::Break),
+        _ => script.moves.retain(|(_, next)| !matches!(next, Move::Say(_))),
+    }
+}
+
+/// A call under way.
+struct Course {
+    link: Link,
+    number: usize,
+    moves: VecDeque<(u64, Move)>,
+    is_over: bool,
+}
+
+impl Course {
+    async fn next(&mut self) -> Option<Result<ChatEvent, VendorError>> {
+        if self.is_over {
+            return None;
+        }
+        let (after_ms, next) = self.moves.pop_front()?;
+        self.link.pause(after_ms).await;
+        match next {
+            Move::Say(text) => Some(Ok(ChatEvent::Delta(text))),
+            Move::Finish(usage) => {
+                self.is_over = true;
+                let mut core = self.link.world.lock();
+                note!(core, "node {}: call {} is finished", self.link.node, self.number);
+                core.checker.finished(self.number, usage);
+                Some(Ok(ChatEvent::Finished { reason: FinishReason::Stop, usage }))
+            }
+            Move::Fail(error) => {
+                self.is_over = true;
+                Some(Err(error))
+            }
+            Move::Break => None,
+        }
+    }
+}
+
+impl Drop for Course {
+    fn drop(&mut self) {
+        let mut core = self.link.world.lock();
+        core.calls_under_way -= 1;
+        if !self.is_over {
+            core.broken_off.push(Ended::Call(self.number));
+        }
+    }
+}
+
+/// A node's limiter.
+pub(crate) struct SimLimiter(pub(crate) Link);
+
+#[async_trait]
+impl Limiter for SimLimiter {
+    async fn acquire(&self, _: &Worker) -> Result<Grant, LimiterError> {
+        let mut core = self.0.world.lock();
+        let refuses = core.rates.limiter_refuses;
+        if core.dice.chance(refuses) {
+            core.count("limited");
+            if core.dice.chance(200) {
+                return Err(LimiterError("the limiter is away".into()));
+            }
+            return Ok(Grant::AskAgain { after: Duration::from_millis(core.dice.between(1, 2_000)) });
+        }
+        core.permits += 1;
+        Ok(Grant::Permit(Box::new(SimPermit(self.0.clone()))))
+    }
+}
+
+struct SimPermit(Link);
+
+impl Permit for SimPermit {}
+
+impl Drop for SimPermit {
+    fn drop(&mut self) {
+        self.0.world.lock().permits -= 1;
+    }
+}

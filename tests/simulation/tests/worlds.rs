@@ -1,0 +1,187 @@
+//! Many worlds in which everything holds, worlds that break a promise and are caught, and worlds that repeat to the byte.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::collections::BTreeMap;
+
+use podium_simulation::{Invariant, Mutation, Report, Settings, Tracing, command, simulate};
+
+/// Worlds of each quarter of the sweep: four tests, so that all cores work on it. With our crates slightly optimized, as the
+/// workspace's profile has them, a core makes 15 to 30 a second.
+const SEEDS: u64 = 500;
+/// Most seeds until a broken promise must have been caught.
+const SEEDS_TO_CATCH: u64 = 60;
+
+fn world(seed: u64) -> Report {
+    simulate(seed, Settings::default()).unwrap()
+}
+
+/// Runs seeds and names each one that fails, as the command that shows it again.
+fn all_hold(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
+    let (mut counts, mut failures) = (BTreeMap::new(), Vec::new());
+    for report in seeds.map(world) {
+        for (what, count) in report.counts {
+            *counts.entry(what).or_default() += count;
+        }
+        if let Some(violation) = report.violation {
+            failures.push(format!("{violation}\n    {}", command(report.seed, None)));
+        }
+    }
+    assert!(failures.is_empty(), "{} seeds failed:\n{}", failures.len(), failures.join("\n"));
+    counts
+}
+
+#[test]
+fn everything_holds_in_every_world() {
+    let counts = all_hold(0..SEEDS);
+    // A simulation in which nothing happens proves nothing.
+    for what in [
+        "answer diverged",
+        "answer lost",
+        "attempt failed",
+        "attempt lost",
+        "attempt unused",
+        "client came back",
+        "conductor fault",
+        "conflict",
+        "delivery lost",
+        "lane full",
+        "limited",
+        "message lost",
+        "message repeated",
+        "node died",
+        "node froze",
+        "queue away",
+        "queue wiped",
+        "refused",
+        "request id repeated",
+        "request lost",
+        "run cancelled",
+        "run succeeded",
+        "run too dear",
+        "run too late",
+        "run without an answer",
+        "second round",
+        "signal lost",
+        "store away",
+        "vendor fault",
+        "watcher saw a restart",
+        "wire cut",
+    ] {
+        assert!(
+            counts.get(what).is_some_and(|count| *count > 0),
+            "`{what}` never happened in {SEEDS} worlds"
+        );
+    }
+}
+
+#[test]
+fn everything_holds_in_the_second_quarter() {
+    all_hold(SEEDS..2 * SEEDS);
+}
+
+#[test]
+fn everything_holds_in_the_third_quarter() {
+    all_hold(2 * SEEDS..3 * SEEDS);
+}
+
+#[test]
+fn everything_holds_in_the_fourth_quarter() {
+    all_hold(3 * SEEDS..4 * SEEDS);
+}
+
+#[test]
+fn a_seed_gives_the_same_bytes_twice() {
+    let settings = Settings { tracing: Tracing::Keep, ..Settings::default() };
+    for seed in 0..30 {
+        let (first, second) = (simulate(seed, settings).unwrap(), simulate(seed, settings).unwrap());
+        let differing = first.trace.lines().zip(second.trace.lines()).enumerate().find(|(_, (a, b))| a != b);
+        if let Some((line, (first, second))) = differing {
+            panic!("seed {seed}, line {}:\n{first}\n{second}", line + 1);
+        }
+        assert_eq!((first.trace.len(), first.trace_hash), (second.trace.len(), second.trace_hash));
+        assert!(first.trace.lines().count() > 100, "seed {seed} has a history");
+        assert_eq!(first.lasted, world(seed).lasted, "tracing changes nothing in seed {seed}");
+    }
+}
+
+/// Whether a broken promise is caught as a violation of `invariant`, within the seeds that it has.
+fn is_caught(mutation: Mutation, invariant: Invariant) -> bool {
+    let settings = Settings { mutation: Some(mutation), ..Settings::default() };
+    let mut violations = (0..SEEDS_TO_CATCH).filter_map(|seed| simulate(seed, settings).unwrap().violation);
+    violations.any(|violation| violation.invariant == invariant)
+}
+
+#[test]
+fn a_store_that_forgets_versions_is_caught() {
+    assert!(is_caught(Mutation::ForgetVersion, Invariant::Log));
+}
+
+#[test]
+fn a_store_that_forgets_request_ids_is_caught() {
+    assert!(is_caught(Mutation::ForgetRequestId, Invariant::RequestId));
+}
+
+#[test]
+fn a_store_that_lies_about_commits_is_caught() {
+    assert!(is_caught(Mutation::LyingCommit, Invariant::Claim));
+}
+
+#[test]
+fn a_store_that_tells_sweepers_nothing_is_caught() {
+    assert!(is_caught(Mutation::BlindSweep, Invariant::Ends));
+}
+
+#[test]
+fn a_store_that_keeps_leases_is_caught() {
+    assert!(is_caught(Mutation::KeepLeases, Invariant::Rest));
+}
+
+#[test]
+fn a_store_that_changes_outputs_is_caught() {
+    assert!(is_caught(Mutation::ChangeOutput, Invariant::Log));
+}
+
+#[test]
+fn a_store_that_misreads_outputs_is_caught() {
+    assert!(is_caught(Mutation::MisreadOutput, Invariant::Log));
+}
+
+#[test]
+fn a_store_that_adds_wrongly_is_caught() {
+    assert!(is_caught(Mutation::StaleCost, Invariant::Cost));
+}
+
+#[test]
+fn a_store_that_loses_a_run_is_caught() {
+    assert!(is_caught(Mutation::LoseRun, Invariant::Ends));
+}
+
+#[test]
+fn a_queue_that_hears_no_acks_is_caught() {
+    assert!(is_caught(Mutation::DeafQueue, Invariant::Rest));
+}
+
+#[test]
+fn a_live_stream_that_mixes_attempts_is_caught() {
+    assert!(is_caught(Mutation::MixFrames, Invariant::Stream));
+}
+
+#[test]
+fn a_plan_without_its_access_lists_is_caught() {
+    assert!(is_caught(Mutation::BlindPlan, Invariant::Sight));
+}
+
+#[test]
+fn a_prompt_that_loses_an_output_is_caught() {
+    assert!(is_caught(Mutation::MuddlePrompt, Invariant::Sight));
+}
+
+#[test]
+fn an_output_of_another_call_is_caught() {
+    assert!(is_caught(Mutation::SwapAnswer, Invariant::Output));
+}
+
+#[test]
+fn a_panic_is_caught() {
+    assert!(is_caught(Mutation::Panic, Invariant::NoPanic));
+}
