@@ -13,7 +13,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/tools/bin:$(CACHE)/uv/bin:$(HOME)/.local/bin:$(HOME)/.cargo/bin:$(PATH)
 
 # With --workspace the features of a dependency are the same whatever is built; --bin picks what is.
-WORKSPACE := --workspace --features podium/llama
+WORKSPACE := --workspace --features podium/llama,podium-planner/llama
 NEXTEST_PROFILE ?= default
 FUZZ_SECONDS ?= 60
 PODIUM := $(CARGO_TARGET_DIR)/debug/podium
@@ -81,6 +81,22 @@ nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 
 	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano && \
 	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle ../models/nano && \
 	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle ../models/nano
+
+.PHONY: cluster
+cluster: ## start a cluster on this machine: Postgres, NATS, Redis, simulated workers, our processes; `make cluster-stop` ends it
+	@scripts/setup build llama servers
+	@scripts/claim-target
+	cargo build $(WORKSPACE) --bin podium --bin podium-local-cluster
+	@scripts/cluster start $(CARGO_TARGET_DIR)/debug/podium-local-cluster
+
+.PHONY: cluster-stop
+cluster-stop: ## end the cluster that `make cluster` started
+	@scripts/cluster stop
+
+.PHONY: chaos
+chaos: ## kill and wipe everything under load; CHAOS_RUNS (3000) runs
+	@scripts/setup build test
+	CHAOS_RUNS=$${CHAOS_RUNS:-3000} cargo nextest run -p podium-local-cluster --no-capture --profile chaos
 
 .PHONY: eval
 eval: binaries ## ask 300 held-out questions of nano over the skill workers, then of the generalist alone

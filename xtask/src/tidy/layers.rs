@@ -20,6 +20,9 @@ const DOMAIN_AND_PORTS: &[&str] = &["podium-domain", "podium-ports"];
 
 const TESTKIT: &[&str] = &["podium-testkit"];
 
+/// For adapters of real servers, which their tests start.
+const SERVERS: &[&str] = &["podium-harness", "podium-testkit"];
+
 const LAYERS: &[Layer] = &[
     Layer { package: "podium-domain", uses: &[], tests_use: &[] },
     Layer { package: "podium-ports", uses: &["podium-domain"], tests_use: &[] },
@@ -31,21 +34,78 @@ const LAYERS: &[Layer] = &[
     },
     Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
+    Layer { package: "podium-queue-nats", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
+    Layer { package: "podium-limits-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
+    Layer { package: "podium-harness", uses: &[], tests_use: &[] },
+    Layer {
+        package: "podium-local-cluster",
+        uses: &["podium-executor", "podium-gateway", "podium-harness", "podium-planner", "podium-vendor-sim"],
+        tests_use: &["podium-api"],
+    },
+    Layer {
+        package: "podium-simulation",
+        uses: &["podium-domain", "podium-engine", "podium-memory", "podium-ports", "podium-testkit"],
+        tests_use: &[],
+    },
     Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-llama", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer {
+        package: "podium-doors",
+        uses: &["podium-api", "podium-domain", "podium-engine", "podium-ports"],
+        tests_use: TESTKIT,
+    },
+    Layer {
+        package: "podium-setup",
+        uses: &["podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
+        tests_use: &[],
+    },
+    Layer {
+        package: "podium-cluster",
+        uses: &[
+            "podium-domain",
+            "podium-engine",
+            "podium-limits-redis",
+            "podium-ports",
+            "podium-queue-nats",
+            "podium-setup",
+            "podium-store-postgres",
+            "podium-vendors",
+        ],
+        tests_use: &[],
+    },
+    Layer {
+        package: "podium-gateway",
+        uses: &[
+            "podium-api",
+            "podium-cluster",
+            "podium-doors",
+            "podium-engine",
+            "podium-ports",
+            "podium-setup",
+        ],
+        tests_use: &[],
+    },
+    Layer {
+        package: "podium-planner",
+        uses: &["podium-cluster", "podium-llama", "podium-setup"],
+        tests_use: &[],
+    },
+    Layer { package: "podium-executor", uses: &["podium-cluster"], tests_use: &[] },
     Layer { package: "podium-testkit", uses: DOMAIN_AND_PORTS, tests_use: &[] },
     Layer {
         package: "podium",
         uses: &[
             "podium-api",
-            "podium-conductor",
+            "podium-doors",
             "podium-domain",
             "podium-engine",
             "podium-llama",
-            "podium-ports",
             "podium-memory",
+            "podium-ports",
+            "podium-setup",
             "podium-store-sqlite",
             "podium-vendor-sim",
             "podium-vendors",

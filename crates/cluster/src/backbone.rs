@@ -1,0 +1,174 @@
+//! What every process of a cluster stands on, connected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::pool::{Pool, Worker};
+use podium_engine::{Engine, Options, Parts, Roles};
+use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter};
+use podium_ports::clock::{Clock, Ids as _};
+use podium_ports::conductor::Conductor;
+use podium_ports::limiter::{Grant, Limiter, LimiterError};
+use podium_ports::vendor::Vendors;
+use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
+use podium_setup::{RandomIds, SystemClock};
+use podium_vendors::{EnvironmentKeys, HttpVendors};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::address::with_password;
+use crate::error::ClusterError;
+use crate::postgres::{self, Store};
+use crate::settings::{Away, ClusterSettings, NatsSettings, RedisSettings};
+
+/// How long a process that grants no calls tells those who ask to wait. Nobody asks.
+const NO_CALLS_WAIT: Duration = Duration::from_secs(1);
+
+/// Postgres, NATS and, for those who call workers, Redis.
+pub struct Backbone {
+    store: Store,
+    queue: Arc<NatsQueue>,
+    live: Arc<NatsLive>,
+    limiter: Arc<dyn Limiter>,
+    vendors: Arc<dyn Vendors>,
+    pool: Arc<Pool>,
+    keepers: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Backbone {
+    /// Connects. Only Postgres has to answer: NATS and Redis are tried for ever, and readiness says what is missing.
+    pub async fn connect(settings: &ClusterSettings, roles: Roles) -> Result<Self, ClusterError> {
+        let pool = Arc::new(read_pool(settings)?);
+        let vendors =
+            HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
+        let store = postgres::connect(&settings.postgres, &options(settings)).await?;
+        let (queue, live) = nats(&settings.nats).await?;
+        if let Some(version) = queue.server_version() {
+            info!(%version, "nats-server");
+        }
+        let (keepers, stop) = (TaskTracker::new(), CancellationToken::new());
+        let limiter: Arc<dyn Limiter> = if roles.execute {
+            for (vendor, name) in vendors.missing_keys() {
+                warn!("{name} is not set: workers of vendor `{vendor}` cannot be called");
+            }
+            redis(&settings.redis, &keepers, &stop)?
+        } else {
+            Arc::new(NoCalls)
+        };
+        Ok(Self {
+            store,
+            queue: Arc::new(queue),
+            live: Arc::new(live),
+            limiter,
+            vendors: Arc::new(vendors),
+            pool,
+            keepers,
+            stop,
+        })
+    }
+
+    /// The workers.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Those who serve the workers.
+    pub fn vendors(&self) -> &Arc<dyn Vendors> {
+        &self.vendors
+    }
+
+    /// An engine on it. Must be called inside a tokio runtime.
+    pub fn engine(&self, settings: &ClusterSettings, conductor: Arc<dyn Conductor>) -> Engine {
+        let parts = Parts {
+            store: Arc::new(self.store.clone()),
+            queue: self.queue.clone(),
+            live: self.live.clone(),
+            limiter: Arc::clone(&self.limiter),
+            vendors: Arc::clone(&self.vendors),
+            conductor,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            pool: Arc::clone(&self.pool),
+        };
+        Engine::new(parts, options(settings))
+    }
+
+    /// Gives back what is held, and lets go.
+    pub async fn close(self) {
+        self.stop.cancel();
+        self.keepers.close();
+        self.keepers.wait().await;
+        self.queue.close().await;
+        self.store.close().await;
+    }
+}
+
+fn options(settings: &ClusterSettings) -> Options {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "host".to_owned());
+    Options {
+        executor: format!("{host}-{}", std::process::id()),
+        lease: settings.lease,
+        plan_slots: settings.plan_slots,
+        step_slots: settings.step_slots,
+        drain: settings.drain,
+        ..Options::default()
+    }
+}
+
+fn read_pool(settings: &ClusterSettings) -> Result<Pool, ClusterError> {
+    let path = &settings.pool;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ClusterError::Unreadable { path: path.clone(), source })?;
+    Pool::parse(&text).map_err(|source| ClusterError::Pool { path: path.clone(), source })
+}
+
+async fn nats(settings: &NatsSettings) -> Result<(NatsQueue, NatsLive), ClusterError> {
+    let servers = settings.servers.iter();
+    let servers = servers
+        .map(|server| with_password(server, "nats_password", settings.password.as_ref()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let connection = ConnectionOptions {
+        servers,
+        credentials: settings.credentials.clone(),
+        root_certificates: settings.root_certificates.clone(),
+        at_start: AtStart::Retry,
+        ..ConnectionOptions::new("")
+    };
+    let unusable = |source| ClusterError::Server { server: "NATS", source: Box::new(source) };
+    let options = QueueOptions { replicas: settings.replicas, ..QueueOptions::default() };
+    let queue = NatsQueue::connect(&connection, options).await.map_err(unusable)?;
+    let live = NatsLive::connect(&connection, LiveOptions::default()).await.map_err(unusable)?;
+    Ok((queue, live))
+}
+
+fn redis(
+    settings: &RedisSettings,
+    keepers: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Arc<dyn Limiter>, ClusterError> {
+    let url = with_password(&settings.url, "redis_password", settings.password.as_ref())?;
+    let away = match settings.away {
+        Away::Hold => RedisAway::Hold,
+        Away::Local(share) => RedisAway::Local { share },
+    };
+    let options = LimitOptions { away, ..LimitOptions::default() };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let instance = *RandomIds.claim_id().as_uuid();
+    let (limiter, extender) = RedisLimiter::open(&url, options, instance, clock)
+        .map_err(|source| ClusterError::Server { server: "Redis", source: Box::new(source) })?;
+    keepers.spawn(extender.run(stop.clone()));
+    Ok(Arc::new(limiter))
+}
+
+/// The limiter of a process that calls nobody.
+struct NoCalls;
+
+#[async_trait]
+impl Limiter for NoCalls {
+    async fn acquire(&self, _worker: &Worker) -> Result<Grant, LimiterError> {
+        Ok(Grant::AskAgain { after: NO_CALLS_WAIT })
+    }
+}

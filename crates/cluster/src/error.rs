@@ -1,0 +1,71 @@
+//! Why a process of a cluster ended.
+
+use std::io;
+use std::path::PathBuf;
+
+use podium_domain::pool::PoolError;
+use podium_ports::BoxError;
+use podium_setup::conductor::ChooseError;
+use podium_setup::settings::SecretError;
+
+/// Why a process of a cluster ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// A secret cannot be had.
+    #[error("{key} cannot be had")]
+    Secret {
+        /// The key that says where it is.
+        key: &'static str,
+        /// What is wrong.
+        #[source]
+        source: SecretError,
+    },
+    /// The pool changed since the settings were checked, and is wrong now.
+    #[error("pool {} cannot be used", path.display())]
+    Pool {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: PoolError,
+    },
+    /// The pool file cannot be read any more.
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The pool's vendors cannot be set up.
+    #[error("the pool's vendors cannot be set up")]
+    Vendors(#[source] BoxError),
+    /// A server that the process stands on does not answer or refuses.
+    #[error("{server} cannot be used")]
+    Server {
+        /// Which: Postgres, NATS or Redis.
+        server: &'static str,
+        /// What is wrong.
+        #[source]
+        source: BoxError,
+    },
+    /// The conductor cannot be had.
+    #[error(transparent)]
+    Conductor(#[from] ChooseError),
+    /// Something of the operating system's.
+    #[error("{what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What it says.
+        #[source]
+        source: io::Error,
+    },
+    /// The engine's loops ended by themselves.
+    #[error("the engine broke down")]
+    BrokeDown,
+    /// A door broke down.
+    #[error("a door broke down")]
+    Door(#[source] BoxError),
+}

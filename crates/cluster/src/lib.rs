@@ -1,0 +1,17 @@
+//! The processes of a cluster: how they are set up, what they stand on (Postgres, NATS, Redis), how they end.
+#![deny(missing_docs)]
+
+mod address;
+mod backbone;
+mod error;
+mod health;
+mod postgres;
+mod process;
+mod settings;
+mod work;
+
+pub use backbone::Backbone;
+pub use error::ClusterError;
+pub use process::{first_signal, main, stop_or_second_signal};
+pub use settings::{Away, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, PostgresSettings, RedisSettings};
+pub use work::{Work, WorkSettings, check_work, work_keys, work_until_signal};

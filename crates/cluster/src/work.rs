@@ -1,0 +1,119 @@
+//! A process that works: a planner or an executor. It has the engine's loops and a health door.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use podium_engine::Roles;
+use podium_ports::conductor::Conductor;
+use podium_setup::conductor::OpenBundle;
+use podium_setup::settings::{Checker, Key, SettingsError, Sources};
+use podium_setup::{Signals, conductor};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::error::ClusterError;
+use crate::settings::{ClusterSettings, HEALTH_KEYS, KEYS};
+use crate::{Backbone, first_signal, health, stop_or_second_signal};
+
+/// What a planner or an executor is told.
+#[derive(Clone, Debug)]
+pub struct WorkSettings {
+    /// What every process is told.
+    pub cluster: ClusterSettings,
+    /// Where the health door listens.
+    pub listen: SocketAddr,
+}
+
+/// The keys of a planner or an executor.
+pub fn work_keys() -> Vec<Key> {
+    [KEYS, HEALTH_KEYS].concat()
+}
+
+/// Checks everything.
+pub fn check_work(sources: Sources) -> Result<WorkSettings, SettingsError> {
+    let mut checker = sources.into_checker();
+    let [listen] = checker.listen(["listen"]);
+    let cluster = ClusterSettings::read(&mut checker);
+    let settings = cluster.zip(listen).map(|(cluster, listen)| WorkSettings { cluster, listen });
+    Checker::finish(checker, settings)
+}
+
+/// What a process works at.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// It asks the conductor; how it loads a model that runs here, if it can.
+    Plan(Option<OpenBundle>),
+    /// It calls workers.
+    Execute,
+}
+
+impl Work {
+    const fn roles(self) -> Roles {
+        match self {
+            Self::Plan(_) => Roles::PLANNER,
+            Self::Execute => Roles::EXECUTOR,
+        }
+    }
+}
+
+/// Works until a signal; then work under way is finished within the drain time, or handed back.
+pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(), ClusterError> {
+    let WorkSettings { cluster, listen } = settings;
+    let roles = work.roles();
+    podium_setup::start_log(&cluster.log, cluster.log_format);
+    let system = |what| move |source| ClusterError::System { what, source };
+    let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
+    let listener = TcpListener::bind(listen).await.map_err(system("the health door cannot listen"))?;
+    let address = listener.local_addr().map_err(system("the health door has no address"))?;
+    let backbone = Backbone::connect(&cluster, roles).await?;
+    let conductor = conductor_for(&cluster, &backbone, work).await?;
+    let engine = backbone.engine(&cluster, Arc::clone(&conductor));
+    let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
+    let health = health::serve(listener, engine.clone(), stopping.clone(), ended.clone());
+    let mut doors = JoinSet::new();
+    doors.spawn(health);
+    let loops = TaskTracker::new();
+    loops.spawn({
+        let (engine, stopping) = (engine.clone(), stopping.clone());
+        async move { engine.work(roles, stopping).await }
+    });
+    loops.close();
+    info!(health = %address, conductor = engine.conductor_id(), pool = engine.pool().version(), "working");
+    let broke_down = async {
+        tokio::select! {
+            () = loops.wait() => ClusterError::BrokeDown,
+            ended = doors.join_next() => ClusterError::Door(match ended {
+                None | Some(Ok(Ok(()))) => "it closed by itself".into(),
+                Some(Ok(Err(error))) => error.into(),
+                Some(Err(panic)) => panic.into(),
+            }),
+        }
+    };
+    let outcome = first_signal(&mut signals, broke_down).await;
+    let stop = async {
+        stopping.cancel();
+        loops.wait().await;
+        conductor.shut_down().await;
+        backbone.close().await;
+        ended.cancel();
+    };
+    stop_or_second_signal(&mut signals, stop).await;
+    outcome
+}
+
+async fn conductor_for(
+    settings: &ClusterSettings,
+    backbone: &Backbone,
+    work: Work,
+) -> Result<Arc<dyn Conductor>, ClusterError> {
+    let (choice, pool, vendors) = (&settings.conductor, backbone.pool(), backbone.vendors());
+    let Work::Plan(open_bundle) = work else {
+        return Ok(Arc::new(conductor::describe(choice, pool, vendors).await?));
+    };
+    let chosen = conductor::choose(choice, pool, vendors, open_bundle).await?;
+    chosen.notice.iter().for_each(|notice| warn!("{notice}"));
+    Ok(chosen.conductor)
+}

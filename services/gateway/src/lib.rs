@@ -1,0 +1,47 @@
+//! The gateway: the front door. It accepts runs, streams them to clients and takes them back; others plan and execute.
+#![deny(missing_docs)]
+
+mod settings;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use podium_api::openai::unix_seconds;
+use podium_cluster::{Backbone, ClusterError, first_signal, main as process, stop_or_second_signal};
+use podium_doors::Listeners;
+use podium_engine::Roles;
+use podium_ports::clock::Clock as _;
+use podium_setup::{Signals, SystemClock, conductor};
+use tracing::info;
+
+use settings::{Settings, check, keys};
+
+/// Runs the process.
+pub fn main() -> ExitCode {
+    process("podium-gateway", env!("CARGO_PKG_VERSION"), &keys(), check, serve)
+}
+
+async fn serve(settings: Settings) -> Result<(), ClusterError> {
+    let Settings { cluster, listen, grpc_listen } = settings;
+    podium_setup::start_log(&cluster.log, cluster.log_format);
+    let system = |what| move |source| ClusterError::System { what, source };
+    let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
+    // Both ports are taken before anything is connected to: a port in use is found out at once.
+    let listeners =
+        Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Door(Box::new(e)))?;
+    let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
+    let backbone = Backbone::connect(&cluster, Roles::NONE).await?;
+    let described = conductor::describe(&cluster.conductor, backbone.pool(), backbone.vendors()).await?;
+    let engine = backbone.engine(&cluster, Arc::new(described));
+    let mut doors = listeners.open(&engine, unix_seconds(SystemClock.now()));
+    info!(%http, %grpc, conductor = engine.conductor_id(), pool = engine.pool().version(), "listening");
+    drop(engine);
+    let broke_down = async { ClusterError::Door(Box::new(doors.broke_down().await)) };
+    let outcome = first_signal(&mut signals, broke_down).await;
+    let stop = async {
+        doors.close(cluster.drain).await;
+        backbone.close().await;
+    };
+    stop_or_second_signal(&mut signals, stop).await;
+    outcome
+}

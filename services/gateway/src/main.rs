@@ -1,0 +1,7 @@
+//! The `podium-gateway` binary: everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    podium_gateway::main()
+}

@@ -1,0 +1,37 @@
+//! What a gateway is told besides what every process of a cluster is told.
+
+use std::net::SocketAddr;
+
+use podium_cluster::{ClusterSettings, KEYS};
+use podium_setup::settings::{Key, SettingsError, Sources};
+
+/// A checked setup.
+pub(crate) struct Settings {
+    /// What every process is told.
+    pub(crate) cluster: ClusterSettings,
+    /// Where the HTTP door listens.
+    pub(crate) listen: SocketAddr,
+    /// Where the gRPC door listens.
+    pub(crate) grpc_listen: SocketAddr,
+}
+
+pub(crate) fn keys() -> Vec<Key> {
+    let own: &[Key] = &[
+        // Where the OpenAI-compatible HTTP door listens.
+        ("listen", Some("127.0.0.1:8080")),
+        // Where the gRPC door listens.
+        ("grpc_listen", Some("127.0.0.1:8081")),
+        // Whether the doors may listen where other machines reach them.
+        ("allow_remote", Some("false")),
+    ];
+    [KEYS, own].concat()
+}
+
+/// Checks everything.
+pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
+    let mut checker = sources.into_checker();
+    let [listen, grpc_listen] = checker.listen(["listen", "grpc_listen"]);
+    let cluster = ClusterSettings::read(&mut checker);
+    let settings = || Some(Settings { cluster: cluster?, listen: listen?, grpc_listen: grpc_listen? });
+    checker.finish(settings())
+}

@@ -1,0 +1,19 @@
+//! The planner: asks the conductor for workflows. The only process of a cluster that may hold a model.
+#![deny(missing_docs)]
+
+use std::process::ExitCode;
+
+use podium_cluster::{Work, check_work, main as process, work_keys, work_until_signal};
+use podium_setup::conductor::OpenBundle;
+
+/// How this program loads a model that runs here.
+#[cfg(feature = "llama")]
+const OPEN_BUNDLE: Option<OpenBundle> = Some(podium_llama::open);
+#[cfg(not(feature = "llama"))]
+const OPEN_BUNDLE: Option<OpenBundle> = None;
+
+/// Runs the process.
+pub fn main() -> ExitCode {
+    let serve = |settings| work_until_signal(settings, Work::Plan(OPEN_BUNDLE));
+    process("podium-planner", env!("CARGO_PKG_VERSION"), &work_keys(), check_work, serve)
+}

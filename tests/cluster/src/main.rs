@@ -1,0 +1,82 @@
+//! `podium-local-cluster`: starts a cluster on this machine, says how to talk to it, and ends it when told to stop. Under the name
+//! of one of the cluster's programs it is that program.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use podium_local_cluster::{Cluster, Shape, dispatch};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A cluster on this machine: Postgres, NATS, Redis, simulated workers, and Podium's processes. It keeps nothing.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many gateways.
+    #[arg(long, default_value_t = 1)]
+    gateways: usize,
+    /// How many planners.
+    #[arg(long, default_value_t = 1)]
+    planners: usize,
+    /// How many executors.
+    #[arg(long, default_value_t = 2)]
+    executors: usize,
+    /// Who plans.
+    #[arg(long, default_value = "auto")]
+    conductor: String,
+}
+
+fn main() -> ExitCode {
+    if let Some(exit_code) = dispatch() {
+        return exit_code;
+    }
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("podium-local-cluster: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn run(arguments: Arguments) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let Arguments { gateways, planners, executors, conductor } = arguments;
+    let shape = Shape { gateways, planners, executors, conductor, settings: Vec::new() };
+    let binary = std::env::current_exe()?;
+    let starting = Cluster::start(&binary, &shape);
+    let cluster = tokio::select! {
+        cluster = starting => cluster?,
+        _ = tokio::signal::ctrl_c() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    describe(&cluster);
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    cluster.stop().await
+}
+
+#[expect(clippy::print_stdout, reason = "what whoever started it wants to know")]
+fn describe(cluster: &Cluster) {
+    println!("A Podium cluster runs on this machine; its workers are simulated, and it keeps nothing.");
+    println!();
+    for gateway in &cluster.gateways {
+        println!("  gateway    http://{}/v1 (OpenAI), {} (gRPC)", gateway.address(0), gateway.address(1));
+    }
+    let health = |name: &str, services: &[podium_harness::Service]| {
+        for service in services {
+            println!("  {name:<9}  http://{}/readyz", service.address(0));
+        }
+    };
+    health("planner", &cluster.planners);
+    health("executor", &cluster.executors);
+    println!("  NATS       {} (nats-server {})", cluster.nats.url(), cluster.nats.version());
+    println!("  Redis      {}", cluster.redis.url());
+    println!("  workers    {}", cluster.workers.base_url());
+    if let Some(gateway) = cluster.gateways.first() {
+        println!();
+        println!("Ask it: podium ask --server http://{} \"…\"", gateway.address(1));
+    }
+}
