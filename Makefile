@@ -78,7 +78,7 @@ nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 
 	@scripts/setup test
 	cd training && export UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training && uv sync --frozen --group train --group check && \
 	    uv run --no-sync podium-training train --out $(CACHE)/nano && \
-	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano && \
+	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano --n 100 && \
 	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle ../models/nano && \
 	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle ../models/nano
 

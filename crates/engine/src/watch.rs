@@ -59,7 +59,8 @@ pub(crate) struct Watcher {
     id: RunId,
     after: u64,
     run: Option<Run>,
-    signals: Signals,
+    /// None while the live stream fails: then the store is polled, and every poll tries again.
+    signals: Option<Signals>,
     shown: HashMap<(u16, StepIndex), Shown>,
     pending: VecDeque<Update>,
 }
@@ -97,23 +98,30 @@ impl Watcher {
             if self.run.as_ref().is_some_and(Run::is_ended) {
                 return Ok(None);
             }
-            let signal = tokio::select! {
+            tokio::select! {
                 biased;
-                signal = self.signals.next() => signal,
-                () = self.parts.clock.sleep(POLL_EVERY) => Some(Signal::Committed { version: u64::MAX }),
-            };
-            match signal {
-                Some(Signal::Committed { version }) if version > self.version() => self.read_events().await?,
-                Some(Signal::Committed { .. }) => {}
-                Some(Signal::Frame(frame)) => self.see(frame).await?,
-                Some(Signal::Planning { round, text }) => {
-                    self.pending.push_back(Update::Planning { round, text });
-                }
-                Some(Signal::Missed) => self.resubscribe().await?,
-                None => {
-                    self.signals = stream::pending().boxed();
-                    self.read_events().await?;
-                }
+                signal = next_of(&mut self.signals) => self.heed(signal).await?,
+                () = self.parts.clock.sleep(POLL_EVERY) => match self.signals {
+                    Some(_) => self.read_events().await?,
+                    None => self.resubscribe().await?,
+                },
+            }
+        }
+    }
+
+    async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
+        match signal {
+            Some(Signal::Committed { version }) if version > self.version() => self.read_events().await,
+            Some(Signal::Committed { .. }) => Ok(()),
+            Some(Signal::Frame(frame)) => self.see(frame).await,
+            Some(Signal::Planning { round, text }) => {
+                self.pending.push_back(Update::Planning { round, text });
+                Ok(())
+            }
+            Some(Signal::Missed) => self.resubscribe().await,
+            None => {
+                self.signals = None;
+                self.read_events().await
             }
         }
     }
@@ -196,13 +204,21 @@ impl Watcher {
     }
 }
 
-/// Signals of the run; none when the live stream fails: then the store is polled.
-async fn subscribe(parts: &Parts, id: RunId) -> Signals {
+/// Signals of the run; none when the live stream fails.
+async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
     match parts.live.subscribe(id).await {
-        Ok(signals) => signals,
+        Ok(signals) => Some(signals),
         Err(error) => {
             debug!(run = %id, %error, "watching without live signals");
-            stream::pending().boxed()
+            None
         }
+    }
+}
+
+/// The next signal, or the news that there are no more; never, while there is nothing to wait for.
+async fn next_of(signals: &mut Option<Signals>) -> Option<Signal> {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
     }
 }

@@ -1,10 +1,17 @@
 //! What runs do when nothing goes wrong but what was asked for.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
 use podium_domain::ids::RequestId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::run::{FailReason, RunState};
+use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_engine::{Submit, SubmitError, Submitted};
+use podium_ports::clock::Clock;
 use podium_ports::conductor::ConductorError;
 use podium_testkit::{Answer, Fault, Planning, a_plan, plan_of};
 
@@ -121,12 +128,37 @@ async fn a_second_round_sees_the_first_and_may_keep_its_answer() {
     assert!(earlier.contains("Do it.") && earlier.contains("the first answer"), "{earlier}");
 }
 
+/// A clock that a test can put forward.
+struct PutForward {
+    clock: Arc<dyn Clock>,
+    by_ms: AtomicU64,
+}
+
+#[async_trait]
+impl Clock for PutForward {
+    fn now(&self) -> Timestamp {
+        self.clock.now().after(Duration::from_millis(self.by_ms.load(Ordering::SeqCst)))
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+}
+
 #[tokio::test]
 async fn a_run_past_its_deadline_fails_and_its_call_is_aborted() {
-    let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
+    const DEADLINE_MS: u64 = 600_000;
+    let house = House::idle(quick(), |store| store).await;
+    let by_ms = AtomicU64::new(0);
+    let clock = Arc::new(PutForward { clock: Arc::clone(&house.parts.clock), by_ms });
+    let house = house.beside(quick(), 8, |parts| parts.clock = clock.clone()).at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     house.vendor.otherwise(Answer::hang());
-    let run = house.ended(house.ask_under(Policy { deadline_ms: 400, ..ultra() }).await).await;
-    let deadline = FailReason::DeadlineExceeded { deadline_ms: 400 };
+    let id = house.ask_under(Policy { deadline_ms: DEADLINE_MS, ..ultra() }).await;
+    within(house.vendor.until_called(1)).await;
+    clock.by_ms.store(DEADLINE_MS, Ordering::SeqCst);
+    let run = house.ended(id).await;
+    let deadline = FailReason::DeadlineExceeded { deadline_ms: DEADLINE_MS };
     assert_eq!(*run.state(), RunState::Failed { reason: deadline });
     within(house.vendor.until_aborted(1)).await;
 }

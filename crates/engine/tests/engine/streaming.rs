@@ -1,9 +1,15 @@
 //! What watchers see while it happens.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
 use futures::StreamExt;
+use podium_domain::ids::RunId;
 use podium_domain::money::Cost;
 use podium_domain::run::{Command, PlanResult, RunEvent, TaskRef};
-use podium_engine::{AnswerError, AnswerPart, Update};
+use podium_engine::{AnswerError, AnswerPart, Parts, Update};
+use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, Driven, Fault, Gate, Planning, SeededIds, a_plan, a_planned, plan_of};
 
 use crate::house::{House, quick, within};
@@ -21,6 +27,46 @@ async fn the_answer_is_seen_while_the_worker_writes_it() {
     let second = within(parts.next()).await.unwrap().unwrap();
     assert_eq!(second, AnswerPart::Text("second".to_owned()));
     assert!(matches!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Ended(_)));
+}
+
+/// A live stream that refuses the first watcher, as one does whose server is away for a moment.
+struct RefusesOnce {
+    live: Arc<dyn LiveStream>,
+    refused: AtomicBool,
+}
+
+#[async_trait]
+impl LiveStream for RefusesOnce {
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
+        self.live.publish(run, signal).await
+    }
+
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
+        if self.refused.swap(true, Ordering::SeqCst) {
+            self.live.subscribe(run).await
+        } else {
+            Err(LiveError("away".into()))
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_whom_the_live_stream_refused_sees_text_once_it_is_back() {
+    let house = House::with_plan(a_plan()).await;
+    let gate = Gate::closed();
+    house.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
+    house.vendor.otherwise(Answer::text("not the answer"));
+    let id = house.ask().await;
+    let refusing = |parts: &mut Parts| {
+        let live = Arc::clone(&parts.live);
+        parts.live = Arc::new(RefusesOnce { live, refused: AtomicBool::new(false) });
+    };
+    let beside = house.beside(quick(), 8, refusing);
+    let mut parts = beside.engine.answer(id).await.unwrap();
+    let first = within(parts.next()).await.unwrap().unwrap();
+    assert_eq!(first, AnswerPart::Text("first ".to_owned()), "before the worker has finished");
+    gate.open();
+    assert_eq!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Text("second".to_owned()));
 }
 
 #[tokio::test]
