@@ -37,7 +37,7 @@ pub const KEYS: &[Key] = &[
     ("pool", None),
     // `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A gateway only reads
     // its name and abilities.
-    ("conductor", Some("auto")),
+    ("conductor", None),
     // Plans made at the same time, for each tier.
     ("plan_slots", Some("4")),
     // Steps run at the same time, for each vendor and tier.
@@ -135,7 +135,7 @@ impl ClusterSettings {
         let nats = nats(checker);
         let redis = redis(checker);
         let pool = checker.read("pool", pool);
-        let conductor = checker.read("conductor", values::conductor);
+        let conductor = checker.read("conductor", conductor);
         let plan_slots = checker.read("plan_slots", slots);
         let step_slots = checker.read("step_slots", slots);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
@@ -225,6 +225,14 @@ fn slots(text: &str) -> Result<usize, String> {
     usize::try_from(slots).map_err(|e| e.to_string())
 }
 
+/// Who plans. `auto` depends on what a process finds where it runs, so the processes of a cluster might disagree.
+fn conductor(text: &str) -> Result<ConductorChoice, String> {
+    match values::conductor(text)? {
+        ConductorChoice::Auto => Err("is `auto`, which a cluster does not have: say who plans".to_owned()),
+        choice => Ok(choice),
+    }
+}
+
 /// A pool file that reads and is right, so that a wrong one is listed with everything else.
 fn pool(text: &str) -> Result<PathBuf, String> {
     let path = values::path(text)?;
@@ -258,10 +266,11 @@ mod tests {
             ("redis_password", "hunter2"),
             ("redis_away", "local:2"),
             ("lease_ms", "5"),
+            ("conductor", "auto"),
         ])
         .unwrap_err();
         // The pool is missing, too.
-        assert_eq!(problems.len(), 6, "{problems:#?}");
+        assert_eq!(problems.len(), 7, "{problems:#?}");
         assert!(!problems.concat().contains("hunter2"), "{problems:#?}");
     }
 
@@ -273,6 +282,7 @@ mod tests {
             ("postgres_password", "env:PGPASSWORD"),
             ("nats", "nats://a:4222, nats://b:4222"),
             ("redis_away", "hold"),
+            ("conductor", "direct"),
             ("pool", pool),
         ];
         let settings = read(&flags).unwrap();

@@ -20,8 +20,8 @@ struct Arguments {
     /// How many executors.
     #[arg(long, default_value_t = 2)]
     executors: usize,
-    /// Who plans.
-    #[arg(long, default_value = "auto")]
+    /// Who plans: `llama:FOLDER`, `fixed:FILE`, `direct` and so on; paths from the root.
+    #[arg(long, default_value = "direct")]
     conductor: String,
 }
 
