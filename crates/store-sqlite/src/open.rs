@@ -20,6 +20,10 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(15);
 const MIGRATIONS: &[(i64, &str, &str)] =
     &[(1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql"))];
 
+/// Tries to connect while another process changes the file's mode, which takes it milliseconds.
+const OPEN_TRIES_MAX: u32 = 500;
+const SQLITE_BUSY: u32 = 5;
+
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -89,7 +93,25 @@ fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// Connects. Changing a new file to WAL does not heed the busy timeout: whoever opens it at the same moment is refused at
+/// once, and has to come again.
 async fn pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+    for _ in 0..OPEN_TRIES_MAX {
+        match try_pool(size, connect.clone()).await {
+            Err(error) if is_busy(&error) => tokio::task::yield_now().await,
+            outcome => return outcome,
+        }
+    }
+    try_pool(size, connect).await
+}
+
+fn is_busy(error: &sqlx::Error) -> bool {
+    let Some(error) = error.as_database_error() else { return false };
+    // The low byte of an extended code is the code itself.
+    error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
+}
+
+async fn try_pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
     SqlitePoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_MAX)
