@@ -37,7 +37,11 @@ def _train(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
     shape = {name: getattr(arguments, name) for name in ("width", "layers", "heads", "hidden")}
-    sft.Training(arguments.out, Settings(**given), shape).run(arguments.pools_a_checkpoint)
+    try:
+        training = sft.Training(arguments.out, Settings(**given), shape)
+    except sft.OtherRun as error:
+        sys.exit(str(error))
+    training.run(arguments.pools_a_checkpoint)
 
 
 def _export(arguments: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
@@ -125,6 +126,12 @@ def save(directory: Path, model: Conductor, tokenizer: Tokenizer) -> None:
     _write(directory / "weights.pt", model.state_dict())
 
 
+def _identity(settings: Settings, shape: dict[str, int], texts: list[str]) -> str:
+    """What a run's outcome follows from, as JSON. The tokenizer's texts stand for all questions."""
+    questions = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    return json.dumps({"settings": asdict(settings), "shape": shape, "questions": questions}, indent=1) + "\n"
+
+
 def _write(path: Path, content: object) -> None:
     partial = path.with_suffix(".partial")
     torch.save(content, partial)
@@ -139,8 +146,18 @@ def load(directory: Path) -> tuple[Conductor, Tokenizer]:
     return model.eval(), bpe.load(directory / "tokenizer.json")
 
 
+class OtherRun(Exception):
+    """The directory holds a checkpoint of a run that would have come to something else."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} holds a run with other settings or other questions: remove it to begin anew")
+
+
 class Training:
-    """One training run. It can be stopped at any time and goes on from its last checkpoint as if nothing had happened."""
+    """One training run. It can be stopped at any time and goes on from its last checkpoint as if nothing had happened.
+
+    Raises `OtherRun` when the checkpoint is of other settings, another shape or other questions.
+    """
 
     def __init__(self, directory: Path, settings: Settings, shape: dict[str, int]) -> None:
         torch.manual_seed(settings.seed)
@@ -148,7 +165,11 @@ class Training:
         self.directory = directory
         self.settings = settings
         resumed = (directory / "state.pt").exists()
-        texts = corpus(settings.seed, _TOKENIZER_QUESTIONS)
+        texts = list(corpus(settings.seed, _TOKENIZER_QUESTIONS))
+        identity = _identity(settings, shape, texts)
+        named = directory / "run.json"
+        if resumed and (not named.exists() or named.read_text(encoding="utf-8") != identity):
+            raise OtherRun(directory)
         self.tokenizer = bpe.load(directory / "tokenizer.json") if resumed else bpe.train(texts, settings.vocabulary)
         self.model = Conductor(Shape(vocabulary=settings.vocabulary, **shape))
         copying.prepare(self.model, settings.seed)
@@ -159,7 +180,7 @@ class Training:
         self.cpu_s = 0.0
         if resumed:
             self._resume()
-        (directory / "settings.json").write_text(json.dumps(asdict(settings), indent=1) + "\n", encoding="utf-8")
+        named.write_text(identity, encoding="utf-8")
 
     def _groups(self) -> list[dict]:
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]

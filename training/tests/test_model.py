@@ -1,5 +1,6 @@
 """The model, its training and its export, on a tiny model. Needs the dependency group "train"; skipped without it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,14 @@ def test_stopped_training_goes_on_as_if_nothing_had_happened(tmp_path: Path, mon
     resumed.run(1)
     first, second = (torch.load(directory / "weights.pt", weights_only=True) for directory in (whole, halves))
     assert all(torch.allclose(first[name], second[name], atol=1e-5) for name in first)
+
+
+def test_a_checkpoint_of_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    settings = Settings(steps=25, batch=2, vocabulary=600, warm_up=5, decay=10, copies=0.1)
+    sft.Training(tmp_path, settings, TINY).run(1)
+    assert sft.Training(tmp_path, settings, TINY).step == 25
+    with pytest.raises(sft.OtherRun, match="remove it"):
+        sft.Training(tmp_path, replace(settings, seed=2), TINY)
 
 
 def test_training_lowers_the_loss(bpe, model) -> None:
