@@ -70,6 +70,12 @@ impl Backbone {
         })
     }
 
+    /// The same with workers that are served by others than the pool says, such as by this process itself.
+    #[must_use]
+    pub fn with_vendors(self, vendors: Arc<dyn Vendors>) -> Self {
+        Self { vendors, ..self }
+    }
+
     /// The workers.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use podium_engine::Roles;
 use podium_ports::conductor::Conductor;
+use podium_ports::vendor::Vendors;
 use podium_setup::conductor::OpenBundle;
 use podium_setup::settings::{Checker, Key, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
@@ -48,13 +49,15 @@ pub enum Work {
     Plan(Option<OpenBundle>),
     /// It calls workers.
     Execute,
+    /// It calls workers that are served otherwise than the pool says: for measurements.
+    ExecuteWith(fn() -> Arc<dyn Vendors>),
 }
 
 impl Work {
     const fn roles(self) -> Roles {
         match self {
             Self::Plan(_) => Roles::PLANNER,
-            Self::Execute => Roles::EXECUTOR,
+            Self::Execute | Self::ExecuteWith(_) => Roles::EXECUTOR,
         }
     }
 }
@@ -68,7 +71,10 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
     let listener = TcpListener::bind(listen).await.map_err(system("the health door cannot listen"))?;
     let address = listener.local_addr().map_err(system("the health door has no address"))?;
-    let backbone = Backbone::connect(&cluster, roles).await?;
+    let mut backbone = Backbone::connect(&cluster, roles).await?;
+    if let Work::ExecuteWith(vendors) = work {
+        backbone = backbone.with_vendors(vendors());
+    }
     let conductor = conductor_for(&cluster, &backbone, work).await?;
     let engine = backbone.engine(&cluster, Arc::clone(&conductor));
     let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());

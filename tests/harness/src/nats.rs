@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -23,6 +24,7 @@ pub struct Nats {
     folder: TempDir,
     program: PathBuf,
     port: Port,
+    monitor: Port,
     version: String,
 }
 
@@ -30,8 +32,8 @@ impl Nats {
     /// Starts a server that answers.
     pub async fn start() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("podium-nats-").tempdir()?;
-        let (program, port) = (NATS_SERVER.find()?, Port::take()?);
-        let mut nats = Self { server: None, folder, program, port, version: String::new() };
+        let (program, port, monitor) = (NATS_SERVER.find()?, Port::take()?, Port::take()?);
+        let mut nats = Self { server: None, folder, program, port, monitor, version: String::new() };
         nats.start_again().await?;
         Ok(nats)
     }
@@ -39,6 +41,11 @@ impl Nats {
     /// Where it listens: `nats://127.0.0.1:…`. It stays the same over a restart.
     pub fn url(&self) -> String {
         format!("nats://{}", self.port.address())
+    }
+
+    /// Where it tells about itself over HTTP, such as at `/varz`.
+    pub fn monitor(&self) -> SocketAddr {
+        self.monitor.address()
     }
 
     /// Its version, such as `2.10.27`.
@@ -84,10 +91,10 @@ impl Nats {
 
     fn arguments(&self) -> Vec<String> {
         let store = self.folder.path().join("store").display().to_string();
-        let port = self.port.number();
-        ["--addr", "127.0.0.1", "--port", &port, "--jetstream", "--store_dir", &store]
-            .map(str::to_owned)
-            .into()
+        let (port, monitor) = (self.port.number(), self.monitor.number());
+        let listen = ["--addr", "127.0.0.1", "--port", &port, "--http_port", &monitor];
+        let keep = ["--jetstream", "--store_dir", &store];
+        listen.into_iter().chain(keep).map(str::to_owned).collect()
     }
 }
 

@@ -44,6 +44,18 @@ const LAYERS: &[Layer] = &[
         tests_use: &["podium-api"],
     },
     Layer {
+        package: "podium-bench-engine",
+        uses: &[
+            "podium-cluster",
+            "podium-domain",
+            "podium-gateway",
+            "podium-harness",
+            "podium-planner",
+            "podium-ports",
+        ],
+        tests_use: &[],
+    },
+    Layer {
         package: "podium-simulation",
         uses: &["podium-domain", "podium-engine", "podium-memory", "podium-ports", "podium-testkit"],
         tests_use: &[],
