@@ -97,9 +97,10 @@ pub(crate) struct TaskColumns {
 }
 
 impl TaskColumns {
-    /// All tasks of a run.
-    fn push(&mut self, run: &Run, dispatch_grace: Duration) {
-        for (task, found) in run.tasks() {
+    /// The tasks of a run that its new events may have changed.
+    fn push(&mut self, Commit { after: run, events }: &Commit, dispatch_grace: Duration) {
+        let is_changed = |task| events.iter().any(|event| event.event.may_change(task));
+        for (task, found) in run.tasks().filter(|(task, _)| is_changed(*task)) {
             let (mut dispatch_after_ms, mut claim, mut lease_until_ms) = (None, None, None);
             match &found.state {
                 TaskState::Ready { not_before } => {
@@ -141,7 +142,7 @@ impl<'c> Batch<'c> {
             }
             batch.runs.push(run);
             batch.states.push(run, version_before);
-            batch.tasks.push(run, dispatch_grace);
+            batch.tasks.push(commit, dispatch_grace);
             for event in &commit.events {
                 batch.events.push(run.id(), event)?;
             }

@@ -228,6 +228,26 @@ impl RunEvent {
         }
     }
 
+    /// Whether a task may stand otherwise after it: its state, its times or its holder. A task that is new counts.
+    pub fn may_change(&self, task: TaskRef) -> bool {
+        match self {
+            Self::Claimed { task: changed, .. }
+            | Self::AttemptFailed { task: changed, .. }
+            | Self::LeaseExpired { task: changed, .. }
+            | Self::TaskFailed { task: changed, .. } => *changed == task,
+            Self::StepReady { round, step } | Self::StepDone { round, step, .. } => {
+                task == TaskRef::Step { round: *round, step: *step }
+            }
+            Self::PlanReady { round, .. } | Self::AnswerKept { round, .. } => task.round() == *round,
+            Self::ResultUnused { .. } => false,
+            Self::Accepted { .. }
+            | Self::RoundOpened { .. }
+            | Self::Succeeded { .. }
+            | Self::Failed { .. }
+            | Self::Cancelled => true,
+        }
+    }
+
     /// Whether it ends the run.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Succeeded { .. } | Self::Failed { .. } | Self::Cancelled)

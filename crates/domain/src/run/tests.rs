@@ -142,8 +142,13 @@ fn key(run: &Run) -> String {
 fn folded(run: &Run, events: &[RunEvent]) -> Run {
     let mut after = run.clone();
     for event in events {
+        let before = after.clone();
         let event = SequencedEvent { sequence: after.version() + 1, at: NOW, event: event.clone() };
         after.apply(&event).unwrap_or_else(|e| panic!("{e}\nin {}", key(run)));
+        for (task, known) in after.tasks().filter(|(task, _)| !event.event.may_change(*task)) {
+            let state = before.task(task).map(|task| &task.state);
+            assert_eq!(state, Some(&known.state), "{event:?} changes {task}, in {}", key(run));
+        }
     }
     after
 }
