@@ -66,6 +66,10 @@ impl Conductor for DirectConductor {
         }
         without_model(self.planned(request))
     }
+
+    fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
+        without_model(self.planned(request)).ok()
+    }
 }
 
 /// What planning comes to that asked no model: it costs nothing, and another try cannot help.

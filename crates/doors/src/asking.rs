@@ -5,7 +5,7 @@ use std::error::Error;
 use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{FailReason, Run, RunState};
-use podium_engine::{AnswerError, CommandError, Engine, Submit, SubmitError, Submitted, WatchError};
+use podium_engine::{AnswerError, CommandError, Ending, Engine, Submit, SubmitError, Submitted, WatchError};
 use podium_ports::store::StoreError;
 
 /// Whose runs these are, until there are keys.
@@ -13,6 +13,15 @@ const TENANT: &str = "local";
 
 /// Accepts a run.
 pub async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted, ApiError> {
+    engine.submit(request(engine, new_run)?).await.map_err(|e| submit_error(&e))
+}
+
+/// Accepts a run of a client who waits for its end.
+pub(crate) async fn ask(engine: &Engine, new_run: NewRun) -> Result<(Submitted, Ending), ApiError> {
+    engine.ask(request(engine, new_run)?).await.map_err(|e| submit_error(&e))
+}
+
+fn request(engine: &Engine, new_run: NewRun) -> Result<Submit, ApiError> {
     let conductor = engine.conductor_id();
     if !new_run.model.is_served_by(conductor) {
         let message = format!(
@@ -22,15 +31,14 @@ pub async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted, ApiEr
         return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
     }
     let tenant = TenantId::new(TENANT).map_err(|e| defect(&e))?;
-    let submit = Submit {
+    Ok(Submit {
         tenant,
         request_id: new_run.request_id,
         model: new_run.model.to_string(),
         conversation: new_run.conversation,
         policy: new_run.policy,
         answer_tokens_max: new_run.answer_tokens_max,
-    };
-    engine.submit(submit).await.map_err(|e| submit_error(&e))
+    })
 }
 
 /// A run as it stands.

@@ -1,22 +1,27 @@
-//! Where commands become events: one loop gathers what waits, reads the runs that it touches in one query, decides in memory
-//! and writes all of it in one commit. While a commit is under way the next batch gathers by itself.
+//! Where commands become events: one loop gathers what waits, takes the runs that it touches from memory or reads them in one
+//! query, decides in memory and writes all of it in one commit. While a commit is under way the next batch gathers by itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::{Command, Effect, Refusal, Run, SequencedEvent};
+use podium_domain::run::{Command, Effect, Refusal, Run, SequencedEvent, TaskState};
+use podium_domain::time::Timestamp;
 use podium_ports::live::Signal;
 use podium_ports::store::{Commit, StoreError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::dispatch::Dispatch;
 use crate::holds::Holds;
+use crate::known::Known;
 use crate::parts::Parts;
 
 /// Times that a batch is decided anew because another process committed first, before its callers are told.
 const CONFLICTS_MAX: u32 = 16;
+/// Batches whose messages and signals are on their way while later ones are decided.
+const FOLLOW_UPS_MAX: usize = 32;
 
 /// Why a command came to nothing.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -46,6 +51,8 @@ type Reply = oneshot::Sender<Result<Arc<Run>, CommandError>>;
 struct Request {
     run: RunId,
     command: Command,
+    /// Decided right after it, for the same commit. It is left out if the run does not allow it.
+    then: Option<Command>,
     reply: Reply,
 }
 
@@ -57,15 +64,27 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// The handle and the loop behind it, which ends when the last handle is gone.
-    pub(crate) fn new(parts: Parts, dispatch: Dispatch, holds: Holds, bounds: Bounds) -> (Self, CommandLoop) {
+    pub(crate) fn new(sides: Sides, bounds: Bounds) -> (Self, CommandLoop) {
         let (requests, waiting) = mpsc::channel(bounds.waiting_max);
-        (Self { requests }, CommandLoop { parts, dispatch, holds, waiting, batch_max: bounds.batch_max })
+        let (batch_max, follow_ups) = (bounds.batch_max, JoinSet::new());
+        (Self { requests }, CommandLoop { sides, waiting, batch_max, follow_ups })
     }
 
     /// Carries out `command` and returns the run as it is afterwards. The events are durable by then.
     pub(crate) async fn send(&self, run: RunId, command: Command) -> Result<Arc<Run>, CommandError> {
+        self.send_both(run, command, None).await
+    }
+
+    /// As [`Self::send`], with a further command in the same commit. Whether that one was allowed is seen from the run.
+    pub(crate) async fn send_both(
+        &self,
+        run: RunId,
+        command: Command,
+        then: Option<Command>,
+    ) -> Result<Arc<Run>, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request { run, command, reply }).await.map_err(|_| CommandError::Stopped)?;
+        let request = Request { run, command, then, reply };
+        self.requests.send(request).await.map_err(|_| CommandError::Stopped)?;
         answer.await.map_err(|_| CommandError::Stopped)?
     }
 }
@@ -77,18 +96,44 @@ pub(crate) struct Bounds {
     pub(crate) waiting_max: usize,
 }
 
+/// What the loop works with.
+#[derive(Clone)]
+pub(crate) struct Sides {
+    pub(crate) parts: Parts,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) holds: Holds,
+    pub(crate) known: Known,
+}
+
 pub(crate) struct CommandLoop {
-    parts: Parts,
-    dispatch: Dispatch,
-    holds: Holds,
+    sides: Sides,
     waiting: mpsc::Receiver<Request>,
     batch_max: usize,
+    follow_ups: JoinSet<()>,
+}
+
+/// A run that commands are decided on.
+struct InHand {
+    run: Run,
+    /// It was not read just now: others may have gone on with it since.
+    is_remembered: bool,
 }
 
 /// What a batch does to one run.
+#[derive(Default)]
 struct Change {
-    commit: Commit,
+    events: Vec<SequencedEvent>,
     effects: Vec<Effect>,
+}
+
+/// A batch after deciding.
+struct Decided {
+    /// To be answered once the changes are committed.
+    requests: Vec<Request>,
+    /// Refused, or without effect, by what a remembered run says: to be decided anew on what the store says.
+    unsure: Vec<Request>,
+    /// Ordered: every process writes the runs of a batch in one order, and a simulation can be repeated.
+    changes: BTreeMap<RunId, Change>,
 }
 
 impl CommandLoop {
@@ -97,113 +142,210 @@ impl CommandLoop {
         while self.waiting.recv_many(&mut batch, self.batch_max).await > 0 {
             self.carry_out(std::mem::take(&mut batch)).await;
         }
+        while self.follow_ups.join_next().await.is_some() {}
     }
 
-    async fn carry_out(&self, mut requests: Vec<Request>) {
+    async fn carry_out(&mut self, mut requests: Vec<Request>) {
         for _ in 0..CONFLICTS_MAX {
             requests = match self.try_once(requests).await {
-                beaten if beaten.is_empty() => return,
-                beaten => beaten,
+                again if again.is_empty() => return,
+                again => again,
             };
-            debug!(commands = requests.len(), "deciding anew after a conflict");
+            debug!(commands = requests.len(), "deciding anew on what the store says");
         }
         for request in requests {
             let _ = request.reply.send(Err(CommandError::Contended));
         }
     }
 
-    /// Decides and commits. Returns the requests whose runs another process changed meanwhile.
-    async fn try_once(&self, requests: Vec<Request>) -> Vec<Request> {
+    /// Decides and commits. Returns the requests to be decided anew: another process has changed their runs meanwhile, or may
+    /// have. Of these runs nothing is remembered any more.
+    async fn try_once(&mut self, requests: Vec<Request>) -> Vec<Request> {
+        let (requests, mut runs) = match self.take_in_hand(requests).await {
+            Ok(taken) => taken,
+            Err((requests, error)) => return refuse_all(requests, error),
+        };
+        let Decided { requests, unsure: mut again, mut changes } =
+            decide_all(requests, &mut runs, self.sides.parts.clock.now());
+        let known = &self.sides.known;
+        again.iter().for_each(|request| known.forget(request.run));
+        let mut commits = Vec::with_capacity(changes.len());
+        for (id, change) in &mut changes {
+            if let Some(InHand { run, .. }) = runs.remove(id) {
+                commits.push(Commit { after: run, events: std::mem::take(&mut change.events) });
+            }
+        }
+        let committed = match commits.as_slice() {
+            [] => Ok(Vec::new()),
+            commits => self.sides.parts.store.commit(commits).await,
+        };
+        let outcomes = match committed {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                changes.keys().for_each(|id| known.forget(*id));
+                again.extend(refuse_all(requests, error));
+                return again;
+            }
+        };
+        let mut after: HashMap<_, _> =
+            runs.into_iter().map(|(id, in_hand)| (id, Arc::new(in_hand.run))).collect();
+        let mut follow_ups = Vec::with_capacity(commits.len());
+        for ((commit, change), outcome) in commits.into_iter().zip(changes.into_values()).zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    let run = Arc::new(commit.after.clone());
+                    known.note(&run);
+                    after.insert(run.id(), run);
+                    follow_ups.push((commit, change.effects));
+                }
+                Err(_) => known.forget(commit.after.id()),
+            }
+        }
+        self.follow_up(follow_ups).await;
+        again.extend(answer_all(requests, &after));
+        again
+    }
+
+    /// The runs that the requests are about. Requests for runs that there are not, or that cannot be read, are answered.
+    async fn take_in_hand(
+        &self,
+        requests: Vec<Request>,
+    ) -> Result<(Vec<Request>, HashMap<RunId, InHand>), (Vec<Request>, StoreError)> {
         let mut ids: Vec<_> = requests.iter().map(|request| request.run).collect();
         ids.sort_unstable();
         ids.dedup();
-        let (sound, damaged) = match self.parts.load_sound(&ids).await {
-            Ok(loaded) => loaded,
-            Err(error) => return refuse_all(requests, error),
-        };
-        let (refused, requests): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| damaged.contains(&request.run));
-        for request in refused {
-            let _ = request.reply.send(Err(CommandError::Damaged));
-        }
-        let mut runs: HashMap<_, _> = sound.into_iter().map(|run| (run.id(), run)).collect();
-        let (decided, changes) = self.decide_all(requests, &mut runs);
-        let (commits, effects): (Vec<_>, Vec<_>) = changes.into_iter().map(|c| (c.commit, c.effects)).unzip();
-        let outcomes =
-            if commits.is_empty() { Ok(Vec::new()) } else { self.parts.store.commit(&commits).await };
-        let outcomes = match outcomes {
-            Ok(outcomes) => outcomes,
-            Err(error) => return refuse_all(decided, error),
-        };
-        let mut beaten = Vec::new();
-        for ((commit, effects), outcome) in commits.iter().zip(effects).zip(outcomes) {
-            match outcome {
-                Ok(()) => self.follow_up(&commit.after, &effects).await,
-                Err(_) => beaten.push(commit.after.id()),
+        let mut runs = HashMap::with_capacity(ids.len());
+        ids.retain(|id| match self.sides.known.get(*id) {
+            Some(run) => {
+                runs.insert(*id, InHand { run: (*run).clone(), is_remembered: true });
+                false
             }
-        }
-        answer_all(decided, &runs, &beaten)
-    }
-
-    /// Decides every request in order. Those that are refused are answered; the others are returned with what to commit.
-    fn decide_all(
-        &self,
-        requests: Vec<Request>,
-        runs: &mut HashMap<RunId, Run>,
-    ) -> (Vec<Request>, Vec<Change>) {
-        let now = self.parts.clock.now();
-        let mut decided = Vec::with_capacity(requests.len());
-        // Ordered: every process writes the runs of a batch in one order, and a simulation can be repeated.
-        let mut changes: BTreeMap<RunId, (Vec<SequencedEvent>, Vec<Effect>)> = BTreeMap::new();
-        for request in requests {
-            let Some(run) = runs.get_mut(&request.run) else {
-                let _ = request.reply.send(Err(CommandError::UnknownRun));
-                continue;
-            };
-            let decision = match run.decide(&request.command, now) {
-                Ok(decision) => decision,
-                Err(refusal) => {
-                    let _ = request.reply.send(Err(CommandError::Refused(refusal)));
-                    continue;
-                }
-            };
-            let (events, effects) = changes.entry(request.run).or_default();
-            for event in decision.events {
-                let event = SequencedEvent { sequence: run.version() + 1, at: now, event };
-                if let Err(error) = run.apply(&event) {
-                    // `decide` and `apply` are held together by a test over every reachable state.
-                    tracing::error!(run = %request.run, %error, "a decision does not fold");
-                    debug_assert!(false, "a decision does not fold: {error}");
-                    break;
-                }
-                events.push(event);
-            }
-            effects.extend(decision.effects);
-            decided.push(request);
-        }
-        let changes = changes.into_iter().filter(|(_, (events, _))| !events.is_empty()).filter_map(
-            |(id, (events, effects))| {
-                Some(Change { commit: Commit { after: runs.get(&id)?.clone(), events }, effects })
+            None => true,
+        });
+        let (sound, damaged) = match ids.as_slice() {
+            [] => (Vec::new(), Vec::new()),
+            ids => match self.sides.parts.load_sound(ids).await {
+                Ok(loaded) => loaded,
+                Err(error) => return Err((requests, error)),
             },
-        );
-        let changes = changes.collect();
-        (decided, changes)
+        };
+        runs.extend(sound.into_iter().map(|run| (run.id(), InHand { run, is_remembered: false })));
+        let (found, lost): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| runs.contains_key(&request.run));
+        for request in lost {
+            let is_damaged = damaged.contains(&request.run);
+            let error = if is_damaged { CommandError::Damaged } else { CommandError::UnknownRun };
+            let _ = request.reply.send(Err(error));
+        }
+        Ok((found, runs))
     }
 
-    async fn follow_up(&self, run: &Run, effects: &[Effect]) {
-        let signal = Signal::Committed { version: run.version() };
+    /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless,
+    /// so nobody waits for them but a loop that is too far ahead of them.
+    async fn follow_up(&mut self, committed: Vec<(Commit, Vec<Effect>)>) {
+        for (commit, _) in committed.iter().filter(|(_, effects)| effects.contains(&Effect::Stop)) {
+            self.sides.holds.release_run(commit.after.id());
+        }
+        if committed.is_empty() {
+            return;
+        }
+        while self.follow_ups.try_join_next().is_some() {}
+        if self.follow_ups.len() >= FOLLOW_UPS_MAX {
+            self.follow_ups.join_next().await;
+        }
+        let sides = self.sides.clone();
+        self.follow_ups.spawn(async move {
+            let told = committed.iter().map(|(commit, effects)| sides.tell(commit, effects));
+            futures::future::join_all(told).await;
+        });
+    }
+}
+
+impl Sides {
+    /// Tells watchers, and publishes what became ready.
+    async fn tell(&self, commit: &Commit, effects: &[Effect]) {
+        let run = &commit.after;
+        let version = run.version();
+        let signal = if run.is_ended() { Signal::Ended { version } } else { Signal::Committed { version } };
         if let Err(error) = self.parts.live.publish(run.id(), signal).await {
             debug!(run = %run.id(), %error, "watchers were not told");
         }
         for effect in effects {
-            match *effect {
-                // What an earlier command of the batch readied, a later one may have ended.
-                Effect::Dispatch { .. } if run.is_ended() => {}
-                Effect::Dispatch { task, not_before } => self.dispatch.publish(run, task, not_before).await,
-                Effect::Stop => self.holds.release_run(run.id()),
+            // What one command of a batch readied, a later one may have claimed or ended.
+            if let Effect::Dispatch { task, not_before } = *effect
+                && run.task(task).is_some_and(|task| matches!(task.state, TaskState::Ready { .. }))
+            {
+                self.dispatch.publish(run, task, not_before).await;
             }
         }
     }
+}
+
+/// Decides every request in order.
+fn decide_all(requests: Vec<Request>, runs: &mut HashMap<RunId, InHand>, now: Timestamp) -> Decided {
+    let mut decided = Decided {
+        requests: Vec::with_capacity(requests.len()),
+        unsure: Vec::new(),
+        changes: BTreeMap::new(),
+    };
+    for request in requests {
+        let Some(in_hand) = runs.get_mut(&request.run) else {
+            let _ = request.reply.send(Err(CommandError::UnknownRun));
+            continue;
+        };
+        match decide(&mut in_hand.run, &request, now) {
+            Ok(fresh) if !fresh.events.is_empty() => {
+                let change = decided.changes.entry(request.run).or_default();
+                change.events.extend(fresh.events);
+                change.effects.extend(fresh.effects);
+                decided.requests.push(request);
+            }
+            _ if in_hand.is_remembered => decided.unsure.push(request),
+            Ok(_) => decided.requests.push(request),
+            Err(refusal) => {
+                let _ = request.reply.send(Err(CommandError::Refused(refusal)));
+            }
+        }
+    }
+    decided
+}
+
+fn decide(run: &mut Run, request: &Request, now: Timestamp) -> Result<Change, Refusal> {
+    let mut change = Change::default();
+    carry(run, &request.command, now, &mut change)?;
+    if let Some(then) = &request.then
+        && let Err(refusal) = carry(run, then, now, &mut change)
+    {
+        debug!(run = %run.id(), %refusal, "the second of two commands is left out");
+    }
+    Ok(change)
+}
+
+fn carry(run: &mut Run, command: &Command, now: Timestamp, change: &mut Change) -> Result<(), Refusal> {
+    let decision = run.decide(command, now)?;
+    for event in decision.events {
+        let event = SequencedEvent { sequence: run.version() + 1, at: now, event };
+        if let Err(error) = run.apply(&event) {
+            // `decide` and `apply` are held together by a test over every reachable state.
+            tracing::error!(run = %run.id(), %error, "a decision does not fold");
+            debug_assert!(false, "a decision does not fold: {error}");
+            break;
+        }
+        change.events.push(event);
+    }
+    change.effects.extend(decision.effects);
+    Ok(())
+}
+
+/// Carries out a command on a run in memory: what a commit of it would make of the run, and with which events and effects.
+pub(crate) fn rehearse(
+    run: &mut Run,
+    command: &Command,
+    now: Timestamp,
+) -> Result<(Vec<SequencedEvent>, Vec<Effect>), Refusal> {
+    let mut change = Change::default();
+    carry(run, command, now, &mut change)?;
+    Ok((change.events, change.effects))
 }
 
 fn refuse_all(requests: Vec<Request>, error: StoreError) -> Vec<Request> {
@@ -215,16 +357,14 @@ fn refuse_all(requests: Vec<Request>, error: StoreError) -> Vec<Request> {
     Vec::new()
 }
 
-fn answer_all(requests: Vec<Request>, runs: &HashMap<RunId, Run>, beaten: &[RunId]) -> Vec<Request> {
-    let mut shared: HashMap<RunId, Arc<Run>> = HashMap::new();
-    let mut again = Vec::new();
+/// Returns those whose runs others committed to first.
+fn answer_all(requests: Vec<Request>, after: &HashMap<RunId, Arc<Run>>) -> Vec<Request> {
+    let mut beaten = Vec::new();
     for request in requests {
-        if beaten.contains(&request.run) {
-            again.push(request);
-        } else if let Some(run) = runs.get(&request.run) {
-            let run = shared.entry(request.run).or_insert_with(|| Arc::new(run.clone()));
-            let _ = request.reply.send(Ok(Arc::clone(run)));
+        match after.get(&request.run) {
+            Some(run) => drop(request.reply.send(Ok(Arc::clone(run)))),
+            None => beaten.push(request),
         }
     }
-    again
+    beaten
 }

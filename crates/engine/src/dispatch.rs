@@ -46,7 +46,15 @@ impl Dispatch {
         }
     }
 
-    fn lane_of(&self, run: &Run, task: TaskRef) -> Option<Lane> {
+    /// Whether ready tasks wait for room in the lane. Then whoever has a free slot takes what is next in the lane, and nothing
+    /// past it.
+    #[expect(clippy::unused_self, reason = "lanes are not bounded by themselves yet, so none is contended")]
+    pub(crate) fn is_contended(&self, _lane: &Lane) -> bool {
+        false
+    }
+
+    /// The lane that the task waits in.
+    pub(crate) fn lane_of(&self, run: &Run, task: TaskRef) -> Option<Lane> {
         let tier = run.spec().policy.tier;
         match task {
             TaskRef::Plan { .. } => Some(Lane::Plan(tier)),

@@ -1,6 +1,7 @@
 //! The engine's handle: everything that the doors may ask, and the loops.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::BoxStream;
 use podium_domain::conversation::Conversation;
@@ -18,13 +19,16 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::answer::{AnswerError, AnswerPart, answer};
-use crate::commands::{Bounds, CommandError, Commands};
+use crate::commands::{Bounds, CommandError, Commands, Sides};
 use crate::dispatch::{Dispatch, step_lanes};
 use crate::executor::Executor;
+use crate::gather::{self, Creations, Gathering, Loads};
 use crate::holds::Holds;
+use crate::known::{Bounds as KnownBounds, Known};
 use crate::parts::{Options, Parts, Roles};
 use crate::planner::{Planner, plan_or_fall_back};
 use crate::sweeper::Sweeper;
+use crate::task::Slots;
 use crate::watch::{Update, Watcher};
 
 /// The front half (accept, watch, read, cancel) and, through [`Engine::work`], the loops. Cheap to clone.
@@ -38,7 +42,12 @@ struct Shared {
     options: Options,
     dispatch: Dispatch,
     holds: Holds,
+    known: Known,
     commands: Commands,
+    creations: Creations,
+    loads: Loads,
+    /// Whether its loops have begun to run.
+    is_at_work: AtomicBool,
 }
 
 /// Why a run cannot be watched.
@@ -64,16 +73,31 @@ pub struct NotReady {
 }
 
 impl Engine {
-    /// Builds the engine. Must be called inside a tokio runtime: commands are decided in a task of their own, which ends
-    /// with the last handle.
+    /// Builds the engine. Must be called inside a tokio runtime: runs are created and loaded and commands are decided in tasks
+    /// of their own, which end with the last handle.
     pub fn new(parts: Parts, options: Options) -> Self {
-        let dispatch = Dispatch::new(parts.clone());
-        let holds = Holds::default();
+        let (dispatch, holds) = (Dispatch::new(parts.clone()), Holds::default());
+        let known =
+            Known::new(KnownBounds { runs_max: options.known_runs_max, bytes_max: options.known_bytes_max });
         let bounds =
             Bounds { batch_max: options.batch_commands_max, waiting_max: options.waiting_commands_max };
-        let (commands, command_loop) = Commands::new(parts.clone(), dispatch.clone(), holds.clone(), bounds);
-        TaskTracker::new().spawn(command_loop.run());
-        Self { shared: Arc::new(Shared { parts, options, dispatch, holds, commands }) }
+        let sides = Sides {
+            parts: parts.clone(),
+            dispatch: dispatch.clone(),
+            holds: holds.clone(),
+            known: known.clone(),
+        };
+        let (commands, command_loop) = Commands::new(sides, bounds);
+        let (creations, to_create) = Gathering::new(bounds);
+        let (loads, to_load) = Gathering::new(bounds);
+        let loops = TaskTracker::new();
+        loops.spawn(command_loop.run());
+        loops.spawn(gather::create(to_create, Arc::clone(&parts.store)));
+        loops.spawn(gather::load(to_load, Arc::clone(&parts.store)));
+        let is_at_work = AtomicBool::new(false);
+        let shared =
+            Shared { parts, options, dispatch, holds, known, commands, creations, loads, is_at_work };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The workers.
@@ -88,7 +112,7 @@ impl Engine {
 
     /// A run as it is.
     pub async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
-        Ok(self.parts().store.load(&[id]).await?.into_iter().next().flatten())
+        self.shared.loads.ask(id).await
     }
 
     /// Takes a run back. A run that was taken back before is returned as it is.
@@ -138,6 +162,11 @@ impl Engine {
         plan_or_fall_back(self.parts(), &request, text, &stop, false).await
     }
 
+    /// Whether it plans or executes: then it remembers the runs that it accepts, as it may soon work on them.
+    pub fn is_at_work(&self) -> bool {
+        self.shared.is_at_work.load(Ordering::Relaxed)
+    }
+
     /// Whether the store and the queue answer.
     pub async fn ready(&self) -> Result<(), NotReady> {
         let not_ready = |part| move |source: BoxError| NotReady { part, source };
@@ -153,6 +182,7 @@ impl Engine {
 
     /// Runs the loops of `roles` until `stop`; then work under way is finished within the drain time, or handed back.
     pub async fn work(&self, roles: Roles, stop: CancellationToken) {
+        self.shared.is_at_work.store(roles.plan || roles.execute, Ordering::Relaxed);
         let abandon = CancellationToken::new();
         let mut loops = JoinSet::new();
         let mut keepers = JoinSet::new();
@@ -161,8 +191,10 @@ impl Engine {
         keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
         keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
         let step_lanes = if roles.execute { step_lanes(self.pool()) } else { Vec::new() };
-        for lane in step_lanes {
-            loops.spawn(Executor::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
+        let slots = Slots::new(step_lanes, self.options().step_slots);
+        let executor = Executor::new(self.clone(), slots.clone(), stop.clone());
+        for lane in slots.lanes() {
+            loops.spawn(executor.clone().run(lane.clone(), abandon.clone()));
         }
         for lane in Planner::lanes().into_iter().filter(|_| roles.plan) {
             loops.spawn(Planner::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
@@ -197,6 +229,14 @@ impl Engine {
 
     pub(crate) fn holds(&self) -> &Holds {
         &self.shared.holds
+    }
+
+    pub(crate) fn known(&self) -> &Known {
+        &self.shared.known
+    }
+
+    pub(crate) fn creations(&self) -> &Creations {
+        &self.shared.creations
     }
 
     pub(crate) fn commands(&self) -> &Commands {

@@ -1,12 +1,18 @@
 //! Running steps: take the worker's budget, claim, call, stream, record. It holds nothing that a crash could lose.
+//!
+//! When a step's result readies another step and there are a slot and a permit for that one here, it is claimed in the commit of
+//! the result and called at once: a commit and a message less. A crash in between is a lease that runs out, as ever.
 
 mod call;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{AttemptError, Command, Run, TaskRef};
+use podium_domain::run::{AttemptError, Command, Effect, Run, TaskRef, TaskState};
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{Grant, Permit};
 use podium_ports::queue::{Lane, TaskMessage};
@@ -15,25 +21,51 @@ use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::commands::rehearse;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Ended};
 use crate::retry;
-use crate::task::{Claimed, Settle, Work, serve_lane};
+use crate::task::{Claimed, Done, Settle, Slot, Slots, Wish, Work, serve_lane};
+
+/// How long a result waits for the permit of the step after it before it is recorded alone.
+const PERMIT_WAIT: Duration = Duration::from_millis(50);
 
 /// Serves the lanes of steps.
 #[derive(Clone)]
 pub(crate) struct Executor {
     engine: Engine,
+    slots: Slots,
+    stop: CancellationToken,
+}
+
+/// A step in hand, and all that its call needs.
+pub(crate) struct Step {
+    claimed: Claimed,
+    at: (u16, StepIndex),
+    worker: Worker,
+    permit: Box<dyn Permit>,
+    slot: Slot,
+}
+
+/// A step that a result will make ready, and all that its call needs but the claim.
+struct Next {
+    wish: Wish,
+    at: (u16, StepIndex),
+    worker: Worker,
+    permit: Box<dyn Permit>,
+    /// None: the one of the step before it.
+    slot: Option<Slot>,
 }
 
 impl Executor {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine }
+    /// Begins no further step by itself after `stop`.
+    pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
+        Self { engine, slots, stop }
     }
 
-    pub(crate) async fn run(self, lane: Lane, stop: CancellationToken, abandon: CancellationToken) {
-        let slots = self.engine.options().step_slots;
-        serve_lane(self.engine.clone(), (lane, slots), self, stop, abandon).await;
+    pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
+        let (engine, slots, stop) = (self.engine.clone(), self.slots.clone(), self.stop.clone());
+        serve_lane(engine, (lane, slots), self, stop, abandon).await;
     }
 
     /// Room for a call of `worker`, or how to answer the message.
@@ -48,38 +80,105 @@ impl Executor {
         }
     }
 
-    async fn step(
+    /// The run that a message is about, if the step may be ready.
+    async fn run_of(&self, message: TaskMessage) -> Result<Arc<Run>, Settle> {
+        let is_ready = |run: &Run| {
+            run.task(message.task).is_some_and(|task| matches!(task.state, TaskState::Ready { .. }))
+        };
+        if let Some(run) = self.engine.known().get(message.run).filter(|run| is_ready(run)) {
+            return Ok(run);
+        }
+        let run = match self.engine.run(message.run).await {
+            Ok(Some(run)) => Arc::new(run),
+            Ok(None) | Err(StoreError::Inconsistent { .. }) => return Err(Settle::Ack),
+            Err(error) => {
+                warn!(run = %message.run, error = &error as &dyn std::error::Error, "could not load");
+                return Err(Settle::Nak(self.engine.options().retry_pause));
+            }
+        };
+        self.engine.known().note(&run);
+        let may_run = run.task(message.task).is_some_and(|task| !task.state.is_final());
+        if may_run { Ok(run) } else { Err(Settle::Ack) }
+    }
+
+    /// Claims the step of a message.
+    async fn take(
         &self,
-        run: &Run,
-        (round, step): (u16, StepIndex),
+        message: TaskMessage,
+        slot: Slot,
         abandon: &CancellationToken,
-    ) -> Result<Settle, Settle> {
-        let task = TaskRef::Step { round, step };
-        let engine = &self.engine;
+    ) -> Result<Step, Settle> {
+        let TaskRef::Step { round, step } = message.task else { return Err(Settle::Ack) };
+        let (engine, at) = (&self.engine, (round, step));
+        let run = self.run_of(message).await?;
         let planned = run.step(round, step).ok_or(Settle::Ack)?;
         let Some(worker) = engine.pool().worker(&planned.worker) else {
-            let claimed = engine.claim(run.id(), task, Cost::ZERO).await?;
-            let message = format!("the pool has no worker `{}`", planned.worker);
-            let error = AttemptError { message, retry_at: None, usage: Usage::default(), cost: Cost::ZERO };
-            let command = Command::FailAttempt { task, claim: claimed.claim, error };
-            return Ok(engine.record(run.id(), command, abandon).await);
+            let claimed = engine.claim(run.id(), message.task, Cost::ZERO).await?;
+            let text = format!("the pool has no worker `{}`", planned.worker);
+            let error =
+                AttemptError { message: text, retry_at: None, usage: Usage::default(), cost: Cost::ZERO };
+            let command = Command::FailAttempt { task: message.task, claim: claimed.claim, error };
+            return Err(engine.record(run.id(), command, abandon).await);
         };
         let permit = self.permit(worker).await?;
-        let request = request(run, round, step, worker).ok_or(Settle::Ack)?;
-        let claimed = engine.claim(run.id(), task, call::most_cost(worker, &request)).await?;
+        let request = request(&run, at, worker).ok_or(Settle::Ack)?;
+        let claimed = engine.claim(run.id(), message.task, call::most_cost(worker, &request)).await?;
+        Ok(Step { claimed, at, worker: worker.clone(), permit, slot })
+    }
+
+    /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
+    async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
+        let Step { claimed, at, worker, permit, slot } = step;
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
-        let request = self::request(&claimed.run, round, step, worker).ok_or(Settle::Ack)?;
-        let call = Call {
-            parts: engine.parts(),
-            run: &claimed.run,
-            worker,
-            at: (round, step),
-            claim: claimed.claim,
-        };
+        let Some(request) = request(&claimed.run, at, &worker) else { return Settle::Ack.into() };
+        let call =
+            Call { parts: self.engine.parts(), run: &claimed.run, worker: &worker, at, claim: claimed.claim };
         let ended = call.make(&request, &claimed.held, abandon).await;
         drop(permit);
-        let command = self.command_for(&claimed, (round, step), worker, ended);
-        Ok(engine.record(run.id(), command, abandon).await)
+        let command = self.command_for(&claimed, at, &worker, ended);
+        let next = self.next_after(&claimed.run, &command, &slot.lane).await;
+        let then = next.as_ref().map(|next| next.wish.command());
+        let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
+        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, slot: other }, run)| {
+            Some(Step { claimed: wish.granted(run)?, at, worker, permit, slot: other.unwrap_or(slot) })
+        });
+        Done { settle, next }
+    }
+
+    /// A step that will be ready once `command` is carried out, with a slot and a permit for it. If others change the run
+    /// meanwhile it may be that it is not: then its claim is left out.
+    async fn next_after(&self, run: &Arc<Run>, command: &Command, lane: &Lane) -> Option<Next> {
+        let engine = &self.engine;
+        if self.stop.is_cancelled() || !matches!(command, Command::CompleteStep { .. }) {
+            return None;
+        }
+        // Others may have finished what the next step also waits for.
+        let mut after = (*engine.known().get(run.id()).unwrap_or_else(|| Arc::clone(run))).clone();
+        let (_, effects) = rehearse(&mut after, command, engine.now()).ok()?;
+        let mut ready = effects.iter().filter_map(|effect| match effect {
+            Effect::Dispatch { task: TaskRef::Step { round, step }, .. } => Some((*round, *step)),
+            _ => None,
+        });
+        let (at, slot) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
+        let worker = engine.pool().worker(&after.step(at.0, at.1)?.worker)?;
+        let request = request(&after, at, worker)?;
+        let permit = tokio::select! {
+            biased;
+            permit = self.permit(worker) => permit.ok()?,
+            () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
+        };
+        let task = TaskRef::Step { round: at.0, step: at.1 };
+        let wish = engine.wish(run.id(), task, call::most_cost(worker, &request));
+        Some(Next { wish, at, worker: worker.clone(), permit, slot })
+    }
+
+    /// A slot for the step: none of its own if it can have that of the step before it.
+    fn room_for(&self, run: &Run, (round, step): (u16, StepIndex), before: &Lane) -> Option<Option<Slot>> {
+        let lane = self.engine.dispatch().lane_of(run, TaskRef::Step { round, step })?;
+        if self.engine.dispatch().is_contended(&lane) {
+            return None;
+        }
+        if lane == *before { Some(None) } else { self.slots.try_take(&lane).map(Some) }
     }
 
     fn command_for(
@@ -109,27 +208,22 @@ impl Executor {
 }
 
 impl Work for Executor {
-    async fn work(&self, message: TaskMessage, abandon: CancellationToken) -> Settle {
-        let TaskRef::Step { round, step } = message.task else {
-            return Settle::Ack;
-        };
-        let run = match self.engine.run(message.run).await {
-            Ok(Some(run)) => run,
-            Ok(None) | Err(StoreError::Inconsistent { .. }) => return Settle::Ack,
-            Err(error) => {
-                warn!(run = %message.run, error = &error as &dyn std::error::Error, "could not load");
-                return Settle::Nak(self.engine.options().retry_pause);
-            }
-        };
-        if run.task(message.task).is_none_or(|task| task.state.is_final()) {
-            return Settle::Ack;
+    type Next = Step;
+
+    async fn work(&self, message: TaskMessage, slot: Slot, abandon: &CancellationToken) -> Done<Step> {
+        match self.take(message, slot, abandon).await {
+            Ok(step) => self.carry_out(step, abandon).await,
+            Err(settle) => settle.into(),
         }
-        self.step(&run, (round, step), &abandon).await.unwrap_or_else(|settle| settle)
+    }
+
+    async fn go_on(&self, next: Step, abandon: &CancellationToken) -> Option<Step> {
+        self.carry_out(next, abandon).await.next
     }
 }
 
 /// What a step's worker is asked.
-fn request(run: &Run, round: u16, step: StepIndex, worker: &Worker) -> Option<ChatRequest> {
+fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Option<ChatRequest> {
     let spec = run.spec();
     let is_final = run.rounds().get(usize::from(round))?.plan()?.final_step() == step;
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);

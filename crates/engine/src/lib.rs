@@ -10,9 +10,12 @@
 mod answer;
 mod commands;
 mod dispatch;
+mod ending;
 mod engine;
 mod executor;
+mod gather;
 mod holds;
+mod known;
 mod parts;
 mod planner;
 mod retry;
@@ -23,6 +26,7 @@ mod watch;
 
 pub use answer::{AnswerError, AnswerPart};
 pub use commands::CommandError;
+pub use ending::Ending;
 pub use engine::{Engine, NotReady, WatchError};
 pub use parts::{Options, Parts, Roles};
 pub use submit::{Submit, SubmitError, Submitted};

@@ -100,10 +100,14 @@ pub struct Options {
     pub retry_pause: Duration,
     /// Longest such pause that is not the vendor's own wish.
     pub retry_pause_max: Duration,
-    /// Most commands decided and committed together.
+    /// Most commands decided and committed together, and most runs created together.
     pub batch_commands_max: usize,
-    /// Most commands waiting to be decided; further ones wait with their callers.
+    /// Most commands waiting to be decided, and most runs waiting to be created; further ones wait with their callers.
     pub waiting_commands_max: usize,
+    /// Most runs that are remembered, so that they need not be loaded for each command.
+    pub known_runs_max: usize,
+    /// Most bytes that remembered runs take, roughly.
+    pub known_bytes_max: usize,
     /// How long work under way may go on after the order to stop, before it is handed back.
     pub drain: Duration,
 }
@@ -124,6 +128,8 @@ impl Default for Options {
             retry_pause_max: Duration::from_secs(30),
             batch_commands_max: 256,
             waiting_commands_max: 4096,
+            known_runs_max: 4096,
+            known_bytes_max: 64 << 20,
             drain: Duration::from_secs(10),
         }
     }

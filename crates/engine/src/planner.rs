@@ -1,5 +1,6 @@
 //! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use podium_domain::ids::ClaimId;
@@ -19,7 +20,7 @@ use tracing::{debug, warn};
 use crate::engine::{Engine, seed};
 use crate::parts::Parts;
 use crate::retry;
-use crate::task::{Claimed, Settle, Work, serve_lane};
+use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
 
 /// Serves the lanes of plans.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ impl Planner {
     }
 
     pub(crate) async fn run(self, lane: Lane, stop: CancellationToken, abandon: CancellationToken) {
-        let slots = self.engine.options().plan_slots;
+        let slots = Slots::new([lane.clone()], self.engine.options().plan_slots);
         serve_lane(self.engine.clone(), (lane, slots), self, stop, abandon).await;
     }
 
@@ -48,17 +49,7 @@ impl Planner {
     ) -> Result<PlanOutcome, ConductorError> {
         let engine = &self.engine;
         let spec = claimed.run.spec();
-        let request = PlanRequest {
-            question: spec.conversation.question(),
-            policy: spec.policy.clone(),
-            earlier: claimed
-                .task
-                .round()
-                .checked_sub(1)
-                .and_then(|round| prompt::of_round(&claimed.run, round)),
-            seed: seed(claimed.claim),
-            time_max: engine.options().plan_time_max.min(spec.deadline_at.since(engine.now())),
-        };
+        let request = engine.plan_request(&claimed.run, claimed.task, claimed.claim);
         let attempts = claimed.run.task(claimed.task).map_or(0, podium_domain::run::Task::attempt_number);
         let may_retry = attempts < spec.policy.attempts_max;
         let (texts, heard) = mpsc::unbounded_channel();
@@ -80,6 +71,20 @@ impl Planner {
     }
 }
 
+impl Engine {
+    /// What the conductor is asked for a round of a run.
+    pub(crate) fn plan_request(&self, run: &Run, task: TaskRef, claim: ClaimId) -> PlanRequest {
+        let spec = run.spec();
+        PlanRequest {
+            question: spec.conversation.question(),
+            policy: spec.policy.clone(),
+            earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round)),
+            seed: seed(claim),
+            time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
+        }
+    }
+}
+
 /// Publishes what the conductor writes; never returns before it is dropped.
 async fn tell(parts: &Parts, run: &Run, round: u16, mut heard: mpsc::UnboundedReceiver<String>) {
     while let Some(text) = heard.recv().await {
@@ -91,13 +96,25 @@ async fn tell(parts: &Parts, run: &Run, round: u16, mut heard: mpsc::UnboundedRe
 }
 
 impl Work for Planner {
-    async fn work(&self, message: TaskMessage, abandon: CancellationToken) -> Settle {
-        let claimed = match self.engine.claim(message.run, message.task, Cost::ZERO).await {
-            Ok(claimed) => claimed,
-            Err(settle) => return settle,
-        };
+    /// What a plan makes ready are steps, which others run.
+    type Next = Infallible;
+
+    async fn work(&self, message: TaskMessage, _slot: Slot, abandon: &CancellationToken) -> Done<Infallible> {
+        match self.engine.claim(message.run, message.task, Cost::ZERO).await {
+            Ok(claimed) => self.carry_out(&claimed, abandon).await.into(),
+            Err(settle) => settle.into(),
+        }
+    }
+
+    async fn go_on(&self, next: Infallible, _abandon: &CancellationToken) -> Option<Infallible> {
+        match next {}
+    }
+}
+
+impl Planner {
+    async fn carry_out(&self, claimed: &Claimed, abandon: &CancellationToken) -> Settle {
         let (claim, task, round) = (claimed.claim, claimed.task, claimed.task.round());
-        let command = match self.plan(&claimed, &abandon).await {
+        let command = match self.plan(claimed, abandon).await {
             Ok(PlanOutcome { result, usage, cost }) => {
                 Command::CompletePlan { round, claim, result, usage, cost }
             }
@@ -106,16 +123,14 @@ impl Work for Planner {
                 Command::HandBack { task, claim, usage: Usage::default(), cost: Cost::ZERO }
             }
             Err(error) => {
-                warn!(run = %message.run, error = &error as &dyn std::error::Error, "planning failed");
+                warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
                 let failed = claimed.run.task(task).map_or(1, podium_domain::run::Task::attempt_number);
                 self.failure(task, claim, failed, &error)
             }
         };
-        self.engine.record(message.run, command, &abandon).await
+        self.engine.record(claimed.run.id(), command, abandon).await
     }
-}
 
-impl Planner {
     fn failure(&self, task: TaskRef, claim: ClaimId, failed: u32, error: &ConductorError) -> Command {
         let pause = retry::pause(self.engine.options(), failed, claim, Duration::ZERO);
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));

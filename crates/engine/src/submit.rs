@@ -1,11 +1,18 @@
 //! Accepting a request.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RequestId, RunId, TenantId};
+use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, PolicyError};
-use podium_domain::run::{Run, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
+use podium_ports::conductor::PlanOutcome;
 use podium_ports::store::{Commit, Created, StoreError};
 
+use crate::commands::rehearse;
+use crate::ending::Ending;
 use crate::engine::Engine;
 
 /// A request, already read and bounded by a door.
@@ -60,15 +67,53 @@ pub enum SubmitError {
     Illegal(#[source] podium_domain::run::IllegalEvent),
 }
 
+/// A run that is about to be created, and what follows when it is.
+struct Draft {
+    commit: Commit,
+    effects: Vec<Effect>,
+}
+
 impl Engine {
     /// Accepts a request: after this the run is durable and will end, whatever happens to this process.
     pub async fn submit(&self, request: Submit) -> Result<Submitted, SubmitError> {
+        let draft = self.draft(request)?;
+        self.create(draft).await
+    }
+
+    /// Accepts a request of somebody who waits for the end, and is interested in nothing before it.
+    pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
+        let draft = self.draft(request)?;
+        let id = draft.commit.after.id();
+        let is_created = AtomicBool::new(false);
+        // At the same time: neither needs the other. Only if it listens first it cannot have missed the end.
+        let listen = async {
+            let ending = Ending::listen(self.clone(), id).await;
+            if is_created.load(Ordering::Relaxed) { ending.unsure() } else { ending }
+        };
+        let create = async {
+            let submitted = self.create(draft).await;
+            is_created.store(true, Ordering::Relaxed);
+            submitted
+        };
+        let (ending, submitted) = futures::future::join(listen, create).await;
+        match submitted? {
+            submitted @ Submitted::New(_) => Ok((submitted, ending)),
+            submitted @ Submitted::Existing(id) => Ok((submitted, self.ending(id).await)),
+        }
+    }
+
+    /// Waits for the end of a run.
+    pub async fn ending(&self, id: RunId) -> Ending {
+        Ending::listen(self.clone(), id).await.unsure()
+    }
+
+    fn draft(&self, request: Submit) -> Result<Draft, SubmitError> {
         let policy = self.within_abilities(request.policy);
         policy.check()?;
         if self.parts().pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
-        let now = self.parts().clock.now();
+        let now = self.now();
         let spec = RunSpec {
             tenant: request.tenant,
             request_id: request.request_id,
@@ -84,14 +129,49 @@ impl Engine {
         let id = self.parts().ids.run_id(now);
         let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
         let after = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
-        let commit = Commit { after, events };
-        match self.parts().store.create(std::slice::from_ref(&commit)).await?.first() {
-            Some(Created::Existing(id)) => Ok(Submitted::Existing(*id)),
-            Some(Created::New) | None => {
-                self.dispatch().publish(&commit.after, TaskRef::Plan { round: 0 }, now).await;
-                Ok(Submitted::New(id))
-            }
+        let dispatch = Effect::Dispatch { task: TaskRef::Plan { round: 0 }, not_before: now };
+        let accepted = Draft { commit: Commit { after, events }, effects: vec![dispatch] };
+        Ok(self.planned_at_once(&accepted).unwrap_or(accepted))
+    }
+
+    /// The same with its plan, where no model is needed for it: a commit, a message and a process less on the way.
+    fn planned_at_once(&self, accepted: &Draft) -> Option<Draft> {
+        let now = self.now();
+        let (task, id) = (TaskRef::Plan { round: 0 }, self.parts().ids.claim_id());
+        let Commit { mut after, mut events } = accepted.commit.clone();
+        let request = self.plan_request(&after, task, id);
+        let PlanOutcome { result, usage, cost } = self.parts().conductor.plan_at_once(&request)?;
+        let claim = Claim {
+            id,
+            executor: self.options().executor.clone(),
+            lease_until: now.after(self.options().lease),
+            reserve: Cost::ZERO,
+        };
+        let mut effects = Vec::new();
+        let complete = Command::CompletePlan { round: 0, claim: id, result, usage, cost };
+        for command in [Command::Claim { task, claim }, complete] {
+            let (fresh, then) = rehearse(&mut after, &command, now).ok()?;
+            events.extend(fresh);
+            effects = then;
         }
+        Some(Draft { commit: Commit { after, events }, effects })
+    }
+
+    async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
+        let Draft { commit, effects } = draft;
+        if let Created::Existing(id) = self.creations().ask(commit.clone()).await? {
+            return Ok(Submitted::Existing(id));
+        }
+        let run = &commit.after;
+        if self.is_at_work() {
+            self.known().note(&Arc::new(run.clone()));
+        }
+        let published = effects.iter().filter_map(|effect| match effect {
+            Effect::Dispatch { task, not_before } => Some(self.dispatch().publish(run, *task, *not_before)),
+            Effect::Stop => None,
+        });
+        futures::future::join_all(published).await;
+        Ok(Submitted::New(run.id()))
     }
 
     /// The policy, narrowed to what the conductor can do.

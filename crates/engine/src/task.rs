@@ -1,6 +1,7 @@
 //! What planning and steps have in common: a lane is served with so many slots, a task is claimed before it is worked on,
 //! and its message is answered once.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Refusal, Run, TaskRef};
 use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use podium_ports::store::Hold;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -33,6 +34,29 @@ pub(crate) enum Settle {
     Nak(Duration),
 }
 
+/// A claim that is about to be committed. It is registered already, so that a run that ends right after the commit finds it.
+pub(crate) struct Wish {
+    task: TaskRef,
+    claim: Claim,
+    held: Held,
+}
+
+impl Wish {
+    pub(crate) fn command(&self) -> Command {
+        Command::Claim { task: self.task, claim: self.claim.clone() }
+    }
+
+    /// The task in hand, if the run says that the claim holds it.
+    pub(crate) fn granted(self, run: Arc<Run>) -> Option<Claimed> {
+        let Self { task, claim: Claim { id, .. }, held } = self;
+        if !run.task(task)?.is_held_by(id) {
+            return None;
+        }
+        held.committed();
+        Some(Claimed { run, task, claim: id, held })
+    }
+}
+
 /// A task in hand: claimed in the store, its lease kept alive.
 pub(crate) struct Claimed {
     pub(crate) run: Arc<Run>,
@@ -41,30 +65,99 @@ pub(crate) struct Claimed {
     pub(crate) held: Held,
 }
 
-/// One kind of work.
-pub(crate) trait Work: Clone + Send + Sync + 'static {
-    /// Does what the message says, and says how to answer it. `abandon` orders to hand the work back.
-    fn work(&self, message: TaskMessage, abandon: CancellationToken) -> impl Future<Output = Settle> + Send;
+/// The right to work on one task of a lane at a time, until dropped.
+pub(crate) struct Slot {
+    pub(crate) lane: Lane,
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Serves a lane with `slots` until `stop`, then waits for the work under way.
+/// The slots of the lanes that this process serves. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Slots {
+    lanes: Arc<BTreeMap<Lane, Arc<Semaphore>>>,
+}
+
+impl Slots {
+    /// So many for each lane.
+    pub(crate) fn new(lanes: impl IntoIterator<Item = Lane>, each: usize) -> Self {
+        Self {
+            lanes: Arc::new(lanes.into_iter().map(|lane| (lane, Arc::new(Semaphore::new(each)))).collect()),
+        }
+    }
+
+    /// The lanes.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.keys()
+    }
+
+    /// A slot of the lane if one is free.
+    pub(crate) fn try_take(&self, lane: &Lane) -> Option<Slot> {
+        let permit = Arc::clone(self.lanes.get(lane)?).try_acquire_owned().ok()?;
+        Some(Slot { lane: lane.clone(), _permit: permit })
+    }
+
+    /// A slot of the lane as soon as one is free; `None` for a lane that is not served.
+    async fn take(&self, lane: &Lane) -> Option<Slot> {
+        let permit = Arc::clone(self.lanes.get(lane)?).acquire_owned().await.ok()?;
+        Some(Slot { lane: lane.clone(), _permit: permit })
+    }
+
+    fn free(&self, lane: &Lane) -> usize {
+        self.lanes.get(lane).map_or(0, |slots| slots.available_permits())
+    }
+}
+
+/// What has become of a task.
+pub(crate) struct Done<N> {
+    /// How to answer the message that brought it.
+    pub(crate) settle: Settle,
+    /// A further task that was claimed together with its result, and so needs no message.
+    pub(crate) next: Option<N>,
+}
+
+impl<N> From<Settle> for Done<N> {
+    fn from(settle: Settle) -> Self {
+        Self { settle, next: None }
+    }
+}
+
+/// One kind of work.
+pub(crate) trait Work: Clone + Send + Sync + 'static {
+    /// A task in hand that came without a message.
+    type Next: Send;
+
+    /// Does what the message says, in a slot of its lane. `abandon` orders to hand the work back.
+    fn work(
+        &self,
+        message: TaskMessage,
+        slot: Slot,
+        abandon: &CancellationToken,
+    ) -> impl Future<Output = Done<Self::Next>> + Send;
+
+    /// Goes on with a task that was claimed with another one's result.
+    fn go_on(
+        &self,
+        next: Self::Next,
+        abandon: &CancellationToken,
+    ) -> impl Future<Output = Option<Self::Next>> + Send;
+}
+
+/// Serves a lane with its slots until `stop`, then waits for the work under way.
 pub(crate) async fn serve_lane<W: Work>(
     engine: Engine,
-    (lane, slots): (Lane, usize),
+    (lane, slots): (Lane, Slots),
     work: W,
     stop: CancellationToken,
     abandon: CancellationToken,
 ) {
-    let free = Arc::new(Semaphore::new(slots));
     let mut under_way = JoinSet::new();
     while !stop.is_cancelled() {
         while under_way.try_join_next().is_some() {}
         // Pull is the back-pressure: no more is fetched than can be worked on at once.
-        let Ok(first) = Arc::clone(&free).acquire_owned().await else {
+        let Some(first) = slots.take(&lane).await else {
             return;
         };
-        let fetch =
-            engine.parts().queue.fetch(&lane, 1 + free.available_permits(), engine.options().fetch_wait);
+        let fetch = engine.parts().queue.fetch(&lane, 1 + slots.free(&lane), engine.options().fetch_wait);
         let fetched = tokio::select! {
             biased;
             () = stop.cancelled() => break,
@@ -80,28 +173,30 @@ pub(crate) async fn serve_lane<W: Work>(
         };
         let mut first = Some(first);
         for delivery in deliveries {
-            let permit = match first.take() {
-                Some(permit) => permit,
-                None => match Arc::clone(&free).acquire_owned().await {
-                    Ok(permit) => permit,
-                    Err(_) => return,
+            let slot = match first.take() {
+                Some(slot) => slot,
+                None => match slots.take(&lane).await {
+                    Some(slot) => slot,
+                    None => return,
                 },
             };
             let (engine, work, abandon) = (engine.clone(), work.clone(), abandon.clone());
-            under_way.spawn(async move {
-                handle(&engine, delivery, &work, abandon).await;
-                drop(permit);
-            });
+            under_way.spawn(async move { handle(&engine, (delivery, slot), &work, &abandon).await });
         }
     }
     while under_way.join_next().await.is_some() {}
 }
 
-async fn handle<W: Work>(engine: &Engine, delivery: Delivery, work: &W, abandon: CancellationToken) {
+async fn handle<W: Work>(
+    engine: &Engine,
+    (delivery, slot): (Delivery, Slot),
+    work: &W,
+    abandon: &CancellationToken,
+) {
     let message = *delivery.message();
-    let settle = tokio::select! {
+    let Done { settle, mut next } = tokio::select! {
         biased;
-        settle = work.work(message, abandon) => settle,
+        done = work.work(message, slot, abandon) => done,
         never = stay_in_progress(engine, &delivery) => match never {},
     };
     let answered = match settle {
@@ -110,6 +205,9 @@ async fn handle<W: Work>(engine: &Engine, delivery: Delivery, work: &W, abandon:
     };
     if let Err(error) = answered {
         debug!(run = %message.run, error = &error as &dyn std::error::Error, "a message was not answered");
+    }
+    while let Some(task) = next {
+        next = work.go_on(task, abandon).await;
     }
 }
 
@@ -130,6 +228,16 @@ async fn stay_in_progress(engine: &Engine, delivery: &Delivery) -> Infallible {
 impl Engine {
     /// Claims a task. The claim is durable before this returns; no call may be made without it.
     pub(crate) async fn claim(&self, run: RunId, task: TaskRef, reserve: Cost) -> Result<Claimed, Settle> {
+        let wish = self.wish(run, task, reserve);
+        match self.commands().send(run, wish.command()).await {
+            // Otherwise the claim ended the run: the deadline had passed, or the cost cap was reached.
+            Ok(run) => wish.granted(run).ok_or(Settle::Ack),
+            Err(error) => Err(self.settle_unclaimed(run, &error)),
+        }
+    }
+
+    /// A claim that is about to be made.
+    pub(crate) fn wish(&self, run: RunId, task: TaskRef, reserve: Cost) -> Wish {
         let id = self.parts().ids.claim_id();
         let claim = Claim {
             id,
@@ -137,16 +245,7 @@ impl Engine {
             lease_until: self.now().after(self.options().lease),
             reserve,
         };
-        let held = self.holds().register(Hold { run, task, claim: id });
-        match self.commands().send(run, Command::Claim { task, claim }).await {
-            Ok(run) if run.task(task).is_some_and(|task| task.is_held_by(id)) => {
-                held.committed();
-                Ok(Claimed { run, task, claim: id, held })
-            }
-            // The claim ended the run: the deadline had passed, or the cost cap was reached.
-            Ok(_) => Err(Settle::Ack),
-            Err(error) => Err(self.settle_unclaimed(run, &error)),
-        }
+        Wish { task, claim, held: self.holds().register(Hold { run, task, claim: id }) }
     }
 
     fn settle_unclaimed(&self, run: RunId, error: &CommandError) -> Settle {
@@ -164,20 +263,31 @@ impl Engine {
     /// Records what work came to, however often the store has to be asked: what was paid for must not be lost. Gives up
     /// only when told to abandon; then the lease runs out and the task is done again.
     pub(crate) async fn record(&self, run: RunId, command: Command, abandon: &CancellationToken) -> Settle {
+        self.record_both(run, (command, None), abandon).await.0
+    }
+
+    /// As [`Self::record`], with a further command in the same commit. Also gives the run as it is then, if it was recorded.
+    pub(crate) async fn record_both(
+        &self,
+        run: RunId,
+        (command, then): (Command, Option<Command>),
+        abandon: &CancellationToken,
+    ) -> (Settle, Option<Arc<Run>>) {
         loop {
-            match self.commands().send(run, command.clone()).await {
-                Ok(_) | Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {
-                    return Settle::Ack;
+            match self.commands().send_both(run, command.clone(), then.clone()).await {
+                Ok(run) => return (Settle::Ack, Some(run)),
+                Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {
+                    return (Settle::Ack, None);
                 }
                 Err(CommandError::Refused(refusal)) => {
                     debug!(%run, %refusal, "a result was not needed");
-                    return Settle::Ack;
+                    return (Settle::Ack, None);
                 }
                 Err(error @ (CommandError::Contended | CommandError::Store(_))) => {
                     warn!(%run, error = &error as &dyn std::error::Error, "a result could not be recorded yet");
                     tokio::select! {
                         biased;
-                        () = abandon.cancelled() => return Settle::Nak(Duration::ZERO),
+                        () = abandon.cancelled() => return (Settle::Nak(Duration::ZERO), None),
                         () = self.parts().clock.sleep(TROUBLE_PAUSE) => {}
                     }
                 }

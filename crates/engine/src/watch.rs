@@ -111,8 +111,10 @@ impl Watcher {
 
     async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
         match signal {
-            Some(Signal::Committed { version }) if version > self.version() => self.read_events().await,
-            Some(Signal::Committed { .. }) => Ok(()),
+            Some(Signal::Committed { version } | Signal::Ended { version }) if version > self.version() => {
+                self.read_events().await
+            }
+            Some(Signal::Committed { .. } | Signal::Ended { .. }) => Ok(()),
             Some(Signal::Frame(frame)) => self.see(frame).await,
             Some(Signal::Planning { round, text }) => {
                 self.pending.push_back(Update::Planning { round, text });
@@ -205,7 +207,7 @@ impl Watcher {
 }
 
 /// Signals of the run; none when the live stream fails.
-async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
+pub(crate) async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
     match parts.live.subscribe(id).await {
         Ok(signals) => Some(signals),
         Err(error) => {
@@ -216,7 +218,7 @@ async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
 }
 
 /// The next signal, or the news that there are no more; never, while there is nothing to wait for.
-async fn next_of(signals: &mut Option<Signals>) -> Option<Signal> {
+pub(crate) async fn next_of(signals: &mut Option<Signals>) -> Option<Signal> {
     match signals {
         Some(signals) => signals.next().await,
         None => std::future::pending().await,

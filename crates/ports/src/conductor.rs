@@ -66,6 +66,12 @@ pub trait Conductor: Send + Sync {
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError>;
 
+    /// What [`Self::plan`] would give, where that needs no model and no waiting: then whoever accepts a run plans it as well.
+    /// `None` where it does, and where there is no plan.
+    fn plan_at_once(&self, _request: &PlanRequest) -> Option<PlanOutcome> {
+        None
+    }
+
     /// Stops all planning and frees what is held. A program does this before it exits.
     async fn shut_down(&self) {}
 }

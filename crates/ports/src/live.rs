@@ -29,6 +29,11 @@ pub enum Signal {
         /// The run's version.
         version: u64,
     },
+    /// The store has events up to this version, and the run has ended.
+    Ended {
+        /// The run's version.
+        version: u64,
+    },
     /// A worker wrote something.
     Frame(Frame),
     /// The conductor wrote something.

@@ -207,10 +207,12 @@ fn remote(url: &str, model: &str, pool: &Arc<Pool>) -> Result<Chosen, BoxError> 
     Ok(Chosen { notice: Some(notice), ..Chosen::of(conductor) })
 }
 
-/// Stands in for a conductor that runs in another process: it is known by name and abilities, and plans nothing here.
+/// Stands in for a conductor that runs in another process: it is known by name and abilities, and asks no model here.
 pub struct Elsewhere {
     id: String,
     abilities: Abilities,
+    /// The conductor itself where it needs no model.
+    here: Option<Arc<dyn Conductor>>,
 }
 
 #[async_trait]
@@ -231,6 +233,10 @@ impl Conductor for Elsewhere {
     ) -> Result<PlanOutcome, ConductorError> {
         Err(ConductorError::Unavailable("this process plans nothing".into()))
     }
+
+    fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
+        self.here.as_ref()?.plan_at_once(request)
+    }
 }
 
 /// What there is to know of a conductor that runs elsewhere. Of a bundle only the manifest is read, no weights.
@@ -244,11 +250,13 @@ pub async fn describe(
             .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
     }
     let conductor = choose(choice, pool, vendors, None).await?.conductor;
-    Ok(Elsewhere { id: conductor.id().to_owned(), abilities: conductor.abilities() })
+    let (id, abilities) = (conductor.id().to_owned(), conductor.abilities());
+    let needs_no_model = matches!(choice, ConductorChoice::Fixed(_) | ConductorChoice::Direct(_));
+    Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })
 }
 
 fn described_bundle(folder: &Path) -> Result<Elsewhere, BoxError> {
     let manifest = Manifest::parse(&std::fs::read_to_string(folder.join(MANIFEST_FILE))?)?;
     let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: manifest.rounds_max() };
-    Ok(Elsewhere { id: manifest.id(), abilities })
+    Ok(Elsewhere { id: manifest.id(), abilities, here: None })
 }

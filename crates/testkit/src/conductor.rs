@@ -67,6 +67,7 @@ impl Planning {
 struct Script {
     plannings: VecDeque<Planning>,
     otherwise: Option<Plan>,
+    at_once: Option<Plan>,
     requests: Vec<PlanRequest>,
 }
 
@@ -107,7 +108,14 @@ impl ScriptedConductor {
         self
     }
 
-    /// Every request so far, in order.
+    /// The plan for every first round, as of a conductor that needs no model.
+    #[must_use]
+    pub fn at_once(self, plan: Plan) -> Self {
+        self.lock().at_once = Some(plan);
+        self
+    }
+
+    /// Every request so far, in order. Plans that are given at once are not requested.
     pub fn requests(&self) -> Vec<PlanRequest> {
         self.lock().requests.clone()
     }
@@ -162,6 +170,11 @@ impl Conductor for ScriptedConductor {
             () = gate.pass() => planning.result,
             () = stop.cancelled() => Err(ConductorError::Stopped),
         }
+    }
+
+    fn plan_at_once(&self, _request: &PlanRequest) -> Option<PlanOutcome> {
+        let plan = self.lock().at_once.clone()?;
+        Planning::gives(plan).result.ok()
     }
 }
 

@@ -142,6 +142,9 @@ impl Checker {
             self.violated(Invariant::Log, format!("run {} does not begin as its events say", run.id()));
         }
         self.runs.insert(run.id(), Known { run: run.clone(), events: events.to_vec() });
+        for event in events {
+            self.happened(run.id(), &event.event);
+        }
     }
 
     /// A write to a run took effect: what is stored now.
@@ -232,6 +235,12 @@ impl Checker {
         self.require(is_seen, Invariant::Sight, || {
             format!("run {run}: round {round} is planned on other outputs")
         });
+        self.plans
+    }
+
+    /// The conductor gives a plan for a run that is not there yet. Returns the plan's number.
+    pub(crate) fn planned_at_once(&mut self) -> u64 {
+        self.plans += 1;
         self.plans
     }
 
@@ -336,6 +345,13 @@ impl Checker {
         self.require(is_its && is_one, Invariant::Stream, || {
             format!("run {run}, {task}: `{text}` is of no attempt")
         });
+    }
+
+    /// A client who waited for the end was given the run.
+    pub(crate) fn shown_end(&mut self, run: &Run) {
+        let known = self.runs.get(&run.id()).map(|known| (known.run.state(), known.run.answer()));
+        let is_true = run.is_ended() && known == Some((run.state(), run.answer()));
+        self.require(is_true, Invariant::Stream, || format!("run {}: its end is told wrongly", run.id()));
     }
 
     /// A client was shown a part of an answer: all of it so far must be of one attempt.

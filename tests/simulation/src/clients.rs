@@ -8,7 +8,7 @@ use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
-use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update};
+use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
 use crate::dice::Dice;
@@ -36,6 +36,8 @@ pub(crate) struct Clients {
 /// A question and what its client has seen.
 struct Ask {
     submit: Submit,
+    /// Whether it waits for the run's end as it submits it.
+    waits: bool,
     wants: Vec<Errand>,
     run: Option<RunId>,
     /// The last event that the watching client has.
@@ -117,7 +119,8 @@ impl Ask {
             answer_tokens_max: dice.chance(100).then_some(50),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
-        Self { submit, wants, run: None, last: 0, shown, is_last_shown: false, answer }
+        let waits = dice.chance(300);
+        Self { submit, waits, wants, run: None, last: 0, shown, is_last_shown: false, answer }
     }
 }
 
@@ -180,20 +183,46 @@ pub(crate) async fn run_errand(engine: Engine, link: Link, under_way: UnderWay) 
 }
 
 async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
-    let submit = link.world.lock().clients.asks[number].submit.clone();
-    let submitted = engine.submit(submit).await;
+    let (submit, waits) = {
+        let core = link.world.lock();
+        let ask = &core.clients.asks[number];
+        (ask.submit.clone(), ask.waits)
+    };
+    let submitted = if waits {
+        engine.ask(submit).await.map(|(submitted, ending)| (submitted, Some(ending)))
+    } else {
+        engine.submit(submit).await.map(|submitted| (submitted, None))
+    };
+    let ending = {
+        let mut core = link.world.lock();
+        let what = submitted.as_ref().map(|(submitted, _)| submitted);
+        note!(core, "node {}: client {number} submitted: {what:?}", link.node);
+        match submitted {
+            Ok((submitted, ending)) => {
+                core.submitted(number, submitted.run_id());
+                ending
+            }
+            Err(SubmitError::Store(_)) => return false,
+            Err(refused) => {
+                core.checker.violated(Invariant::Ends, format!("a sound request was refused: {refused}"));
+                return true;
+            }
+        }
+    };
+    let Some(ending) = ending else { return true };
+    let ended = ending.run().await;
     let mut core = link.world.lock();
-    note!(core, "node {}: client {number} submitted: {submitted:?}", link.node);
-    match submitted {
-        Ok(submitted) => {
-            core.submitted(number, submitted.run_id());
+    match ended {
+        Ok(run) => {
+            core.count("waited for the end");
+            core.checker.shown_end(&run);
             true
         }
-        Err(SubmitError::Store(_)) => false,
-        Err(refused) => {
-            core.checker.violated(Invariant::Ends, format!("a sound request was refused: {refused}"));
+        Err(WatchError::UnknownRun) => {
+            core.checker.violated(Invariant::Ends, format!("the run of client {number} is unknown"));
             true
         }
+        Err(WatchError::Store(_)) => false,
     }
 }
 

@@ -63,6 +63,18 @@ impl Conductor for SimConductor {
         );
         outcome
     }
+
+    /// Now and then it needs no model.
+    fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
+        let mut core = self.link.world.lock();
+        if !core.dice.chance(250) {
+            return None;
+        }
+        let number = core.checker.planned_at_once();
+        note!(core, "node {}: plan {number} at once for `{}`", self.link.node, request.question);
+        core.count("planned at once");
+        outcome(&mut core, &self.pool, request, number).ok()
+    }
 }
 
 fn outcome(

@@ -277,6 +277,7 @@ fn append(core: &mut Core, node: usize, commit: Commit) -> Result<(), Conflict> 
     } else {
         (Vec::new(), 0)
     };
+    let is_chained = is_chained(&commit.events);
     let outcome = core.store.append(commit);
     note!(
         core,
@@ -287,8 +288,23 @@ fn append(core: &mut Core, node: usize, commit: Commit) -> Result<(), Conflict> 
         core.count("conflict");
     } else if let Some(row) = core.store.rows.get(&id) {
         core.checker.written(id, &row.events, &row.run);
+        if is_chained {
+            core.count("claimed with a result");
+        }
     }
     outcome
+}
+
+/// Whether a step is claimed with the result that readied it.
+fn is_chained(events: &[SequencedEvent]) -> bool {
+    let mut readied = events.iter().filter_map(|event| match event.event {
+        RunEvent::StepReady { round, step } => Some(TaskRef::Step { round, step }),
+        _ => None,
+    });
+    let claimed =
+        |ready| events.iter().any(|e| matches!(e.event, RunEvent::Claimed { task, .. } if task == ready));
+    events.iter().any(|event| matches!(event.event, RunEvent::StepDone { .. }))
+        && readied.any(claimed)
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ fn everything_holds_in_every_world() {
         "attempt failed",
         "attempt lost",
         "attempt unused",
+        "claimed with a result",
         "client came back",
         "conductor fault",
         "conflict",
@@ -50,6 +51,7 @@ fn everything_holds_in_every_world() {
         "message repeated",
         "node died",
         "node froze",
+        "planned at once",
         "queue away",
         "queue wiped",
         "refused",
@@ -64,6 +66,7 @@ fn everything_holds_in_every_world() {
         "signal lost",
         "store away",
         "vendor fault",
+        "waited for the end",
         "watcher saw a restart",
         "wire cut",
     ] {

@@ -96,4 +96,8 @@ impl Conductor for FixedConductor {
         }
         without_model(self.planned(request))
     }
+
+    fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
+        without_model(self.planned(request)).ok()
+    }
 }

@@ -15,7 +15,7 @@ use podium_api::openai::{ChatRequest, Completion, ErrorBody};
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::Run;
-use podium_engine::{AnswerError, AnswerPart};
+use podium_engine::{AnswerError, AnswerPart, Ending};
 use tokio_util::sync::CancellationToken;
 
 use super::reply::{Refusal, json, name_run};
@@ -36,12 +36,12 @@ pub(super) async fn complete(
     }
     let mut request = ChatRequest::parse(&whole(body)?)?;
     request.new_run.request_id = idempotency_key(&headers)?;
+    if !request.stream {
+        let (submitted, ending) = asking::ask(&door.engine, request.new_run).await?;
+        return whole_answer(&door, submitted.run_id(), ending).await;
+    }
     let id = asking::submit(&door.engine, request.new_run).await?.run_id();
-    let mut response = if request.stream {
-        streamed(&door, id, request.include_usage).await?
-    } else {
-        whole_answer(&door, id).await?
-    };
+    let mut response = streamed(&door, id, request.include_usage).await?;
     name_run(&mut response, id);
     Ok(response)
 }
@@ -80,28 +80,21 @@ async fn streamed(door: &Door, id: RunId, include_usage: bool) -> Result<Respons
     Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive).into_response())
 }
 
-async fn whole_answer(door: &Door, id: RunId) -> Result<Response, Refusal> {
-    let run = ended(door, id).await.map_err(|e| Refusal::of_run(e, id))?;
+async fn whole_answer(door: &Door, id: RunId, ending: Ending) -> Result<Response, Refusal> {
+    // What its workers write on the way is of no concern here.
+    let ended = tokio::select! {
+        run = ending.run() => run.map_err(|e| asking::watch_error(id, &e)),
+        () = door.cut.cancelled() => Err(asking::stopping()),
+    };
+    let run = ended.map_err(|e| Refusal::of_run(e, id))?;
     match (Completion::of(&run).whole(&run), asking::run_error(&run)) {
-        (Some(body), None) => Ok(json(body)),
+        (Some(body), None) => {
+            let mut response = json(body);
+            name_run(&mut response, id);
+            Ok(response)
+        }
         (_, Some(error)) => Err(Refusal::of_run(error, id)),
         (None, None) => Err(Refusal::of_run(no_output(id), id)),
-    }
-}
-
-/// The run once it has ended. What its workers write on the way is of no concern here.
-async fn ended(door: &Door, id: RunId) -> Result<Run, ApiError> {
-    let mut updates = door.engine.watch(id, 0).await.map_err(|e| asking::watch_error(id, &e))?;
-    loop {
-        let update = tokio::select! {
-            update = updates.next() => update,
-            () = door.cut.cancelled() => return Err(asking::stopping()),
-        };
-        match update {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(asking::store_error(&error)),
-            None => return asking::load(&door.engine, id).await,
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
-use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
@@ -27,6 +27,22 @@ pub(crate) struct StoreFaults {
     pub(crate) deaf: AtomicBool,
     /// A run that cannot be read.
     pub(crate) damaged: Mutex<Option<RunId>>,
+    /// Times that runs were loaded.
+    pub(crate) loads: AtomicUsize,
+    /// What was written to runs, in order: the names of the events of one commit.
+    pub(crate) written: Mutex<Vec<Vec<&'static str>>>,
+}
+
+impl StoreFaults {
+    /// The names of the events of each commit so far, with commas.
+    pub(crate) fn commits(&self) -> Vec<String> {
+        self.written.lock().unwrap().iter().map(|names| names.join(", ")).collect()
+    }
+
+    fn note(&self, commit: &Commit) {
+        let names = commit.events.iter().map(|event| event.event.name()).collect();
+        self.written.lock().unwrap().push(names);
+    }
 }
 
 impl FaultyStore {
@@ -46,10 +62,12 @@ fn unavailable() -> StoreError {
 #[async_trait]
 impl RunStore for FaultyStore {
     async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        runs.iter().for_each(|commit| self.faults.note(commit));
         self.store.create(runs).await
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.faults.loads.fetch_add(1, Ordering::SeqCst);
         let damaged = *self.faults.damaged.lock().unwrap();
         match damaged.filter(|run| runs.contains(run)) {
             Some(run) => Err(StoreError::Inconsistent { run, source: "a test wants it so".into() }),
@@ -62,6 +80,11 @@ impl RunStore for FaultyStore {
             return Err(unavailable());
         }
         let outcome = self.store.commit(commits).await;
+        for (commit, written) in commits.iter().zip(outcome.iter().flatten()) {
+            if written.is_ok() {
+                self.faults.note(commit);
+            }
+        }
         if take_one(&self.faults.answers_lost) { Err(unavailable()) } else { outcome }
     }
 
@@ -95,17 +118,25 @@ pub(crate) struct FaultyQueue {
     pub(crate) lost: AtomicUsize,
     /// Lanes that every message is put into as well: one task is then delivered several times at once.
     pub(crate) copies: AtomicUsize,
+    /// What was published.
+    pub(crate) published: Mutex<Vec<TaskRef>>,
 }
 
 impl FaultyQueue {
     pub(crate) fn around(queue: Arc<dyn StepQueue>) -> Arc<Self> {
-        Arc::new(Self { queue, lost: AtomicUsize::new(0), copies: AtomicUsize::new(0) })
+        Arc::new(Self {
+            queue,
+            lost: AtomicUsize::new(0),
+            copies: AtomicUsize::new(0),
+            published: Mutex::default(),
+        })
     }
 }
 
 #[async_trait]
 impl StepQueue for FaultyQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+        self.published.lock().unwrap().push(message.task);
         if take_one(&self.lost) {
             return Ok(Published::Queued);
         }

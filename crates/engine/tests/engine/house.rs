@@ -104,9 +104,13 @@ impl House {
         self
     }
 
-    pub(crate) fn at_work(mut self) -> Self {
+    pub(crate) fn at_work(self) -> Self {
+        self.at_work_as(Roles::ALL)
+    }
+
+    pub(crate) fn at_work_as(mut self, roles: Roles) -> Self {
         let (engine, stop) = (self.engine.clone(), self.stop.clone());
-        self.work.spawn(async move { engine.work(Roles::ALL, stop).await });
+        self.work.spawn(async move { engine.work(roles, stop).await });
         self
     }
 
@@ -163,6 +167,11 @@ impl House {
         };
         within(look).await
     }
+}
+
+/// A queue that nobody else has.
+pub(crate) fn a_queue() -> Arc<MemoryQueue> {
+    Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), podium_memory::QueueOptions::default()))
 }
 
 pub(crate) fn request(policy: Policy) -> Submit {

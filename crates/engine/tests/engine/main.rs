@@ -1,11 +1,15 @@
 //! The engine over a real SQLite store and the in-process queue; vendors and conductor are scripted.
 
 #[cfg(test)]
+mod chain;
+#[cfg(test)]
 mod course;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod house;
+#[cfg(test)]
+mod memory;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

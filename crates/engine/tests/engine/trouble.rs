@@ -6,15 +6,10 @@ use std::time::Duration;
 
 use podium_domain::run::{AttemptOutcome, RunState};
 use podium_engine::Options;
-use podium_memory::MemoryQueue;
-use podium_testkit::{Answer, Gate, TestClock, a_plan, plan_of};
+use podium_testkit::{Answer, Gate, a_plan, plan_of};
 
 use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
-use crate::house::{House, quick, within};
-
-fn a_queue() -> Arc<MemoryQueue> {
-    Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), podium_memory::QueueOptions::default()))
-}
+use crate::house::{House, a_queue, quick, within};
 
 #[tokio::test]
 async fn lost_messages_are_found_in_the_store() {
@@ -63,10 +58,12 @@ async fn a_result_is_not_lost_while_the_store_is_away_or_its_answer_is() {
 #[tokio::test]
 async fn a_damaged_run_keeps_no_other_from_going_on() {
     let faults = Arc::new(StoreFaults::default());
-    let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
+    // Nothing is remembered: what is known here of a damaged run would do.
+    let options = Options { known_runs_max: 0, ..quick() };
+    let house = House::idle(options.clone(), |store| FaultyStore::around(store, &faults)).await;
     let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
     queue.lost.store(2, Ordering::SeqCst);
-    let house = house.with_queue(queue, quick()).at_work();
+    let house = house.with_queue(queue, options).at_work();
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     house.vendor.otherwise(Answer::text("fine"));
     let damaged = house.ask().await;

@@ -66,7 +66,7 @@ fn size(signal: &Signal) -> usize {
     match signal {
         Signal::Frame(frame) => frame.text.len(),
         Signal::Planning { text, .. } => text.len(),
-        Signal::Committed { .. } | Signal::Missed => 0,
+        Signal::Committed { .. } | Signal::Ended { .. } | Signal::Missed => 0,
     }
 }
 

@@ -37,7 +37,12 @@ struct Envelope<'a> {
 #[derive(Serialize, Deserialize)]
 enum Wire<'a> {
     #[serde(rename = "c")]
-    Committed { v: u64 },
+    Committed {
+        v: u64,
+        /// Whether that was the end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        e: bool,
+    },
     #[serde(rename = "f")]
     Frame {
         r: u16,
@@ -63,7 +68,7 @@ pub(super) fn write(
     message_bytes_max: usize,
 ) -> impl Iterator<Item = Result<Bytes, NatsError>> + Send {
     let text = match signal {
-        Signal::Committed { .. } | Signal::Missed => "",
+        Signal::Committed { .. } | Signal::Ended { .. } | Signal::Missed => "",
         Signal::Planning { text, .. } => text,
         Signal::Frame(frame) => &frame.text,
     };
@@ -71,7 +76,8 @@ pub(super) fn write(
     pieces(text, room.clamp(1, TEXT_BYTES_MAX)).map(move |(at, piece)| {
         let t = Cow::Borrowed(piece);
         message(match signal {
-            Signal::Committed { version } => Wire::Committed { v: *version },
+            Signal::Committed { version } => Wire::Committed { v: *version, e: false },
+            Signal::Ended { version } => Wire::Committed { v: *version, e: true },
             Signal::Missed => Wire::Missed,
             Signal::Planning { round, .. } => Wire::Planning { r: *round, t },
             Signal::Frame(Frame { round, step, claim, offset, .. }) => {
@@ -87,7 +93,8 @@ pub(super) fn read(body: &[u8]) -> Result<Option<Signal>, serde_json::Error> {
         return Ok(None);
     }
     Ok(Some(match serde_json::from_slice::<Envelope<'_>>(body)?.s {
-        Wire::Committed { v } => Signal::Committed { version: v },
+        Wire::Committed { v, e: false } => Signal::Committed { version: v },
+        Wire::Committed { v, e: true } => Signal::Ended { version: v },
         Wire::Missed => Signal::Missed,
         Wire::Planning { r, t } => Signal::Planning { round: r, text: t.into_owned() },
         Wire::Frame { r, s, c, o, t } => {
@@ -130,6 +137,7 @@ mod tests {
         let frame = Frame { round: 1, step, claim, offset: 7, text: "a\"é\n".to_owned() };
         vec![
             (Signal::Committed { version: 3 }, r#"{"v":1,"s":{"c":{"v":3}}}"#.to_owned()),
+            (Signal::Ended { version: 3 }, r#"{"v":1,"s":{"c":{"v":3,"e":true}}}"#.to_owned()),
             (Signal::Missed, r#"{"v":1,"s":"m"}"#.to_owned()),
             (
                 Signal::Planning { round: 1, text: "Hm.".to_owned() },

@@ -1,0 +1,187 @@
+//! A step that a result readies is claimed with that result, where nothing speaks against it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::StepIndex;
+use podium_domain::plan::Plan;
+use podium_domain::pool::Worker;
+use podium_domain::run::{AttemptOutcome, Run, TaskRef};
+use podium_engine::Options;
+use podium_memory::MemoryLimiter;
+use podium_ports::limiter::{Grant, Limiter, LimiterError};
+use podium_testkit::{Answer, Gate, a_plan, plan_of};
+
+use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
+use crate::house::{House, quick, within};
+
+const CHAINED: &str = "step_done, step_ready, claimed";
+
+struct Scene {
+    house: House,
+    queue: Arc<FaultyQueue>,
+    store: Arc<StoreFaults>,
+}
+
+/// An engine at work whose store and queue tell what they were asked.
+async fn a_scene(plan: Plan, limiter: Arc<dyn Limiter>, options: Options) -> Scene {
+    let store = Arc::new(StoreFaults::default());
+    let mut house = House::idle(options.clone(), |inner| FaultyStore::around(inner, &store)).await;
+    house.parts.limiter = limiter;
+    let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
+    let house = house.with_queue(queue.clone(), options).at_work();
+    house.conductor.otherwise(plan);
+    house.vendor.otherwise(Answer::text("fine"));
+    Scene { house, queue, store }
+}
+
+impl Scene {
+    fn chained(&self) -> usize {
+        self.store.commits().iter().filter(|commit| *commit == CHAINED).count()
+    }
+
+    fn was_published(&self, step: u16) -> bool {
+        self.queue.published.lock().unwrap().contains(&step_of(step))
+    }
+}
+
+fn a_chain() -> Plan {
+    plan_of(&[("quick", "One.", &[]), ("careful", "Two.", &[0]), ("careful", "Three.", &[1])])
+}
+
+fn step_of(step: u16) -> TaskRef {
+    TaskRef::Step { round: 0, step: StepIndex::new(step) }
+}
+
+/// Grants the first so many calls, refuses one, and grants again.
+struct RefusesOnce {
+    granted: AtomicUsize,
+    refuses_after: usize,
+    limiter: MemoryLimiter,
+}
+
+#[async_trait]
+impl Limiter for RefusesOnce {
+    async fn acquire(&self, worker: &Worker) -> Result<Grant, LimiterError> {
+        if self.granted.fetch_add(1, Ordering::SeqCst) == self.refuses_after {
+            return Ok(Grant::AskAgain { after: Duration::from_millis(1) });
+        }
+        self.limiter.acquire(worker).await
+    }
+}
+
+#[tokio::test]
+async fn the_steps_of_a_chain_need_no_messages_after_the_first_and_a_commit_each() {
+    let scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let run = scene.house.ended(scene.house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert_eq!(scene.chained(), 2, "{:#?}", scene.store.commits());
+    assert!(scene.was_published(0) && !scene.was_published(1) && !scene.was_published(2));
+    let prompts = scene.house.vendor.calls_of("careful");
+    assert!(prompts[0].messages.last().unwrap().text.contains("fine"), "it sees the step before it");
+}
+
+#[tokio::test]
+async fn of_several_steps_that_become_ready_one_goes_on_and_the_others_are_published() {
+    let plan = plan_of(&[
+        ("quick", "One.", &[]),
+        ("careful", "Two.", &[0]),
+        ("quick", "Three.", &[0]),
+        ("checker", "Four.", &[1, 2]),
+    ]);
+    let scene = a_scene(plan, Arc::new(MemoryLimiter::new()), quick()).await;
+    let run = scene.house.ended(scene.house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert!(!scene.was_published(1) && scene.was_published(2));
+    assert_eq!(scene.house.vendor.calls().len(), 4);
+}
+
+#[tokio::test]
+async fn without_a_permit_the_next_step_waits_for_its_message_and_the_result_does_not() {
+    let (granted, limiter) = (AtomicUsize::new(0), MemoryLimiter::new());
+    let limiter = RefusesOnce { granted, refuses_after: 1, limiter };
+    let scene = a_scene(a_chain(), Arc::new(limiter), quick()).await;
+    let run = scene.house.ended(scene.house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert!(scene.was_published(1) && !scene.was_published(2));
+    assert_eq!(scene.house.vendor.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn without_a_slot_in_its_lane_the_next_step_waits_for_its_message() {
+    // The only slot of the other vendor's lane waits for messages.
+    let scene =
+        a_scene(a_chain(), Arc::new(MemoryLimiter::new()), Options { step_slots: 1, ..quick() }).await;
+    let run = scene.house.ended(scene.house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert!(scene.was_published(1), "its vendor is another one");
+    assert!(!scene.was_published(2), "it has the slot of the step before it");
+}
+
+#[tokio::test]
+async fn a_process_that_is_told_to_stop_begins_no_further_step() {
+    let mut scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let gate = Gate::closed();
+    scene.house.vendor.script("quick", [Answer::blank().wait(&gate).say("one")]);
+    let id = scene.house.ask().await;
+    within(scene.house.vendor.until_called(1)).await;
+    scene.house.stop.cancel();
+    gate.open();
+    scene.house.stop().await;
+    let run = scene.house.engine.run(id).await.unwrap().unwrap();
+    assert_eq!((run.output(0, StepIndex::new(0)), run.is_ended()), (Some("one"), false));
+    assert_eq!(scene.chained(), 0);
+    let after = scene.house.beside(quick(), 8, |_| ()).at_work();
+    assert_eq!(after.ended(id).await.answer(), Some("fine"));
+}
+
+#[tokio::test]
+async fn a_process_that_dies_in_a_step_without_a_message_loses_only_that_call() {
+    let mut scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    scene.house.vendor.script("careful", [Answer::hang(), Answer::text("two")]);
+    let id = scene.house.ask().await;
+    within(scene.house.vendor.until_called(2)).await;
+    scene.house.kill().await;
+    let after = scene.house.beside(quick(), 8, |_| ()).at_work();
+    let run = after.ended(id).await;
+    assert_eq!(run.output(0, StepIndex::new(1)), Some("two"));
+    assert_eq!((after.vendor.calls_of("quick").len(), after.vendor.calls_of("careful").len()), (1, 3));
+    let lost = |run: &Run| {
+        run.tasks().flat_map(|(_, task)| &task.attempts).filter(|a| a.outcome == AttemptOutcome::Lost).count()
+    };
+    assert_eq!(lost(&run), 1);
+}
+
+#[tokio::test]
+async fn a_result_and_a_claim_whose_commit_was_not_answered_are_one_call_each() {
+    let scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let gate = Gate::closed();
+    scene.house.vendor.script("quick", [Answer::blank().wait(&gate).say("one")]);
+    let id = scene.house.ask().await;
+    within(scene.house.vendor.until_called(1)).await;
+    scene.store.answers_lost.store(1, Ordering::SeqCst);
+    gate.open();
+    let run = scene.house.ended(id).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert_eq!(scene.house.vendor.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn two_branches_that_end_at_once_run_the_joining_step_once() {
+    let scene = a_scene(a_plan(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let second = scene.house.beside(quick(), 8, |_| ()).at_work();
+    for _ in 0..20 {
+        let gate = Gate::closed();
+        let held = || Answer::blank().wait(&gate).say("a branch");
+        scene.house.vendor.script("quick", [held()]);
+        scene.house.vendor.script("careful", [held()]);
+        let before = scene.house.vendor.calls().len();
+        let id = second.ask().await;
+        within(scene.house.vendor.until_called(before + 2)).await;
+        gate.open();
+        assert_eq!(scene.house.ended(id).await.answer(), Some("fine"));
+    }
+    assert_eq!(scene.house.vendor.calls_of("checker").len(), 20);
+}
