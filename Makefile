@@ -98,6 +98,20 @@ chaos: ## kill and wipe everything under load; CHAOS_RUNS (3000) runs
 	@scripts/setup build test
 	CHAOS_RUNS=$${CHAOS_RUNS:-3000} cargo nextest run -p podium-local-cluster --no-capture --profile chaos
 
+.PHONY: bench-store
+bench-store: ## time a new run's store operations beside a million finished runs; BENCH_ARGS for others
+	@scripts/setup build servers
+	@scripts/claim-target
+	cargo run --profile bench-fast -p podium-bench-store -- $(BENCH_ARGS)
+
+.PHONY: bench-engines
+bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
+	@scripts/setup build test
+	@scripts/claim-target
+	@# Without the driver of Podium's own, its line is left out.
+	@if [ -d benches/engine ]; then cargo build --profile bench-fast -p podium-bench-engine; fi
+	python3 benches/engines/run.py $(BENCH_ARGS)
+
 .PHONY: eval
 eval: binaries ## ask 300 held-out questions of nano over the skill workers, then of the generalist alone
 	@$(PODIUM) eval training/eval/heldout.jsonl

@@ -119,6 +119,7 @@ fn options(settings: &ClusterSettings) -> Options {
         lease: settings.lease,
         plan_slots: settings.plan_slots,
         step_slots: settings.step_slots,
+        runs_kept: settings.runs_kept,
         drain: settings.drain,
         ..Options::default()
     }

@@ -44,6 +44,9 @@ pub const KEYS: &[Key] = &[
     ("step_slots", Some("32")),
     // Milliseconds that a claim holds without a sign of life.
     ("lease_ms", Some("15000")),
+    // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`. Each process removes what is
+    // older, so all of them should be told the same.
+    ("runs_kept", Some("30d")),
     // Milliseconds that work under way may still take once the process is told to stop.
     ("drain_ms", Some("20000")),
     // What is logged: a level, or a list such as `info,podium_engine=debug`.
@@ -74,6 +77,8 @@ pub struct ClusterSettings {
     pub step_slots: usize,
     /// How long a claim holds without a sign of life.
     pub lease: Duration,
+    /// How long runs are kept after their end; none: for ever.
+    pub runs_kept: Option<Duration>,
     /// How long work under way may still take at the end.
     pub drain: Duration,
     /// What is logged.
@@ -139,6 +144,7 @@ impl ClusterSettings {
         let plan_slots = checker.read("plan_slots", slots);
         let step_slots = checker.read("step_slots", slots);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
+        let runs_kept = checker.read("runs_kept", values::runs_kept);
         let drain = checker.read("drain_ms", values::drain);
         let log = checker.read("log", values::log_filter);
         let log_format = checker.read("log_format", values::log_format);
@@ -151,6 +157,7 @@ impl ClusterSettings {
             plan_slots: plan_slots?,
             step_slots: step_slots?,
             lease: Duration::from_millis(lease?),
+            runs_kept: runs_kept?,
             drain: drain?,
             log: log?,
             log_format: log_format?,

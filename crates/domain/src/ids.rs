@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::time::Timestamp;
+
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -48,6 +50,18 @@ uuid_id! {
 uuid_id! {
     /// One claim on a task. Random and never a counter: a rolled back counter could be issued to two holders.
     ClaimId
+}
+
+impl RunId {
+    /// The least id of the runs that are accepted at `at` or later; the greatest id, if `at` is beyond what an id can say.
+    pub const fn least_at(at: Timestamp) -> Self {
+        // Version 7 begins with the milliseconds, in 48 of the 128 bits.
+        if at.unix_ms() >> 48 == 0 {
+            Self(Uuid::from_u128((at.unix_ms() as u128) << 80))
+        } else {
+            Self(Uuid::max())
+        }
+    }
 }
 
 /// The text is not a UUID.
@@ -217,5 +231,17 @@ mod tests {
         let id: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         assert_eq!(id.to_string().parse::<RunId>(), Ok(id));
         assert_eq!("no".parse::<RunId>(), Err(InvalidId));
+    }
+
+    #[test]
+    fn the_least_id_of_a_time_parts_what_was_accepted_before_from_the_rest() {
+        // Version 7: 01890a5d-ac96 are the milliseconds.
+        let accepted_at = Timestamp::from_unix_ms(0x0189_0a5d_ac96);
+        let id: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        assert!(RunId::least_at(accepted_at) <= id);
+        assert!(id < RunId::least_at(Timestamp::from_unix_ms(accepted_at.unix_ms() + 1)));
+        let latest: RunId = "ffffffff-ffff-7fff-bfff-ffffffffffff".parse().unwrap();
+        assert!(latest < RunId::least_at(Timestamp::from_unix_ms(1 << 48)));
+        assert_eq!(RunId::least_at(Timestamp::from_unix_ms(u64::MAX)), RunId::new(Uuid::max()));
     }
 }

@@ -119,6 +119,7 @@ pub(crate) fn store_error(error: &StoreError) -> ApiError {
             ApiError::new(ErrorCode::Unavailable, "the store does not answer; try again later")
         }
         StoreError::Inconsistent { .. } => defect(error),
+        StoreError::Removed { run } => unknown_run(*run),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::holds::Holds;
 use crate::known::{Bounds as KnownBounds, Known};
 use crate::parts::{Options, Parts, Roles};
 use crate::planner::{Planner, plan_or_fall_back};
+use crate::remover::Remover;
 use crate::sweeper::Sweeper;
 use crate::task::Slots;
 use crate::watch::{Update, Watcher};
@@ -190,6 +191,9 @@ impl Engine {
         let ended = CancellationToken::new();
         keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
         keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
+        if let Some(remover) = Remover::new(self.parts().clone(), self.options()) {
+            keepers.spawn(remover.run(stop.clone()));
+        }
         let step_lanes = if roles.execute { step_lanes(self.pool()) } else { Vec::new() };
         let slots = Slots::new(step_lanes, self.options().step_slots);
         let executor = Executor::new(self.clone(), slots.clone(), stop.clone());

@@ -18,6 +18,7 @@ mod holds;
 mod known;
 mod parts;
 mod planner;
+mod remover;
 mod retry;
 mod submit;
 mod sweeper;

@@ -88,6 +88,12 @@ pub struct Options {
     pub dispatch_grace: Duration,
     /// Most tasks of a kind that one sweep acts on.
     pub sweep_tasks_max: u32,
+    /// For how long runs are kept after their end; none: for ever.
+    pub runs_kept: Option<Duration>,
+    /// How often runs that were kept for long enough are looked for.
+    pub remove_every: Duration,
+    /// Most runs removed at a time.
+    pub remove_runs_max: u32,
     /// Plans made at the same time, for each tier.
     pub plan_slots: usize,
     /// Steps run at the same time, for each vendor and tier.
@@ -120,6 +126,9 @@ impl Default for Options {
             sweep_every: Duration::from_millis(500),
             dispatch_grace: Duration::from_secs(2),
             sweep_tasks_max: 256,
+            runs_kept: Some(Duration::from_hours(30 * 24)),
+            remove_every: Duration::from_mins(1),
+            remove_runs_max: 64,
             plan_slots: 4,
             step_slots: 32,
             fetch_wait: Duration::from_secs(5),

@@ -101,10 +101,13 @@ impl Watcher {
             tokio::select! {
                 biased;
                 signal = next_of(&mut self.signals) => self.heed(signal).await?,
-                () = self.parts.clock.sleep(POLL_EVERY) => match self.signals {
-                    Some(_) => self.read_events().await?,
-                    None => self.resubscribe().await?,
-                },
+                () = self.parts.clock.sleep(POLL_EVERY) => {
+                    match self.signals {
+                        Some(_) => self.read_events().await?,
+                        None => self.resubscribe().await?,
+                    }
+                    self.must_be_kept().await?;
+                }
             }
         }
     }
@@ -148,6 +151,17 @@ impl Watcher {
                 return Ok(());
             }
         }
+    }
+
+    /// A run past its deadline has ended, or is about to. One of which nothing is there any more ended and was removed while
+    /// its watcher was not looking.
+    async fn must_be_kept(&mut self) -> Result<(), StoreError> {
+        let is_due = |run: &Run| !run.is_ended() && self.parts.clock.now() >= run.spec().deadline_at;
+        if !self.run.as_ref().is_some_and(is_due) || !self.parts.store.events(self.id, 0, 1).await?.is_empty()
+        {
+            return Ok(());
+        }
+        Err(StoreError::Removed { run: self.id })
     }
 
     fn fold(&mut self, event: &SequencedEvent) -> Result<(), StoreError> {

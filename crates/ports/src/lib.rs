@@ -8,6 +8,7 @@ pub mod limiter;
 pub mod live;
 pub mod queue;
 pub mod store;
+pub mod stored;
 pub mod vendor;
 
 /// An adapter's own error, kept as the source of a port's error.

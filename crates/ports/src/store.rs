@@ -31,6 +31,14 @@ pub trait RunStore: Send + Sync {
     /// again before `again_at`, so that several sweepers share the work.
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError>;
 
+    /// Removes runs that ended at `ended_by` or before, with their events and tasks: at most `limit`, those that were accepted
+    /// first. Tells how many; fewer than `limit`: there are no more, or others are removing them.
+    ///
+    /// An active run is never removed. What was removed is unknown from then on, and its request id is free: a client that
+    /// repeats it begins a new run. It holds nobody up who works on another run, any number may remove at once, and it can be
+    /// repeated.
+    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError>;
+
     /// A run's events after `after`, at most `limit`, in order.
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError>;
 
@@ -123,6 +131,12 @@ pub enum StoreError {
         /// What is wrong.
         #[source]
         source: BoxError,
+    },
+    /// A run that was there is not kept any more.
+    #[error("run {run} was removed")]
+    Removed {
+        /// The run.
+        run: RunId,
     },
 }
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
 use podium_ports::store::{Commit, StoreError};
+use podium_ports::stored::{EventToStore, stored, version_before};
 use uuid::Uuid;
-
-use crate::row::{Damage, stored};
 
 /// Most characters of a question in a list.
 const QUESTION_CHARS_MAX: usize = 200;
@@ -73,13 +72,11 @@ pub(crate) struct EventColumns {
 
 impl EventColumns {
     fn push(&mut self, run: RunId, event: &SequencedEvent) -> Result<(), StoreError> {
-        let sequence = stored(event.sequence);
-        let data = serde_json::to_string(&event.event)
-            .map_err(|source| Damage::Event { sequence, source }.of(run))?;
+        let EventToStore { sequence, at_ms, kind, data } = EventToStore::new(run, event)?;
         self.runs.push(*run.as_uuid());
         self.sequences.push(sequence);
-        self.at_ms.push(stored(event.at.unix_ms()));
-        self.kinds.push(event.event.name());
+        self.at_ms.push(at_ms);
+        self.kinds.push(kind);
         self.data.push(data);
         Ok(())
     }
@@ -149,15 +146,6 @@ impl<'c> Batch<'c> {
         }
         Ok(batch)
     }
-}
-
-/// The version that a commit follows. Its events lead from there to its run, without a gap.
-fn version_before(commit: &Commit) -> Result<u64, StoreError> {
-    let run = &commit.after;
-    let gap = || Damage::Gap { version: run.version() }.of(run.id());
-    let before = run.version().checked_sub(commit.events.len() as u64).ok_or_else(gap)?;
-    let in_order = (before + 1..).zip(&commit.events).all(|(sequence, event)| event.sequence == sequence);
-    if commit.events.is_empty() || !in_order { Err(gap()) } else { Ok(before) }
 }
 
 /// Postgres takes no text with a NUL. In the events, which are JSON, it is escaped; here it is for people who look.

@@ -3,8 +3,9 @@
 //! What is stored are events, as JSON with a format version; a run is folded from them whenever it is loaded. Beside them
 //! stand narrow rows that follow from them and that are searched: a state for each run, a row for each task.
 //!
-//! Each batch is one statement, which is its own transaction: one round trip, one wait for the disk, and nothing is held while
-//! a client thinks. The statements are in `queries/`, checked against the tables when the crate is compiled.
+//! Each batch that is written is one statement, which is its own transaction: one round trip, one wait for the disk, and
+//! nothing is held while a client thinks. The statements are in `queries/`, checked against the tables when the crate is
+//! compiled.
 //!
 //! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and when a ready task is to
 //! be told again. So a commit touches the times of a task only if its state or claim changed.
@@ -13,8 +14,10 @@
 mod call;
 mod columns;
 mod open;
+#[cfg(test)]
+mod plans;
 mod read;
-mod row;
+mod remove;
 mod sweep;
 mod write;
 
@@ -29,7 +32,6 @@ use sqlx::PgPool;
 
 pub use call::{NoAnswer, Standby};
 pub use open::OpenError;
-pub use row::Damage;
 
 /// How a store behaves. The defaults suit a Postgres in the same data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,10 @@ impl RunStore for Store {
 
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
         sweep::due(self, now, again_at, limit).await
+    }
+
+    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+        remove::remove_ended(self, ended_by, limit).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

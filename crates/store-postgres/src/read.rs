@@ -6,12 +6,12 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::store::{RunSummary, StoreError};
+use podium_ports::stored::{Damage, StoredEvent, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::{Call, Standby};
-use crate::row::{Damage, EventRow, stored, time, unsigned};
 
 pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
     if runs.is_empty() {
@@ -47,9 +47,9 @@ pub(crate) async fn events(
     limit: u32,
 ) -> Result<Vec<SequencedEvent>, StoreError> {
     let rows = store.call(&ReadEvents { run: *run.as_uuid(), after: stored(after), limit }).await?;
-    let read = |row: &StoredEvent| {
-        let StoredEvent { sequence, at_ms, format, ref data } = *row;
-        EventRow { sequence, at_ms, format, data }.read(run)
+    let read = |row: &EventRow| {
+        let EventRow { sequence, at_ms, format, ref data } = *row;
+        StoredEvent { sequence, at_ms, format: format.into(), data }.read(run)
     };
     rows.iter().map(read).collect()
 }
@@ -83,9 +83,9 @@ struct LoadedRow {
 }
 
 impl LoadedRow {
-    fn event(&self) -> Option<EventRow<'_>> {
-        let (sequence, at_ms, format) = (self.sequence?, self.at_ms?, self.format?);
-        Some(EventRow { sequence, at_ms, format, data: self.data.as_deref()? })
+    fn event(&self) -> Option<StoredEvent<'_>> {
+        let (sequence, at_ms, format) = (self.sequence?, self.at_ms?, self.format?.into());
+        Some(StoredEvent { sequence, at_ms, format, data: self.data.as_deref()? })
     }
 }
 
@@ -103,7 +103,7 @@ struct ReadEvents {
     limit: u32,
 }
 
-struct StoredEvent {
+struct EventRow {
     sequence: i64,
     at_ms: i64,
     format: i16,
@@ -111,11 +111,11 @@ struct StoredEvent {
 }
 
 impl Call for ReadEvents {
-    type Answer = Vec<StoredEvent>;
+    type Answer = Vec<EventRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { run, after, limit } = self;
-        sqlx::query_file_as!(StoredEvent, "queries/read_events.sql", run, after, i64::from(*limit))
+        sqlx::query_file_as!(EventRow, "queries/read_events.sql", run, after, i64::from(*limit))
             .fetch_all(connection)
             .await
     }

@@ -6,12 +6,12 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::store::{Due, Hold, StoreError};
+use podium_ports::stored::{stored, task};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
-use crate::row::{stored, task};
 
 pub(crate) async fn extend_leases(
     store: &Store,

@@ -4,32 +4,45 @@ use std::collections::{HashMap, HashSet};
 
 use podium_domain::ids::RunId;
 use podium_ports::store::{Commit, Conflict, Created, StoreError};
+use podium_ports::stored::FORMAT;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
 use crate::columns::{Batch, RunColumns};
-use crate::row::{Damage, FORMAT};
+
+/// How often runs are created whose request ids were used, by runs that are gone when they are looked for.
+const CREATE_TRIES_MAX: u32 = 3;
+
+/// Each time, another run had the request id and was removed at once.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the runs that have the request ids vanished {CREATE_TRIES_MAX} times")]
+struct Vanishing;
 
 pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
     if runs.is_empty() {
         return Ok(Vec::new());
     }
     let batch = Batch::new(runs, store.options.dispatch_grace)?;
-    let created = store.call(&Create(&batch)).await?;
     let ids = || runs.iter().map(|commit| commit.after.id());
-    if ids().all(|id| created.contains(id.as_uuid())) {
-        return Ok(ids().map(|_| Created::New).collect());
+    for _ in 0..CREATE_TRIES_MAX {
+        let created = store.call(&Create(&batch)).await?;
+        if ids().all(|id| created.contains(id.as_uuid())) {
+            return Ok(ids().map(|_| Created::New).collect());
+        }
+        // In a statement of its own, which sees what others committed while the first one waited for them.
+        let found = store.call(&FindCreated(&batch.runs)).await?;
+        let created = ids().map(|id| match found.get(id.as_uuid())? {
+            found if found == id.as_uuid() => Some(Created::New),
+            found => Some(Created::Existing(RunId::new(*found))),
+        });
+        if let Some(created) = created.collect() {
+            return Ok(created);
+        }
+        // A run that had one of the request ids was removed in between: the id is free.
     }
-    // In a statement of its own, which sees what others committed while the first one waited for them.
-    let found = store.call(&FindCreated(&batch.runs)).await?;
-    let created = ids().map(|id| match found.get(id.as_uuid()) {
-        Some(found) if found == id.as_uuid() => Ok(Created::New),
-        Some(found) => Ok(Created::Existing(RunId::new(*found))),
-        None => Err(Damage::Gone.of(id)),
-    });
-    created.collect()
+    Err(StoreError::Unavailable(Box::new(Vanishing)))
 }
 
 pub(crate) async fn commit(

@@ -7,7 +7,8 @@ use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::store::{RunStore, StoreError};
-use podium_store_postgres::{Damage, Options, Store};
+use podium_ports::stored::Damage;
+use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
 use sqlx::{Connection, PgConnection};
 
@@ -41,7 +42,7 @@ impl Scene {
 fn named<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (RunId, String) {
     match result.unwrap_err() {
         StoreError::Inconsistent { run, source } => (run, source.to_string()),
-        other @ StoreError::Unavailable(_) => panic!("{other:?} names no run"),
+        other => panic!("{other:?} names no run"),
     }
 }
 

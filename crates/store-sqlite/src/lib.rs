@@ -11,7 +11,10 @@
 #![deny(missing_docs)]
 
 mod open;
+#[cfg(test)]
+mod plans;
 mod read;
+mod remove;
 mod row;
 mod sweep;
 mod write;
@@ -26,7 +29,6 @@ use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSum
 use sqlx::SqlitePool;
 
 pub use open::OpenError;
-pub use row::Damage;
 
 /// How a store behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,10 @@ impl RunStore for Store {
 
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
         sweep::due(self, now, again_at, limit).await
+    }
+
+    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+        remove::remove_ended(self, ended_by, limit).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

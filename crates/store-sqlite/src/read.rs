@@ -6,23 +6,24 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::store::{RunSummary, StoreError};
+use podium_ports::stored::{Damage, stored, time, unsigned};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::Store;
-use crate::row::{Damage, event, hex, id_bytes, run_id, stored, time, unavailable, unsigned};
+use crate::row::{event, hex, id_bytes, run_id, unavailable};
 
 // A run without any event is damaged, not absent: hence the outer join.
-const LOAD_RUNS: &str = "-- load_runs
+pub(crate) const LOAD_RUNS: &str = "-- load_runs
 SELECT runs.id, runs.version, sequence, at_ms, format, data
 FROM runs LEFT JOIN run_events ON run_id = runs.id
 WHERE runs.id IN (SELECT unhex(value) FROM json_each(?1))
 ORDER BY runs.id, sequence";
 
-const READ_EVENTS: &str = "-- read_events
+pub(crate) const READ_EVENTS: &str = "-- read_events
 SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
 
-const LIST_RUNS: &str = "-- list_runs
+pub(crate) const LIST_RUNS: &str = "-- list_runs
 SELECT id, tenant, model, state, question, steps, cost_nano_usd, accepted_ms, ended_ms
 FROM runs WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
 

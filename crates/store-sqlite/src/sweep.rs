@@ -6,30 +6,31 @@ use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::store::{Due, Hold, StoreError};
+use podium_ports::stored::{stored, task};
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::Store;
-use crate::row::{claim_id, hex, run_id, stored, task, unavailable};
+use crate::row::{claim_id, hex, run_id, unavailable};
 
-const EXTEND_LEASES: &str = "-- extend_leases
+pub(crate) const EXTEND_LEASES: &str = "-- extend_leases
 UPDATE tasks SET lease_until_ms = max(lease_until_ms, ?2)
 FROM (SELECT unhex(value ->> 'run') AS run_id, value ->> 'task' AS task, unhex(value ->> 'claim') AS claim
       FROM json_each(?1)) AS hold
 WHERE tasks.run_id = hold.run_id AND tasks.task = hold.task AND tasks.claim = hold.claim AND state = 'running'
 RETURNING run_id, task, claim";
 
-const TELL_READY: &str = "-- tell_ready
+pub(crate) const TELL_READY: &str = "-- tell_ready
 UPDATE tasks SET dispatch_after_ms = ?2
 WHERE (run_id, task) IN (SELECT run_id, task FROM tasks WHERE state = 'ready' AND dispatch_after_ms <= ?1
                          ORDER BY dispatch_after_ms LIMIT ?3)
 RETURNING run_id, task";
 
-const FIND_EXPIRED: &str = "-- find_expired
+pub(crate) const FIND_EXPIRED: &str = "-- find_expired
 SELECT run_id, task, claim FROM tasks WHERE state = 'running' AND lease_until_ms <= ?1 ORDER BY lease_until_ms LIMIT ?2";
 
-const FIND_OVERDUE: &str = "-- find_overdue
+pub(crate) const FIND_OVERDUE: &str = "-- find_overdue
 SELECT id FROM runs WHERE state = 'active' AND deadline_ms <= ?1 ORDER BY deadline_ms LIMIT ?2";
 
 #[derive(Serialize)]

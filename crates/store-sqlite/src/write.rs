@@ -3,33 +3,32 @@
 use podium_domain::ids::RequestId;
 use podium_domain::run::Run;
 use podium_ports::store::{Commit, Conflict, Created, StoreError};
+use podium_ports::stored::{EventToStore, FORMAT, stored};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Sqlite, Transaction};
 
 use crate::Store;
-use crate::row::{
-    CommitRows, EventRow, FORMAT, TaskRow, id_bytes, question, run_id, steps, stored, unavailable,
-};
+use crate::row::{CommitRows, TaskRow, id_bytes, question, run_id, steps, unavailable};
 
-const INSERT_RUN: &str = "-- insert_run
+pub(crate) const INSERT_RUN: &str = "-- insert_run
 INSERT INTO runs (id, tenant, request_id, model, state, question, version, steps, cost_nano_usd, accepted_ms,
                   deadline_ms, ended_ms)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 ON CONFLICT DO NOTHING";
 
-const FIND_RUN: &str = "-- find_run
+pub(crate) const FIND_RUN: &str = "-- find_run
 SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) LIMIT 1";
 
-const UPDATE_RUN: &str = "-- update_run
+pub(crate) const UPDATE_RUN: &str = "-- update_run
 UPDATE runs SET version = ?3, state = ?4, steps = ?5, cost_nano_usd = ?6, ended_ms = ?7 WHERE id = ?1 AND version = ?2";
 
-const INSERT_EVENT: &str = "-- insert_event
+pub(crate) const INSERT_EVENT: &str = "-- insert_event
 INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 // A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling a
 // sweeper. A task that became ready anew within one commit stays ready, with a later time. `WHERE TRUE` tells the parser that
 // `ON CONFLICT` does not belong to a join.
-const UPSERT_TASKS: &str = "-- upsert_tasks
+pub(crate) const UPSERT_TASKS: &str = "-- upsert_tasks
 INSERT INTO tasks (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
 SELECT unhex(value ->> 'run'), value ->> 'task', value ->> 'state', value ->> 'dispatch_after_ms',
        unhex(value ->> 'claim'), value ->> 'lease_until_ms'
@@ -80,7 +79,7 @@ pub(crate) async fn commit(
 }
 
 /// Takes the write lock at once: a transaction that begins to read and wants to write later can be refused without waiting.
-async fn begin(store: &Store) -> Result<Transaction<'static, Sqlite>, StoreError> {
+pub(crate) async fn begin(store: &Store) -> Result<Transaction<'static, Sqlite>, StoreError> {
     store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)
 }
 
@@ -141,7 +140,7 @@ async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
 
 async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<(), StoreError> {
     let id = commit.run.id();
-    for EventRow { sequence, at_ms, kind, data } in &commit.events {
+    for EventToStore { sequence, at_ms, kind, data } in &commit.events {
         sqlx::query(INSERT_EVENT)
             .bind(id_bytes(&id))
             .bind(*sequence)

@@ -6,6 +6,7 @@ mod due;
 mod lease;
 mod race;
 mod read;
+mod remove;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -68,6 +69,13 @@ macro_rules! run_store_suite {
             concurrent_creates_with_one_request_id_give_one_run
             one_of_two_racing_claims_wins_each_time
             two_sweepers_share_the_ready_tasks
+            an_active_run_is_never_removed
+            a_removed_run_leaves_nothing_and_no_other_is_touched
+            a_run_is_removed_only_once_it_ended_long_enough_ago
+            removing_keeps_its_limit_and_takes_the_oldest
+            a_removed_runs_request_id_is_free
+            two_removers_share_the_work
+            what_is_written_while_a_run_is_removed_leaves_nothing
             the_store_answers
         }
     };
@@ -92,7 +100,7 @@ pub mod requirements {
 }
 
 mod written {
-    pub(super) use super::{commit::*, create::*, due::*, lease::*, race::*, read::*};
+    pub(super) use super::{commit::*, create::*, due::*, lease::*, race::*, read::*, remove::*};
 }
 
 impl StoreFixture {

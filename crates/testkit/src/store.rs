@@ -171,6 +171,15 @@ impl RunStore for TestStore {
         Ok(due)
     }
 
+    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+        let mut rows = self.lock();
+        let has_ended = |row: &Row| row.run.ended_at().is_some_and(|at| at <= ended_by);
+        let ended = rows.rows.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
+        let ended: Vec<_> = ended.take(limit as usize).collect();
+        rows.rows.retain(|id, _| !ended.contains(id));
+        Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
+    }
+
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
         let rows = self.lock();
         let events = rows.rows.get(&run).map_or(&[][..], |row| &row.events);

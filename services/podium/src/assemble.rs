@@ -107,6 +107,7 @@ impl Embedded {
         notices.extend(chosen.notice.clone());
         let options = Options {
             executor: format!("podium-{}", std::process::id()),
+            runs_kept: settings.runs_kept,
             drain: settings.drain * ENGINE_DRAIN_TENTHS / 10,
             ..Options::default()
         };

@@ -132,6 +132,15 @@ impl StoreState {
         due
     }
 
+    fn remove_ended(&mut self, ended_by: Timestamp, limit: u32) -> u32 {
+        let has_ended = |row: &Row| row.run.ended_at().is_some_and(|at| at <= ended_by);
+        let ended = self.rows.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
+        let ended: Vec<_> = ended.take(limit as usize).collect();
+        self.rows.retain(|id, _| !ended.contains(id));
+        self.by_request.retain(|_, id| !ended.contains(id));
+        u32::try_from(ended.len()).unwrap_or(u32::MAX)
+    }
+
     fn events(&self, run: RunId, after: u64, limit: u32) -> Vec<SequencedEvent> {
         let events = self.rows.get(&run).map_or(&[][..], |row| &row.events);
         events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect()
@@ -231,6 +240,10 @@ impl RunStore for SimStore {
             due
         })
         .await
+    }
+
+    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+        self.ask(move |core| core.store.remove_ended(ended_by, limit)).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
@@ -345,6 +358,10 @@ mod tests {
 
         async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
             Ok(self.lock().due(now, again_at, limit))
+        }
+
+        async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+            Ok(self.lock().remove_ended(ended_by, limit))
         }
 
         async fn events(

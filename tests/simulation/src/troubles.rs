@@ -131,6 +131,8 @@ fn some_options(dice: &mut Dice) -> Options {
         sweep_every: Duration::from_millis(dice.between(400, 1_500)),
         dispatch_grace: Duration::from_millis(dice.between(500, 3_000)),
         sweep_tasks_max: if dice.chance(300) { 3 } else { 256 },
+        // A world is over long before anything is old, and who checks it wants to see everything.
+        runs_kept: None,
         plan_slots: dice.index(3) + 1,
         step_slots: dice.index(4) + 1,
         fetch_wait: Duration::from_millis(dice.between(2_000, 8_000)),
@@ -142,5 +144,6 @@ fn some_options(dice: &mut Dice) -> Options {
         known_runs_max: if dice.chance(300) { 3 } else { 4096 },
         known_bytes_max: 64 << 20,
         drain: Duration::from_millis(dice.between(0, 4_000)),
+        ..Options::default()
     }
 }

@@ -39,6 +39,11 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-limits-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-harness", uses: &[], tests_use: &[] },
     Layer {
+        package: "podium-bench-store",
+        uses: &["podium-domain", "podium-harness", "podium-ports", "podium-store-postgres", "podium-testkit"],
+        tests_use: &[],
+    },
+    Layer {
         package: "podium-local-cluster",
         uses: &["podium-executor", "podium-gateway", "podium-harness", "podium-planner", "podium-vendor-sim"],
         tests_use: &["podium-api"],

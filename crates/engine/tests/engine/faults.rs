@@ -99,6 +99,10 @@ impl RunStore for FaultyStore {
         self.store.due(now, again_at, limit).await
     }
 
+    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+        self.store.remove_ended(ended_by, limit).await
+    }
+
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
         self.store.events(run, after, limit).await
     }

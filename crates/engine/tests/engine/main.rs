@@ -11,6 +11,8 @@ mod house;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod retention;
+#[cfg(test)]
 mod streaming;
 #[cfg(test)]
 mod trouble;

@@ -10,6 +10,8 @@ use crate::LogFormat;
 use crate::conductor::ConductorChoice;
 
 const DRAIN_MS_MAX: u64 = 3_600_000;
+/// A hundred years.
+const RUNS_KEPT_HOURS_MAX: u64 = 36_500 * 24;
 
 /// An address and a port.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
@@ -35,6 +37,27 @@ pub fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
 /// How long the work under way may still take at the end, in milliseconds.
 pub fn drain(text: &str) -> Result<Duration, String> {
     number(text, 0, DRAIN_MS_MAX).map(Duration::from_millis)
+}
+
+/// For how long runs are kept after their end: `forever` (none), or a number of days or hours such as `30d` or `12h`.
+pub fn runs_kept(text: &str) -> Result<Option<Duration>, String> {
+    if text == "forever" {
+        return Ok(None);
+    }
+    let hours = |number: &str, each: u64| number.parse::<u64>().ok()?.checked_mul(each);
+    let hours = match (text.strip_suffix('d'), text.strip_suffix('h')) {
+        (Some(days), _) => hours(days, 24),
+        (None, Some(number)) => hours(number, 1),
+        (None, None) => None,
+    };
+    let hours = hours.filter(|hours| (1..=RUNS_KEPT_HOURS_MAX).contains(hours));
+    let hours = hours.ok_or_else(|| {
+        let days_max = RUNS_KEPT_HOURS_MAX / 24;
+        format!(
+            "is `{text}`, it must be forever, or days or hours such as 30d or 12h, from 1h to {days_max}d"
+        )
+    })?;
+    Ok(Some(Duration::from_hours(hours)))
 }
 
 /// What is logged.
@@ -81,4 +104,19 @@ pub fn conductor(text: &str) -> Result<ConductorChoice, String> {
 
 fn worker_id(name: &str) -> Result<WorkerId, String> {
     WorkerId::new(name).map_err(|e| format!("names a worker: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_kept_for_days_hours_or_ever() {
+        assert_eq!(runs_kept("forever"), Ok(None));
+        assert_eq!(runs_kept("30d"), Ok(Some(Duration::from_hours(720))));
+        assert_eq!(runs_kept("1h"), Ok(Some(Duration::from_hours(1))));
+        for wrong in ["", "d", "30", "0h", "-1d", "1.5d", "36501d", "99999999999999999999d", "for ever"] {
+            assert!(runs_kept(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -49,12 +49,12 @@ impl Backend {
     pub(crate) async fn open(wanted: &Wanted, settings: &Settings) -> Result<Self, Error> {
         match wanted {
             Wanted::Server(url) => connect(url, CONNECT_WAIT).await,
-            Wanted::Here => Ok(Self::here(Embedded::start(settings, Pace::Visible).await?)),
+            Wanted::Here => Ok(Self::here(start(settings).await?)),
             Wanted::Either => {
                 let url = format!("http://{}", settings.grpc_listen);
                 match connect(&url, PROBE_WAIT).await {
                     Ok(server) => Ok(server),
-                    Err(_nobody_there) => Ok(Self::here(Embedded::start(settings, Pace::Visible).await?)),
+                    Err(_nobody_there) => Ok(Self::here(start(settings).await?)),
                 }
             }
         }
@@ -130,6 +130,12 @@ impl Backend {
             Self::Here(here) => here.0.stop().await,
         }
     }
+}
+
+/// An engine on the data folder. It removes nothing: a command may not have been told what the server was.
+async fn start(settings: &Settings) -> Result<Embedded, Error> {
+    let settings = Settings { runs_kept: None, ..settings.clone() };
+    Embedded::start(&settings, Pace::Visible).await
 }
 
 async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {

@@ -115,6 +115,9 @@ struct ServeArgs {
     /// Milliseconds that requests and calls under way may still take once told to stop [default: 10000].
     #[arg(long, value_name = "MS")]
     drain_ms: Option<String>,
+    /// How long runs are kept after their end: days or hours such as 30d or 12h, or forever [default: 30d].
+    #[arg(long, value_name = "TIME")]
+    runs_kept: Option<String>,
     /// How log lines look: text or json [default: text].
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -130,6 +133,7 @@ impl ServeArgs {
         sources.flag("grpc_listen", self.grpc_listen.as_deref());
         sources.flag("allow_remote", self.allow_remote.then_some("true"));
         sources.flag("drain_ms", self.drain_ms.as_deref());
+        sources.flag("runs_kept", self.runs_kept.as_deref());
         sources.flag("log_format", self.log_format.as_deref());
         Ok(check(sources)?)
     }

@@ -13,6 +13,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let data = data(&mut checker);
     let pool = checker.read("pool", pool);
     let conductor = checker.read("conductor", values::conductor);
+    let runs_kept = checker.read("runs_kept", values::runs_kept);
     let drain = checker.read("drain_ms", values::drain);
     let log = checker.read_if_given("log", values::log_filter);
     let log_format = checker.read("log_format", values::log_format);
@@ -23,6 +24,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             data: data?,
             pool: pool?,
             conductor: conductor?,
+            runs_kept: runs_kept?,
             drain: drain?,
             log,
             log_format: log_format?,

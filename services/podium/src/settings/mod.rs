@@ -26,6 +26,8 @@ pub(crate) const KEYS: &[Key] = &[
     ("pool", Some("demo")),
     // `auto`, `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
     ("conductor", Some("auto")),
+    // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`.
+    ("runs_kept", Some("30d")),
     // Milliseconds that requests and calls under way may still take once the server is told to stop.
     ("drain_ms", Some("10000")),
     // What is logged: a level, or a list such as `info,podium_engine=debug`. Default: `info` for a server, else `warn`.
@@ -47,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) pool: PoolChoice,
     /// Who plans.
     pub(crate) conductor: ConductorChoice,
+    /// How long runs are kept after their end; none: for ever.
+    pub(crate) runs_kept: Option<Duration>,
     /// How long work under way may still take at the end.
     pub(crate) drain: Duration,
     /// What is logged; the command knows the default.

@@ -1,12 +1,14 @@
-//! From rows to the domain. What cannot be is named with the run and the place.
+//! The form in which stores keep runs, whatever the database: events as JSON with a format, numbers as a database has them.
+//! What cannot be is named with the run and the place.
 
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::run::{RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_ports::store::StoreError;
+
+use crate::store::{Commit, StoreError};
 
 /// The form of the events' JSON that this version writes.
-pub(crate) const FORMAT: i16 = 1;
+pub const FORMAT: i16 = 1;
 
 /// What is wrong with what is stored of a run, or was to be.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +19,7 @@ pub enum Damage {
         /// Which event.
         sequence: i64,
         /// Its format.
-        format: i16,
+        format: i64,
     },
     /// An event's JSON does not read.
     #[error("event {sequence} does not read")]
@@ -31,9 +33,9 @@ pub enum Damage {
     /// Events are missing at the end, or there are more than the run knows of.
     #[error("the run has version {version}, its last event is {last}")]
     Version {
-        /// What `run_states` says.
+        /// What is said beside the events.
         version: i64,
-        /// What `run_events` says.
+        /// What the events say.
         last: u64,
     },
     /// A column holds what it cannot.
@@ -50,33 +52,32 @@ pub enum Damage {
         /// The version of the run to be written.
         version: u64,
     },
-    /// A run was there when another was to be created, and then it was not.
-    #[error("the run that has the request id is gone")]
-    Gone,
 }
 
 impl Damage {
-    pub(crate) fn of(self, run: RunId) -> StoreError {
+    /// As the port's error.
+    pub fn of(self, run: RunId) -> StoreError {
         StoreError::Inconsistent { run, source: Box::new(self) }
     }
 }
 
 /// What does not fit is the greatest that does: times at the end of time, costs of billions.
-pub(crate) fn stored(value: u64) -> i64 {
+pub fn stored(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Nothing negative is ever stored.
-pub(crate) fn unsigned(value: i64) -> u64 {
+pub fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or_default()
 }
 
-pub(crate) fn time(value: i64) -> Timestamp {
+/// A time that was stored as milliseconds since the Unix epoch.
+pub fn time(value: i64) -> Timestamp {
     Timestamp::from_unix_ms(unsigned(value))
 }
 
 /// Reads what [`TaskRef`] displays.
-pub(crate) fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
+pub fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
     let number = |text: &str| text.parse::<u16>().ok();
     let parsed = match text.split('.').collect::<Vec<_>>().as_slice() {
         ["plan", round] => number(round).map(|round| TaskRef::Plan { round }),
@@ -88,19 +89,56 @@ pub(crate) fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
     parsed.ok_or_else(|| Damage::Column { column: "tasks.task", value: text.to_owned() }.of(run))
 }
 
-/// A row of `run_events`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EventRow<'r> {
-    pub(crate) sequence: i64,
-    pub(crate) at_ms: i64,
-    pub(crate) format: i16,
-    pub(crate) data: &'r str,
+/// The version that a commit follows. Its events lead from there to its run, without a gap.
+pub fn version_before(commit: &Commit) -> Result<u64, StoreError> {
+    let run = &commit.after;
+    let gap = || Damage::Gap { version: run.version() }.of(run.id());
+    let before = run.version().checked_sub(commit.events.len() as u64).ok_or_else(gap)?;
+    let in_order = (before + 1..).zip(&commit.events).all(|(sequence, event)| event.sequence == sequence);
+    if commit.events.is_empty() || !in_order { Err(gap()) } else { Ok(before) }
 }
 
-impl EventRow<'_> {
-    pub(crate) fn read(self, run: RunId) -> Result<SequencedEvent, StoreError> {
+/// An event in the form that [`FORMAT`] names, on its way to a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventToStore {
+    /// Its number in the run.
+    pub sequence: i64,
+    /// When it happened, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// Its name, for people who look.
+    pub kind: &'static str,
+    /// The event as JSON. A NUL in it is escaped, so it is text to every database.
+    pub data: String,
+}
+
+impl EventToStore {
+    /// Writes an event of `run`.
+    pub fn new(run: RunId, event: &SequencedEvent) -> Result<Self, StoreError> {
+        let sequence = stored(event.sequence);
+        let data = serde_json::to_string(&event.event)
+            .map_err(|source| Damage::Event { sequence, source }.of(run))?;
+        Ok(Self { sequence, at_ms: stored(event.at.unix_ms()), kind: event.event.name(), data })
+    }
+}
+
+/// An event as a row holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredEvent<'r> {
+    /// Its number in the run.
+    pub sequence: i64,
+    /// When it happened, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The form of `data`.
+    pub format: i64,
+    /// The event as JSON.
+    pub data: &'r str,
+}
+
+impl StoredEvent<'_> {
+    /// Reads an event of `run`.
+    pub fn read(self, run: RunId) -> Result<SequencedEvent, StoreError> {
         let Self { sequence, at_ms, format, data } = self;
-        if format != FORMAT {
+        if format != i64::from(FORMAT) {
             return Err(Damage::Format { sequence, format }.of(run));
         }
         let event: RunEvent =

@@ -1,0 +1,307 @@
+//! Reads how Postgres carries out each statement, over tables that hold many ended runs: none reads all of a table, and each
+//! goes through the indexes that are named here.
+//!
+//! A statement is prepared and explained as the store's own connections would run it, with a plan made for its arguments and
+//! with one made for any; and once more with the planner's own view of sequential scans, so that what is asserted is not merely
+//! what `enable_seqscan = off` forbids. A new file in `queries/` needs a line in [`STATEMENTS`].
+//!
+//! None of them is index-only where it matters, on purpose: the hot ones lock or change the rows that they find, and so visit
+//! them anyway.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use podium_domain::ids::RequestId;
+use podium_domain::run::{Command, RunSpec, TaskRef};
+use podium_harness::{Fsync, Postgres};
+use podium_ports::clock::Ids;
+use podium_ports::store::RunStore;
+use podium_testkit::{Driven, SeededIds, a_spec, plan_of};
+use serde_json::Value;
+use sqlx::{Connection, Executor, PgConnection};
+
+use crate::{Options, Store};
+
+/// Ended runs, of which each has five events and two tasks.
+const ENDED_RUNS: i64 = 100_000;
+/// Tables of which no statement may read everything.
+const TABLES: [&str; 4] = ["runs", "run_states", "run_events", "tasks"];
+
+/// A statement and how it must be carried out.
+struct Statement {
+    file: &'static str,
+    /// Arguments as SQL, in their order.
+    arguments: &'static [&'static str],
+    /// The indexes that it goes through: these and no others.
+    indexes: &'static [&'static str],
+    /// Indexes of which it may read everything: they hold no more than what is active.
+    whole: &'static [&'static str],
+}
+
+/// The tenth of the ended runs; see [`fill`].
+const RUN: &str = "copied_id(10, 10)";
+const RUNS: &str = "ARRAY[copied_id(10, 10), copied_id(11, 11)]";
+const TWO: &str = "ARRAY[7, 8]::bigint[]";
+const TEXTS: &str = "ARRAY['plan.0', 'plan.0']";
+const STATES: &str = "ARRAY['active', 'succeeded']";
+
+const STATEMENTS: &[Statement] = &[
+    Statement {
+        file: "commit.sql",
+        arguments: &[
+            RUNS,
+            TWO,
+            TWO,
+            STATES,
+            TWO,
+            TWO,
+            TWO,
+            "1::smallint",
+            RUNS,
+            TWO,
+            TWO,
+            TEXTS,
+            TEXTS,
+            RUNS,
+            TEXTS,
+            STATES,
+            TWO,
+            RUNS,
+            TWO,
+        ],
+        indexes: &["run_states_pkey", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "create.sql",
+        arguments: &[
+            RUNS,
+            TEXTS,
+            TEXTS,
+            TEXTS,
+            TEXTS,
+            TWO,
+            TWO,
+            RUNS,
+            TWO,
+            STATES,
+            TWO,
+            TWO,
+            TWO,
+            "1::smallint",
+            RUNS,
+            TWO,
+            TWO,
+            TEXTS,
+            TEXTS,
+            RUNS,
+            TEXTS,
+            STATES,
+            TWO,
+            RUNS,
+            TWO,
+        ],
+        // It only inserts.
+        indexes: &[],
+        whole: &[],
+    },
+    Statement {
+        file: "extend_leases.sql",
+        arguments: &[RUNS, TEXTS, RUNS, "8::bigint"],
+        // Where few tasks are running, all of them are looked through.
+        indexes: &["tasks_pkey", "tasks_running"],
+        whole: &["tasks_running"],
+    },
+    Statement {
+        file: "find_created.sql",
+        arguments: &[RUNS, TEXTS, TEXTS],
+        indexes: &["runs_pkey", "runs_request"],
+        whole: &[],
+    },
+    Statement {
+        file: "find_expired.sql",
+        arguments: &["8::bigint", "256::bigint"],
+        indexes: &["tasks_running"],
+        whole: &["tasks_running"],
+    },
+    Statement {
+        file: "find_overdue.sql",
+        arguments: &["8::bigint", "256::bigint"],
+        indexes: &["run_states_active"],
+        whole: &[],
+    },
+    Statement {
+        file: "list_runs.sql",
+        arguments: &[RUN, "50::bigint"],
+        indexes: &["run_states_pkey", "runs_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "load_runs.sql",
+        arguments: &[RUNS],
+        indexes: &["run_events_pkey", "run_states_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "lock_ended.sql",
+        arguments: &[RUN, "8::bigint", "64::bigint"],
+        indexes: &["run_states_pkey"],
+        whole: &[],
+    },
+    // Whether there is any run at all: it stops at the first.
+    Statement { file: "ping.sql", arguments: &[], indexes: &["runs_pkey"], whole: &["runs_pkey"] },
+    Statement {
+        file: "read_events.sql",
+        arguments: &[RUN, "0::bigint", "256::bigint"],
+        indexes: &["run_events_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "remove_runs.sql",
+        arguments: &[RUNS],
+        indexes: &["run_events_pkey", "run_states_pkey", "runs_pkey", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "tell_ready.sql",
+        arguments: &["8::bigint", "9::bigint", "256::bigint"],
+        indexes: &["tasks_pkey", "tasks_ready"],
+        whole: &[],
+    },
+];
+
+const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
+/// Active runs: half of them have a ready task, the others a claimed one.
+const ACTIVE_RUNS: i64 = 100;
+
+/// What a plan reads of the tables, from its JSON.
+#[derive(Debug, Default)]
+struct Reading {
+    /// Tables of which everything is read.
+    sequential: BTreeSet<String>,
+    /// Indexes that are looked up.
+    searched: BTreeSet<String>,
+    /// Indexes that are read from one end to the other.
+    whole: BTreeSet<String>,
+}
+
+impl Reading {
+    fn of(plan: &Value) -> Self {
+        let mut reading = Self::default();
+        reading.add(plan);
+        reading
+    }
+
+    fn add(&mut self, node: &Value) {
+        let text = |key: &str| node[key].as_str().unwrap_or_default();
+        let table = text("Relation Name");
+        if text("Node Type").ends_with("Seq Scan") && TABLES.contains(&table) {
+            self.sequential.insert(table.to_owned());
+        }
+        if let Some(index) = node["Index Name"].as_str() {
+            let of = if node["Index Cond"].is_null() { &mut self.whole } else { &mut self.searched };
+            of.insert(index.to_owned());
+        }
+        for child in node["Plans"].as_array().into_iter().flatten() {
+            self.add(child);
+        }
+    }
+}
+
+impl Statement {
+    fn sql(&self) -> String {
+        std::fs::read_to_string(queries().join(self.file)).unwrap()
+    }
+
+    /// Explained under the given settings; the JSON of its plan.
+    async fn plan(&self, connection: &mut PgConnection, cache_mode: &str, sequential: &str) -> Value {
+        let settings = format!("SET plan_cache_mode = {cache_mode}; SET enable_seqscan = {sequential}");
+        execute(connection, settings).await;
+        execute(connection, format!("PREPARE explained AS {}", self.sql())).await;
+        let arguments = match self.arguments {
+            [] => String::new(),
+            arguments => format!("({})", arguments.join(", ")),
+        };
+        let explain = format!("EXPLAIN (FORMAT JSON) EXECUTE explained{arguments}");
+        let explained = sqlx::query_scalar::<_, Value>(sqlx::AssertSqlSafe(explain));
+        let mut explained = explained.persistent(false).fetch_one(&mut *connection).await.unwrap();
+        execute(connection, "DEALLOCATE explained".to_owned()).await;
+        explained[0]["Plan"].take()
+    }
+
+    /// What is wrong with how it is carried out.
+    async fn faults(&self, connection: &mut PgConnection) -> Vec<String> {
+        let mut faults = Vec::new();
+        for cache_mode in ["force_custom_plan", "force_generic_plan"] {
+            for sequential in ["off", "on"] {
+                let plan = self.plan(connection, cache_mode, sequential).await;
+                let reading = Reading::of(&plan);
+                let used: BTreeSet<_> = reading.searched.union(&reading.whole).map(String::as_str).collect();
+                let whole: Vec<_> =
+                    reading.whole.iter().filter(|i| !self.whole.contains(&i.as_str())).collect();
+                // Where it may choose, it may also stop at the first row of a table.
+                let is_right = used == self.indexes.iter().copied().collect() && whole.is_empty();
+                let stops_early = sequential == "on" && self.file == "ping.sql";
+                if !stops_early && !(is_right && reading.sequential.is_empty()) {
+                    let case = format!("{}, {cache_mode}, enable_seqscan {sequential}", self.file);
+                    faults.push(format!("{case}: {reading:?}\n{plan:#}"));
+                }
+            }
+        }
+        faults
+    }
+}
+
+fn queries() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("queries")
+}
+
+async fn execute(connection: &mut PgConnection, sql: String) {
+    connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.unwrap();
+}
+
+/// Run number n is accepted n ms after the epoch; the active ones come after those that ended.
+async fn fill(store: &Store, raw: &mut PgConnection) {
+    let ids = SeededIds::new(1);
+    let request_id = Some(RequestId::new("request-").unwrap());
+    let spec = RunSpec { request_id, ..a_spec() };
+    let mut ended = Driven::accept(ids.run_id(spec.accepted_at), spec);
+    let [mut ready, mut claimed] = [(); 2].map(|()| Driven::accepted(&ids));
+    ended.plan(plan_of(&[("quick", "Do it.", &[])]), &ids);
+    ended.drive(&Command::Cancel);
+    claimed.claim(TaskRef::Plan { round: 0 }, &ids);
+    store.create(&[ended.commit(), ready.commit(), claimed.commit()]).await.unwrap();
+    execute(raw, COPY_RUNS.to_owned()).await;
+    let mut last = 0;
+    for (template, count) in [(ended, ENDED_RUNS), (ready, ACTIVE_RUNS / 2), (claimed, ACTIVE_RUNS / 2)] {
+        let (first, id) = (last + 1, template.id());
+        last += count;
+        execute(raw, format!("SELECT copy_run('{id}', {first}, {last}, 0, 1)")).await;
+    }
+    execute(raw, "VACUUM ANALYZE".to_owned()).await;
+}
+
+#[test]
+fn each_statement_says_how_it_is_carried_out() {
+    let mut files: Vec<_> = std::fs::read_dir(queries())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(files, STATEMENTS.iter().map(|statement| statement.file).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn no_statement_reads_all_of_a_table_and_each_goes_through_its_indexes() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let store = Store::open(&address, Options::default()).await.unwrap();
+    let mut raw = PgConnection::connect(&address).await.unwrap();
+    fill(&store, &mut raw).await;
+    let mut connection = store.pool.acquire().await.unwrap();
+    let mut faults = Vec::new();
+    for statement in STATEMENTS {
+        faults.extend(statement.faults(&mut connection).await);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,62 @@
+//! Reads how `SQLite` carries out each statement: by looking up, never by reading all of a table.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sqlx::AssertSqlSafe;
+
+use crate::{Options, Store, read, remove, sweep, write};
+
+/// Tables of which no statement may read everything.
+const TABLES: [&str; 3] = ["runs", "run_events", "tasks"];
+
+/// By name: each statement begins with a comment that says it.
+fn statements() -> BTreeMap<&'static str, &'static str> {
+    let statements = [
+        read::LIST_RUNS,
+        read::LOAD_RUNS,
+        read::READ_EVENTS,
+        remove::FIND_ENDED,
+        remove::REMOVE_EVENTS,
+        remove::REMOVE_RUNS,
+        remove::REMOVE_TASKS,
+        sweep::EXTEND_LEASES,
+        sweep::FIND_EXPIRED,
+        sweep::FIND_OVERDUE,
+        sweep::TELL_READY,
+        write::FIND_RUN,
+        write::INSERT_EVENT,
+        write::INSERT_RUN,
+        write::UPDATE_RUN,
+        write::UPSERT_TASKS,
+    ];
+    let name = |sql: &'static str| sql.lines().next().unwrap().trim_start_matches("-- ");
+    statements.into_iter().map(|sql| (name(sql), sql)).collect()
+}
+
+#[test]
+fn every_statement_of_the_code_is_read_here() {
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let named = text.split("= \"-- ").skip(1).filter_map(|rest| rest.lines().next());
+        names.extend(named.map(str::to_owned));
+    }
+    names.sort();
+    assert_eq!(names, statements().into_keys().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn no_statement_reads_all_of_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("podium.db"), Options::default()).await.unwrap();
+    for (name, sql) in statements() {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+        let steps: Vec<(i64, i64, i64, String)> =
+            sqlx::query_as(explain).fetch_all(&store.writer).await.unwrap();
+        for (.., step) in &steps {
+            let scanned = step.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
+            assert!(!scanned.is_some_and(|table| TABLES.contains(&table)), "{name}: {steps:?}");
+        }
+    }
+}
