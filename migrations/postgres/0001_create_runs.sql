@@ -52,21 +52,29 @@ CREATE TABLE run_events (
     PRIMARY KEY (run_id, sequence)
 );
 
--- A row for each task of each run. A ready one is its own message-to-be: whoever finds it past `dispatch_after_ms`
--- publishes it again.
+-- A row for each task of each run. A ready one is its own message-to-be: either it was told, and whoever finds it past
+-- `told_until_ms` publishes it again; or it was not, and is in the backlog of its lane.
 CREATE TABLE tasks (
-    run_id            uuid NOT NULL,
-    task              text NOT NULL COLLATE "C",
-    state             text NOT NULL,
-    -- Of a ready task.
-    dispatch_after_ms bigint,
+    run_id         uuid NOT NULL,
+    task           text NOT NULL COLLATE "C",
+    state          text NOT NULL,
+    -- Where it waits.
+    lane           text NOT NULL COLLATE "C",
+    -- Whose run it is of: the backlog is chosen from fairly.
+    tenant         text NOT NULL COLLATE "C",
+    -- Of a ready task: from when it may be claimed.
+    ready_ms       bigint,
+    -- Of a ready task that was told.
+    told_until_ms  bigint,
     -- Of a running task.
-    claim             uuid,
-    lease_until_ms    bigint,
+    claim          uuid,
+    lease_until_ms bigint,
     PRIMARY KEY (run_id, task)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX tasks_ready ON tasks (dispatch_after_ms) WHERE state = 'ready';
--- Not by `lease_until_ms`, which every sign of life changes. There are no more running tasks than executors have slots, and a
--- sweeper reads them all.
-CREATE INDEX tasks_running ON tasks (run_id) WHERE state = 'running';
+CREATE INDEX tasks_told ON tasks (told_until_ms) WHERE state = 'ready' AND told_until_ms IS NOT NULL;
+CREATE INDEX tasks_backlog ON tasks (lane, tenant, ready_ms) WHERE state = 'ready' AND told_until_ms IS NULL;
+-- What each tenant has on its way, to be counted; and the running tasks, to be looked through for leases that ran out. Not by
+-- `lease_until_ms`, which every sign of life changes. There are no more of them than the lanes have room and executors slots.
+CREATE INDEX tasks_outstanding ON tasks (lane, tenant)
+WHERE state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL);

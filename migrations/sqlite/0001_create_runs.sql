@@ -38,19 +38,28 @@ CREATE TABLE run_events (
     PRIMARY KEY (run_id, sequence)
 ) STRICT;
 
--- A row for each task of each run. A ready one is its own message-to-be: whoever finds it past `dispatch_after_ms`
--- publishes it again.
+-- A row for each task of each run. A ready one is its own message-to-be: either it was told, and whoever finds it past
+-- `told_until_ms` publishes it again; or it was not, and is in the backlog of its lane.
 CREATE TABLE tasks (
-    run_id            BLOB    NOT NULL REFERENCES runs (id),
-    task              TEXT    NOT NULL,
-    state             TEXT    NOT NULL,
-    -- Of a ready task.
-    dispatch_after_ms INTEGER,
+    run_id         BLOB    NOT NULL REFERENCES runs (id),
+    task           TEXT    NOT NULL,
+    state          TEXT    NOT NULL,
+    -- Where it waits.
+    lane           TEXT    NOT NULL,
+    -- Whose run it is of: the backlog is chosen from fairly.
+    tenant         TEXT    NOT NULL,
+    -- Of a ready task: from when it may be claimed.
+    ready_ms       INTEGER,
+    -- Of a ready task that was told.
+    told_until_ms  INTEGER,
     -- Of a running task.
-    claim             BLOB,
-    lease_until_ms    INTEGER,
+    claim          BLOB,
+    lease_until_ms INTEGER,
     PRIMARY KEY (run_id, task)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX tasks_ready ON tasks (dispatch_after_ms) WHERE state = 'ready';
+CREATE INDEX tasks_told ON tasks (told_until_ms) WHERE state = 'ready' AND told_until_ms IS NOT NULL;
+CREATE INDEX tasks_backlog ON tasks (lane, tenant, ready_ms) WHERE state = 'ready' AND told_until_ms IS NULL;
+CREATE INDEX tasks_outstanding ON tasks (lane, tenant)
+WHERE state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL);
 CREATE INDEX tasks_running ON tasks (lease_until_ms) WHERE state = 'running';

@@ -49,10 +49,12 @@ impl Course {
     /// The run as it ends, in one commit.
     pub(crate) fn whole(self) -> Result<Commit> {
         let Self { create, mut commits } = self;
-        let last = commits.pop().context("a run has commits")?;
-        let events =
-            [create.events, commits.into_iter().flat_map(|commit| commit.events).collect(), last.events];
-        Ok(Commit { after: last.after, events: events.concat() })
+        let mut last = commits.pop().context("a run has commits")?;
+        let mut events = create.events;
+        events.extend(commits.into_iter().flat_map(|commit| commit.events));
+        events.append(&mut last.events);
+        last.events = events;
+        Ok(last)
     }
 
     /// Carries it out: each commit follows a look at the run, as whoever decides takes.

@@ -50,6 +50,8 @@ impl From<&Run> for v1::Run {
             deadline_time: Some(timestamp(spec.deadline_at)),
             end_time: run.ended_at().map(timestamp),
             answer_tokens_max: spec.answer_tokens_max,
+            wasted_usage: Some(run.wasted_usage().into()),
+            wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
         }
     }
 }

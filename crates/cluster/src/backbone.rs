@@ -145,7 +145,11 @@ async fn nats(settings: &NatsSettings) -> Result<(NatsQueue, NatsLive), ClusterE
         ..ConnectionOptions::new("")
     };
     let unusable = |source| ClusterError::Server { server: "NATS", source: Box::new(source) };
-    let options = QueueOptions { replicas: settings.replicas, ..QueueOptions::default() };
+    let options = QueueOptions {
+        replicas: settings.replicas,
+        lane_messages_max: settings.lane_messages_max,
+        ..QueueOptions::default()
+    };
     let queue = NatsQueue::connect(&connection, options).await.map_err(unusable)?;
     let live = NatsLive::connect(&connection, LiveOptions::default()).await.map_err(unusable)?;
     Ok((queue, live))

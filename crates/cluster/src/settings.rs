@@ -9,6 +9,7 @@ use podium_setup::conductor::ConductorChoice;
 use podium_setup::settings::{Checker, Key, SecretRef, values};
 
 const SLOTS_MAX: u64 = 4096;
+const LANE_MESSAGES_MAX: u64 = 100_000;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
 
 /// The keys that every process of a cluster has, and their defaults.
@@ -26,8 +27,10 @@ pub const KEYS: &[Key] = &[
     ("nats_credentials", None),
     // A file with the certificate of whoever signed the servers' ones, if the system does not know it.
     ("nats_root_certificates", None),
-    // Copies of the stream that NATS keeps: 1, 3 or 5.
+    // Copies of each stream that NATS keeps: 1, 3 or 5.
     ("nats_replicas", Some("1")),
+    // Messages of a lane that NATS holds, the rest waits in Postgres: about twice the slots of all processes that serve it.
+    ("lane_messages_max", Some("256")),
     // Limits that all executors share: redis://HOST:PORT, rediss:// with TLS.
     ("redis", Some("redis://127.0.0.1:6379")),
     ("redis_password", None),
@@ -109,8 +112,10 @@ pub struct NatsSettings {
     pub credentials: Option<PathBuf>,
     /// A file with the certificate of whoever signed the servers' ones.
     pub root_certificates: Option<PathBuf>,
-    /// Copies of the stream.
+    /// Copies of each stream.
     pub replicas: usize,
+    /// Most messages of a lane.
+    pub lane_messages_max: usize,
 }
 
 /// Where Redis is.
@@ -183,12 +188,15 @@ fn nats(checker: &mut Checker) -> Option<NatsSettings> {
         "1" | "3" | "5" => values::number(text, 1, 5),
         _ => Err(format!("is `{text}`, it must be 1, 3 or 5")),
     });
+    let lane_messages_max =
+        checker.read("lane_messages_max", |text| values::number(text, 1, LANE_MESSAGES_MAX));
     Some(NatsSettings {
         servers: servers?,
         password,
         credentials,
         root_certificates,
         replicas: usize::try_from(replicas?).ok()?,
+        lane_messages_max: usize::try_from(lane_messages_max?).ok()?,
     })
 }
 

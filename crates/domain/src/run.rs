@@ -251,6 +251,16 @@ impl Run {
         self.attempts().map(|attempt| attempt.usage).sum()
     }
 
+    /// The share of [`Self::cost`] that bought nothing: of attempts that failed, were lost, or whose result came too late.
+    pub fn wasted_cost(&self) -> Cost {
+        self.wasted().map(|attempt| attempt.cost).sum()
+    }
+
+    /// The share of [`Self::usage`] that bought nothing.
+    pub fn wasted_usage(&self) -> Usage {
+        self.wasted().map(|attempt| attempt.usage).sum()
+    }
+
     /// What planning consumed: the share of [`Self::usage`] that no worker did.
     pub fn planning_usage(&self) -> Usage {
         self.rounds.iter().flat_map(|round| &round.planning.attempts).map(|attempt| attempt.usage).sum()
@@ -259,6 +269,10 @@ impl Run {
     /// The most that the attempts under way may still cost.
     fn reserved(&self) -> Cost {
         self.attempts().filter(|a| a.outcome == AttemptOutcome::Running).map(|a| a.reserved).sum()
+    }
+
+    fn wasted(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts().filter(|attempt| attempt.outcome != AttemptOutcome::Accepted)
     }
 
     fn attempts(&self) -> impl Iterator<Item = &Attempt> {

@@ -172,7 +172,7 @@ impl CommandLoop {
         let mut commits = Vec::with_capacity(changes.len());
         for (id, change) in &mut changes {
             if let Some(InHand { run, .. }) = runs.remove(id) {
-                commits.push(Commit { after: run, events: std::mem::take(&mut change.events) });
+                commits.push(self.sides.dispatch.commit(run, std::mem::take(&mut change.events)));
             }
         }
         let committed = match commits.as_slice() {
@@ -275,7 +275,7 @@ impl Sides {
             if let Effect::Dispatch { task, not_before } = *effect
                 && run.task(task).is_some_and(|task| matches!(task.state, TaskState::Ready { .. }))
             {
-                self.dispatch.publish(run, task, not_before).await;
+                self.dispatch.publish(commit, task, not_before).await;
             }
         }
     }

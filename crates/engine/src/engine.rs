@@ -12,6 +12,7 @@ use podium_domain::run::{Command, Run};
 use podium_domain::time::Timestamp;
 use podium_ports::BoxError;
 use podium_ports::conductor::{ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::queue::Lane;
 use podium_ports::store::{RunSummary, StoreError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,8 @@ use tracing::info;
 
 use crate::answer::{AnswerError, AnswerPart, answer};
 use crate::commands::{Bounds, CommandError, Commands, Sides};
-use crate::dispatch::{Dispatch, step_lanes};
+use crate::dispatch::Dispatch;
+use crate::dispatcher::Dispatcher;
 use crate::executor::Executor;
 use crate::gather::{self, Creations, Gathering, Loads};
 use crate::holds::Holds;
@@ -191,16 +193,17 @@ impl Engine {
         let ended = CancellationToken::new();
         keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
         keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
+        keepers.spawn(Dispatcher::new(self.clone()).run(stop.clone()));
         if let Some(remover) = Remover::new(self.parts().clone(), self.options()) {
             keepers.spawn(remover.run(stop.clone()));
         }
-        let step_lanes = if roles.execute { step_lanes(self.pool()) } else { Vec::new() };
+        let step_lanes = if roles.execute { Lane::steps(self.pool()) } else { Vec::new() };
         let slots = Slots::new(step_lanes, self.options().step_slots);
         let executor = Executor::new(self.clone(), slots.clone(), stop.clone());
         for lane in slots.lanes() {
             loops.spawn(executor.clone().run(lane.clone(), abandon.clone()));
         }
-        for lane in Planner::lanes().into_iter().filter(|_| roles.plan) {
+        for lane in Lane::plans().into_iter().filter(|_| roles.plan) {
             loops.spawn(Planner::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
         }
         stop.cancelled().await;

@@ -174,7 +174,7 @@ impl Executor {
 
     /// A slot for the step: none of its own if it can have that of the step before it.
     fn room_for(&self, run: &Run, (round, step): (u16, StepIndex), before: &Lane) -> Option<Option<Slot>> {
-        let lane = self.engine.dispatch().lane_of(run, TaskRef::Step { round, step })?;
+        let lane = Lane::of(run, TaskRef::Step { round, step }, self.engine.pool());
         if self.engine.dispatch().is_contended(&lane) {
             return None;
         }

@@ -10,6 +10,7 @@
 mod answer;
 mod commands;
 mod dispatch;
+mod dispatcher;
 mod ending;
 mod engine;
 mod executor;

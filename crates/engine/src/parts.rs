@@ -84,9 +84,11 @@ pub struct Options {
     pub lease: Duration,
     /// How often the sweeper looks.
     pub sweep_every: Duration,
-    /// How long a ready task may stay unclaimed before its message is taken for lost.
+    /// How long a told task may stay unclaimed before its message is taken for lost.
     pub dispatch_grace: Duration,
-    /// Most tasks of a kind that one sweep acts on.
+    /// How often a lane with a backlog is looked after. What its window holds beyond the slots has to last for so long.
+    pub dispatch_every: Duration,
+    /// Most tasks of a kind that one sweep acts on, and of a lane that are dispatched together.
     pub sweep_tasks_max: u32,
     /// For how long runs are kept after their end; none: for ever.
     pub runs_kept: Option<Duration>,
@@ -125,6 +127,7 @@ impl Default for Options {
             lease: Duration::from_secs(15),
             sweep_every: Duration::from_millis(500),
             dispatch_grace: Duration::from_secs(2),
+            dispatch_every: Duration::from_millis(50),
             sweep_tasks_max: 256,
             runs_kept: Some(Duration::from_hours(30 * 24)),
             remove_every: Duration::from_mins(1),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use podium_domain::ids::ClaimId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
-use podium_domain::policy::Tier;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, TaskRef};
 use podium_domain::usage::Usage;
@@ -31,10 +30,6 @@ pub(crate) struct Planner {
 impl Planner {
     pub(crate) fn new(engine: Engine) -> Self {
         Self { engine }
-    }
-
-    pub(crate) fn lanes() -> [Lane; 2] {
-        [Lane::Plan(Tier::Mini), Lane::Plan(Tier::Ultra)]
     }
 
     pub(crate) async fn run(self, lane: Lane, stop: CancellationToken, abandon: CancellationToken) {
@@ -135,7 +130,8 @@ impl Planner {
         let pause = retry::pause(self.engine.options(), failed, claim, Duration::ZERO);
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
         let message = error.to_string();
-        let error = AttemptError { message, retry_at, usage: Usage::default(), cost: Cost::ZERO };
+        let (usage, cost) = error.consumed();
+        let error = AttemptError { message, retry_at, usage, cost };
         Command::FailAttempt { task, claim, error }
     }
 }
@@ -163,10 +159,7 @@ pub(crate) async fn plan_or_fall_back(
         return Err(error);
     };
     warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
-    let (usage, cost) = match &error {
-        ConductorError::NoPlan { usage, cost, .. } => (*usage, *cost),
-        _ => (Usage::default(), Cost::ZERO),
-    };
+    let (usage, cost) = error.consumed();
     let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
     Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
 }

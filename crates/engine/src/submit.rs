@@ -130,7 +130,7 @@ impl Engine {
         let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
         let after = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
         let dispatch = Effect::Dispatch { task: TaskRef::Plan { round: 0 }, not_before: now };
-        let accepted = Draft { commit: Commit { after, events }, effects: vec![dispatch] };
+        let accepted = Draft { commit: self.dispatch().commit(after, events), effects: vec![dispatch] };
         Ok(self.planned_at_once(&accepted).unwrap_or(accepted))
     }
 
@@ -138,7 +138,7 @@ impl Engine {
     fn planned_at_once(&self, accepted: &Draft) -> Option<Draft> {
         let now = self.now();
         let (task, id) = (TaskRef::Plan { round: 0 }, self.parts().ids.claim_id());
-        let Commit { mut after, mut events } = accepted.commit.clone();
+        let Commit { mut after, mut events, .. } = accepted.commit.clone();
         let request = self.plan_request(&after, task, id);
         let PlanOutcome { result, usage, cost } = self.parts().conductor.plan_at_once(&request)?;
         let claim = Claim {
@@ -154,7 +154,7 @@ impl Engine {
             events.extend(fresh);
             effects = then;
         }
-        Some(Draft { commit: Commit { after, events }, effects })
+        Some(Draft { commit: self.dispatch().commit(after, events), effects })
     }
 
     async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
@@ -167,7 +167,7 @@ impl Engine {
             self.known().note(&Arc::new(run.clone()));
         }
         let published = effects.iter().filter_map(|effect| match effect {
-            Effect::Dispatch { task, not_before } => Some(self.dispatch().publish(run, *task, *not_before)),
+            Effect::Dispatch { task, not_before } => Some(self.dispatch().publish(&commit, *task, *not_before)),
             Effect::Stop => None,
         });
         futures::future::join_all(published).await;

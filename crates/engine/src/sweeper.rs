@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use podium_domain::ids::RunId;
 use podium_domain::run::Command;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold, StoreError};
+use podium_ports::store::{Hold, ReadyTask, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -53,8 +54,9 @@ impl Sweeper {
             info!("the store was away: leases are held for {} ms", options.lease.as_millis());
         }
         self.swept_at = now;
+        self.engine.dispatch().note_backlogs(&due.backlogs);
         let expired = if now < self.hold_leases_until { &[] } else { due.expired.as_slice() };
-        self.act_on(&due, expired).await
+        self.act_on(due.ready, expired, &due.overdue).await
     }
 
     pub(crate) async fn take_over(self) -> Result<(), StoreError> {
@@ -63,17 +65,22 @@ impl Sweeper {
         if !due.expired.is_empty() || !due.ready.is_empty() {
             info!(claims = due.expired.len(), ready = due.ready.len(), "taking over unfinished work");
         }
-        let due = Due { overdue: Vec::new(), ..due };
-        self.act_on(&due, &due.expired).await
+        self.engine.dispatch().note_backlogs(&due.backlogs);
+        self.act_on(due.ready, &due.expired, &[]).await
     }
 
-    async fn act_on(&self, due: &Due, expired: &[Hold]) -> Result<(), StoreError> {
+    async fn act_on(
+        &self,
+        ready: Vec<ReadyTask>,
+        expired: &[Hold],
+        overdue: &[RunId],
+    ) -> Result<(), StoreError> {
         let commands = self.engine.commands();
         let expire = expired.iter().map(|hold| {
             let command = Command::ExpireLease { task: hold.task, claim: hold.claim };
             commands.send(hold.run, command)
         });
-        let fail = due.overdue.iter().map(|run| commands.send(*run, Command::CheckDeadline));
+        let fail = overdue.iter().map(|run| commands.send(*run, Command::CheckDeadline));
         let outcomes =
             futures::future::join(futures::future::join_all(expire), futures::future::join_all(fail)).await;
         for error in outcomes.0.into_iter().chain(outcomes.1).filter_map(Result::err) {
@@ -81,19 +88,6 @@ impl Sweeper {
                 warn!(error = &error as &dyn std::error::Error, "could not act on what is due");
             }
         }
-        self.publish_ready(due).await
-    }
-
-    async fn publish_ready(&self, due: &Due) -> Result<(), StoreError> {
-        let mut ids: Vec<_> = due.ready.iter().map(|(run, _)| *run).collect();
-        ids.dedup();
-        let (runs, _) = self.engine.parts().load_sound(&ids).await?;
-        for run in runs {
-            let tasks = due.ready.iter().filter(|(id, _)| *id == run.id());
-            for (_, task) in tasks {
-                self.engine.dispatch().publish(&run, *task, self.engine.now()).await;
-            }
-        }
-        Ok(())
+        self.engine.dispatch().tell_all(ready).await
     }
 }

@@ -18,13 +18,13 @@ use tokio::sync::Notify;
 pub struct QueueOptions {
     /// How long a delivery may stay unanswered.
     pub ack_wait: Duration,
-    /// Most messages of a lane, those in flight included.
-    pub messages_max: usize,
+    /// Most messages of a lane, those in flight included: about twice the slots that serve one.
+    pub lane_messages_max: usize,
 }
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self { ack_wait: Duration::from_secs(30), messages_max: 10_000 }
+        Self { ack_wait: Duration::from_secs(30), lane_messages_max: 256 }
     }
 }
 
@@ -158,7 +158,7 @@ impl State {
 #[async_trait]
 impl StepQueue for MemoryQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
-        let (now, messages_max) = (self.shared.clock.now(), self.shared.options.messages_max);
+        let (now, messages_max) = (self.shared.clock.now(), self.shared.options.lane_messages_max);
         self.shared.lock().publish(lane, message, messages_max, now)
     }
 
@@ -187,6 +187,11 @@ impl StepQueue for MemoryQueue {
                 () = self.shared.clock.sleep(wake_at.since(now)) => {}
             }
         }
+    }
+
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        let held = self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.order.len());
+        Ok(self.shared.options.lane_messages_max.saturating_sub(held))
     }
 
     async fn ping(&self) -> Result<(), QueueError> {
@@ -226,7 +231,7 @@ impl Reply for QueueReply {
 mod tests {
     use podium_domain::policy::Tier;
     use podium_ports::clock::Ids;
-    use podium_testkit::step_queue::{Bound, QueueFixture};
+    use podium_testkit::step_queue::QueueFixture;
     use podium_testkit::{SeededIds, TestClock};
 
     use super::*;
@@ -237,7 +242,7 @@ mod tests {
     }
 
     fn fixture() -> QueueFixture {
-        let options = QueueOptions { messages_max: 10, ..QueueOptions::default() };
+        let options = QueueOptions { lane_messages_max: 10, ..QueueOptions::default() };
         let (queue, clock) = a_queue(options);
         QueueFixture {
             queue: Arc::new(queue),
@@ -245,8 +250,7 @@ mod tests {
             ack_wait: options.ack_wait,
             slack: Duration::from_millis(1),
             long: Duration::from_hours(1),
-            messages_max: options.messages_max,
-            bound: Bound::Lane,
+            lane_messages_max: options.lane_messages_max,
         }
     }
 

@@ -120,6 +120,14 @@ pub enum ConductorError {
 }
 
 impl ConductorError {
+    /// What was consumed all the same, as far as the conductor says.
+    pub fn consumed(&self) -> (Usage, Cost) {
+        match self {
+            Self::NoPlan { usage, cost, .. } => (*usage, *cost),
+            _ => (Usage::default(), Cost::ZERO),
+        }
+    }
+
     /// Whether the same request may succeed later. If not, the question goes to one safe worker as it is.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Overloaded { .. } | Self::Timeout { .. } | Self::Unavailable(_))

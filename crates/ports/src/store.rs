@@ -3,10 +3,11 @@
 use async_trait::async_trait;
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::run::{IllegalEvent, Run, SequencedEvent, TaskRef};
+use podium_domain::run::{IllegalEvent, Run, SequencedEvent, Task, TaskRef};
 use podium_domain::time::Timestamp;
 
 use crate::BoxError;
+use crate::queue::Lane;
 
 /// Keeps the events of runs, and finds what needs doing.
 ///
@@ -39,6 +40,23 @@ pub trait RunStore: Send + Sync {
     /// repeated.
     async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError>;
 
+    /// Takes at most `limit` tasks that may be claimed at `now` out of a lane's backlog, for the caller to tell, in this order.
+    /// Nobody else is given them, and they count as told until `again_at`.
+    ///
+    /// Fair over tenants, however many callers there are, by what the store knows alone: the next task is that of the tenant
+    /// with the fewest outstanding in the lane, told or running, the ones just taken included; among equals the oldest.
+    async fn take(
+        &self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(RunId, TaskRef)>, StoreError>;
+
+    /// Puts tasks that count as told, and were not, into the backlogs of their lanes. Those that are not ready any more are
+    /// passed by.
+    async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError>;
+
     /// A run's events after `after`, at most `limit`, in order.
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError>;
 
@@ -49,13 +67,51 @@ pub trait RunStore: Send + Sync {
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
-/// Events to append, and the run as it is with them.
+/// Events to append, the run as it is with them, and where its tasks wait.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The run after the events: stores keep what they search by (state, tasks, cost) from it.
     pub after: Run,
     /// The new events; not empty; the last one's sequence number is `after.version()`.
     pub events: Vec<SequencedEvent>,
+    /// Of each task of `after`, in their order.
+    places: Vec<Place>,
+}
+
+impl Commit {
+    /// A commit; `place` says where each task of the run waits.
+    pub fn new(after: Run, events: Vec<SequencedEvent>, place: impl Fn(&Run, TaskRef) -> Place) -> Self {
+        let places = after.tasks().map(|(task, _)| place(&after, task)).collect();
+        Self { after, events, places }
+    }
+
+    /// Every task of the run, in order, and where it waits.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskRef, &Task, &Place)> {
+        self.after.tasks().zip(&self.places).map(|((task, found), place)| (task, found, place))
+    }
+
+    /// Where a task waits, if the run has such a one.
+    pub fn place(&self, task: TaskRef) -> Option<&Place> {
+        self.tasks().find(|(found, ..)| *found == task).map(|(.., place)| place)
+    }
+}
+
+/// Where a task waits once it is ready, and who tells of it. A task that was ready before, and still is, stays as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its lane.
+    pub lane: Lane,
+    /// Who publishes its message.
+    pub telling: Telling,
+}
+
+/// Who publishes a ready task's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// The writer, right after the commit. The task counts as told for the store's grace.
+    AtOnce,
+    /// Whoever takes the task from the backlog.
+    FromBacklog,
 }
 
 /// What became of a run to be created.
@@ -86,12 +142,26 @@ pub struct Hold {
 /// What the sweeper must act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Ready tasks whose message may have been lost: publish them again.
-    pub ready: Vec<(RunId, TaskRef)>,
+    /// Told tasks that nobody claimed in time: their message may have been lost, publish it again. Like the backlogs without
+    /// those of lanes that this version does not know.
+    pub ready: Vec<ReadyTask>,
+    /// Lanes with tasks that nobody was told of, not all of which may be claimed yet.
+    pub backlogs: Vec<Lane>,
     /// Claims whose lease ran out.
     pub expired: Vec<Hold>,
     /// Active runs whose deadline passed.
     pub overdue: Vec<RunId>,
+}
+
+/// A ready task and where it waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadyTask {
+    /// The run.
+    pub run: RunId,
+    /// The task.
+    pub task: TaskRef,
+    /// The lane that it was committed to.
+    pub lane: Lane,
 }
 
 /// A line of a list of runs.

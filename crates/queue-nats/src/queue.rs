@@ -1,8 +1,9 @@
 //! The step queue on JetStream.
 //!
-//! One stream holds the messages of all lanes, as a work queue: it refuses a second message of a task until the first is
-//! acked. Each lane has a durable consumer of its own, made when the lane is first fetched from. Both are made again when a
-//! server has forgotten them, and a consumer also when it has lost track of the stream.
+//! Each lane has a stream of its own, a work queue: it is bounded by itself, and refuses a second message of a task until the
+//! first is acked. It has one durable consumer. A stream is made when something is first published to the lane or fetched from
+//! it, a consumer with the first fetch. Both are made again when a server has forgotten them, and a consumer also when it has
+//! lost track of the stream.
 
 mod api;
 mod lanes;
@@ -24,7 +25,7 @@ use tracing::{debug, warn};
 
 use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
-use api::Api;
+use api::{Api, ConsumerInfo};
 use lanes::Lanes;
 pub use options::QueueOptions;
 use pull::{Ended, Pull};
@@ -32,6 +33,8 @@ pub(crate) use subjects::is_name;
 
 /// How long a fetch waits in one piece: when its request is lost with a connection, this is how late that is noticed at worst.
 const PULL_MAX: Duration = Duration::from_secs(5);
+/// One in so many messages of a full lane may be unknown to its consumer before it counts as having lost track.
+const UNKNOWN_SHARE: usize = 4;
 /// How often one call makes anew what is gone. Twice in a row means that it does not help.
 const TRIES: usize = 2;
 /// Most messages of one fetch.
@@ -41,7 +44,6 @@ const SUBSCRIPTION_MESSAGES_MAX: usize = 4 * FETCH_MESSAGES_MAX;
 
 /// A queue on NATS JetStream.
 ///
-/// The bound of messages is that of the whole stream: [`QueueError::Full`] names the lane of the message that was refused.
 /// A message that this version cannot read is put back for a newer process. A fetch takes at most 256 messages.
 #[derive(Clone)]
 pub struct NatsQueue {
@@ -63,7 +65,7 @@ struct Stored {
 }
 
 impl NatsQueue {
-    /// Connects. The stream and the consumers are made when they are first needed.
+    /// Connects. Streams and consumers are made when they are first needed.
     pub async fn connect(connection: &ConnectionOptions, options: QueueOptions) -> Result<Self, NatsError> {
         options.check()?;
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
@@ -94,12 +96,14 @@ impl Shared {
         let subject = subjects::subject(&self.api.options.prefix, lane, message);
         let mut tries = TRIES;
         loop {
-            let connection = self.ensure_stream().await?;
+            let connection = self.ensure_stream(lane).await?;
             tries -= 1;
             let answer = self.api.link.ask(CALL, subject.clone(), body.clone()).await;
             match answer.and_then(|answer| api::accept::<Stored>(CALL, &answer.payload)) {
                 Ok(_) => return Ok(Published::Queued),
-                Err(NatsError::NobodyThere { .. }) if tries > 0 => self.lanes.forget_stream(connection),
+                Err(NatsError::NobodyThere { .. }) if tries > 0 => {
+                    self.lanes.forget_stream(lane, connection);
+                }
                 Err(NatsError::Refused { code: api::NOT_STORED, message, .. }) => {
                     return self.not_stored(lane, message);
                 }
@@ -116,7 +120,7 @@ impl Shared {
         if message.contains("maximum messages") || message.contains("maximum bytes") {
             return Err(QueueError::Full {
                 lane: lane.to_string(),
-                messages_max: self.api.options.messages_max,
+                messages_max: self.api.options.lane_messages_max,
             });
         }
         Err(NatsError::Refused { call: "store a message", code: api::NOT_STORED, message }.into())
@@ -175,21 +179,21 @@ impl Shared {
     }
 
     /// Returns with the connection over which the stream was seen.
-    async fn ensure_stream(&self) -> Result<u64, NatsError> {
+    async fn ensure_stream(&self, lane: &Lane) -> Result<u64, NatsError> {
         let connection = self.api.link.connected().await?;
-        if !self.lanes.has_stream(connection) {
-            self.api.ensure_stream().await?;
-            self.lanes.note_stream(connection);
+        if !self.lanes.has_stream(lane, connection) {
+            self.api.ensure_stream(lane).await?;
+            self.lanes.note_stream(lane, connection);
         }
         Ok(connection)
     }
 
     async fn ensure_lane(&self, lane: &Lane) -> Result<u64, NatsError> {
-        let connection = self.ensure_stream().await?;
+        let connection = self.ensure_stream(lane).await?;
         if !self.lanes.has_consumer(lane, connection) {
             if let Err(error) = self.api.ensure_consumer(lane).await {
                 // Perhaps the stream is gone.
-                self.lanes.forget_stream(connection);
+                self.lanes.forget_stream(lane, connection);
                 return Err(error);
             }
             self.lanes.note_consumer(lane, connection);
@@ -197,8 +201,9 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Makes a consumer anew that has lost track of the stream: the stream has messages of the lane, and for some seconds the
-    /// consumer has known of none, neither waiting nor in flight. Servers are known to do that after a crash.
+    /// Makes a consumer anew that has lost track of the stream: the stream has messages, and for some seconds the consumer has
+    /// known of none, neither waiting nor in flight, or of far too few. Servers are known to do that after a crash: messages that
+    /// were acked are back, nobody gets them, and they take the room of others.
     async fn look_after(&self, lane: &Lane) {
         let wedged_after = self.api.options.wedged_after;
         if !self.lanes.is_time_to_look(lane, wedged_after) {
@@ -220,16 +225,20 @@ impl Shared {
     }
 
     async fn seems_wedged(&self, lane: &Lane) -> Result<bool, NatsError> {
-        if let Some(info) = self.api.consumer_info(lane).await? {
-            return Ok(info.is_idle() && self.api.has_messages(lane).await?);
-        }
-        self.lanes.forget_consumer(lane);
-        Ok(false)
+        let messages = self.api.messages(lane).await?;
+        let Some(known) = self.api.consumer_info(lane).await?.map(ConsumerInfo::known) else {
+            self.lanes.forget_consumer(lane);
+            return Ok(false);
+        };
+        let unknown = messages.saturating_sub(known);
+        // While much comes and goes the two answers may differ by a little.
+        let unknown_max = if known == 0 { 0 } else { self.api.options.lane_messages_max / UNKNOWN_SHARE };
+        Ok(unknown > unknown_max)
     }
 
     async fn ping(&self) -> Result<(), NatsError> {
         self.api.link.connected().await?;
-        if self.api.has_stream().await? { Ok(()) } else { self.api.ensure_stream().await }
+        self.api.answers().await
     }
 }
 
@@ -246,7 +255,16 @@ impl StepQueue for NatsQueue {
         self.shared.fetch(lane, max.min(FETCH_MESSAGES_MAX), wait).await
     }
 
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        let shared = &self.shared;
+        let messages = shared.within("describe a stream", shared.api.messages(lane)).await?;
+        if messages > 0 {
+            shared.look_after(lane).await;
+        }
+        Ok(shared.api.options.lane_messages_max.saturating_sub(messages))
+    }
+
     async fn ping(&self) -> Result<(), QueueError> {
-        Ok(self.shared.within("describe the stream", self.shared.ping()).await?)
+        Ok(self.shared.within("say how it is", self.shared.ping()).await?)
     }
 }

@@ -31,28 +31,32 @@ events AS (
         AS event (run_id, sequence, at_ms, kind, data)
     JOIN written ON written.run_id = event.run_id
 ),
--- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling a
--- sweeper. A task that became ready anew within one commit stays ready, with a later time. The outer join leaves out what
--- would be locked and not changed; the condition at the end looks at the row as it is once it is locked.
+-- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
+-- task that became ready anew within one commit stays ready, from a later time. The outer join leaves out what would be locked
+-- and not changed; the condition at the end looks at the row as it is once it is locked.
 changed AS (
-    INSERT INTO tasks (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
-    SELECT new.run_id, new.task, new.state, new.dispatch_after_ms, new.claim, new.lease_until_ms
-    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::bigint[], $18::uuid[], $19::bigint[])
-        AS new (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
+    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
+        new.lease_until_ms
+    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::uuid[],
+                $22::bigint[])
+        AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task
     WHERE old.run_id IS NULL
         OR old.state <> new.state
         OR old.claim IS DISTINCT FROM new.claim
-        OR old.dispatch_after_ms < new.dispatch_after_ms
+        OR old.ready_ms < new.ready_ms
     ORDER BY new.run_id, new.task COLLATE "C"
     ON CONFLICT (run_id, task) DO UPDATE
     SET state = excluded.state,
-        dispatch_after_ms = excluded.dispatch_after_ms,
+        lane = excluded.lane,
+        ready_ms = excluded.ready_ms,
+        told_until_ms = excluded.told_until_ms,
         claim = excluded.claim,
         lease_until_ms = excluded.lease_until_ms
     WHERE tasks.state <> excluded.state
         OR tasks.claim IS DISTINCT FROM excluded.claim
-        OR tasks.dispatch_after_ms < excluded.dispatch_after_ms
+        OR tasks.ready_ms < excluded.ready_ms
 )
 SELECT run_id AS "run_id!" FROM written

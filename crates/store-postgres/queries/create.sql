@@ -27,10 +27,11 @@ events AS (
     JOIN created ON created.id = event.run_id
 ),
 first_tasks AS (
-    INSERT INTO tasks (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
-    SELECT task.run_id, task, state, dispatch_after_ms, claim, lease_until_ms
-    FROM unnest($20::uuid[], $21::text[], $22::text[], $23::bigint[], $24::uuid[], $25::bigint[])
-        AS task (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
+    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    SELECT task.run_id, task, state, lane, task.tenant, ready_ms, told_until_ms, claim, lease_until_ms
+    FROM unnest($20::uuid[], $21::text[], $22::text[], $23::text[], $24::text[], $25::bigint[], $26::bigint[], $27::uuid[],
+                $28::bigint[])
+        AS task (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN created ON created.id = task.run_id
 )
 SELECT id AS "id!" FROM created

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
-use podium_ports::store::{Commit, StoreError};
+use podium_ports::store::{Commit, StoreError, Telling};
 use podium_ports::stored::{EventToStore, stored, version_before};
 use uuid::Uuid;
 
@@ -84,24 +84,32 @@ impl EventColumns {
 
 /// Rows of `tasks`.
 #[derive(Debug, Default)]
-pub(crate) struct TaskColumns {
+pub(crate) struct TaskColumns<'c> {
     pub(crate) runs: Vec<Uuid>,
     pub(crate) tasks: Vec<String>,
     pub(crate) states: Vec<&'static str>,
-    pub(crate) dispatch_after_ms: Vec<Option<i64>>,
+    pub(crate) lanes: Vec<String>,
+    pub(crate) tenants: Vec<&'c str>,
+    pub(crate) ready_ms: Vec<Option<i64>>,
+    pub(crate) told_until_ms: Vec<Option<i64>>,
     pub(crate) claims: Vec<Option<Uuid>>,
     pub(crate) lease_until_ms: Vec<Option<i64>>,
 }
 
-impl TaskColumns {
+impl<'c> TaskColumns<'c> {
     /// The tasks of a run that its new events may have changed.
-    fn push(&mut self, Commit { after: run, events }: &Commit, dispatch_grace: Duration) {
-        let is_changed = |task| events.iter().any(|event| event.event.may_change(task));
-        for (task, found) in run.tasks().filter(|(task, _)| is_changed(*task)) {
-            let (mut dispatch_after_ms, mut claim, mut lease_until_ms) = (None, None, None);
+    fn push(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
+        let run = &commit.after;
+        let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
+        for (task, found, place) in commit.tasks().filter(|(task, ..)| is_changed(*task)) {
+            let (mut ready_ms, mut told_until_ms, mut claim, mut lease_until_ms) = (None, None, None, None);
             match &found.state {
                 TaskState::Ready { not_before } => {
-                    dispatch_after_ms = Some(stored(not_before.after(dispatch_grace).unix_ms()));
+                    ready_ms = Some(stored(not_before.unix_ms()));
+                    told_until_ms = match place.telling {
+                        Telling::AtOnce => Some(stored(not_before.after(dispatch_grace).unix_ms())),
+                        Telling::FromBacklog => None,
+                    };
                 }
                 TaskState::Running { claim: holder, lease_until } => {
                     claim = Some(*holder.as_uuid());
@@ -112,7 +120,10 @@ impl TaskColumns {
             self.runs.push(*run.id().as_uuid());
             self.tasks.push(task.to_string());
             self.states.push(found.state.as_str());
-            self.dispatch_after_ms.push(dispatch_after_ms);
+            self.lanes.push(place.lane.to_string());
+            self.tenants.push(run.spec().tenant.as_str());
+            self.ready_ms.push(ready_ms);
+            self.told_until_ms.push(told_until_ms);
             self.claims.push(claim);
             self.lease_until_ms.push(lease_until_ms);
         }
@@ -125,7 +136,7 @@ pub(crate) struct Batch<'c> {
     pub(crate) runs: RunColumns<'c>,
     pub(crate) states: StateColumns,
     pub(crate) events: EventColumns,
-    pub(crate) tasks: TaskColumns,
+    pub(crate) tasks: TaskColumns<'c>,
 }
 
 impl<'c> Batch<'c> {

@@ -7,8 +7,8 @@
 //! nothing is held while a client thinks. The statements are in `queries/`, checked against the tables when the crate is
 //! compiled.
 //!
-//! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and when a ready task is to
-//! be told again. So a commit touches the times of a task only if its state or claim changed.
+//! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and until when a ready
+//! task counts as told. So a commit touches the times of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
 mod call;
@@ -25,8 +25,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
-use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
+use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
 use sqlx::PgPool;
 
@@ -36,8 +37,8 @@ pub use open::OpenError;
 /// How a store behaves. The defaults suit a Postgres in the same data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long after its time a ready task counts as forgotten: 2 s. Whoever commits a task publishes it at once, so the
-    /// sweeper leaves it alone for so long.
+    /// How long after its time a ready task that its writer publishes counts as forgotten: 2 s. The sweeper leaves it alone
+    /// for so long.
     pub dispatch_grace: Duration,
     /// Most connections: 16. Times the number of processes, it has to stay below the server's `max_connections`.
     pub connections_max: u32,
@@ -92,6 +93,20 @@ impl RunStore for Store {
 
     async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
         remove::remove_ended(self, ended_by, limit).await
+    }
+
+    async fn take(
+        &self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+        sweep::take(self, lane, (now, again_at), limit).await
+    }
+
+    async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+        sweep::put_back(self, tasks).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

@@ -43,6 +43,8 @@ const RUN: &str = "copied_id(10, 10)";
 const RUNS: &str = "ARRAY[copied_id(10, 10), copied_id(11, 11)]";
 const TWO: &str = "ARRAY[7, 8]::bigint[]";
 const TEXTS: &str = "ARRAY['plan.0', 'plan.0']";
+const LANE: &str = "'ultra.plan'";
+const LANES: &str = "ARRAY['ultra.plan', 'ultra.plan']";
 const STATES: &str = "ARRAY['active', 'succeeded']";
 
 const STATEMENTS: &[Statement] = &[
@@ -65,6 +67,9 @@ const STATEMENTS: &[Statement] = &[
             RUNS,
             TEXTS,
             STATES,
+            LANES,
+            TEXTS,
+            TWO,
             TWO,
             RUNS,
             TWO,
@@ -97,6 +102,9 @@ const STATEMENTS: &[Statement] = &[
             RUNS,
             TEXTS,
             STATES,
+            LANES,
+            TEXTS,
+            TWO,
             TWO,
             RUNS,
             TWO,
@@ -109,8 +117,15 @@ const STATEMENTS: &[Statement] = &[
         file: "extend_leases.sql",
         arguments: &[RUNS, TEXTS, RUNS, "8::bigint"],
         // Where few tasks are running, all of them are looked through.
-        indexes: &["tasks_pkey", "tasks_running"],
-        whole: &["tasks_running"],
+        indexes: &["tasks_pkey", "tasks_outstanding"],
+        whole: &["tasks_outstanding"],
+    },
+    Statement {
+        file: "find_backlogs.sql",
+        arguments: &[],
+        // It stops at the first.
+        indexes: &["tasks_backlog"],
+        whole: &["tasks_backlog"],
     },
     Statement {
         file: "find_created.sql",
@@ -121,8 +136,8 @@ const STATEMENTS: &[Statement] = &[
     Statement {
         file: "find_expired.sql",
         arguments: &["8::bigint", "256::bigint"],
-        indexes: &["tasks_running"],
-        whole: &["tasks_running"],
+        indexes: &["tasks_outstanding"],
+        whole: &["tasks_outstanding"],
     },
     Statement {
         file: "find_overdue.sql",
@@ -150,6 +165,7 @@ const STATEMENTS: &[Statement] = &[
     },
     // Whether there is any run at all: it stops at the first.
     Statement { file: "ping.sql", arguments: &[], indexes: &["runs_pkey"], whole: &["runs_pkey"] },
+    Statement { file: "put_back.sql", arguments: &[RUNS, TEXTS], indexes: &["tasks_pkey"], whole: &[] },
     Statement {
         file: "read_events.sql",
         arguments: &[RUN, "0::bigint", "256::bigint"],
@@ -163,9 +179,15 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "take_tasks.sql",
+        arguments: &[LANE, "8::bigint", "9::bigint", "256::bigint", "1000::bigint"],
+        indexes: &["tasks_backlog", "tasks_outstanding", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
         file: "tell_ready.sql",
         arguments: &["8::bigint", "9::bigint", "256::bigint"],
-        indexes: &["tasks_pkey", "tasks_ready"],
+        indexes: &["tasks_pkey", "tasks_told"],
         whole: &[],
     },
 ];

@@ -1,17 +1,21 @@
-//! Leases, and what a sweeper must act on.
+//! Leases, what a sweeper must act on, and the backlogs.
 
 use std::collections::HashSet;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold, StoreError};
+use podium_ports::queue::Lane;
+use podium_ports::store::{Due, Hold, ReadyTask, StoreError};
 use podium_ports::stored::{stored, task};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
+
+/// Most outstanding tasks of a tenant in a lane that are counted. Who has more is served last either way.
+const COUNTED_MAX: i64 = 1_000;
 
 pub(crate) async fn extend_leases(
     store: &Store,
@@ -34,25 +38,70 @@ pub(crate) async fn due(
 ) -> Result<Due, StoreError> {
     let (now, limit) = (stored(now.unix_ms()), i64::from(limit));
     let ready = store.call(&TellReady { now, again_at: stored(again_at.unix_ms()), limit }).await?;
+    let backlogs = store.call(&FindBacklogs).await?;
     let expired = store.call(&FindExpired { now, limit }).await?;
     let overdue = store.call(&FindOverdue { now, limit }).await?;
     Ok(Due {
-        ready: ready.iter().map(TaskRow::read).collect::<Result<_, _>>()?,
+        ready: ready.iter().filter_map(|row| row.read().transpose()).collect::<Result<_, _>>()?,
+        backlogs: backlogs.iter().filter_map(|lane| lane.parse().ok()).collect(),
         expired: expired.iter().map(HoldRow::read).collect::<Result<_, _>>()?,
         overdue: overdue.into_iter().map(RunId::new).collect(),
     })
 }
 
-struct TaskRow {
-    run_id: Uuid,
-    task: String,
+pub(crate) async fn take(
+    store: &Store,
+    lane: &Lane,
+    (now, again_at): (Timestamp, Timestamp),
+    limit: u32,
+) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+    let mut taken = store
+        .call(&TakeTasks {
+            lane: lane.to_string(),
+            now: stored(now.unix_ms()),
+            again_at: stored(again_at.unix_ms()),
+            limit: i64::from(limit),
+        })
+        .await?;
+    taken.sort_unstable_by_key(|row| (row.place, row.ready_ms, row.run_id));
+    taken
+        .iter()
+        .map(|row| {
+            let run = RunId::new(row.run_id);
+            Ok((run, task(run, &row.task)?))
+        })
+        .collect()
 }
 
-impl TaskRow {
-    fn read(&self) -> Result<(RunId, TaskRef), StoreError> {
-        let run = RunId::new(self.run_id);
-        Ok((run, task(run, &self.task)?))
+pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+    if tasks.is_empty() {
+        return Ok(());
     }
+    let runs = tasks.iter().map(|(run, _)| *run.as_uuid()).collect();
+    let tasks = tasks.iter().map(|(_, task)| task.to_string()).collect();
+    store.call(&PutBack { runs, tasks }).await
+}
+
+struct ReadyRow {
+    run_id: Uuid,
+    task: String,
+    lane: String,
+}
+
+impl ReadyRow {
+    /// `None` if the lane is a newer version's.
+    fn read(&self) -> Result<Option<ReadyTask>, StoreError> {
+        let run = RunId::new(self.run_id);
+        let task = task(run, &self.task)?;
+        Ok(self.lane.parse().ok().map(|lane| ReadyTask { run, task, lane }))
+    }
+}
+
+struct TakenRow {
+    run_id: Uuid,
+    task: String,
+    place: i64,
+    ready_ms: i64,
 }
 
 struct HoldRow {
@@ -104,13 +153,54 @@ struct TellReady {
 }
 
 impl Call for TellReady {
-    type Answer = Vec<TaskRow>;
+    type Answer = Vec<ReadyRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { now, again_at, limit } = self;
-        sqlx::query_file_as!(TaskRow, "queries/tell_ready.sql", now, again_at, limit)
+        sqlx::query_file_as!(ReadyRow, "queries/tell_ready.sql", now, again_at, limit)
             .fetch_all(connection)
             .await
+    }
+}
+
+struct FindBacklogs;
+
+impl Call for FindBacklogs {
+    type Answer = Vec<String>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_scalar!("queries/find_backlogs.sql").fetch_all(connection).await
+    }
+}
+
+struct TakeTasks {
+    lane: String,
+    now: i64,
+    again_at: i64,
+    limit: i64,
+}
+
+impl Call for TakeTasks {
+    type Answer = Vec<TakenRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let Self { lane, now, again_at, limit } = self;
+        sqlx::query_file_as!(TakenRow, "queries/take_tasks.sql", lane, now, again_at, limit, COUNTED_MAX)
+            .fetch_all(connection)
+            .await
+    }
+}
+
+struct PutBack {
+    runs: Vec<Uuid>,
+    tasks: Vec<String>,
+}
+
+impl Call for PutBack {
+    type Answer = ();
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file!("queries/put_back.sql", &self.runs, &self.tasks).execute(connection).await.map(drop)
     }
 }
 

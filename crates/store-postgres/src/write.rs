@@ -91,7 +91,10 @@ impl Call for Create<'_> {
             &tasks.runs,
             &tasks.tasks,
             &tasks.states as &[&str],
-            &tasks.dispatch_after_ms as &[Option<i64>],
+            &tasks.lanes,
+            &tasks.tenants as &[&str],
+            &tasks.ready_ms as &[Option<i64>],
+            &tasks.told_until_ms as &[Option<i64>],
             &tasks.claims as &[Option<Uuid>],
             &tasks.lease_until_ms as &[Option<i64>],
         );
@@ -144,7 +147,10 @@ impl Call for Append<'_> {
             &tasks.runs,
             &tasks.tasks,
             &tasks.states as &[&str],
-            &tasks.dispatch_after_ms as &[Option<i64>],
+            &tasks.lanes,
+            &tasks.tenants as &[&str],
+            &tasks.ready_ms as &[Option<i64>],
+            &tasks.told_until_ms as &[Option<i64>],
             &tasks.claims as &[Option<Uuid>],
             &tasks.lease_until_ms as &[Option<i64>],
         );

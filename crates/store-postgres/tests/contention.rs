@@ -4,8 +4,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
+use podium_domain::time::Timestamp;
 use podium_harness::{Fsync, Postgres};
+use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Hold, RunStore, StoreError};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds};
@@ -171,11 +174,15 @@ async fn a_sweep_passes_by_what_is_being_written() {
     sqlx::query(lock).bind(runs[1].id().as_uuid()).execute(&mut *transaction).await.unwrap();
     let now = runs[0].now.after(Options::default().dispatch_grace);
     let again_at = now.after(Duration::from_mins(1));
-    let mut told = scene.store.due(now, again_at, 10).await.unwrap().ready;
-    told.sort_unstable();
-    assert_eq!(told, [(runs[0].id(), PLAN), (runs[2].id(), PLAN)]);
+    let told = async || {
+        let ready = scene.store.due(now, again_at, 10).await.unwrap().ready;
+        let mut told: Vec<_> = ready.into_iter().map(|ready| (ready.run, ready.task)).collect();
+        told.sort_unstable();
+        told
+    };
+    assert_eq!(told().await, [(runs[0].id(), PLAN), (runs[2].id(), PLAN)]);
     transaction.rollback().await.unwrap();
-    assert_eq!(scene.store.due(now, again_at, 10).await.unwrap().ready, [(runs[1].id(), PLAN)]);
+    assert_eq!(told().await, [(runs[1].id(), PLAN)]);
 }
 
 /// A repeat that arrives while the first is still being carried out, as after a time-out.
@@ -228,4 +235,30 @@ async fn extending_a_lease_touches_no_index() {
     end(&store, &mut raw).await;
     let after: (i64, i64) = sqlx::query_as(counted).fetch_one(&mut raw).await.unwrap();
     assert_eq!((after.0 - before.0, after.1 - before.1), (10, 10));
+}
+
+/// A backlog may be long, and is looked at twenty times a second.
+#[tokio::test]
+async fn taking_from_a_backlog_does_not_read_all_of_it() {
+    const BACKLOG: i64 = 20_000;
+    let scene = Scene::new(Options::default()).await;
+    let mut raw = scene.raw().await;
+    let fill = "INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms)
+                SELECT gen_random_uuid(), 'plan.0', 'ready', 'ultra.plan', 'tenant-' || least(number, 10), 0
+                FROM generate_series(1, $1) AS number";
+    sqlx::query(fill).bind(BACKLOG).execute(&mut raw).await.unwrap();
+    let read = "SELECT (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'tasks')
+                    + (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'tasks')";
+    end(&scene.store, &mut raw).await;
+    let before: i64 = sqlx::query_scalar(read).fetch_one(&mut raw).await.unwrap();
+    let store = Store::open(&scene.address, Options::default()).await.unwrap();
+    let (lane, now) = (Lane::Plan(Tier::Ultra), Timestamp::from_unix_ms(1));
+    let looks = 10;
+    for _ in 0..looks {
+        assert_eq!(store.due(now, now, 10).await.unwrap().backlogs, [lane.clone()]);
+        assert_eq!(store.take(&lane, now, now.after(Duration::from_mins(1)), 5).await.unwrap().len(), 5);
+    }
+    end(&store, &mut raw).await;
+    let after: i64 = sqlx::query_scalar(read).fetch_one(&mut raw).await.unwrap();
+    assert!((after - before) / looks < BACKLOG / 20, "{} rows for each look", (after - before) / looks);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
-use podium_ports::store::{Commit, StoreError};
+use podium_ports::store::{Commit, StoreError, Telling};
 use podium_ports::stored::{EventToStore, StoredEvent, stored, version_before};
 use serde::Serialize;
 use sqlx::Row;
@@ -44,6 +44,7 @@ pub(crate) fn hex(id: &Uuid) -> String {
 
 /// A commit as rows, and the version that it follows.
 pub(crate) struct CommitRows<'c> {
+    pub(crate) commit: &'c Commit,
     pub(crate) run: &'c Run,
     pub(crate) version_before: i64,
     pub(crate) events: Vec<EventToStore>,
@@ -53,7 +54,7 @@ impl<'c> CommitRows<'c> {
     pub(crate) fn new(commit: &'c Commit) -> Result<Self, StoreError> {
         let (run, version_before) = (&commit.after, stored(version_before(commit)?));
         let events = commit.events.iter().map(|event| EventToStore::new(run.id(), event));
-        Ok(Self { run, version_before, events: events.collect::<Result<_, _>>()? })
+        Ok(Self { commit, run, version_before, events: events.collect::<Result<_, _>>()? })
     }
 }
 
@@ -67,23 +68,31 @@ pub(crate) fn event(run: RunId, row: &SqliteRow) -> Result<SequencedEvent, Store
 
 /// A task as a row of `tasks`, on its way there as JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct TaskRow {
+pub(crate) struct TaskRow<'c> {
     run: String,
     task: String,
     state: &'static str,
-    dispatch_after_ms: Option<i64>,
+    lane: String,
+    tenant: &'c str,
+    ready_ms: Option<i64>,
+    told_until_ms: Option<i64>,
     claim: Option<String>,
     lease_until_ms: Option<i64>,
 }
 
-impl TaskRow {
-    /// The rows of all tasks of a run.
-    pub(crate) fn all(run: &Run, dispatch_grace: Duration) -> impl Iterator<Item = Self> {
-        run.tasks().map(move |(task, found)| {
-            let (mut dispatch_after_ms, mut claim, mut lease_until_ms) = (None, None, None);
+impl<'c> TaskRow<'c> {
+    /// The rows of all tasks of a commit's run.
+    pub(crate) fn all(commit: &'c Commit, dispatch_grace: Duration) -> impl Iterator<Item = Self> {
+        let (run, tenant) = (hex(commit.after.id().as_uuid()), commit.after.spec().tenant.as_str());
+        commit.tasks().map(move |(task, found, place)| {
+            let (mut ready_ms, mut told_until_ms, mut claim, mut lease_until_ms) = (None, None, None, None);
             match &found.state {
                 TaskState::Ready { not_before } => {
-                    dispatch_after_ms = Some(stored(not_before.after(dispatch_grace).unix_ms()));
+                    ready_ms = Some(stored(not_before.unix_ms()));
+                    told_until_ms = match place.telling {
+                        Telling::AtOnce => Some(stored(not_before.after(dispatch_grace).unix_ms())),
+                        Telling::FromBacklog => None,
+                    };
                 }
                 TaskState::Running { claim: holder, lease_until } => {
                     claim = Some(hex(holder.as_uuid()));
@@ -91,8 +100,9 @@ impl TaskRow {
                 }
                 _ => {}
             }
-            let (run, task, state) = (hex(run.id().as_uuid()), task.to_string(), found.state.as_str());
-            Self { run, task, state, dispatch_after_ms, claim, lease_until_ms }
+            let (run, task, state) = (run.clone(), task.to_string(), found.state.as_str());
+            let lane = place.lane.to_string();
+            Self { run, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms }
         })
     }
 }

@@ -1,18 +1,22 @@
-//! Leases, and what a sweeper must act on.
+//! Leases, what a sweeper must act on, and the backlogs.
 
 use std::collections::HashSet;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold, StoreError};
+use podium_ports::queue::Lane;
+use podium_ports::store::{Due, Hold, ReadyTask, StoreError};
 use podium_ports::stored::{stored, task};
 use serde::Serialize;
 use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use crate::Store;
-use crate::row::{claim_id, hex, run_id, unavailable};
+use crate::row::{claim_id, hex, id_bytes, run_id, unavailable};
+
+/// Most outstanding tasks of a tenant in a lane that are counted. Who has more is served last either way.
+const COUNTED_MAX: i64 = 1_000;
 
 pub(crate) const EXTEND_LEASES: &str = "-- extend_leases
 UPDATE tasks SET lease_until_ms = max(lease_until_ms, ?2)
@@ -22,10 +26,48 @@ WHERE tasks.run_id = hold.run_id AND tasks.task = hold.task AND tasks.claim = ho
 RETURNING run_id, task, claim";
 
 pub(crate) const TELL_READY: &str = "-- tell_ready
-UPDATE tasks SET dispatch_after_ms = ?2
-WHERE (run_id, task) IN (SELECT run_id, task FROM tasks WHERE state = 'ready' AND dispatch_after_ms <= ?1
-                         ORDER BY dispatch_after_ms LIMIT ?3)
-RETURNING run_id, task";
+UPDATE tasks SET told_until_ms = ?2
+WHERE (run_id, task) IN (SELECT run_id, task FROM tasks
+                         WHERE state = 'ready' AND told_until_ms IS NOT NULL AND told_until_ms <= ?1
+                         ORDER BY told_until_ms LIMIT ?3)
+RETURNING run_id, task, lane";
+
+// From one lane to the next along the index, not over all that waits.
+pub(crate) const FIND_BACKLOGS: &str = "-- find_backlogs
+WITH RECURSIVE lanes (lane) AS (
+    SELECT min(lane) FROM tasks WHERE state = 'ready' AND told_until_ms IS NULL
+    UNION ALL
+    SELECT (SELECT min(tasks.lane) FROM tasks
+            WHERE state = 'ready' AND told_until_ms IS NULL AND tasks.lane > lanes.lane)
+    FROM lanes WHERE lanes.lane IS NOT NULL
+)
+SELECT lane FROM lanes WHERE lane IS NOT NULL";
+
+// From one tenant to the next along the index.
+pub(crate) const COUNT_OUTSTANDING: &str = "-- count_outstanding
+WITH RECURSIVE tenants (tenant) AS (
+    SELECT min(tenant) FROM tasks WHERE state = 'ready' AND told_until_ms IS NULL AND lane = ?1
+    UNION ALL
+    SELECT (SELECT min(tasks.tenant) FROM tasks
+            WHERE state = 'ready' AND told_until_ms IS NULL AND lane = ?1 AND tasks.tenant > tenants.tenant)
+    FROM tenants WHERE tenants.tenant IS NOT NULL
+)
+SELECT tenant, (SELECT count(*) FROM (SELECT 1 FROM tasks
+                WHERE lane = ?1 AND tasks.tenant = tenants.tenant
+                    AND (state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL))
+                LIMIT ?2)) AS outstanding
+FROM tenants WHERE tenant IS NOT NULL";
+
+pub(crate) const READ_BACKLOG: &str = "-- read_backlog
+SELECT run_id, task, ready_ms FROM tasks
+WHERE state = 'ready' AND told_until_ms IS NULL AND lane = ?1 AND tenant = ?2 AND ready_ms <= ?3
+ORDER BY ready_ms LIMIT ?4";
+
+pub(crate) const TELL_TASK: &str = "-- tell_task
+UPDATE tasks SET told_until_ms = ?3 WHERE run_id = ?1 AND task = ?2";
+
+pub(crate) const PUT_BACK: &str = "-- put_back
+UPDATE tasks SET told_until_ms = NULL WHERE run_id = ?1 AND task = ?2 AND state = 'ready'";
 
 pub(crate) const FIND_EXPIRED: &str = "-- find_expired
 SELECT run_id, task, claim FROM tasks WHERE state = 'running' AND lease_until_ms <= ?1 ORDER BY lease_until_ms LIMIT ?2";
@@ -74,15 +116,94 @@ pub(crate) async fn due(
     let now = stored(now.unix_ms());
     let ready = sqlx::query(TELL_READY).bind(now).bind(stored(again_at.unix_ms())).bind(limit);
     let ready = ready.fetch_all(&store.writer).await.map_err(unavailable)?;
+    let backlogs = sqlx::query(FIND_BACKLOGS).fetch_all(&store.readers).await.map_err(unavailable)?;
     let expired = sqlx::query(FIND_EXPIRED).bind(now).bind(limit);
     let expired = expired.fetch_all(&store.readers).await.map_err(unavailable)?;
     let overdue = sqlx::query(FIND_OVERDUE).bind(now).bind(limit);
     let overdue = overdue.fetch_all(&store.readers).await.map_err(unavailable)?;
     Ok(Due {
-        ready: ready.iter().map(run_and_task).collect::<Result<_, _>>()?,
+        ready: ready.iter().filter_map(|row| ready_task(row).transpose()).collect::<Result<_, _>>()?,
+        backlogs: backlogs
+            .iter()
+            .filter_map(|row| row.try_get::<&str, _>("lane").ok()?.parse().ok())
+            .collect(),
         expired: expired.iter().map(hold).collect::<Result<_, _>>()?,
         overdue: overdue.iter().map(|row| run_id(row, "id")).collect::<Result<_, _>>()?,
     })
+}
+
+/// A task of a backlog, by its place in line: what its tenant has outstanding and its place among the tenant's own; then by
+/// its age.
+struct Waiting {
+    place: (i64, i64),
+    run: RunId,
+    task: TaskRef,
+}
+
+pub(crate) async fn take(
+    store: &Store,
+    lane: &Lane,
+    (now, again_at): (Timestamp, Timestamp),
+    limit: u32,
+) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+    let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
+    let mut line = line(&mut transaction, &lane.to_string(), stored(now.unix_ms()), limit).await?;
+    line.sort_unstable_by_key(|waiting| (waiting.place, waiting.run, waiting.task));
+    line.truncate(limit as usize);
+    for waiting in &line {
+        sqlx::query(TELL_TASK)
+            .bind(id_bytes(&waiting.run))
+            .bind(waiting.task.to_string())
+            .bind(stored(again_at.unix_ms()))
+            .execute(&mut *transaction)
+            .await
+            .map_err(unavailable)?;
+    }
+    transaction.commit().await.map_err(unavailable)?;
+    Ok(line.into_iter().map(|waiting| (waiting.run, waiting.task)).collect())
+}
+
+/// Of each tenant no more than could be taken: a long backlog is not read.
+async fn line(
+    connection: &mut SqliteConnection,
+    lane: &str,
+    now: i64,
+    limit: u32,
+) -> Result<Vec<Waiting>, StoreError> {
+    let tenants = sqlx::query(COUNT_OUTSTANDING).bind(lane).bind(COUNTED_MAX);
+    let tenants = tenants.fetch_all(&mut *connection).await.map_err(unavailable)?;
+    let mut line = Vec::new();
+    for row in tenants {
+        let tenant: &str = row.try_get("tenant").map_err(unavailable)?;
+        let outstanding: i64 = row.try_get("outstanding").map_err(unavailable)?;
+        let backlog = sqlx::query(READ_BACKLOG).bind(lane).bind(tenant).bind(now).bind(limit);
+        let backlog = backlog.fetch_all(&mut *connection).await.map_err(unavailable)?;
+        for (place, row) in (1..).zip(&backlog) {
+            let (run, task) = run_and_task(row)?;
+            let ready_ms: i64 = row.try_get("ready_ms").map_err(unavailable)?;
+            line.push(Waiting { place: (outstanding + place, ready_ms), run, task });
+        }
+    }
+    Ok(line)
+}
+
+pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
+    for (run, task) in tasks {
+        let put_back = sqlx::query(PUT_BACK).bind(id_bytes(run)).bind(task.to_string());
+        put_back.execute(&mut *transaction).await.map_err(unavailable)?;
+    }
+    transaction.commit().await.map_err(unavailable)
+}
+
+/// `None` if the lane is a newer version's.
+fn ready_task(row: &SqliteRow) -> Result<Option<ReadyTask>, StoreError> {
+    let (run, task) = run_and_task(row)?;
+    let lane: &str = row.try_get("lane").map_err(unavailable)?;
+    Ok(lane.parse().ok().map(|lane| ReadyTask { run, task, lane }))
 }
 
 fn run_and_task(row: &SqliteRow) -> Result<(RunId, TaskRef), StoreError> {

@@ -25,21 +25,23 @@ UPDATE runs SET version = ?3, state = ?4, steps = ?5, cost_nano_usd = ?6, ended_
 pub(crate) const INSERT_EVENT: &str = "-- insert_event
 INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-// A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling a
-// sweeper. A task that became ready anew within one commit stays ready, with a later time. `WHERE TRUE` tells the parser that
+// A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
+// task that became ready anew within one commit stays ready, from a later time. `WHERE TRUE` tells the parser that
 // `ON CONFLICT` does not belong to a join.
 pub(crate) const UPSERT_TASKS: &str = "-- upsert_tasks
-INSERT INTO tasks (run_id, task, state, dispatch_after_ms, claim, lease_until_ms)
-SELECT unhex(value ->> 'run'), value ->> 'task', value ->> 'state', value ->> 'dispatch_after_ms',
-       unhex(value ->> 'claim'), value ->> 'lease_until_ms'
+INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+SELECT unhex(value ->> 'run'), value ->> 'task', value ->> 'state', value ->> 'lane', value ->> 'tenant',
+       value ->> 'ready_ms', value ->> 'told_until_ms', unhex(value ->> 'claim'), value ->> 'lease_until_ms'
 FROM json_each(?1)
 WHERE TRUE
 ON CONFLICT (run_id, task) DO UPDATE SET
     state = excluded.state,
-    dispatch_after_ms = excluded.dispatch_after_ms,
+    lane = excluded.lane,
+    ready_ms = excluded.ready_ms,
+    told_until_ms = excluded.told_until_ms,
     claim = excluded.claim,
     lease_until_ms = excluded.lease_until_ms
-WHERE state <> excluded.state OR claim IS NOT excluded.claim OR dispatch_after_ms < excluded.dispatch_after_ms";
+WHERE state <> excluded.state OR claim IS NOT excluded.claim OR ready_ms < excluded.ready_ms";
 
 pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
     let rows = runs.iter().map(CommitRows::new).collect::<Result<Vec<_>, _>>()?;
@@ -49,7 +51,7 @@ pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created
         let is_new = insert_run(&mut transaction, commit).await?;
         if is_new {
             insert_events(&mut transaction, commit).await?;
-            new.push(commit.run);
+            new.push(commit.commit);
         }
         created.push(if is_new { Created::New } else { existing(&mut transaction, commit.run).await? });
     }
@@ -69,7 +71,7 @@ pub(crate) async fn commit(
         let is_first = update_run(&mut transaction, commit).await?;
         if is_first {
             insert_events(&mut transaction, commit).await?;
-            written.push(commit.run);
+            written.push(commit.commit);
         }
         results.push(if is_first { Ok(()) } else { Err(Conflict) });
     }
@@ -158,12 +160,12 @@ async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_
 async fn upsert_tasks(
     store: &Store,
     connection: &mut SqliteConnection,
-    runs: &[&Run],
+    commits: &[&Commit],
 ) -> Result<(), StoreError> {
-    if runs.is_empty() {
+    if commits.is_empty() {
         return Ok(());
     }
-    let rows: Vec<_> = runs.iter().flat_map(|run| TaskRow::all(run, store.dispatch_grace)).collect();
+    let rows: Vec<_> = commits.iter().flat_map(|commit| TaskRow::all(commit, store.dispatch_grace)).collect();
     let rows = serde_json::to_string(&rows).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
     sqlx::query(UPSERT_TASKS).bind(rows).execute(connection).await.map_err(unavailable)?;
     Ok(())

@@ -1,5 +1,7 @@
 //! A pool, a spec, a plan, and runs in whatever state a test needs, each in one line.
 
+use std::sync::LazyLock;
+
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
@@ -13,12 +15,13 @@ use podium_domain::run::{
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
-use podium_ports::store::Commit;
+use podium_ports::queue::Lane;
+use podium_ports::store::{Commit, Place, Telling};
 
 use crate::clock::TestClock;
 use crate::ids::SeededIds;
 
-const POOL: &str = r#"
+const POOL_FILE: &str = r#"
 schema = 1
 name = "test"
 version = "1"
@@ -58,12 +61,14 @@ context_tokens = 32768
 usd_per_million_tokens = { input = 5.0, output = 10.0 }
 "#;
 
+static POOL: LazyLock<Pool> = LazyLock::new(|| Pool::parse(POOL_FILE).expect("the test pool is a pool"));
+
 /// How long a claim of a driven run holds.
 const LEASE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A pool of `quick` at vendor `north`, and `careful` and `checker` at `south`.
 pub fn a_pool() -> Pool {
-    Pool::parse(POOL).expect("the test pool is a pool")
+    POOL.clone()
 }
 
 /// A question of a tenant without request id, accepted at [`TestClock::START`], ultra, with ten minutes to go. The fields
@@ -127,6 +132,8 @@ pub struct Driven {
     pub fresh: Vec<SequencedEvent>,
     /// When the next command comes.
     pub now: Timestamp,
+    /// Who tells of the tasks that its commits make ready.
+    pub telling: Telling,
 }
 
 impl Driven {
@@ -135,7 +142,7 @@ impl Driven {
         let now = spec.accepted_at;
         let first = SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) };
         let run = Run::replay(id, std::slice::from_ref(&first)).expect("`accepted` begins a run");
-        Self { run, fresh: vec![first], now }
+        Self { run, fresh: vec![first], now, telling: Telling::AtOnce }
     }
 
     /// A run of [`a_spec`] under the next id.
@@ -146,7 +153,7 @@ impl Driven {
 
     /// A run as a store gave it, nothing fresh.
     pub fn resume(run: Run, now: Timestamp) -> Self {
-        Self { run, fresh: Vec::new(), now }
+        Self { run, fresh: Vec::new(), now, telling: Telling::AtOnce }
     }
 
     /// Its id.
@@ -208,7 +215,8 @@ impl Driven {
 
     /// What happened since the last time, to be stored.
     pub fn commit(&mut self) -> Commit {
-        Commit { after: self.run.clone(), events: std::mem::take(&mut self.fresh) }
+        let (after, events, telling) = (self.run.clone(), std::mem::take(&mut self.fresh), self.telling);
+        Commit::new(after, events, |run, task| Place { lane: Lane::of(run, task, &POOL), telling })
     }
 }
 

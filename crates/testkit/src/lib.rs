@@ -13,6 +13,7 @@ pub mod live_stream;
 pub mod run_store;
 pub mod step_queue;
 mod store;
+mod task_rows;
 mod vendor;
 
 pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, plan_of};
@@ -21,4 +22,5 @@ pub use conductor::{Planning, ScriptedConductor};
 pub use gate::Gate;
 pub use ids::SeededIds;
 pub use store::TestStore;
+pub use task_rows::TaskRows;
 pub use vendor::{Answer, Fault, ScriptedVendor};

@@ -1,5 +1,6 @@
 //! What every [`RunStore`] must do. [`run_store_suite!`](crate::run_store_suite) makes a test of each requirement.
 
+mod backlog;
 mod commit;
 mod create;
 mod due;
@@ -22,7 +23,7 @@ pub struct StoreFixture {
     pub first: Arc<dyn RunStore>,
     /// Another one, as a second process would have it.
     pub second: Arc<dyn RunStore>,
-    /// How long after its time a ready task counts as forgotten.
+    /// How long after its time a ready task that its writer tells of counts as forgotten.
     pub dispatch_grace: Duration,
     /// What must live as long as the test, such as a temporary directory.
     pub keep: Box<dyn Any + Send>,
@@ -66,6 +67,16 @@ macro_rules! run_store_suite {
             a_run_is_due_when_its_deadline_passed
             due_keeps_its_limit
             ended_runs_are_never_due
+            a_task_of_the_backlog_is_taken_once
+            a_taken_task_is_due_when_it_was_not_claimed_in_time
+            what_was_put_back_can_be_taken_again
+            a_retry_in_the_backlog_is_taken_after_its_time
+            only_what_waits_in_the_backlog_is_taken
+            lanes_have_backlogs_of_their_own
+            the_oldest_task_of_a_tenant_comes_first
+            one_task_of_a_quiet_tenant_comes_before_a_thousand_of_another
+            tenants_get_equal_shares_of_what_is_outstanding
+            dispatchers_never_take_the_same_task
             concurrent_creates_with_one_request_id_give_one_run
             one_of_two_racing_claims_wins_each_time
             two_sweepers_share_the_ready_tasks
@@ -100,7 +111,9 @@ pub mod requirements {
 }
 
 mod written {
-    pub(super) use super::{commit::*, create::*, due::*, lease::*, race::*, read::*, remove::*};
+    pub(super) use super::{
+        backlog::*, commit::*, create::*, due::*, lease::*, race::*, read::*, remove::*,
+    };
 }
 
 impl StoreFixture {

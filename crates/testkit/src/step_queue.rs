@@ -31,19 +31,8 @@ pub struct QueueFixture {
     pub slack: Duration,
     /// Longer than anything takes that is expected to happen at once, and than `ack_wait`: an hour on a paused clock.
     pub long: Duration,
-    /// Most messages.
-    pub messages_max: usize,
-    /// Of what they are the most.
-    pub bound: Bound,
-}
-
-/// What a queue bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// Each lane by itself.
-    Lane,
-    /// All lanes together.
-    Queue,
+    /// Most messages of a lane.
+    pub lane_messages_max: usize,
 }
 
 /// Makes a test of each requirement. The expression is a future of a fresh [`QueueFixture`]; the attribute goes on every test.
@@ -68,7 +57,10 @@ macro_rules! step_queue_suite {
             a_late_nak_or_progress_is_no_error
             a_late_ack_does_not_touch_the_tasks_next_message
             lanes_are_separate
-            a_full_queue_refuses_until_a_message_is_acked
+            a_full_lane_refuses_until_a_message_is_acked
+            a_full_lane_leaves_all_others_alone
+            a_full_lane_knows_what_it_has
+            a_lane_has_room_for_what_it_takes
             messages_come_in_the_order_of_publishing
             a_fetch_takes_no_more_than_it_asked_for
             fetchers_never_share_a_message

@@ -8,7 +8,10 @@ use async_trait::async_trait;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
+use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+
+use crate::task_rows::TaskRows;
 
 /// How a write fails.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +26,12 @@ struct Row {
     events: Vec<SequencedEvent>,
     /// Leases that were extended, by the claim that holds.
     leases: BTreeMap<ClaimId, Timestamp>,
-    /// Ready tasks that were told, by the attempts that they had had.
-    told: BTreeMap<(TaskRef, u32), Timestamp>,
 }
 
 #[derive(Debug, Default)]
 struct Rows {
     rows: BTreeMap<RunId, Row>,
+    tasks: TaskRows,
     failures: Vec<Failure>,
 }
 
@@ -60,17 +62,17 @@ impl TestStore {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write<T>(&self, write: impl FnOnce(&mut BTreeMap<RunId, Row>) -> T) -> Result<T, StoreError> {
-        let mut rows = self.lock();
+    fn write<T>(&self, write: impl FnOnce(&mut Rows, Duration) -> T) -> Result<T, StoreError> {
+        let (mut rows, grace) = (self.lock(), self.dispatch_grace);
         let failure = (!rows.failures.is_empty()).then(|| rows.failures.remove(0));
         let unavailable = |why: &str| StoreError::Unavailable(why.into());
         match failure {
             Some(Failure::Refused) => Err(unavailable("the test refuses this write")),
             Some(Failure::AnswerLost) => {
-                write(&mut rows.rows);
+                write(&mut rows, grace);
                 Err(unavailable("the test loses this answer"))
             }
-            None => Ok(write(&mut rows.rows)),
+            None => Ok(write(&mut rows, grace)),
         }
     }
 }
@@ -81,37 +83,39 @@ impl Default for TestStore {
     }
 }
 
-fn create(rows: &mut BTreeMap<RunId, Row>, commit: &Commit) -> Created {
+fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
     let (id, spec) = (commit.after.id(), commit.after.spec());
-    if rows.contains_key(&id) {
+    if rows.rows.contains_key(&id) {
         return Created::New;
     }
     let same = |row: &&Row| {
         let other = row.run.spec();
         spec.request_id.is_some() && (&other.tenant, &other.request_id) == (&spec.tenant, &spec.request_id)
     };
-    if let Some(row) = rows.values().find(same) {
+    if let Some(row) = rows.rows.values().find(same) {
         return Created::Existing(row.run.id());
     }
     let (run, events) = (commit.after.clone(), commit.events.clone());
-    rows.insert(id, Row { run, events, leases: BTreeMap::new(), told: BTreeMap::new() });
+    rows.rows.insert(id, Row { run, events, leases: BTreeMap::new() });
+    rows.tasks.written(commit, grace);
     Created::New
 }
 
-fn append(rows: &mut BTreeMap<RunId, Row>, commit: &Commit) -> Result<(), Conflict> {
-    let row = rows.get_mut(&commit.after.id()).ok_or(Conflict)?;
+fn append(rows: &mut Rows, commit: &Commit, grace: Duration) -> Result<(), Conflict> {
+    let row = rows.rows.get_mut(&commit.after.id()).ok_or(Conflict)?;
     if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
         return Err(Conflict);
     }
     row.run = commit.after.clone();
     row.events.extend(commit.events.iter().cloned());
+    rows.tasks.written(commit, grace);
     Ok(())
 }
 
 #[async_trait]
 impl RunStore for TestStore {
     async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        self.write(|rows| runs.iter().map(|commit| create(rows, commit)).collect())
+        self.write(|rows, grace| runs.iter().map(|commit| create(rows, commit, grace)).collect())
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -124,7 +128,7 @@ impl RunStore for TestStore {
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        self.write(|rows| commits.iter().map(|commit| append(rows, commit)).collect())
+        self.write(|rows, grace| commits.iter().map(|commit| append(rows, commit, grace)).collect())
     }
 
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
@@ -141,30 +145,20 @@ impl RunStore for TestStore {
     }
 
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        let (mut due, limit) = (Due::default(), limit as usize);
-        for row in self.lock().rows.values_mut().filter(|row| !row.run.is_ended()) {
+        let mut rows = self.lock();
+        let ready = rows.tasks.tell_again(now, again_at, limit);
+        let mut due = Due { ready, backlogs: rows.tasks.backlogs(), ..Due::default() };
+        let limit = limit as usize;
+        for row in rows.rows.values().filter(|row| !row.run.is_ended()) {
             let run = row.run.id();
             if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
                 due.overdue.push(run);
             }
             for (task, found) in row.run.tasks() {
-                match found.state {
-                    TaskState::Ready { not_before } => {
-                        let key = (task, found.attempt_number());
-                        let forgotten_at = not_before.after(self.dispatch_grace);
-                        if now >= *row.told.get(&key).unwrap_or(&forgotten_at) && due.ready.len() < limit {
-                            row.told.insert(key, again_at);
-                            due.ready.push((run, task));
-                        }
-                    }
-                    TaskState::Running { claim, lease_until } => {
-                        let until =
-                            row.leases.get(&claim).map_or(lease_until, |extended| lease_until.max(*extended));
-                        if now >= until && due.expired.len() < limit {
-                            due.expired.push(Hold { run, task, claim });
-                        }
-                    }
-                    _ => {}
+                let TaskState::Running { claim, lease_until } = found.state else { continue };
+                let until = row.leases.get(&claim).map_or(lease_until, |extended| lease_until.max(*extended));
+                if now >= until && due.expired.len() < limit {
+                    due.expired.push(Hold { run, task, claim });
                 }
             }
         }
@@ -178,6 +172,21 @@ impl RunStore for TestStore {
         let ended: Vec<_> = ended.take(limit as usize).collect();
         rows.rows.retain(|id, _| !ended.contains(id));
         Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn take(
+        &self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+        Ok(self.lock().tasks.take(lane, now, again_at, limit))
+    }
+
+    async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+        self.lock().tasks.put_back(tasks);
+        Ok(())
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

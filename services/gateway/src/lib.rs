@@ -12,6 +12,8 @@ use podium_doors::Listeners;
 use podium_engine::Roles;
 use podium_ports::clock::Clock as _;
 use podium_setup::{Signals, SystemClock, conductor};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use settings::{Settings, check, keys};
@@ -35,11 +37,23 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let engine = backbone.engine(&cluster, Arc::new(described));
     let mut doors = listeners.open(&engine, unix_seconds(SystemClock.now()));
     info!(%http, %grpc, conductor = engine.conductor_id(), pool = engine.pool().version(), "listening");
-    drop(engine);
-    let broke_down = async { ClusterError::Door(Box::new(doors.broke_down().await)) };
+    let (stopping, loops) = (CancellationToken::new(), TaskTracker::new());
+    loops.spawn({
+        let stopping = stopping.clone();
+        async move { engine.work(Roles::NONE, stopping).await }
+    });
+    loops.close();
+    let broke_down = async {
+        tokio::select! {
+            error = doors.broke_down() => ClusterError::Door(Box::new(error)),
+            () = loops.wait() => ClusterError::BrokeDown,
+        }
+    };
     let outcome = first_signal(&mut signals, broke_down).await;
     let stop = async {
         doors.close(cluster.drain).await;
+        stopping.cancel();
+        loops.wait().await;
         backbone.close().await;
     };
     stop_or_second_signal(&mut signals, stop).await;

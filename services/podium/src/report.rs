@@ -21,7 +21,9 @@ pub(crate) struct RunReport {
     reasoning: Vec<String>,
     usage: UsageReport,
     planning_usage: UsageReport,
+    wasted_usage: UsageReport,
     cost_usd: f64,
+    wasted_usd: f64,
     duration_ms: Option<u64>,
 }
 
@@ -93,7 +95,9 @@ impl RunReport {
             reasoning: run.rounds.iter().map(|round| round.reasoning.clone()).collect(),
             usage: run.usage.into(),
             planning_usage: run.planning_usage.into(),
+            wasted_usage: run.wasted_usage.into(),
             cost_usd: usd(run.cost_nano_usd),
+            wasted_usd: usd(run.wasted_cost_nano_usd),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
         }
     }
@@ -159,11 +163,19 @@ pub(crate) fn describe(report: &RunReport) -> String {
     }
     let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
     line("tokens", &format!("{} in, {} out", tokens.0, tokens.1));
-    line("cost", &format!("${:.6}", report.cost_usd));
+    line("cost", &format!("${:.6}{}", report.cost_usd, wasted(report)));
     report.duration_ms.iter().for_each(|ms| line("time", &format!("{ms} ms")));
     report.failure.iter().for_each(|failure| line("failure", &failure.message));
     report.answer.iter().for_each(|answer| line("answer", answer));
     text
+}
+
+/// What was paid for in vain, if anything was.
+fn wasted(report: &RunReport) -> String {
+    if report.wasted_usage == UsageReport::default() {
+        return String::new();
+    }
+    format!(", of which ${:.6} for attempts that came to nothing", report.wasted_usd)
 }
 
 /// A line of a list of runs.

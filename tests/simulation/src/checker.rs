@@ -26,7 +26,7 @@ pub enum Invariant {
     Output,
     /// A watcher sees every event once, and text of one attempt at a time.
     Stream,
-    /// The cost of a run is the sum over its attempts, each counted once.
+    /// The cost of a run is the sum over its attempts, each counted once; its waste, over those whose result was not taken.
     Cost,
     /// A tenant's request id is one run.
     RequestId,
@@ -379,7 +379,10 @@ impl Checker {
             is_once &= paid.insert((task, claim), cost).is_none();
         }
         let sum = paid.into_values().sum();
-        let is_sum = is_once && known.run.cost() == sum && cost == sum;
+        let taken = known.events.iter().filter(|event| is_taken(&event.event));
+        let taken = taken.filter_map(|event| payment(&event.event)).map(|(.., cost)| cost).sum();
+        let is_whole = known.run.wasted_cost() + taken == sum;
+        let is_sum = is_once && is_whole && known.run.cost() == sum && cost == sum;
         self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
         self.require(is_sum, Invariant::Cost, || {
             format!("run {id}: its attempts cost {sum}, it is said {cost}")
@@ -407,6 +410,11 @@ fn payment(event: &RunEvent) -> Option<(TaskRef, ClaimId, podium_domain::money::
         | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => Some((*task, *claim, *cost)),
         _ => None,
     }
+}
+
+/// Whether what was paid bought what the run goes on with.
+fn is_taken(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::PlanReady { .. } | RunEvent::AnswerKept { .. } | RunEvent::StepDone { .. })
 }
 
 /// The marks that vendors' texts carry, such as `17.2` for the third piece of call 17.

@@ -24,7 +24,7 @@ pub(crate) struct QueueState {
     outstanding: BTreeMap<(RunId, TaskRef), Number>,
     last: Number,
     ack_wait_ms: u64,
-    messages_max: usize,
+    lane_messages_max: usize,
 }
 
 #[derive(Default)]
@@ -48,9 +48,9 @@ struct Waiter {
 }
 
 impl QueueState {
-    pub(crate) fn new(ack_wait_ms: u64, messages_max: usize) -> Self {
+    pub(crate) fn new(ack_wait_ms: u64, lane_messages_max: usize) -> Self {
         let (lanes, outstanding) = (BTreeMap::new(), BTreeMap::new());
-        Self { lanes, outstanding, last: 0, ack_wait_ms, messages_max }
+        Self { lanes, outstanding, last: 0, ack_wait_ms, lane_messages_max }
     }
 
     /// Messages queued or in flight.
@@ -62,6 +62,10 @@ impl QueueState {
     pub(crate) fn wipe(&mut self) {
         self.outstanding.clear();
         self.lanes.values_mut().for_each(|lane| lane.messages.clear());
+    }
+
+    fn room(&self, lane: &Lane) -> usize {
+        self.lane_messages_max.saturating_sub(self.lanes.get(lane).map_or(0, |lane| lane.messages.len()))
     }
 
     fn next_number(&mut self) -> Number {
@@ -90,8 +94,8 @@ impl Core {
         if self.queue.outstanding.contains_key(&task) {
             return Ok(Published::AlreadyOutstanding);
         }
-        let messages_max = self.queue.messages_max;
-        if self.queue.lanes.get(lane).is_some_and(|lane| lane.messages.len() >= messages_max) {
+        let messages_max = self.queue.lane_messages_max;
+        if self.queue.room(lane) == 0 {
             self.count("lane full");
             return Err(QueueError::Full { lane: lane.to_string(), messages_max });
         }
@@ -225,6 +229,11 @@ impl StepQueue for SimQueue {
                 Delivery::new(message, delivery, Box::new(reply))
             })
             .collect())
+    }
+
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        let lane = lane.clone();
+        self.0.ask(Service::Queue, move |core| core.queue.room(&lane)).await.map_err(unavailable)
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

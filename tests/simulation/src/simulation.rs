@@ -96,7 +96,7 @@ impl Simulation {
             rates: lot.rates,
             mutation: settings.mutation,
             store: StoreState::new(lot.options.dispatch_grace, settings.mutation),
-            queue: QueueState::new(lot.ack_wait_ms, lot.messages_max),
+            queue: QueueState::new(lot.ack_wait_ms, lot.lane_messages_max),
             clients,
             ahead_ms: lot.ahead_ms,
         });

@@ -8,7 +8,9 @@ use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
+use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use podium_testkit::TaskRows;
 
 use crate::mutation::Mutation;
 use crate::trace::note;
@@ -22,13 +24,12 @@ pub(crate) struct Row {
     cost: Cost,
     /// Leases that were extended, by the claim that holds.
     pub(crate) leases: BTreeMap<ClaimId, Timestamp>,
-    /// Until when a ready task is not told again, by the attempts that it had had.
-    told: BTreeMap<(TaskRef, u32), Timestamp>,
 }
 
 /// The store itself. Nothing here waits or fails.
 pub(crate) struct StoreState {
     pub(crate) rows: BTreeMap<RunId, Row>,
+    tasks: TaskRows,
     by_request: BTreeMap<(TenantId, String), RunId>,
     dispatch_grace: Duration,
     mutation: Option<Mutation>,
@@ -36,11 +37,12 @@ pub(crate) struct StoreState {
 
 impl StoreState {
     pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
-        Self { rows: BTreeMap::new(), by_request: BTreeMap::new(), dispatch_grace, mutation }
+        let (rows, tasks, by_request) = (BTreeMap::new(), TaskRows::default(), BTreeMap::new());
+        Self { rows, tasks, by_request, dispatch_grace, mutation }
     }
 
-    pub(crate) fn create(&mut self, commit: Commit) -> Created {
-        let Commit { after, events } = commit;
+    pub(crate) fn create(&mut self, commit: &Commit) -> Created {
+        let Commit { after, events, .. } = commit;
         let (id, spec) = (after.id(), after.spec());
         if self.rows.contains_key(&id) {
             return Created::New;
@@ -52,20 +54,22 @@ impl StoreState {
             }
             self.by_request.insert(key, id);
         }
-        let (cost, leases, told) = (after.cost(), BTreeMap::new(), BTreeMap::new());
-        self.rows.insert(id, Row { run: after, events, cost, leases, told });
+        let (run, events, cost, leases) = (after.clone(), events.clone(), after.cost(), BTreeMap::new());
+        self.rows.insert(id, Row { run, events, cost, leases });
+        self.tasks.written(commit, self.dispatch_grace);
         Created::New
     }
 
-    pub(crate) fn append(&mut self, commit: Commit) -> Result<(), Conflict> {
-        let Commit { after, events } = commit;
+    pub(crate) fn append(&mut self, commit: &Commit) -> Result<(), Conflict> {
+        let Commit { after, events, .. } = commit;
         let row = self.rows.get_mut(&after.id()).ok_or(Conflict)?;
         let follows = events.first().is_some_and(|first| first.sequence == row.run.version() + 1);
         if !follows && self.mutation != Some(Mutation::ForgetVersion) {
             return Err(Conflict);
         }
-        row.run = after;
-        row.events.extend(events);
+        row.run = after.clone();
+        row.events.extend(events.iter().cloned());
+        self.tasks.written(commit, self.dispatch_grace);
         if self.mutation != Some(Mutation::StaleCost) {
             row.cost = row.run.cost();
         }
@@ -100,32 +104,21 @@ impl StoreState {
     }
 
     fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32) -> Due {
-        let (mut due, limit) = (Due::default(), limit as usize);
         if self.mutation == Some(Mutation::BlindSweep) {
-            return due;
+            return Due::default();
         }
-        for (id, row) in self.rows.iter_mut().filter(|(_, row)| !row.run.is_ended()) {
+        let ready = self.tasks.tell_again(now, again_at, limit);
+        let mut due = Due { ready, backlogs: self.tasks.backlogs(), ..Due::default() };
+        let limit = limit as usize;
+        for (id, row) in self.rows.iter().filter(|(_, row)| !row.run.is_ended()) {
             if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
                 due.overdue.push(*id);
             }
             for (task, found) in row.run.tasks() {
-                match found.state {
-                    TaskState::Ready { not_before } if due.ready.len() < limit => {
-                        let key = (task, found.attempt_number());
-                        let forgotten_at = not_before.after(self.dispatch_grace);
-                        if now >= *row.told.get(&key).unwrap_or(&forgotten_at) {
-                            row.told.insert(key, again_at);
-                            due.ready.push((*id, task));
-                        }
-                    }
-                    TaskState::Running { claim, lease_until } if due.expired.len() < limit => {
-                        let until =
-                            row.leases.get(&claim).map_or(lease_until, |until| lease_until.max(*until));
-                        if now >= until {
-                            due.expired.push(Hold { run: *id, task, claim });
-                        }
-                    }
-                    _ => {}
+                let TaskState::Running { claim, lease_until } = found.state else { continue };
+                let until = row.leases.get(&claim).map_or(lease_until, |until| lease_until.max(*until));
+                if now >= until && due.expired.len() < limit {
+                    due.expired.push(Hold { run: *id, task, claim });
                 }
             }
         }
@@ -139,6 +132,19 @@ impl StoreState {
         self.rows.retain(|id, _| !ended.contains(id));
         self.by_request.retain(|_, id| !ended.contains(id));
         u32::try_from(ended.len()).unwrap_or(u32::MAX)
+    }
+
+    fn take(
+        &mut self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Vec<(RunId, TaskRef)> {
+        if self.mutation == Some(Mutation::BlindSweep) {
+            return Vec::new();
+        }
+        self.tasks.take(lane, now, again_at, limit)
     }
 
     fn events(&self, run: RunId, after: u64, limit: u32) -> Vec<SequencedEvent> {
@@ -246,6 +252,30 @@ impl RunStore for SimStore {
         self.ask(move |core| core.store.remove_ended(ended_by, limit)).await
     }
 
+    async fn take(
+        &self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+        let (node, lane) = (self.0.node, lane.clone());
+        self.ask(move |core| {
+            let taken = core.store.take(&lane, now, again_at, limit);
+            if !taken.is_empty() {
+                core.count("taken from a backlog");
+                note!(core, "node {node}: {} taken from the backlog of {lane}", taken.len());
+            }
+            taken
+        })
+        .await
+    }
+
+    async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+        let tasks = tasks.to_vec();
+        self.ask(move |core| core.store.tasks.put_back(&tasks)).await
+    }
+
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
         self.ask(move |core| core.store.events(run, after, limit)).await
     }
@@ -261,7 +291,7 @@ impl RunStore for SimStore {
 
 fn create(core: &mut Core, node: usize, commit: Commit) -> Created {
     let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
-    let created = core.store.create(commit);
+    let created = core.store.create(&commit);
     note!(
         core,
         "node {node}: create {id} {} is {created:?}",
@@ -291,7 +321,7 @@ fn append(core: &mut Core, node: usize, commit: Commit) -> Result<(), Conflict> 
         (Vec::new(), 0)
     };
     let is_chained = is_chained(&commit.events);
-    let outcome = core.store.append(commit);
+    let outcome = core.store.append(&commit);
     note!(
         core,
         "node {node}: commit {id} to {version} {names:?} {}",
@@ -341,7 +371,7 @@ mod tests {
     #[async_trait]
     impl RunStore for Near {
         async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-            Ok(runs.iter().map(|commit| self.lock().create(commit.clone())).collect())
+            Ok(runs.iter().map(|commit| self.lock().create(commit)).collect())
         }
 
         async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -349,7 +379,7 @@ mod tests {
         }
 
         async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-            Ok(commits.iter().map(|commit| self.lock().append(commit.clone())).collect())
+            Ok(commits.iter().map(|commit| self.lock().append(commit)).collect())
         }
 
         async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
@@ -362,6 +392,21 @@ mod tests {
 
         async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
             Ok(self.lock().remove_ended(ended_by, limit))
+    }
+
+        async fn take(
+            &self,
+            lane: &Lane,
+            now: Timestamp,
+            again_at: Timestamp,
+            limit: u32,
+        ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+            Ok(self.lock().take(lane, now, again_at, limit))
+        }
+
+        async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+            self.lock().tasks.put_back(tasks);
+            Ok(())
         }
 
         async fn events(

@@ -39,7 +39,7 @@ pub(crate) struct Lot {
     pub(crate) orders: Vec<(u64, Order)>,
     pub(crate) options: Options,
     pub(crate) ack_wait_ms: u64,
-    pub(crate) messages_max: usize,
+    pub(crate) lane_messages_max: usize,
 }
 
 impl Lot {
@@ -53,7 +53,7 @@ impl Lot {
         Self {
             ahead_ms,
             asks: usize::try_from(dice.between(6, 24)).unwrap_or(6),
-            messages_max: if dice.chance(150) { 3 } else { 1_000 },
+            lane_messages_max: if dice.chance(300) { dice.index(4) + 1 } else { 1_000 },
             ack_wait_ms: dice.between(3_000, 6_000),
             options: some_options(dice),
             nodes,
@@ -130,6 +130,7 @@ fn some_options(dice: &mut Dice) -> Options {
         lease: Duration::from_millis(lease),
         sweep_every: Duration::from_millis(dice.between(400, 1_500)),
         dispatch_grace: Duration::from_millis(dice.between(500, 3_000)),
+        dispatch_every: Duration::from_millis(dice.between(20, 300)),
         sweep_tasks_max: if dice.chance(300) { 3 } else { 256 },
         // A world is over long before anything is old, and who checks it wants to see everything.
         runs_kept: None,

@@ -65,6 +65,7 @@ fn everything_holds_in_every_world() {
         "second round",
         "signal lost",
         "store away",
+        "taken from a backlog",
         "vendor fault",
         "waited for the end",
         "watcher saw a restart",

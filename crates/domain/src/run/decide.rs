@@ -364,7 +364,7 @@ impl Run {
 fn late_failure(task: TaskRef, attempt: &Attempt, usage: Usage, cost: Cost) -> Result<Decision, Refusal> {
     let claim = attempt.claim;
     match attempt.outcome {
-        AttemptOutcome::Lost if cost > Cost::ZERO => {
+        AttemptOutcome::Lost if cost > Cost::ZERO || usage != Usage::default() => {
             let unused = RunEvent::ResultUnused { task, claim, usage, cost };
             Ok(Decision { events: vec![unused], effects: vec![] })
         }

@@ -347,6 +347,50 @@ fn a_late_result_is_paid_for_but_changes_nothing() {
 }
 
 #[test]
+fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
+    let one = |cost| (Usage { prompt_tokens: 10 * cost, ..Usage::default() }, Cost::from_nano_usd(cost));
+    let claim = |number| claim_id(step(0), number);
+    let fail = |number, cost| {
+        let (message, retry_at, (usage, cost)) = ("no".to_owned(), Some(NOW), one(cost));
+        let error = AttemptError { message, retry_at, usage, cost };
+        Command::FailAttempt { task: step(0), claim: claim(number), error }
+    };
+    let hand_back = |number, cost| {
+        let (usage, cost) = one(cost);
+        Command::HandBack { task: step(0), claim: claim(number), usage, cost }
+    };
+    let complete = |number, cost| {
+        let (usage, cost) = one(cost);
+        let (round, step, claim) = (0, StepIndex::new(0), claim(number));
+        Command::CompleteStep { round, step, claim, result: StepResult { usage, cost, ..result() } }
+    };
+    let expire = |number| Command::ExpireLease { task: step(0), claim: claim(number) };
+    let take = |number| claimed(step(0), number);
+    let begun = [
+        take(1),
+        fail(1, 1),
+        take(2),
+        hand_back(2, 2),
+        take(3),
+        expire(3),
+        take(4),
+        expire(4),
+        take(5),
+        expire(5),
+    ];
+    let run = drive(planned("[[]]", policy(20, 1)), &begun);
+    assert_eq!((run.wasted_cost(), run.cost()), (Cost::from_nano_usd(3), Cost::from_nano_usd(3)));
+    // The sixth is taken; what comes after it is recorded and wasted: a late result, and failures of those who were lost, also
+    // where their tokens cost nothing.
+    let for_nothing = Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO };
+    let run = drive(run, &[take(6), complete(6, 100), complete(3, 4), fail(4, 5), for_nothing]);
+    assert_eq!(run.cost(), Cost::from_nano_usd(112));
+    assert_eq!(run.wasted_cost(), Cost::from_nano_usd(12));
+    assert_eq!(run.wasted_usage().prompt_tokens, 10 * (1 + 2 + 4 + 5 + 7));
+    assert_eq!(run.usage().prompt_tokens, 1_000 + run.wasted_usage().prompt_tokens);
+}
+
+#[test]
 fn the_first_result_wins_whatever_its_claim() {
     let run = drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1)]);
     let expired = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 1) };

@@ -103,6 +103,20 @@ impl RunStore for FaultyStore {
         self.store.remove_ended(ended_by, limit).await
     }
 
+    async fn take(
+        &self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
+        self.store.take(lane, now, again_at, limit).await
+    }
+
+    async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
+        self.store.put_back(tasks).await
+    }
+
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
         self.store.events(run, after, limit).await
     }
@@ -156,6 +170,10 @@ impl StepQueue for FaultyQueue {
             }
         }
         Ok(deliveries)
+    }
+
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.queue.room(lane).await
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

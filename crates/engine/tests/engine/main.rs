@@ -16,3 +16,5 @@ mod retention;
 mod streaming;
 #[cfg(test)]
 mod trouble;
+#[cfg(test)]
+mod window;

@@ -1,9 +1,8 @@
-//! What is asked of JetStream: the stream and its consumers, made, described and removed.
+//! What is asked of JetStream: the lanes' streams and their consumers, made, described and removed.
 //!
 //! The requests hold only what every supported server knows: newer ones refuse what they do not know. Each must be made
 //! within a time limit.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,8 +24,12 @@ const STREAM_IS_DIFFERENT: u64 = 10_058;
 pub(super) const NOT_STORED: u64 = 10_077;
 /// Fetches that wait on one lane, in all processes together.
 const FETCHES_MAX: usize = 4096;
+/// The one consumer of each stream.
+pub(super) const CONSUMER: &str = "work";
+/// Most bytes of a message: its subject, three ids, and what the server adds.
+const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// JetStream, for one stream.
+/// JetStream, for the streams of one queue.
 pub(super) struct Api {
     pub(super) link: Link,
     pub(super) options: QueueOptions,
@@ -52,13 +55,14 @@ struct Nothing {}
 /// What a consumer knows.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct ConsumerInfo {
-    num_pending: u64,
-    num_ack_pending: u64,
+    num_pending: usize,
+    num_ack_pending: usize,
 }
 
 impl ConsumerInfo {
-    pub(super) const fn is_idle(self) -> bool {
-        self.num_pending == 0 && self.num_ack_pending == 0
+    /// How many messages it knows of: those that wait and those in flight.
+    pub(super) const fn known(self) -> usize {
+        self.num_pending.saturating_add(self.num_ack_pending)
     }
 }
 
@@ -69,21 +73,18 @@ struct StreamInfo {
 
 #[derive(Deserialize)]
 struct StreamState {
-    #[serde(default)]
-    subjects: Option<HashMap<String, u64>>,
+    messages: usize,
 }
 
 impl Api {
-    /// Makes the stream, or makes it what the options say.
-    pub(super) async fn ensure_stream(&self) -> Result<(), NatsError> {
-        let name = &self.options.stream;
-        let made =
-            self.ask::<Nothing>("make the stream", &format!("STREAM.CREATE.{name}"), &self.stream()).await;
-        match made {
+    /// Makes a lane's stream, or makes it what the options say.
+    pub(super) async fn ensure_stream(&self, lane: &Lane) -> Result<(), NatsError> {
+        let (name, stream) = (self.stream_name(lane), self.stream(lane));
+        match self.ask::<Nothing>("make a stream", &format!("STREAM.CREATE.{name}"), &stream).await {
             Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) => {
                 info!(stream = name, "changing the stream to what the options say");
                 let subject = format!("STREAM.UPDATE.{name}");
-                self.ask::<Nothing>("change the stream", &subject, &self.stream()).await.map(drop)
+                self.ask::<Nothing>("change a stream", &subject, &stream).await.map(drop)
             }
             made => made.map(drop),
         }
@@ -91,13 +92,13 @@ impl Api {
 
     /// Makes a lane's consumer, or changes what can be changed of it. The stream is there.
     pub(super) async fn ensure_consumer(&self, lane: &Lane) -> Result<(), NatsError> {
-        let (name, filter) = (subjects::consumer(lane), subjects::filter(&self.options.prefix, lane));
-        let subject = format!("CONSUMER.CREATE.{}.{name}.{filter}", self.options.stream);
-        self.ask::<Nothing>("make a consumer", &subject, &self.consumer(&name, &filter)).await.map(drop)
+        let (stream, filter) = (self.stream_name(lane), subjects::filter(&self.options.prefix, lane));
+        let subject = format!("CONSUMER.CREATE.{stream}.{CONSUMER}.{filter}");
+        self.ask::<Nothing>("make a consumer", &subject, &self.consumer(&stream, &filter)).await.map(drop)
     }
 
     pub(super) async fn remove_consumer(&self, lane: &Lane) -> Result<(), NatsError> {
-        let subject = format!("CONSUMER.DELETE.{}.{}", self.options.stream, subjects::consumer(lane));
+        let subject = format!("CONSUMER.DELETE.{}.{CONSUMER}", self.stream_name(lane));
         match self.ask::<Nothing>("remove a consumer", &subject, &Value::Null).await {
             Err(NatsError::Refused { code: CONSUMER_NOT_FOUND | STREAM_NOT_FOUND, .. }) => Ok(()),
             removed => removed.map(drop),
@@ -106,31 +107,30 @@ impl Api {
 
     /// What a lane's consumer knows; `None` if there is no such consumer.
     pub(super) async fn consumer_info(&self, lane: &Lane) -> Result<Option<ConsumerInfo>, NatsError> {
-        let subject = format!("CONSUMER.INFO.{}.{}", self.options.stream, subjects::consumer(lane));
+        let subject = format!("CONSUMER.INFO.{}.{CONSUMER}", self.stream_name(lane));
         match self.ask("describe a consumer", &subject, &Value::Null).await {
             Err(NatsError::Refused { code: CONSUMER_NOT_FOUND | STREAM_NOT_FOUND, .. }) => Ok(None),
             info => info.map(Some),
         }
     }
 
-    /// Whether the stream has messages of a lane.
-    pub(super) async fn has_messages(&self, lane: &Lane) -> Result<bool, NatsError> {
-        let filter = subjects::filter(&self.options.prefix, lane);
-        let info = self.describe(&json!({ "subjects_filter": filter })).await?;
-        Ok(info.is_some_and(|info| info.state.subjects.is_some_and(|subjects| !subjects.is_empty())))
-    }
-
-    /// Whether the stream is there.
-    pub(super) async fn has_stream(&self) -> Result<bool, NatsError> {
-        Ok(self.describe(&Value::Null).await?.is_some())
-    }
-
-    async fn describe(&self, what: &Value) -> Result<Option<StreamInfo>, NatsError> {
-        let subject = format!("STREAM.INFO.{}", self.options.stream);
-        match self.ask("describe the stream", &subject, what).await {
-            Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(None),
-            info => info.map(Some),
+    /// How many messages a lane's stream has, those in flight included; none if there is no such stream.
+    pub(super) async fn messages(&self, lane: &Lane) -> Result<usize, NatsError> {
+        let subject = format!("STREAM.INFO.{}", self.stream_name(lane));
+        match self.ask::<StreamInfo>("describe a stream", &subject, &Value::Null).await {
+            Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(0),
+            info => Ok(info?.state.messages),
         }
+    }
+
+    /// Whether JetStream answers.
+    pub(super) async fn answers(&self) -> Result<(), NatsError> {
+        self.ask::<Nothing>("say how it is", "INFO", &Value::Null).await.map(drop)
+    }
+
+    /// What a lane's stream is called.
+    pub(super) fn stream_name(&self, lane: &Lane) -> String {
+        subjects::stream(&self.options.stream, lane)
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -144,12 +144,12 @@ impl Api {
         accept(call, &answer.payload)
     }
 
-    fn stream(&self) -> Value {
+    fn stream(&self, lane: &Lane) -> Value {
         let options = &self.options;
         json!({
-            "name": options.stream,
+            "name": self.stream_name(lane),
             "description": "podium: tasks that may be ready",
-            "subjects": [format!("{}.>", options.prefix)],
+            "subjects": [subjects::filter(&options.prefix, lane)],
             "retention": "workqueue",
             "storage": "file",
             "num_replicas": options.replicas,
@@ -157,19 +157,19 @@ impl Api {
             "max_msgs_per_subject": 1,
             "discard": "new",
             "discard_new_per_subject": true,
-            "max_msgs": options.messages_max,
-            "max_bytes": options.bytes_max,
+            "max_msgs": options.lane_messages_max,
+            "max_bytes": options.lane_messages_max * MESSAGE_BYTES_MAX,
             "max_age": nanoseconds(options.message_age_max),
         })
     }
 
-    fn consumer(&self, name: &str, filter: &str) -> Value {
+    fn consumer(&self, stream: &str, filter: &str) -> Value {
         let options = &self.options;
         json!({
-            "stream_name": options.stream,
+            "stream_name": stream,
             "config": {
-                "name": name,
-                "durable_name": name,
+                "name": CONSUMER,
+                "durable_name": CONSUMER,
                 "filter_subject": filter,
                 "deliver_policy": "all",
                 "replay_policy": "instant",
@@ -177,7 +177,8 @@ impl Api {
                 "ack_wait": nanoseconds(options.ack_wait),
                 // Attempts are counted in the store: a message that was delivered too often would stay for ever.
                 "max_deliver": -1,
-                "max_ack_pending": options.in_flight_max,
+                // All of the lane: the slots of those who fetch are the bound.
+                "max_ack_pending": options.lane_messages_max,
                 "max_waiting": FETCHES_MAX,
             }
         })
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn an_answer_is_a_body_or_a_refusal() {
         let info = accept::<ConsumerInfo>("ask", br#"{"type":"x","num_pending":2,"num_ack_pending":0}"#);
-        assert!(!info.unwrap().is_idle());
+        assert_eq!(info.unwrap().known(), 2);
         let refused = accept::<ConsumerInfo>(
             "ask",
             br#"{"type":"x","error":{"code":404,"err_code":10014,"description":"consumer not found"}}"#,

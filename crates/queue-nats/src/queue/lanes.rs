@@ -1,4 +1,4 @@
-//! What this process believes to be there: the stream, and the lanes' consumers.
+//! What this process believes to be there: the lanes' streams and consumers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,13 @@ pub(super) struct Lanes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Over which connection the stream was seen. A server that is connected to anew may have forgotten it.
-    stream: Option<u64>,
     lanes: HashMap<Lane, LaneState>,
 }
 
 #[derive(Debug, Default)]
 struct LaneState {
+    /// Over which connection the stream was seen. A server that is connected to anew may have forgotten it.
+    stream: Option<u64>,
     /// Over which connection the consumer was seen.
     consumer: Option<u64>,
     looked_at: Option<Instant>,
@@ -29,20 +29,20 @@ struct LaneState {
 }
 
 impl Lanes {
-    pub(super) fn has_stream(&self, connection: u64) -> bool {
-        self.lock().stream == Some(connection)
+    pub(super) fn has_stream(&self, lane: &Lane, connection: u64) -> bool {
+        self.lock().lanes.get(lane).is_some_and(|lane| lane.stream == Some(connection))
     }
 
-    pub(super) fn note_stream(&self, connection: u64) {
-        self.lock().stream = Some(connection);
+    pub(super) fn note_stream(&self, lane: &Lane, connection: u64) {
+        self.lock().lanes.entry(lane.clone()).or_default().stream = Some(connection);
     }
 
-    /// The stream that was seen over `connection` is gone, and with it all consumers. What was seen later stays.
-    pub(super) fn forget_stream(&self, connection: u64) {
-        let mut state = self.lock();
-        if state.stream == Some(connection) {
-            state.stream = None;
-            state.lanes.values_mut().for_each(|lane| lane.consumer = None);
+    /// The stream that was seen over `connection` is gone, and with it its consumer. What was seen later stays.
+    pub(super) fn forget_stream(&self, lane: &Lane, connection: u64) {
+        if let Some(lane) = self.lock().lanes.get_mut(lane)
+            && lane.stream == Some(connection)
+        {
+            (lane.stream, lane.consumer) = (None, None);
         }
     }
 
@@ -56,7 +56,7 @@ impl Lanes {
 
     /// The consumer that was seen over `connection` is gone, and perhaps the stream.
     pub(super) fn forget(&self, lane: &Lane, connection: u64) {
-        self.forget_stream(connection);
+        self.forget_stream(lane, connection);
         self.forget_consumer(lane);
     }
 
@@ -110,16 +110,20 @@ mod tests {
     #[test]
     fn a_new_connection_and_a_loss_make_everything_unknown() {
         let lanes = Lanes::default();
-        lanes.note_stream(1);
-        lanes.note_consumer(&LANE, 1);
-        assert!(lanes.has_stream(1) && lanes.has_consumer(&LANE, 1));
-        assert!(!lanes.has_stream(2) && !lanes.has_consumer(&LANE, 2));
-        lanes.note_stream(2);
+        let other = Lane::Plan(Tier::Ultra);
+        for lane in [&LANE, &other] {
+            lanes.note_stream(lane, 1);
+            lanes.note_consumer(lane, 1);
+            assert!(lanes.has_stream(lane, 1) && lanes.has_consumer(lane, 1));
+            assert!(!lanes.has_stream(lane, 2) && !lanes.has_consumer(lane, 2));
+        }
+        lanes.note_stream(&LANE, 2);
         lanes.note_consumer(&LANE, 2);
-        lanes.forget_stream(1);
-        assert!(lanes.has_stream(2) && lanes.has_consumer(&LANE, 2), "the loss is older");
+        lanes.forget_stream(&LANE, 1);
+        assert!(lanes.has_stream(&LANE, 2) && lanes.has_consumer(&LANE, 2), "the loss is older");
         lanes.forget(&LANE, 2);
-        assert!(!lanes.has_stream(2) && !lanes.has_consumer(&LANE, 2));
+        assert!(!lanes.has_stream(&LANE, 2) && !lanes.has_consumer(&LANE, 2));
+        assert!(lanes.has_stream(&other, 1) && lanes.has_consumer(&other, 1), "it is another one");
     }
 
     #[tokio::test(start_paused = true)]

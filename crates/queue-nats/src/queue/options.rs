@@ -5,23 +5,23 @@ use std::time::Duration;
 use super::subjects::is_name;
 use crate::error::NatsError;
 
-/// The queue's bounds and names. All processes of a cluster use the same: whoever connects last changes the stream to its own.
+/// The longest lane: a window, not a backlog.
+const LANE_MESSAGES_MAX: usize = 100_000;
+
+/// The queue's bounds and names. All processes of a cluster use the same: whoever connects last changes the streams to its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// The stream's name: 1 to 32 letters, digits, `-` and `_`.
+    /// What the streams' names begin with: 1 to 32 letters, digits, `-` and `_`. The lane follows.
     pub stream: String,
-    /// What its subjects begin with: such names with dots between. No other stream may have subjects below it.
+    /// What their subjects begin with: such names with dots between. No other stream may have subjects below it.
     pub prefix: String,
     /// How long a delivery may stay unanswered.
     pub ack_wait: Duration,
     /// How long a message stays when nobody works on it. The sweeper publishes a ready task's again.
     pub message_age_max: Duration,
-    /// Most messages of all lanes together, those in flight included.
-    pub messages_max: usize,
-    /// Most bytes of all messages together.
-    pub bytes_max: usize,
-    /// Most deliveries of a lane that are unanswered at the same time, in all processes together: more than all slots.
-    pub in_flight_max: usize,
+    /// Most messages of a lane, those in flight included: about twice the slots of all processes that serve it. More than that
+    /// only makes tenants wait behind what was chosen before; less than the slots leaves slots empty.
+    pub lane_messages_max: usize,
     /// On how many servers of a NATS cluster each message is: 1, 3 or 5.
     pub replicas: usize,
     /// For how long a lane's consumer may know nothing of messages that are there before it is made anew.
@@ -35,9 +35,7 @@ impl Default for QueueOptions {
             prefix: "podium.work".to_owned(),
             ack_wait: Duration::from_secs(30),
             message_age_max: Duration::from_hours(4),
-            messages_max: 100_000,
-            bytes_max: 64 << 20,
-            in_flight_max: 10_000,
+            lane_messages_max: 256,
             replicas: 1,
             wedged_after: Duration::from_secs(10),
         }
@@ -56,8 +54,8 @@ impl QueueOptions {
                 "must be names of 1 to 32 letters, digits, `-` and `_`, with dots between",
             );
         }
-        if self.messages_max == 0 || self.bytes_max == 0 || self.in_flight_max == 0 {
-            return wrong("messages_max, bytes_max and in_flight_max", "must be at least 1");
+        if !(1..=LANE_MESSAGES_MAX).contains(&self.lane_messages_max) {
+            return wrong("lane_messages_max", "must be 1 to 100000");
         }
         if !matches!(self.replicas, 1 | 3 | 5) {
             return wrong("replicas", "must be 1, 3 or 5");
@@ -82,7 +80,8 @@ mod tests {
             QueueOptions { stream: "a.b".to_owned(), ..ok.clone() },
             QueueOptions { prefix: "a..b".to_owned(), ..ok.clone() },
             QueueOptions { prefix: "a.>".to_owned(), ..ok.clone() },
-            QueueOptions { messages_max: 0, ..ok.clone() },
+            QueueOptions { lane_messages_max: 0, ..ok.clone() },
+            QueueOptions { lane_messages_max: LANE_MESSAGES_MAX + 1, ..ok.clone() },
             QueueOptions { replicas: 2, ..ok.clone() },
             QueueOptions { ack_wait: Duration::ZERO, ..ok.clone() },
         ] {

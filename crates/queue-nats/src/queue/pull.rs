@@ -17,9 +17,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
 
-use super::api::nanoseconds;
+use super::Shared;
+use super::api::{CONSUMER, nanoseconds};
 use super::reply::NatsReply;
-use super::{Shared, subjects};
 use crate::error::NatsError;
 use crate::link::Health;
 
@@ -73,11 +73,7 @@ impl Pull {
         // From here on, dropping it gives back what comes.
         let pull =
             Self { shared, health, inbox: inbox.clone(), answers: Some(answers), taken, wanted, give_up_at };
-        let subject = format!(
-            "$JS.API.CONSUMER.MSG.NEXT.{}.{}",
-            pull.shared.api.options.stream,
-            subjects::consumer(lane)
-        );
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{CONSUMER}", pull.shared.api.stream_name(lane));
         let body = match nanoseconds(wait) {
             0 => json!({ "batch": wanted, "no_wait": true }),
             expires => json!({ "batch": wanted, "no_wait": true, "expires": expires }),
@@ -247,9 +243,9 @@ mod tests {
     #[test]
     fn the_count_of_deliveries_is_read_from_either_form_of_subject() {
         for (reply, count) in [
-            ("$JS.ACK.PODIUM.mini-plan.3.1.1.1795262105461648041.0", 3),
-            ("$JS.ACK._.hash.PODIUM.mini-plan.7.1.1.1795262105461648041.0", 7),
-            ("$JS.ACK.hub.hash.PODIUM.mini-plan.8.1.1.1795262105461648041.0.random", 8),
+            ("$JS.ACK.PODIUM-mini-plan.work.3.1.1.1795262105461648041.0", 3),
+            ("$JS.ACK._.hash.PODIUM-mini-plan.work.7.1.1.1795262105461648041.0", 7),
+            ("$JS.ACK.hub.hash.PODIUM-mini-plan.work.8.1.1.1795262105461648041.0.random", 8),
             ("nonsense", 1),
         ] {
             assert_eq!(deliveries(reply), count, "{reply}");

@@ -1,7 +1,7 @@
 //! What streams, consumers and subjects are called.
 //!
-//! `<prefix>.<lane>.<run>.<task>`, where the lane is `<tier>.plan` or `<tier>.step.<vendor>`: no lane's subjects are also
-//! another's, as a work queue demands of its consumers' filters.
+//! Subjects are `<prefix>.<lane>.<run>.<task>`, where the lane is `<tier>.plan` or `<tier>.step.<vendor>`: no lane's subjects
+//! are also another's, as streams demand.
 
 use std::fmt::Write;
 
@@ -18,9 +18,9 @@ pub(crate) fn filter(prefix: &str, lane: &Lane) -> String {
     format!("{prefix}.{}.*.*", tokens(lane, '.'))
 }
 
-/// The name of a lane's consumer.
-pub(crate) fn consumer(lane: &Lane) -> String {
-    tokens(lane, '-')
+/// The name of a lane's stream.
+pub(crate) fn stream(name: &str, lane: &Lane) -> String {
+    format!("{name}-{}", tokens(lane, '-'))
 }
 
 fn tokens(lane: &Lane, separator: char) -> String {
@@ -32,7 +32,7 @@ fn tokens(lane: &Lane, separator: char) -> String {
     }
 }
 
-/// A name as one token of a subject, and as a part of a consumer's name: letters, digits and `-` stand for themselves, all
+/// A name as one token of a subject, and as a part of a stream's name: letters, digits and `-` stand for themselves, all
 /// else for its bytes. Different names give different tokens.
 fn token(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
@@ -47,7 +47,7 @@ fn token(name: &str) -> String {
     token
 }
 
-/// Whether a name can be that of a stream, and a part of a consumer's path on the server's disk.
+/// Whether a name can begin that of a stream, which is also a path on the server's disk.
 pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !name.is_empty() && name.len() <= 32 && name.chars().all(allowed)
@@ -77,7 +77,8 @@ mod tests {
         );
         assert_eq!(filter("podium.work", &lane("north")), "podium.work.ultra.step.north.*.*");
         assert_eq!(filter("podium.work", &Lane::Plan(Tier::Mini)), "podium.work.mini.plan.*.*");
-        assert_eq!(consumer(&Lane::Plan(Tier::Mini)), "mini-plan");
+        assert_eq!(stream("PODIUM", &Lane::Plan(Tier::Mini)), "PODIUM-mini-plan");
+        assert_eq!(stream("PODIUM", &lane("a.b")), "PODIUM-ultra-step-a_2eb");
     }
 
     #[test]
@@ -88,6 +89,7 @@ mod tests {
         assert_eq!(tokens.len(), vendors.len());
         let safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         assert!(tokens.iter().all(|token| token.chars().all(safe)), "{tokens:?}");
-        assert!(consumer(&lane(&":".repeat(NAME_BYTES_MAX))).len() < 255, "the server makes a folder of it");
+        let longest = stream(&"x".repeat(32), &lane(&":".repeat(NAME_BYTES_MAX)));
+        assert!(longest.len() < 255, "the server makes a folder of it");
     }
 }

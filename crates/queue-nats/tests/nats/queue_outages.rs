@@ -14,6 +14,8 @@ use podium_testkit::{SeededIds, TestClock};
 use tokio::time::{Instant, timeout};
 
 const LANE: Lane = Lane::Plan(Tier::Ultra);
+/// The stream of that lane.
+const STREAM: &str = "PODIUM-ultra-plan";
 const INSTANT: Duration = Duration::ZERO;
 /// Within which a queue works again after its server does.
 const SECONDS: Duration = Duration::from_secs(10);
@@ -83,7 +85,7 @@ async fn a_server_that_forgot_everything_is_put_to_use_again() {
         must_publish(&queue, message).await;
         let in_hand = must_fetch(&queue).await;
         server.wipe().await.unwrap();
-        queue.ping().await.unwrap();
+        until(async || queue.ping().await.ok()).await;
         assert_eq!(must_publish(&queue, message).await, Published::Queued, "nobody knows of it any more");
         let again = must_fetch(&queue).await;
         assert_eq!(again.deliveries(), 1);
@@ -119,32 +121,20 @@ async fn a_stream_and_a_consumer_that_somebody_removed_are_made_again() {
     queue.publish(&LANE, messages[0]).await.unwrap();
     must_fetch(&queue).await.ack().await.unwrap();
 
-    js.delete_consumer_from_stream("ultra-plan", "PODIUM").await.unwrap();
+    js.delete_consumer_from_stream("work", STREAM).await.unwrap();
     queue.publish(&LANE, messages[0]).await.unwrap();
     must_fetch(&queue).await.ack().await.unwrap();
 
-    js.delete_stream("PODIUM").await.unwrap();
+    js.delete_stream(STREAM).await.unwrap();
+    assert_eq!(queue.room(&LANE).await.unwrap(), QueueOptions::default().lane_messages_max);
     queue.publish(&LANE, messages[1]).await.unwrap();
     must_fetch(&queue).await.ack().await.unwrap();
-
-    js.delete_stream("PODIUM").await.unwrap();
-    queue.ping().await.unwrap();
-    assert!(js.get_stream("PODIUM").await.is_ok());
 }
 
-/// As after a crash of a server that then knows messages as delivered, but not that they must be delivered again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
-    let server = Nats::start().await.unwrap();
-    let wedged_after = Duration::from_secs(1);
-    let options =
-        QueueOptions { ack_wait: Duration::from_millis(300), wedged_after, ..QueueOptions::default() };
-    let queue = a_queue(&server, options).await;
-    let (js, message) = (js(&server).await, messages(1)[0]);
-    assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
-    // One delivery, and then never again.
-    let stream = js.get_stream("PODIUM").await.unwrap();
-    let consumer: jetstream::consumer::PullConsumer = stream.get_consumer("ultra-plan").await.unwrap();
+/// From now on the consumer delivers each message once, and never again.
+async fn deliver_once(js: &jetstream::Context) {
+    let stream = js.get_stream(STREAM).await.unwrap();
+    let consumer: jetstream::consumer::PullConsumer = stream.get_consumer("work").await.unwrap();
     let config = consumer.cached_info().config.clone();
     let config = jetstream::consumer::pull::Config {
         durable_name: config.durable_name,
@@ -157,12 +147,56 @@ async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
         ..Default::default()
     };
     stream.create_consumer(config).await.unwrap();
+}
+
+/// As after a crash of a server that then knows messages as delivered, but not that they must be delivered again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
+    let server = Nats::start().await.unwrap();
+    let wedged_after = Duration::from_secs(1);
+    let options =
+        QueueOptions { ack_wait: Duration::from_millis(300), wedged_after, ..QueueOptions::default() };
+    let queue = a_queue(&server, options).await;
+    let (js, message) = (js(&server).await, messages(1)[0]);
+    assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
+    deliver_once(&js).await;
     queue.publish(&LANE, message).await.unwrap();
     drop(must_fetch(&queue).await);
 
     let again = must_fetch(&queue).await;
     assert_eq!(again.message(), &message);
     again.ack().await.unwrap();
+}
+
+/// As above, with others that the consumer knows of: it is never idle, but half of the lane is taken up by what nobody gets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others() {
+    let server = Nats::start().await.unwrap();
+    let options = QueueOptions {
+        lane_messages_max: 10,
+        ack_wait: Duration::from_millis(300),
+        wedged_after: Duration::from_secs(1),
+        ..QueueOptions::default()
+    };
+    let queue = a_queue(&server, options).await;
+    let (js, messages) = (js(&server).await, messages(8));
+    assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
+    deliver_once(&js).await;
+    for message in &messages {
+        queue.publish(&LANE, *message).await.unwrap();
+    }
+    drop(queue.fetch(&LANE, 5, INSTANT).await.unwrap());
+    TestClock::new().sleep(Duration::from_millis(600)).await;
+    // The server notices that it may not deliver them again when it is asked for more.
+    must_fetch(&queue).await.ack().await.unwrap();
+    // Whoever wants to dispatch asks for the room again and again.
+    let stream = js.get_stream(STREAM).await.unwrap();
+    until(async || {
+        assert_eq!(queue.room(&LANE).await.unwrap(), 3);
+        stream.consumer_info("work").await.err()
+    })
+    .await;
+    assert_eq!(queue.fetch(&LANE, 10, INSTANT).await.unwrap().len(), 7);
 }
 
 /// The work was done; whoever does it again finds that out in the store.
@@ -256,9 +290,8 @@ async fn processes_with_other_options_change_the_stream_and_keep_its_messages() 
     let before = a_queue(&server, QueueOptions::default()).await;
     before.publish(&LANE, messages(1)[0]).await.unwrap();
     let options =
-        QueueOptions { messages_max: 1, ack_wait: Duration::from_secs(7), ..QueueOptions::default() };
+        QueueOptions { lane_messages_max: 1, ack_wait: Duration::from_secs(7), ..QueueOptions::default() };
     let after = a_queue(&server, options).await;
-    after.ping().await.unwrap();
     must_fetch(&after).await.in_progress().await.unwrap();
     let refused = after.publish(&LANE, messages(2)[1]).await;
     assert!(matches!(refused, Err(QueueError::Full { messages_max: 1, .. })), "{refused:?}");
@@ -269,7 +302,7 @@ async fn processes_with_other_options_change_the_stream_and_keep_its_messages() 
 async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
     let server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
-    queue.ping().await.unwrap();
+    assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
     let js = js(&server).await;
     for (task, body) in [("a", "nonsense"), ("b", r#"{"version":2,"something":"new"}"#)] {
         let subject = format!("podium.work.ultra.plan.run.{task}");
@@ -277,5 +310,5 @@ async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
     }
     queue.publish(&LANE, messages(1)[0]).await.unwrap();
     assert_eq!(must_fetch(&queue).await.message(), &messages(1)[0]);
-    assert_eq!(js.get_stream("PODIUM").await.unwrap().cached_info().state.messages, 3);
+    assert_eq!(js.get_stream(STREAM).await.unwrap().cached_info().state.messages, 3);
 }

@@ -9,7 +9,7 @@ use podium_harness::Nats;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_queue_nats::QueueOptions;
 use podium_testkit::TestClock;
-use podium_testkit::step_queue::{Bound, QueueFixture};
+use podium_testkit::step_queue::QueueFixture;
 
 /// The queue with its server, which ends when the queue goes.
 struct Served<T> {
@@ -35,6 +35,10 @@ impl<T: StepQueue> StepQueue for Served<T> {
         self.queue.fetch(lane, max, wait).await
     }
 
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.queue.room(lane).await
+    }
+
     async fn ping(&self) -> Result<(), QueueError> {
         self.queue.ping().await
     }
@@ -43,8 +47,8 @@ impl<T: StepQueue> StepQueue for Served<T> {
 async fn fixture() -> QueueFixture {
     let server = Nats::start().await.unwrap();
     let options =
-        QueueOptions { ack_wait: Duration::from_secs(2), messages_max: 10, ..QueueOptions::default() };
-    let (ack_wait, messages_max) = (options.ack_wait, options.messages_max);
+        QueueOptions { ack_wait: Duration::from_secs(2), lane_messages_max: 10, ..QueueOptions::default() };
+    let (ack_wait, lane_messages_max) = (options.ack_wait, options.lane_messages_max);
     let queue = a_queue(&server, options).await;
     QueueFixture {
         queue: Arc::new(Served { queue, _server: server }),
@@ -52,8 +56,7 @@ async fn fixture() -> QueueFixture {
         ack_wait,
         slack: Duration::from_millis(500),
         long: Duration::from_secs(6),
-        messages_max,
-        bound: Bound::Queue,
+        lane_messages_max,
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn a_used_request_id_gives_the_existing_run_and_leaves_nothing(
     assert_eq!(store.first.list(None, 10).await.unwrap().len(), 1);
     let due = store.first.due(there.run.spec().deadline_at, there.run.spec().deadline_at, 10).await.unwrap();
     assert_eq!(due.overdue, [there.id()]);
-    assert!(due.ready.iter().all(|(run, _)| *run == there.id()), "{due:?}");
+    assert!(due.ready.iter().all(|ready| ready.run == there.id()), "{due:?}");
 }
 
 pub(crate) async fn tenants_do_not_share_request_ids(store: &StoreFixture) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::run::{Command, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold};
+use podium_ports::store::{Due, Hold, ReadyTask};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan};
@@ -29,9 +29,13 @@ async fn due(store: &StoreFixture, now: Timestamp) -> Due {
 }
 
 async fn ready(store: &StoreFixture, now: Timestamp) -> Vec<(RunId, TaskRef)> {
-    let mut ready = due(store, now).await.ready;
-    ready.sort_unstable();
-    ready
+    tasks(due(store, now).await.ready)
+}
+
+fn tasks(ready: Vec<ReadyTask>) -> Vec<(RunId, TaskRef)> {
+    let mut tasks: Vec<_> = ready.into_iter().map(|ready| (ready.run, ready.task)).collect();
+    tasks.sort_unstable();
+    tasks
 }
 
 pub(crate) async fn a_ready_task_is_due_after_its_grace(store: &StoreFixture) {

@@ -9,7 +9,8 @@ use podium_domain::ids::{ClaimId, RequestId, StepIndex};
 use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
-use podium_ports::store::{Conflict, Created, Due, Hold};
+use podium_ports::queue::Lane;
+use podium_ports::store::{Conflict, Created, Due, Hold, ReadyTask};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_result, a_spec};
@@ -75,7 +76,8 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
     assert_eq!(store.load(active.id()).await, Some(active.run.clone()));
     assert_eq!(store.events(other.id()).await.len() as u64, other.run.version());
     let due = store.first.due(END_OF_TIME, END_OF_TIME, 100).await.unwrap();
-    let ready = vec![(active.id(), TaskRef::Plan { round: 0 })];
+    let (task, lane) = (TaskRef::Plan { round: 0 }, Lane::Plan(active.run.spec().policy.tier));
+    let ready = vec![ReadyTask { run: active.id(), task, lane }];
     assert_eq!(due, Due { ready, overdue: vec![active.id()], ..Due::default() });
 }
 

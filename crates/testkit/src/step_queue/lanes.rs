@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use podium_domain::policy::Tier;
-use podium_ports::queue::{Delivery, Lane, QueueError};
+use podium_domain::run::TaskRef;
+use podium_ports::queue::{Delivery, Lane, Published, QueueError};
 
-use super::{Bound, INSTANT, MILLISECOND, QueueFixture, a_lane, messages, step_lane};
+use super::{INSTANT, MILLISECOND, QueueFixture, a_lane, messages, step_lane};
 
 pub(crate) async fn lanes_are_separate(queue: &QueueFixture) {
     let lanes = [
@@ -26,23 +27,64 @@ pub(crate) async fn lanes_are_separate(queue: &QueueFixture) {
     }
 }
 
-pub(crate) async fn a_full_queue_refuses_until_a_message_is_acked(queue: &QueueFixture) {
-    let max = u16::try_from(queue.messages_max).expect("a test's lane is short");
+/// Fills the lane; returns one message more.
+async fn fill(queue: &QueueFixture) -> super::TaskMessage {
+    let max = u16::try_from(queue.lane_messages_max).expect("a test's lane is short");
     let mut messages = messages(max + 1);
     let extra = messages.pop().expect("there is one more");
     for message in &messages {
         queue.must_publish(message).await;
     }
-    let refused = queue.queue.publish(&a_lane(), extra).await.unwrap_err();
-    assert!(matches!(refused, QueueError::Full { messages_max, .. } if messages_max == queue.messages_max));
-    let elsewhere = queue.queue.publish(&step_lane(Tier::Ultra, "south"), extra).await;
-    assert_eq!(elsewhere.is_ok(), queue.bound == Bound::Lane, "{elsewhere:?}");
+    extra
+}
 
-    let another = super::TaskMessage::new(extra.run, podium_domain::run::TaskRef::Plan { round: 9 });
+pub(crate) async fn a_full_lane_refuses_until_a_message_is_acked(queue: &QueueFixture) {
+    let extra = fill(queue).await;
+    let refused = queue.queue.publish(&a_lane(), extra).await.unwrap_err();
+    let max = queue.lane_messages_max;
+    assert!(matches!(refused, QueueError::Full { messages_max, .. } if messages_max == max), "{refused:?}");
     let delivery = queue.fetch_one().await.expect("the lane is full");
-    queue.queue.publish(&a_lane(), another).await.unwrap_err();
+    queue.queue.publish(&a_lane(), extra).await.unwrap_err();
     delivery.ack().await.unwrap();
-    queue.must_publish(&another).await;
+    queue.must_publish(&extra).await;
+}
+
+pub(crate) async fn a_full_lane_leaves_all_others_alone(queue: &QueueFixture) {
+    let extra = fill(queue).await;
+    // Never the same task, which would have one message only.
+    let mut others = (0..).map(|round| super::TaskMessage::new(extra.run, TaskRef::Plan { round }));
+    for lane in [
+        step_lane(Tier::Ultra, "south"),
+        step_lane(Tier::Mini, "north"),
+        Lane::Plan(Tier::Ultra),
+        Lane::Plan(Tier::Mini),
+    ] {
+        for message in others.by_ref().take(queue.lane_messages_max) {
+            assert_eq!(queue.queue.publish(&lane, message).await.unwrap(), Published::Queued, "{lane}");
+        }
+        queue.queue.publish(&lane, extra).await.unwrap_err();
+    }
+}
+
+pub(crate) async fn a_full_lane_knows_what_it_has(queue: &QueueFixture) {
+    fill(queue).await;
+    assert_eq!(queue.publish(&messages(1)[0]).await, Published::AlreadyOutstanding);
+    let _in_flight = queue.fetch_one().await.expect("the lane is full");
+    assert_eq!(queue.publish(&messages(1)[0]).await, Published::AlreadyOutstanding);
+}
+
+pub(crate) async fn a_lane_has_room_for_what_it_takes(queue: &QueueFixture) {
+    let max = queue.lane_messages_max;
+    let room = async |lane| queue.queue.room(&lane).await.unwrap();
+    assert_eq!(room(a_lane()).await, max, "nothing was ever published");
+    queue.must_publish(&messages(1)[0]).await;
+    assert_eq!((room(a_lane()).await, room(Lane::Plan(Tier::Ultra)).await), (max - 1, max));
+    let delivery = queue.fetch_one().await.expect("it was published");
+    assert_eq!(room(a_lane()).await, max - 1, "it is in flight");
+    delivery.ack().await.unwrap();
+    assert_eq!(room(a_lane()).await, max);
+    fill(queue).await;
+    assert_eq!(room(a_lane()).await, 0);
 }
 
 pub(crate) async fn messages_come_in_the_order_of_publishing(queue: &QueueFixture) {

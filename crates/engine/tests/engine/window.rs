@@ -1,0 +1,149 @@
+//! The shallow window: where a lane is full, what is ready waits in the store, and is chosen from fairly.
+
+use std::sync::Arc;
+
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::run::Run;
+use podium_engine::{Options, Submit};
+use podium_memory::{MemoryQueue, QueueOptions};
+use podium_testkit::{Answer, Gate, TestClock, plan_of};
+
+use crate::house::{House, quick, request, within};
+
+const SLOTS: usize = 4;
+/// The window of a lane.
+const WINDOW: usize = 2 * SLOTS;
+const FLOOD: usize = 200;
+
+fn queue() -> Arc<MemoryQueue> {
+    let options = QueueOptions { lane_messages_max: WINDOW, ..QueueOptions::default() };
+    Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), options))
+}
+
+/// Few slots, and a grace that no test outlasts: what is found, is not found because it was taken for lost.
+fn narrow() -> Options {
+    Options {
+        plan_slots: SLOTS,
+        step_slots: SLOTS,
+        dispatch_grace: std::time::Duration::from_hours(1),
+        lease: std::time::Duration::from_mins(1),
+        ..quick()
+    }
+}
+
+async fn a_house() -> House {
+    House::idle(narrow(), |store| store).await.with_queue(queue(), narrow())
+}
+
+impl House {
+    async fn ask_as(&self, tenant: &str, tier: Tier) -> RunId {
+        let submit =
+            Submit { tenant: TenantId::new(tenant).unwrap(), ..request(Policy::new(tier, Effort::Medium)) };
+        self.engine.submit(submit).await.unwrap().run_id()
+    }
+
+    async fn flood(&self, tenant: &str, tier: Tier) -> Vec<RunId> {
+        let mut ids = Vec::new();
+        for _ in 0..FLOOD {
+            ids.push(self.ask_as(tenant, tier).await);
+        }
+        ids
+    }
+
+    async fn how_many_ended(&self, ids: &[RunId]) -> usize {
+        let runs = self.parts.store.load(ids).await.unwrap();
+        runs.iter().flatten().filter(|run| Run::is_ended(run)).count()
+    }
+}
+
+#[tokio::test]
+async fn a_flood_that_no_window_holds_is_worked_off_to_the_last_run() {
+    let house = a_house().await.at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Draft it.", &[]), ("careful", "Do it.", &[0])]));
+    house.vendor.otherwise(Answer::text("fine"));
+    for id in house.flood("acme", Tier::Ultra).await {
+        assert_eq!(house.ended(id).await.answer(), Some("fine"));
+    }
+    assert_eq!(house.vendor.calls().len(), 2 * FLOOD, "none was made twice");
+}
+
+#[tokio::test]
+async fn one_run_of_a_quiet_tenant_does_not_wait_behind_the_backlog_of_another() {
+    let house = a_house().await.at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let gate = Gate::closed();
+    house.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
+    let flood = house.flood("flood", Tier::Ultra).await;
+    within(house.vendor.until_called(SLOTS)).await;
+    // The flood fills all slots and the window, and most of it waits. Then comes one run of somebody else.
+    let quiet = house.ask_as("quiet", Tier::Ultra).await;
+    house.until(quiet, |run| run.rounds()[0].planned.is_some()).await;
+    gate.open();
+    let quiet = house.ended(quiet).await;
+    let mut before = 0;
+    for id in flood {
+        let run = house.ended(id).await;
+        assert_eq!(run.answer(), Some("fine"));
+        before += usize::from(run.ended_at() < quiet.ended_at());
+    }
+    // Those in the window when its step came, and those that run beside it.
+    assert!(before <= WINDOW + SLOTS, "{before} of {FLOOD} came first");
+}
+
+#[tokio::test]
+async fn a_mini_run_does_not_wait_for_a_flood_of_ultra() {
+    let house = a_house().await.at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let gate = Gate::closed();
+    house.vendor.script("quick", (0..SLOTS).map(|_| Answer::blank().wait(&gate).say("late")));
+    house.vendor.otherwise(Answer::text("at once"));
+    let flood = house.flood("flood", Tier::Ultra).await;
+    within(house.vendor.until_called(SLOTS)).await;
+    // All slots of ultra are taken, and nothing of it moves.
+    let mini = house.ask_as("quiet", Tier::Mini).await;
+    assert_eq!(house.ended(mini).await.answer(), Some("at once"));
+    assert_eq!(house.how_many_ended(&flood).await, 0);
+    gate.open();
+}
+
+#[tokio::test]
+async fn a_vendor_that_hangs_with_its_lane_full_holds_no_other_vendor_up() {
+    let house = a_house().await.at_work();
+    let hanging = plan_of(&[("quick", "Hang.", &[])]);
+    house.conductor.otherwise(hanging);
+    // `quick` is of one vendor, `careful` of another.
+    house.vendor.script("quick", (0..FLOOD).map(|_| Answer::hang()));
+    house.vendor.otherwise(Answer::text("fine"));
+    let stuck = house.flood("acme", Tier::Ultra).await;
+    // All are planned, for planning is a lane of its own: what is left of them waits at the vendor that hangs.
+    for id in &stuck {
+        house.until(*id, |run| run.rounds()[0].planned.is_some()).await;
+    }
+    house.conductor.otherwise(plan_of(&[("careful", "Do it.", &[])]));
+    for _ in 0..20 {
+        // Of the same tenant, so nothing but the lane tells them apart.
+        let id = house.ask_as("acme", Tier::Ultra).await;
+        assert_eq!(house.ended(id).await.answer(), Some("fine"));
+    }
+    assert_eq!(house.how_many_ended(&stuck).await, 0);
+    assert_eq!(house.vendor.calls_of("quick").len(), SLOTS, "and no more of it than there are slots");
+}
+
+#[tokio::test]
+async fn two_processes_work_off_one_backlog_without_doing_anything_twice() {
+    let first = a_house().await.at_work();
+    first.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    first.vendor.otherwise(Answer::text("fine"));
+    let second = first.beside(narrow(), 8, |_| ()).at_work();
+    let mut ids = Vec::new();
+    for number in 0..FLOOD {
+        let tenant = ["a", "b", "c"][number % 3];
+        ids.push(if number % 2 == 0 { &first } else { &second }.ask_as(tenant, Tier::Ultra).await);
+    }
+    for id in ids {
+        assert_eq!(second.ended(id).await.answer(), Some("fine"));
+    }
+    assert_eq!(first.vendor.calls().len(), FLOOD);
+    assert_eq!(first.conductor.requests().len(), FLOOD);
+}

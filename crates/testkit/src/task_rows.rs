@@ -1,0 +1,133 @@
+//! What a store in memory keeps of tasks beside the events: where they wait, and what was told of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::run::{TaskRef, TaskState};
+use podium_domain::time::Timestamp;
+use podium_ports::queue::Lane;
+use podium_ports::store::{Commit, ReadyTask, Telling};
+
+/// The ready and the running tasks of all runs.
+#[derive(Clone, Debug, Default)]
+pub struct TaskRows {
+    rows: BTreeMap<(RunId, TaskRef), TaskRow>,
+}
+
+#[derive(Clone, Debug)]
+struct TaskRow {
+    lane: Lane,
+    tenant: TenantId,
+    /// Attempts when it became ready; tells one time of being ready from the next.
+    attempts: u32,
+    state: RowState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowState {
+    Backlog { since: Timestamp },
+    Told { since: Timestamp, until: Timestamp },
+    Running,
+}
+
+impl TaskRows {
+    /// A commit took effect. A task that was ready before, and still is, stays as it was.
+    pub fn written(&mut self, commit: &Commit, dispatch_grace: Duration) {
+        let (run, tenant) = (commit.after.id(), &commit.after.spec().tenant);
+        for (task, found, place) in commit.tasks() {
+            let (key, attempts) = ((run, task), found.attempt_number());
+            let state = match (&found.state, place.telling) {
+                (TaskState::Ready { not_before }, Telling::AtOnce) => {
+                    RowState::Told { since: *not_before, until: not_before.after(dispatch_grace) }
+                }
+                (TaskState::Ready { not_before }, Telling::FromBacklog) => {
+                    RowState::Backlog { since: *not_before }
+                }
+                (TaskState::Running { .. }, _) => RowState::Running,
+                _ => {
+                    self.rows.remove(&key);
+                    continue;
+                }
+            };
+            let is_known = |row: &TaskRow| {
+                row.attempts == attempts && (row.state == RowState::Running) == (state == RowState::Running)
+            };
+            if !self.rows.get(&key).is_some_and(is_known) {
+                let (lane, tenant) = (place.lane.clone(), tenant.clone());
+                self.rows.insert(key, TaskRow { lane, tenant, attempts, state });
+            }
+        }
+    }
+
+    /// Told tasks that nobody claimed by `now`, at most `limit`; from now on they count as told until `again_at`.
+    pub fn tell_again(&mut self, now: Timestamp, again_at: Timestamp, limit: u32) -> Vec<ReadyTask> {
+        let mut ready = Vec::new();
+        for (&(run, task), row) in &mut self.rows {
+            if let RowState::Told { since, until } = row.state
+                && until <= now
+                && ready.len() < limit as usize
+            {
+                row.state = RowState::Told { since, until: again_at };
+                ready.push(ReadyTask { run, task, lane: row.lane.clone() });
+            }
+        }
+        ready
+    }
+
+    /// Lanes with a backlog.
+    pub fn backlogs(&self) -> Vec<Lane> {
+        let waiting = self.rows.values().filter(|row| matches!(row.state, RowState::Backlog { .. }));
+        let lanes: std::collections::BTreeSet<_> = waiting.map(|row| row.lane.clone()).collect();
+        lanes.into_iter().collect()
+    }
+
+    /// As [`podium_ports::store::RunStore::take`].
+    pub fn take(
+        &mut self,
+        lane: &Lane,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+    ) -> Vec<(RunId, TaskRef)> {
+        let in_lane = || self.rows.iter().filter(|(_, row)| row.lane == *lane);
+        let mut places: BTreeMap<&TenantId, u64> = BTreeMap::new();
+        for (_, row) in in_lane().filter(|(_, row)| !matches!(row.state, RowState::Backlog { .. })) {
+            *places.entry(&row.tenant).or_default() += 1;
+        }
+        let mut backlog: Vec<_> = in_lane()
+            .filter_map(|(key, row)| match row.state {
+                RowState::Backlog { since } if since <= now => Some((since, *key, &row.tenant)),
+                _ => None,
+            })
+            .collect();
+        backlog.sort_unstable();
+        let mut line: Vec<_> = backlog
+            .into_iter()
+            .map(|(since, key, tenant)| {
+                let place = places.entry(tenant).or_default();
+                *place += 1;
+                (*place, since, key)
+            })
+            .collect();
+        line.sort_unstable();
+        line.truncate(limit as usize);
+        for (_, since, key) in &line {
+            if let Some(row) = self.rows.get_mut(key) {
+                row.state = RowState::Told { since: *since, until: again_at };
+            }
+        }
+        line.into_iter().map(|(.., key)| key).collect()
+    }
+
+    /// As [`podium_ports::store::RunStore::put_back`].
+    pub fn put_back(&mut self, tasks: &[(RunId, TaskRef)]) {
+        for key in tasks {
+            if let Some(row) = self.rows.get_mut(key)
+                && let RowState::Told { since, .. } = row.state
+            {
+                row.state = RowState::Backlog { since };
+            }
+        }
+    }
+}
