@@ -43,13 +43,21 @@ binaries: ## build podium with llama.cpp, and vendor-sim
 	cargo build $(WORKSPACE) --bins
 
 .PHONY: test
-test: test-rust test-clients test-training ## run every test
+test: test-rust test-nats test-clients test-training ## run every test
 
 .PHONY: test-rust
 test-rust: ## run the Rust tests, llama.cpp included (without it: cargo nextest run)
 	@scripts/setup build llama test
 	@scripts/claim-target
 	cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE)
+
+.PHONY: test-nats
+test-nats: ## run the queue's tests and the chaos on the newest nats-server too (fetched from Debian if it is not there)
+	@scripts/setup build llama test
+	@scripts/claim-target
+	newest="$$(scripts/setup-nats --newest)" && PODIUM_TEST_NATS_SERVER="$$newest" CHAOS_SEED=$${CHAOS_SEED:-8} \
+	    cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE) \
+	    -E 'package(podium-queue-nats) or (package(podium-local-cluster) and test(/^chaos::no_run/))'
 
 .PHONY: test-clients
 test-clients: binaries ## run the tests of the OpenAI and gRPC doors with the real Python clients
@@ -94,9 +102,10 @@ cluster-stop: ## end the cluster that `make cluster` started
 	@scripts/cluster stop
 
 .PHONY: chaos
-chaos: ## kill and wipe everything under load; CHAOS_RUNS (3000) runs
+chaos: ## kill, freeze, wipe and cut off everything under load; CHAOS_ROUNDS (4), CHAOS_CLIENTS (100), CHAOS_SEED (7)
 	@scripts/setup build test
-	CHAOS_RUNS=$${CHAOS_RUNS:-3000} cargo nextest run -p podium-local-cluster --no-capture --profile chaos
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-4} CHAOS_REDIS_AWAY_S=$${CHAOS_REDIS_AWAY_S:-20} \
+	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^chaos::no_run/)'
 
 .PHONY: bench-store
 bench-store: ## time a new run's store operations beside a million finished runs; BENCH_ARGS for others

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::pool::{Pool, Worker};
-use podium_engine::{Engine, Options, Parts, Roles};
-use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter};
+use podium_engine::{Engine, NotReady, Options, Parts, Roles};
+use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
 use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductor::Conductor;
 use podium_ports::limiter::{Grant, Limiter, LimiterError};
@@ -31,11 +31,37 @@ pub struct Backbone {
     store: Store,
     queue: Arc<NatsQueue>,
     live: Arc<NatsLive>,
-    limiter: Arc<dyn Limiter>,
+    /// Only of those who call workers.
+    limiter: Option<RedisLimiter>,
     vendors: Arc<dyn Vendors>,
     pool: Arc<Pool>,
     keepers: TaskTracker,
     stop: CancellationToken,
+}
+
+/// Redis is away: calls are limited by what the settings say of that, and not by what all executors do together.
+#[derive(Debug, thiserror::Error)]
+#[error("Redis is away")]
+struct RedisIsAway;
+
+/// Whether a process has all that it stands on.
+#[derive(Clone)]
+pub(crate) struct Readiness {
+    engine: Engine,
+    limiter: Option<RedisLimiter>,
+}
+
+impl Readiness {
+    /// The first part that is missing.
+    pub(crate) async fn check(&self) -> Result<(), NotReady> {
+        self.engine.ready().await?;
+        match self.limiter.as_ref().map(|limiter| limiter.standing().state) {
+            None | Some(LimiterState::Shared) => Ok(()),
+            Some(LimiterState::Local | LimiterState::Holding) => {
+                Err(NotReady { part: "limiter", source: Box::new(RedisIsAway) })
+            }
+        }
+    }
 }
 
 impl Backbone {
@@ -50,13 +76,13 @@ impl Backbone {
             info!(%version, "nats-server");
         }
         let (keepers, stop) = (TaskTracker::new(), CancellationToken::new());
-        let limiter: Arc<dyn Limiter> = if roles.execute {
+        let limiter = if roles.execute {
             for (vendor, name) in vendors.missing_keys() {
                 warn!("{name} is not set: workers of vendor `{vendor}` cannot be called");
             }
-            redis(&settings.redis, &keepers, &stop)?
+            Some(redis(&settings.redis, &keepers, &stop)?)
         } else {
-            Arc::new(NoCalls)
+            None
         };
         Ok(Self {
             store,
@@ -92,7 +118,10 @@ impl Backbone {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
             live: self.live.clone(),
-            limiter: Arc::clone(&self.limiter),
+            limiter: match &self.limiter {
+                Some(limiter) => Arc::new(limiter.clone()),
+                None => Arc::new(NoCalls),
+            },
             vendors: Arc::clone(&self.vendors),
             conductor,
             clock: Arc::new(SystemClock),
@@ -100,6 +129,11 @@ impl Backbone {
             pool: Arc::clone(&self.pool),
         };
         Engine::new(parts, options(settings))
+    }
+
+    /// What the health door says of the process.
+    pub(crate) fn readiness(&self, engine: &Engine) -> Readiness {
+        Readiness { engine: engine.clone(), limiter: self.limiter.clone() }
     }
 
     /// Gives back what is held, and lets go.
@@ -159,7 +193,7 @@ fn redis(
     settings: &RedisSettings,
     keepers: &TaskTracker,
     stop: &CancellationToken,
-) -> Result<Arc<dyn Limiter>, ClusterError> {
+) -> Result<RedisLimiter, ClusterError> {
     let url = with_password(&settings.url, "redis_password", settings.password.as_ref())?;
     let away = match settings.away {
         Away::Hold => RedisAway::Hold,
@@ -171,7 +205,7 @@ fn redis(
     let (limiter, extender) = RedisLimiter::open(&url, options, instance, clock)
         .map_err(|source| ClusterError::Server { server: "Redis", source: Box::new(source) })?;
     keepers.spawn(extender.run(stop.clone()));
-    Ok(Arc::new(limiter))
+    Ok(limiter)
 }
 
 /// The limiter of a process that calls nobody.

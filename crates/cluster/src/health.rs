@@ -7,28 +7,29 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use podium_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::backbone::Readiness;
+
 #[derive(Clone)]
 struct Health {
-    engine: Engine,
+    readiness: Readiness,
     stopping: CancellationToken,
 }
 
 /// Serves until `ended`; not ready from `stopping` on.
 pub(crate) async fn serve(
     listener: TcpListener,
-    engine: Engine,
+    readiness: Readiness,
     stopping: CancellationToken,
     ended: CancellationToken,
 ) -> io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(Health { engine, stopping });
+        .with_state(Health { readiness, stopping });
     axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await
 }
 
@@ -36,7 +37,7 @@ async fn ready(State(health): State<Health>) -> Response {
     if health.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
-    match health.engine.ready().await {
+    match health.readiness.check().await {
         Ok(()) => "ready\n".into_response(),
         Err(error) => {
             warn!(error = &error as &dyn std::error::Error, "not ready");

@@ -78,7 +78,7 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let conductor = conductor_for(&cluster, &backbone, work).await?;
     let engine = backbone.engine(&cluster, Arc::clone(&conductor));
     let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
-    let health = health::serve(listener, engine.clone(), stopping.clone(), ended.clone());
+    let health = health::serve(listener, backbone.readiness(&engine), stopping.clone(), ended.clone());
     let mut doors = JoinSet::new();
     doors.spawn(health);
     let loops = TaskTracker::new();

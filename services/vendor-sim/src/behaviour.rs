@@ -8,6 +8,8 @@ use crate::dice;
 pub const DELAY_MS_MAX: u64 = 600_000;
 /// Faults of one model.
 pub const FAULTS_MAX: usize = 16;
+/// Words that can be asked for to tell answers apart.
+pub const STAMP_WORDS_MAX: u32 = 1_000;
 
 /// How a model behaves. What is left out of the JSON form is instant and faultless.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -15,8 +17,14 @@ pub const FAULTS_MAX: usize = 16;
 pub struct Behaviour {
     /// From the request to the first token.
     pub first_token_ms: Milliseconds,
+    /// The first token waits on for the next multiple of so many milliseconds since the simulator's start, so that calls which
+    /// began at different times get it at the same instant. 0: it waits for nothing.
+    pub first_token_tick_ms: u64,
     /// Between tokens.
     pub token_ms: u64,
+    /// So many words follow each answer, all of them `call-` and the call's number in the log: no two calls' texts are then
+    /// the same, as those of real models are not, and a text that was put together from two of them shows it.
+    pub stamp_words: u32,
     /// Looked at in order for every call; the first that occurs is shown.
     pub faults: Vec<ScriptedFault>,
 }
@@ -136,6 +144,9 @@ pub enum BehaviourError {
     /// Too many faults.
     #[error("faults: {0} are above {FAULTS_MAX}")]
     TooManyFaults(usize),
+    /// Too many words behind an answer.
+    #[error("stamp_words: {0} are above {STAMP_WORDS_MAX}")]
+    TooManyWords(u32),
 }
 
 impl Behaviour {
@@ -148,7 +159,14 @@ impl Behaviour {
         if self.faults.len() > FAULTS_MAX {
             return Err(BehaviourError::TooManyFaults(self.faults.len()));
         }
-        let mut delays = vec![("first_token_ms", max), ("token_ms", self.token_ms)];
+        if self.stamp_words > STAMP_WORDS_MAX {
+            return Err(BehaviourError::TooManyWords(self.stamp_words));
+        }
+        let mut delays = vec![
+            ("first_token_ms", max),
+            ("first_token_tick_ms", self.first_token_tick_ms),
+            ("token_ms", self.token_ms),
+        ];
         for scripted in &self.faults {
             if !(0.0..=1.0).contains(&scripted.probability) {
                 return Err(BehaviourError::NotAProbability(scripted.probability));
@@ -183,7 +201,13 @@ impl Behaviour {
         let draw = dice::draw(seed, &["latency", &sequence]);
         let extra = if let Some(Fault::SlowFirstToken { delay_ms }) = fault { delay_ms } else { 0 };
         let first_token_ms = dice::within(draw, self.first_token_ms.min, self.first_token_ms.max) + extra;
-        CallScript { first_token_ms, token_ms: self.token_ms, fault }
+        CallScript {
+            first_token_ms,
+            first_token_tick_ms: self.first_token_tick_ms,
+            token_ms: self.token_ms,
+            stamp_words: self.stamp_words,
+            fault,
+        }
     }
 }
 
@@ -191,7 +215,9 @@ impl Behaviour {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallScript {
     pub(crate) first_token_ms: u64,
+    pub(crate) first_token_tick_ms: u64,
     pub(crate) token_ms: u64,
+    pub(crate) stamp_words: u32,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -211,7 +237,8 @@ mod tests {
     #[test]
     fn chance_repeats_with_the_seed() {
         let faults = vec![ScriptedFault::with_probability(Fault::ServerError, 0.3)];
-        let behaviour = Behaviour { faults, first_token_ms: Milliseconds { min: 10, max: 20 }, token_ms: 1 };
+        let first_token_ms = Milliseconds { min: 10, max: 20 };
+        let behaviour = Behaviour { faults, first_token_ms, token_ms: 1, ..Behaviour::default() };
         let run =
             |seed| (0..200).map(|sequence| behaviour.clone().next_call(seed, sequence)).collect::<Vec<_>>();
         assert_eq!(run(7), run(7));
@@ -236,6 +263,8 @@ mod tests {
         assert_eq!(range.check(), Err(BehaviourError::EmptyRange { min: 2, max: 1 }));
         let slow = Behaviour { token_ms: 600_001, ..Behaviour::default() };
         assert_eq!(slow.check().expect_err("too long").to_string(), "token_ms: 600001 ms is above 600000 ms");
+        let wordy = Behaviour { stamp_words: 1_001, ..Behaviour::default() };
+        assert_eq!(wordy.check().expect_err("too many").to_string(), "stamp_words: 1001 are above 1000");
         let faults = vec![ScriptedFault::with_probability(Fault::Hang, f64::NAN)];
         assert!(Behaviour { faults, ..Behaviour::default() }.check().is_err());
     }

@@ -2,8 +2,9 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZero,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,12 @@ impl CallLog {
     /// Changes with every change of the log.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// The next multiple of `tick_ms` since the start.
+    pub(crate) fn next_tick(&self, tick_ms: NonZero<u64>) -> Instant {
+        let ticks = self.now_ms() / tick_ms + 1;
+        self.started + Duration::from_millis(ticks.saturating_mul(tick_ms.get()))
     }
 
     fn now_ms(&self) -> u64 {

@@ -55,7 +55,7 @@ impl Arguments {
             seed: self.seed,
             api_key: self.api_key,
             generalist_accuracy: self.generalist_accuracy,
-            behaviour: Behaviour { first_token_ms, token_ms: self.token_ms, faults: Vec::new() },
+            behaviour: Behaviour { first_token_ms, token_ms: self.token_ms, ..Behaviour::default() },
         }
     }
 }

@@ -131,6 +131,38 @@ async fn limits_and_stop_sequences_are_honoured() {
 }
 
 #[tokio::test]
+async fn stamped_answers_say_which_call_they_are_of() {
+    let running = started().await;
+    let stamped = Behaviour { stamp_words: 2, ..Behaviour::default() };
+    running.set_behaviour("sim-echo", stamped).expect("within the limits");
+    for expected in ["x call-1 call-1", "x call-2 call-2"] {
+        let answer = json_of(chat(&running, &ask("sim-echo", "x")).await).await;
+        assert_eq!(answer["choices"][0]["message"]["content"], expected);
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn calls_on_a_tick_end_at_the_same_instant() {
+    const TICK_MS: u64 = 500;
+    let running = started().await;
+    let on_a_tick = Behaviour { first_token_tick_ms: TICK_MS, ..Behaviour::default() };
+    running.set_behaviour("sim-echo", on_a_tick).expect("within the limits");
+    let ask = ask("sim-echo", "x");
+    let streamed = with(ask.clone(), "stream", json!(true));
+    let later = async {
+        running.wait_for(|calls| !calls.is_empty()).await;
+        events(chat(&running, &streamed).await).await
+    };
+    let _ = tokio::join!(chat(&running, &ask), later);
+    for call in running.calls() {
+        let past_tick_ms = call.ended_at_ms.expect("it ended") % TICK_MS;
+        assert!(call.ended_at_ms > Some(call.at_ms) && past_tick_ms < TICK_MS / 2, "{call:?}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn wrong_requests_are_refused_with_the_parameter_named() {
     let running = started().await;
     let good = ask("sim-echo", "x");

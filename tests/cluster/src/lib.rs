@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use podium_harness::{Fsync, Nats, Postgres, Redis, Service};
+use anyhow::{Context, Result, ensure};
+use podium_harness::{Fsync, Nats, Postgres, Proxy, Redis, Service};
 use podium_vendor_sim::{Options as SimOptions, Running, VendorSim};
 use tempfile::TempDir;
 
@@ -18,8 +18,17 @@ const SIMULATION_SEED: u64 = 7;
 /// The names under which this binary is one of the cluster's programs.
 pub const PROGRAMS: [&str; 3] = ["podium-gateway", "podium-planner", "podium-executor"];
 
+/// How processes reach Postgres.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// As in service.
+    Direct,
+    /// Through a proxy for each kind of process, which can lose the answers to their commits.
+    ByProxy,
+}
+
 /// What a cluster consists of.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shape {
     /// How many gateways.
     pub gateways: usize,
@@ -27,10 +36,42 @@ pub struct Shape {
     pub planners: usize,
     /// How many executors.
     pub executors: usize,
-    /// Who plans, as in the setting `conductor`.
+    /// Who plans, as in the setting `conductor`; `{workers}` stands for the base URL of the simulated vendor.
     pub conductor: String,
     /// Further settings of all processes: key and value.
     pub settings: Vec<(&'static str, String)>,
+    /// How the workers are simulated.
+    pub workers: SimOptions,
+    /// Calls of each worker at the same time; without it, what the pool says.
+    pub calls_max: Option<u32>,
+    /// How the processes reach Postgres.
+    pub postgres: Reach,
+}
+
+impl Shape {
+    /// So many processes, and everything else as `make cluster` has it.
+    pub fn new(gateways: usize, planners: usize, executors: usize, conductor: impl Into<String>) -> Self {
+        Self {
+            gateways,
+            planners,
+            executors,
+            conductor: conductor.into(),
+            settings: Vec::new(),
+            workers: SimOptions::loopback(SIMULATION_SEED),
+            calls_max: None,
+            postgres: Reach::Direct,
+        }
+    }
+}
+
+/// The proxies between the processes and Postgres.
+pub struct Proxies {
+    /// For the gateways.
+    pub gateways: Proxy,
+    /// For the planners.
+    pub planners: Proxy,
+    /// For the executors.
+    pub executors: Proxy,
 }
 
 /// A cluster that runs. The processes are ended first, then what they stand on.
@@ -41,6 +82,8 @@ pub struct Cluster {
     pub planners: Vec<Service>,
     /// The executors.
     pub executors: Vec<Service>,
+    /// What is between them and Postgres, with [`Reach::ByProxy`].
+    pub proxies: Option<Proxies>,
     /// The queue.
     pub nats: Nats,
     /// The truth.
@@ -49,56 +92,67 @@ pub struct Cluster {
     pub redis: Redis,
     /// The workers; in this process, so that calls can be counted.
     pub workers: Running,
-    files: TempDir,
+    _files: TempDir,
 }
 
 impl Cluster {
     /// Starts everything. `binary` is a program whose `main` is [`dispatch`].
     pub async fn start(binary: &Path, shape: &Shape) -> Result<Self> {
         let files = tempfile::Builder::new().prefix("podium-cluster-").tempdir()?;
-        for name in PROGRAMS {
-            std::os::unix::fs::symlink(binary, files.path().join(name)).context("naming the programs")?;
+        let programs = PROGRAMS.map(|name| files.path().join(name));
+        for program in &programs {
+            std::os::unix::fs::symlink(binary, program).context("naming the programs")?;
         }
-        let workers = VendorSim::start(SimOptions::loopback(SIMULATION_SEED)).await?;
+        let workers = VendorSim::start(shape.workers.clone()).await?;
         let pool = files.path().join("pool.toml");
-        std::fs::write(&pool, pool_at(&workers.base_url())?).context("writing the pool")?;
+        std::fs::write(&pool, pool_at(&workers.base_url(), shape.calls_max)?).context("writing the pool")?;
         let postgres = Postgres::start_with(Fsync::On).await?;
         let (nats, redis) = (Nats::start().await?, Redis::start().await?);
         let mut settings = vec![
-            ("postgres", postgres.database().await?),
             ("nats", nats.url()),
             ("redis", redis.url()),
             ("pool", pool.display().to_string()),
-            ("conductor", shape.conductor.clone()),
+            ("conductor", shape.conductor.replace("{workers}", &workers.base_url())),
         ];
         settings.extend(shape.settings.iter().cloned());
-        let mut cluster = Self {
-            gateways: Vec::new(),
-            planners: Vec::new(),
-            executors: Vec::new(),
-            nats,
-            postgres,
-            redis,
-            workers,
-            files,
+        let database = postgres.database().await?;
+        let proxies = match shape.postgres {
+            Reach::Direct => None,
+            Reach::ByProxy => Some(Proxies {
+                gateways: Proxy::start(postgres.address()).await?,
+                planners: Proxy::start(postgres.address()).await?,
+                executors: Proxy::start(postgres.address()).await?,
+            }),
         };
-        let [gateway, planner, executor] = PROGRAMS.map(|name| cluster.files.path().join(name));
+        let with_database = |by: fn(&Proxies) -> &Proxy| {
+            let direct = postgres.address().to_string();
+            let reached =
+                proxies.as_ref().map_or(direct.clone(), |proxies| by(proxies).address().to_string());
+            let postgres = ("postgres", database.replace(&direct, &reached));
+            settings.iter().cloned().chain([postgres]).collect::<Vec<_>>()
+        };
+        let [gateway, planner, executor] = programs;
+        let mut gateways = Vec::new();
         for _ in 0..shape.gateways {
-            cluster.gateways.push(start_gateway(&gateway, &settings).await?);
+            gateways.push(start_gateway(&gateway, &with_database(|proxies| &proxies.gateways)).await?);
         }
-        for _ in 0..shape.planners {
-            cluster.planners.push(start_worker(&planner, &settings).await?);
-        }
-        for _ in 0..shape.executors {
-            cluster.executors.push(start_worker(&executor, &settings).await?);
-        }
-        Ok(cluster)
+        let settings_of_planners = with_database(|proxies| &proxies.planners);
+        let planners = start_workers(&planner, shape.planners, &settings_of_planners).await?;
+        let settings_of_executors = with_database(|proxies| &proxies.executors);
+        let executors = start_workers(&executor, shape.executors, &settings_of_executors).await?;
+        Ok(Self { gateways, planners, executors, proxies, nats, postgres, redis, workers, _files: files })
     }
 
-    /// Asks every process to end, and waits until all have.
+    /// Every process of ours.
+    pub fn services(&mut self) -> impl Iterator<Item = &mut Service> {
+        self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors)
+    }
+
+    /// Asks every process to end, and waits until all have. One that does not end well is an error.
     pub async fn stop(mut self) -> Result<()> {
-        for service in self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors) {
-            service.terminate().await?;
+        for service in self.services() {
+            let code = service.terminate().await?;
+            ensure!(code == 0, "a process ended with exit code {code}: {}", service.log_end());
         }
         self.workers.stop().await;
         Ok(())
@@ -113,24 +167,43 @@ async fn start_gateway(program: &Path, settings: &[(&'static str, String)]) -> R
     .await
 }
 
-async fn start_worker(program: &Path, settings: &[(&'static str, String)]) -> Result<Service> {
-    Service::start(program, |[health]: [SocketAddr; 1]| {
-        arguments(settings.iter().chain(&[("listen", health.to_string())]))
-    })
-    .await
+async fn start_workers(
+    program: &Path,
+    count: usize,
+    settings: &[(&'static str, String)],
+) -> Result<Vec<Service>> {
+    let mut services = Vec::new();
+    for _ in 0..count {
+        let service = Service::start(program, |[health]: [SocketAddr; 1]| {
+            arguments(settings.iter().chain(&[("listen", health.to_string())]))
+        });
+        services.push(service.await?);
+    }
+    Ok(services)
 }
 
 fn arguments<'s>(settings: impl Iterator<Item = &'s (&'static str, String)>) -> Vec<String> {
     settings.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
 }
 
-fn pool_at(base_url: &str) -> Result<String> {
+fn pool_at(base_url: &str, calls_max: Option<u32>) -> Result<String> {
     let mut pool: toml::Table = POOL.parse()?;
-    let vendors = pool.get_mut("vendors").and_then(toml::Value::as_array_mut);
-    for vendor in vendors.into_iter().flatten().filter_map(toml::Value::as_table_mut) {
+    for vendor in tables(&mut pool, "vendors") {
         vendor.insert("base_url".to_owned(), base_url.into());
     }
+    if let Some(calls_max) = calls_max {
+        for limits in
+            tables(&mut pool, "workers").filter_map(|worker| worker.get_mut("limits")?.as_table_mut())
+        {
+            limits.insert("in_flight_max".to_owned(), calls_max.into());
+        }
+    }
     Ok(pool.to_string())
+}
+
+fn tables<'p>(pool: &'p mut toml::Table, name: &str) -> impl Iterator<Item = &'p mut toml::Table> {
+    let entries = pool.get_mut(name).and_then(toml::Value::as_array_mut);
+    entries.into_iter().flatten().filter_map(toml::Value::as_table_mut)
 }
 
 /// Runs as the program by whose name this process was started; `None` if by none of theirs.

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let Arguments { gateways, planners, executors, conductor } = arguments;
-    let shape = Shape { gateways, planners, executors, conductor, settings: Vec::new() };
+    let shape = Shape::new(gateways, planners, executors, conductor);
     let binary = std::env::current_exe()?;
     let starting = Cluster::start(&binary, &shape);
     let cluster = tokio::select! {

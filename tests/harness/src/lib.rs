@@ -1,4 +1,4 @@
-//! Private Postgres, NATS and Redis servers for tests, and our own programs beside them.
+//! Private Postgres, NATS and Redis servers for tests, a proxy that loses Postgres' answers, and our own programs beside them.
 //!
 //! Each value is a server of its own, on a free port of the loopback interface, with its files in a temporary folder. It ends,
 //! and its files go, when the value is dropped and also when the test's process is killed: a small shell beside each server
@@ -12,6 +12,7 @@ mod nats;
 mod port;
 mod postgres;
 mod program;
+mod proxy;
 mod redis;
 mod server;
 mod service;
@@ -20,5 +21,6 @@ mod wait;
 
 pub use nats::Nats;
 pub use postgres::{Fsync, Postgres};
+pub use proxy::Proxy;
 pub use redis::Redis;
 pub use service::Service;

@@ -1,6 +1,7 @@
 //! A Postgres server.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -74,11 +75,28 @@ impl Postgres {
         Ok(format!("postgres://postgres@{}/{name}", self.port.address()))
     }
 
+    /// Where it listens. It stays the same over a restart.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
     /// Stops it as a crash would, without a checkpoint and breaking every connection, and starts it again on the same port.
     pub async fn restart(&mut self) -> Result<()> {
-        if let Some(server) = self.server.take() {
-            server.end(Signal::Quit).await?;
+        self.crash().await?;
+        self.start_again().await
+    }
+
+    /// Stops it as a crash would.
+    pub async fn crash(&mut self) -> Result<()> {
+        match self.server.take() {
+            Some(server) => server.end(Signal::Quit).await,
+            None => Ok(()),
         }
+    }
+
+    /// Starts it after [`Self::crash`], on the same port with the same files.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.crash().await?;
         self.launch().await
     }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 /// Runs a server in the background and tells its process id. A line on standard input is a signal for the server. The end
 /// of standard input, which comes when the test's process is gone, however it went, is the end of the server and its files.
+/// Ends with the server's exit code, 128 and the signal's number if a signal ended it.
 ///
 /// Not the kernel's signal at the parent's death: that one comes when the parent's *thread* ends.
 const WATCHDOG: &str = r#"
@@ -26,10 +27,14 @@ exec >/dev/null 2>&1
 reader=$!
 exec 3<&-
 wait "$server"
+code=$?
 kill "$reader"
 wait "$reader"
 if [ $? -eq 9 ]; then rm -rf "$folder"; fi
+exit "$code"
 "#;
+/// What a server's log is called, in its folder.
+pub(crate) const LOG: &str = "log";
 /// How much of a log an error shows.
 const LOG_CHARS_MAX: usize = 2000;
 
@@ -108,7 +113,7 @@ impl Server {
         let mut pid = String::new();
         BufReader::new(told).read_line(&mut pid).context("reading a server's process id")?;
         let pid = pid.trim().parse().context("a watchdog told no process id")?;
-        Ok(Self { watchdog, orders, pid, log: launch.folder.join("log") })
+        Ok(Self { watchdog, orders, pid, log: launch.folder.join(LOG) })
     }
 
     /// Whether its process is gone.
@@ -126,6 +131,16 @@ impl Server {
         Ok(())
     }
 
+    /// The number of its process.
+    pub(crate) const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How it ended, once it has: its exit code, or 128 and the number of the signal that ended it.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.watchdog.try_wait().ok().flatten()?.code()
+    }
+
     /// Sends a signal that ends it, and waits until it is gone. Its folder stays.
     pub(crate) async fn end(mut self, signal: Signal) -> Result<()> {
         if let Some(mut orders) = self.orders.take() {
@@ -139,11 +154,16 @@ impl Server {
 
     /// The end of what it wrote.
     pub(crate) fn log_end(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let skip = log.chars().count().saturating_sub(LOG_CHARS_MAX);
-        log.chars().skip(skip).collect()
+        log_end(&self.log)
     }
+}
+
+/// The end of a server's log.
+pub(crate) fn log_end(log: &Path) -> String {
+    let log = fs::read(log).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let skip = log.chars().count().saturating_sub(LOG_CHARS_MAX);
+    log.chars().skip(skip).collect()
 }
 
 impl Drop for Server {

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::port::Port;
-use crate::server::{Launch, Server, Signal};
-use crate::wait::{first_line, until_it_answers};
+use crate::server::{LOG, Launch, Server, Signal, log_end};
+use crate::wait::{first_line, until_it_answers, until_it_ends};
 
 /// One of our own programs, with ports of its own, that says at `/readyz` when it can work.
 #[derive(Debug)]
@@ -49,9 +49,14 @@ impl Service {
         self.server.as_mut().is_some_and(|server| !server.has_ended())
     }
 
-    /// The end of what it wrote to its log.
+    /// The number of its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::pid)
+    }
+
+    /// The end of what it wrote to its log, in all its lives.
     pub fn log_end(&self) -> String {
-        self.server.as_ref().map(Server::log_end).unwrap_or_default()
+        log_end(&self.folder.path().join(LOG))
     }
 
     /// Starts it with the same arguments; ends it with `kill -9` first if it runs. Returns once it is ready.
@@ -84,15 +89,26 @@ impl Service {
         }
     }
 
-    /// Asks it to end, and waits until it has.
-    pub async fn terminate(&mut self) -> Result<()> {
-        match self.server.take() {
-            Some(server) => server.end(Signal::Terminate).await,
-            None => Ok(()),
-        }
+    /// Asks it to end (`SIGTERM`), and does not wait for it.
+    pub fn ask_to_end(&self) -> Result<()> {
+        self.server.as_ref().context("it does not run")?.signal(Signal::Terminate)
     }
 
-    /// Stops it where it stands; it feels nothing of it.
+    /// Waits until it has ended, and gives its exit code. An error after a minute; then it still runs.
+    pub async fn ended(&mut self) -> Result<i32> {
+        let server = self.server.as_mut().context("it does not run")?;
+        let code = until_it_ends(server).await.with_context(|| self.program.display().to_string())?;
+        self.server = None;
+        Ok(code)
+    }
+
+    /// Asks it to end, waits until it has, and gives its exit code.
+    pub async fn terminate(&mut self) -> Result<i32> {
+        self.ask_to_end()?;
+        self.ended().await
+    }
+
+    /// Stops it where it stands (`SIGSTOP`); it feels nothing of it.
     pub fn freeze(&self) -> Result<()> {
         self.server.as_ref().map_or(Ok(()), |server| server.signal(Signal::Stop))
     }

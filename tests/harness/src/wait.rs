@@ -17,6 +17,8 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long a server may take to start, on a machine that has much else to do.
 const START_MAX: Duration = Duration::from_mins(1);
+/// How long a server may take to end once it was told to.
+const END_MAX: Duration = Duration::from_mins(1);
 
 /// Asks until there is an answer. An error has the end of the server's log.
 pub(crate) async fn until_it_answers<T>(
@@ -37,6 +39,22 @@ pub(crate) async fn until_it_answers<T>(
         }
         if start.elapsed() > START_MAX {
             bail!("the server did not answer within {START_MAX:?}: {}", server.log_end());
+        }
+    }
+}
+
+/// Waits until it has ended; its exit code. An error has the end of the server's log.
+pub(crate) async fn until_it_ends(server: &mut Server) -> Result<i32> {
+    let start = Instant::now();
+    let mut asking = interval(ASK_EVERY);
+    asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        asking.tick().await;
+        if let Some(code) = server.exit_code() {
+            return Ok(code);
+        }
+        if start.elapsed() > END_MAX {
+            bail!("the server did not end within {END_MAX:?}: {}", server.log_end());
         }
     }
 }

@@ -62,7 +62,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-simulation",
-        uses: &["podium-domain", "podium-engine", "podium-memory", "podium-ports", "podium-testkit"],
+        uses: &["podium-domain", "podium-engine", "podium-ports", "podium-testkit"],
         tests_use: &[],
     },
     Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },

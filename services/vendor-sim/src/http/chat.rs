@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     io,
+    num::NonZero,
     sync::{Arc, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     behaviour::{CallScript, Fault},
-    calls::{Arrival, CallEntry, Outcome},
+    calls::{Arrival, CallEntry, CallLog, Outcome},
     dice,
     models::Model,
     prompt,
@@ -103,17 +104,19 @@ async fn answered(
     match (delivery, cut_after) {
         (Delivery::Whole, None) => {
             let gaps = u64::try_from(completion.pieces.len().saturating_sub(1)).unwrap_or(u64::MAX);
-            pause(script.first_token_ms.saturating_add(script.token_ms.saturating_mul(gaps))).await;
+            first_token(&shared.calls, script).await;
+            pause(script.token_ms.saturating_mul(gaps)).await;
             entry.end(Outcome::Answered);
             Json(completion.whole()).into_response()
         }
         (Delivery::Whole, Some(_)) => {
-            pause(script.first_token_ms).await;
+            first_token(&shared.calls, script).await;
             let mut frames = vec![completion.whole().to_string()];
             let half =
                 (0..=frames[0].len() / 2).rev().find(|end| frames[0].is_char_boundary(*end)).unwrap_or(0);
             frames[0].truncate(half);
-            sent(frames, Ending::Cut, CallScript { first_token_ms: 0, ..script }, entry, "application/json")
+            let script = CallScript { first_token_ms: 0, first_token_tick_ms: 0, ..script };
+            sent(shared, frames, Ending::Cut, (script, entry), "application/json")
         }
         (Delivery::Stream | Delivery::StreamWithUsage, _) => {
             let usage = if delivery == Delivery::StreamWithUsage { Usage::Included } else { Usage::LeftOut };
@@ -129,7 +132,7 @@ async fn answered(
             if ending == Ending::Whole {
                 frames.push("data: [DONE]\n\n".to_owned());
             }
-            sent(frames, ending, script, entry, "text/event-stream; charset=utf-8")
+            sent(shared, frames, ending, (script, entry), "text/event-stream; charset=utf-8")
         }
     }
 }
@@ -149,10 +152,14 @@ async fn complete(
     let cached = shared.prompts.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(model, &prompt);
     let generalist = shared.generalist();
     let message = request.last_user_text().to_owned();
-    let text = match script.fault {
+    let mut text = match script.fault {
         Some(Fault::Garbage) => garbage(shared.seed(), sequence),
         _ => tokio::task::spawn_blocking(move || model.answer(&message, generalist)).await.ok()?,
     };
+    for _ in 0..script.stamp_words {
+        // Writing to a string cannot fail.
+        let _ = write!(text, " call-{sequence}");
+    }
     let (pieces, finish_reason) = limited(&text, &request.stops, request.tokens_max);
     let id = dice::draw(shared.seed(), &["id", model.id(), &sequence.to_string()]);
     Some(Completion {
@@ -180,14 +187,14 @@ enum Ending {
 
 /// A response whose frames are sent at the scripted pace. Its entry is ended with the last frame, or abandoned with it.
 fn sent(
+    shared: &Shared,
     frames: Vec<String>,
     ending: Ending,
-    script: CallScript,
-    entry: CallEntry,
+    (script, entry): (CallScript, CallEntry),
     content_type: &'static str,
 ) -> Response {
-    let state = (frames.into_iter().enumerate().peekable(), Some(entry));
-    let frames = stream::unfold(state, move |(mut frames, mut entry)| async move {
+    let state = (frames.into_iter().enumerate().peekable(), Some(entry), Arc::clone(&shared.calls));
+    let frames = stream::unfold(state, move |(mut frames, mut entry, calls)| async move {
         let Some((index, frame)) = frames.next() else {
             let entry = entry.take()?;
             // Only a cut gets here with its entry: the last frame of a whole answer ends it.
@@ -196,16 +203,20 @@ fn sent(
             tokio::task::yield_now().await;
             entry.end(Outcome::Cut);
             let broken = io::Error::new(io::ErrorKind::ConnectionAborted, "scripted cut");
-            return Some((Err(broken), (frames, None)));
+            return Some((Err(broken), (frames, None, calls)));
         };
-        pause(if index == 0 { script.first_token_ms } else { script.token_ms }).await;
+        if index == 0 {
+            first_token(&calls, script).await;
+        } else {
+            pause(script.token_ms).await;
+        }
         if ending == Ending::Whole
             && frames.peek().is_none()
             && let Some(entry) = entry.take()
         {
             entry.end(Outcome::Answered);
         }
-        Some((Ok(Bytes::from(frame)), (frames, entry)))
+        Some((Ok(Bytes::from(frame)), (frames, entry, calls)))
     });
     let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(frames)).into_response()
@@ -231,6 +242,14 @@ fn add_headers(shared: &Shared, response: &mut Response) {
     if !limited {
         headers
             .insert(HeaderName::from_static("x-ratelimit-reset-requests"), HeaderValue::from_static("6ms"));
+    }
+}
+
+/// Waits as long as the first token is to take.
+async fn first_token(calls: &CallLog, script: CallScript) {
+    pause(script.first_token_ms).await;
+    if let Some(tick_ms) = NonZero::new(script.first_token_tick_ms) {
+        tokio::time::sleep_until(calls.next_tick(tick_ms).into()).await;
     }
 }
 

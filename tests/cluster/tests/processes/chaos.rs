@@ -1,0 +1,86 @@
+//! Everything that may die does, under load: no accepted run is lost, no answer is wrong, no client sees what it must not; and
+//! what is called twice and how long it takes to recover is measured.
+//!
+//! `CHAOS_ROUNDS` (1): so often each kind of trouble happens with time to recover after it, and, from the second round on,
+//! once more without. `CHAOS_CLIENTS` (100): runs at the same time. `CHAOS_SEED` (7): decides order and moments.
+//! `CHAOS_REDIS_AWAY_S` (5): how long Redis is away.
+
+mod recovery;
+mod report;
+mod troubles;
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use podium_local_cluster::{Reach, Shape};
+use podium_vendor_sim::{Behaviour, Milliseconds, Options};
+
+use crate::load::Load;
+use crate::workflow::{BRANCHES, JOIN, diamond};
+use report::Report;
+use troubles::{Plan, Troubles};
+
+/// How long the branches take, so that there is something to kill.
+const BRANCH: Milliseconds = Milliseconds { min: 1_000, max: 3_000 };
+/// The joining step begins soon, and then writes for a while.
+const JOIN_BEGINS: Milliseconds = Milliseconds { min: 200, max: 600 };
+const JOIN_TOKEN_MS: u64 = 60;
+const STAMP_WORDS: u32 = 8;
+const LEASE_MS: u64 = 3_000;
+/// Times the number of processes, below what Postgres allows.
+const POSTGRES_CONNECTIONS: u64 = 10;
+
+fn setting<T: FromStr<Err: Display>>(name: &str, default: T) -> T {
+    let Ok(text) = std::env::var(name) else { return default };
+    text.parse().unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
+    let plan = Plan {
+        rounds: setting("CHAOS_ROUNDS", 1),
+        seed: setting("CHAOS_SEED", 7),
+        redis_away: Duration::from_secs(setting("CHAOS_REDIS_AWAY_S", 5)),
+        frozen: Duration::from_millis(LEASE_MS * 5 / 3),
+    };
+    let (conductor, _workflow) = diamond();
+    let shape = Shape {
+        settings: vec![
+            ("lease_ms", LEASE_MS.to_string()),
+            ("postgres_connections", POSTGRES_CONNECTIONS.to_string()),
+            ("step_slots", "64".to_owned()),
+            ("log", "warn".to_owned()),
+        ],
+        workers: Options { generalist_accuracy: 1.0, ..Options::loopback(plan.seed) },
+        calls_max: Some(128),
+        postgres: Reach::ByProxy,
+        ..Shape::new(2, 2, 3, conductor)
+    };
+    let cluster = crate::start(&shape).await;
+    let branch = Behaviour { first_token_ms: BRANCH, ..Behaviour::default() };
+    cluster.workers.set_behaviour(BRANCHES, branch).unwrap();
+    let join = Behaviour {
+        first_token_ms: JOIN_BEGINS,
+        token_ms: JOIN_TOKEN_MS,
+        stamp_words: STAMP_WORDS,
+        ..Behaviour::default()
+    };
+    cluster.workers.set_behaviour(JOIN, join).unwrap();
+    let doors: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
+
+    let load = Load::start(&doors, setting("CHAOS_CLIENTS", 100));
+    let mut troubles = Troubles::new(cluster, plan, load.lives().clone());
+    troubles.make_all().await.unwrap();
+    let lives = load.lives().clone();
+    let ended = load.stop().await;
+    let (mut cluster, made) = troubles.end();
+    let report =
+        Report::new(cluster.nats.version(), &ended, &cluster.workers.calls(), &lives.so_far(), &made);
+    eprintln!("{report}");
+    report.check();
+    for service in cluster.services() {
+        assert!(service.runs(), "a process ended by itself: {}", service.log_end());
+    }
+    cluster.stop().await.unwrap();
+}

@@ -1,0 +1,82 @@
+//! How long it takes until runs end again as they did before a trouble.
+
+use std::time::{Duration, Instant};
+
+use crate::load::Life;
+
+/// The rate of ends is measured over so long: before a trouble, and after it.
+const BEFORE: Duration = Duration::from_secs(4);
+const AFTER: Duration = Duration::from_secs(2);
+/// It is back when it is so large a part of what it was. Not all of it: it is never quite the same from second to second.
+const BACK: f64 = 0.75;
+
+/// Times from a trouble's end: when what was killed runs again, what was away is back, the answer was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Recovery {
+    /// Until the first end of a run that was under way.
+    pub(crate) first_end: Option<Duration>,
+    /// Until runs begin to end as often as before.
+    pub(crate) rate_back: Option<Duration>,
+    /// Until all runs had ended that were under way.
+    pub(crate) all_ended: Option<Duration>,
+}
+
+impl Recovery {
+    /// From what is known of the runs that have ended.
+    pub(crate) fn of(lives: &[Life], began: Instant, ended: Instant) -> Self {
+        let under_way = lives
+            .iter()
+            .filter(|life| life.asked_at <= ended && life.ended_at > ended)
+            .map(|life| life.ended_at);
+        let since = |at: Instant| at - ended;
+        Self {
+            first_end: under_way.clone().min().map(since),
+            rate_back: rate_back(lives, began, ended),
+            all_ended: under_way.max().map(since),
+        }
+    }
+}
+
+fn rate_back(lives: &[Life], began: Instant, ended: Instant) -> Option<Duration> {
+    let ends = |from: Instant, span: Duration| {
+        let ends = lives.iter().filter(|life| (from..from + span).contains(&life.ended_at));
+        u32::try_from(ends.count()).unwrap_or(u32::MAX)
+    };
+    let before = f64::from(ends(began.checked_sub(BEFORE)?, BEFORE)) / BEFORE.as_secs_f64();
+    let enough = before * AFTER.as_secs_f64() * BACK;
+    let last = lives.last()?.ended_at;
+    let starts = [ended].into_iter().chain(lives.iter().map(|life| life.ended_at));
+    // A span that is not over yet says nothing.
+    let mut starts = starts.filter(|start| *start >= ended && *start + AFTER <= last);
+    starts.find(|start| enough > 0.0 && f64::from(ends(*start, AFTER)) >= enough).map(|start| start - ended)
+}
+
+/// Ends at these tenths of a second, each of a run of one second.
+fn lives(start: Instant, ends: impl Iterator<Item = u64>) -> Vec<Life> {
+    let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
+    ends.map(|end| Life { asked_at: at(end.saturating_sub(10)), ended_at: at(end) }).collect()
+}
+
+#[test]
+fn the_rate_is_back_when_runs_end_as_often_as_before() {
+    let start = Instant::now();
+    let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
+    // Ten a second until 6 s; nothing for 3 s; two a second for 2 s; then ten a second again.
+    let ends = (0..60).chain((90..110).step_by(5)).chain(110..200);
+    let recovery = Recovery::of(&lives(start, ends), at(60), at(80));
+    let seconds = |span: Option<Duration>| span.unwrap().as_secs_f64();
+    assert!((seconds(recovery.first_end) - 1.0).abs() < 0.01, "{recovery:?}");
+    assert!((2.4..3.1).contains(&seconds(recovery.rate_back)), "{recovery:?}");
+    assert!(
+        (seconds(recovery.all_ended) - 1.0).abs() < 0.01,
+        "those that were asked for by 8 s: {recovery:?}"
+    );
+}
+
+#[test]
+fn what_never_came_back_is_not_said_to_have() {
+    let start = Instant::now();
+    let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
+    let recovery = Recovery::of(&lives(start, (0..60).chain([190])), at(60), at(80));
+    assert_eq!(recovery, Recovery::default());
+}

@@ -1,0 +1,210 @@
+//! What came of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use podium_vendor_sim::{Call, Outcome};
+
+use super::recovery::Recovery;
+use super::troubles::{Kind, Made};
+use crate::client::Ended;
+use crate::load::Life;
+use crate::workflow::{STEPS, wrong};
+
+/// Figures of one run of the chaos; the workers in it are simulated.
+pub(crate) struct Report<'m> {
+    nats_version: String,
+    accepted: usize,
+    unaccepted: Vec<u64>,
+    lost: Vec<u64>,
+    wrong: Vec<String>,
+    faults: Vec<String>,
+    run_twice: usize,
+    calls: usize,
+    calls_forgotten: bool,
+    unused: usize,
+    needed: usize,
+    /// Attempts lost with executors that were killed or frozen, and with others.
+    attempts_hit: usize,
+    attempts_lost_otherwise: usize,
+    turns: usize,
+    resumed: usize,
+    compared_bytes: usize,
+    took: Vec<Duration>,
+    recoveries: Vec<(Kind, Recovery)>,
+    made: &'m Made,
+}
+
+impl<'m> Report<'m> {
+    pub(crate) fn new(
+        nats_version: &str,
+        ended: &[Ended],
+        calls: &[Call],
+        lives: &[Life],
+        made: &'m Made,
+    ) -> Self {
+        let accepted: Vec<_> = ended.iter().filter(|run| run.run_id.is_some()).collect();
+        let ids: BTreeSet<_> = accepted.iter().map(|run| &run.run_id).collect();
+        let wrong = accepted.iter().filter_map(|run| wrong(run.number, run.answer.as_ref()?));
+        let faults = accepted.iter().flat_map(|run| {
+            let id = run.run_id.as_deref().unwrap_or_default();
+            run.faults.iter().map(move |fault| format!("run {id}: {fault}"))
+        });
+        let is_hit = |executor: &&String| {
+            let pid = executor.rsplit('-').next().and_then(|pid| pid.parse().ok());
+            pid.is_some_and(|pid| made.hit_executors.contains(&pid))
+        };
+        let attempts_lost = || ended.iter().flat_map(|run| &run.lost_attempts);
+        let attempts_hit = attempts_lost().filter(is_hit).count();
+        let answered = calls.iter().filter(|call| call.outcome == Outcome::Answered).count();
+        let needed = accepted.len() * STEPS;
+        let mut took: Vec<_> = ended.iter().map(|run| run.ended_at - run.asked_at).collect();
+        took.sort_unstable();
+        let measured = made.troubles.iter().filter(|trouble| trouble.is_measured);
+        Self {
+            nats_version: nats_version.to_owned(),
+            accepted: accepted.len(),
+            unaccepted: ended.iter().filter(|run| run.run_id.is_none()).map(|run| run.number).collect(),
+            lost: accepted.iter().filter(|run| run.answer.is_none()).map(|run| run.number).collect(),
+            wrong: wrong.collect(),
+            faults: faults.collect(),
+            run_twice: accepted.len() - ids.len(),
+            calls: calls.len(),
+            calls_forgotten: calls.first().is_some_and(|call| call.sequence > 1),
+            unused: answered.saturating_sub(needed),
+            needed,
+            attempts_hit,
+            attempts_lost_otherwise: attempts_lost().count() - attempts_hit,
+            turns: ended.iter().map(|run| run.turns).sum(),
+            resumed: ended.iter().map(|run| run.resumed).sum(),
+            compared_bytes: ended.iter().map(|run| run.compared_bytes).sum(),
+            took,
+            recoveries: measured
+                .map(|trouble| (trouble.kind, Recovery::of(lives, trouble.began, trouble.ended)))
+                .collect(),
+            made,
+        }
+    }
+
+    fn repeated(&self) -> usize {
+        self.calls.saturating_sub(self.needed)
+    }
+
+    /// What must hold.
+    pub(crate) fn check(&self) {
+        assert!(self.unaccepted.is_empty(), "no gateway accepted: {:?}", self.unaccepted);
+        assert!(self.lost.is_empty(), "runs without an answer: {:?}", self.lost);
+        assert!(self.wrong.is_empty(), "wrong answers: {:?}", self.wrong);
+        assert!(self.faults.is_empty(), "clients saw what they must not: {:#?}", self.faults);
+        assert_eq!(self.run_twice, 0, "two requests share a run");
+        assert!(!self.calls_forgotten, "the load was longer than the log of calls");
+        assert!(self.calls >= self.needed, "fewer calls than steps: the count is wrong");
+        let lost = self.attempts_hit + self.attempts_lost_otherwise;
+        assert!(self.repeated() <= lost, "{} calls repeated, {lost} attempts lost", self.repeated());
+        assert!(self.compared_bytes > 0, "no client saw a text");
+        assert!(self.resumed > 0, "no stream broke in a text");
+        for kind in Kind::ALL {
+            let made = self.made.troubles.iter().any(|trouble| trouble.kind == kind);
+            assert!(made, "{} did not happen", kind.name());
+        }
+        for (kind, recovery) in &self.recoveries {
+            assert!(recovery.rate_back.is_some(), "runs did not end as before after: {}", kind.name());
+        }
+    }
+
+    fn of_calls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { calls, needed, unused, .. } = self;
+        let repeated = self.repeated();
+        writeln!(f, "  {calls} vendor calls, {needed} needed")?;
+        writeln!(f, "    {repeated} repeated: {:.2} % of all calls", 100.0 * ratio(repeated, *calls))?;
+        writeln!(
+            f,
+            "    {:.2} for each of {} calls under way in executors that were killed or frozen",
+            ratio(repeated, self.attempts_hit),
+            self.attempts_hit
+        )?;
+        writeln!(
+            f,
+            "    {} attempts lost otherwise, {unused} answers paid for and not used",
+            self.attempts_lost_otherwise
+        )
+    }
+
+    fn of_recoveries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  seconds from the end of a trouble until")?;
+        writeln!(
+            f,
+            "    {:<36} {:>5}  {:^15} {:^15} {:^15}",
+            "(median, worst)", "times", "a run ended", "rate was back", "all had ended"
+        )?;
+        for kind in Kind::ALL {
+            let of_kind = self.recoveries.iter().filter(|(of, _)| *of == kind).map(|(_, recovery)| *recovery);
+            let of_kind: Vec<_> = of_kind.collect();
+            let times = self.made.troubles.iter().filter(|trouble| trouble.kind == kind).count();
+            writeln!(
+                f,
+                "    {:<36} {times:>5}  {:^15} {:^15} {:^15}",
+                kind.name(),
+                median_and_worst(&of_kind, |recovery| recovery.first_end),
+                median_and_worst(&of_kind, |recovery| recovery.rate_back),
+                median_and_worst(&of_kind, |recovery| recovery.all_ended),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "chaos over simulated workers, nats-server {}", self.nats_version)?;
+        if let Some(plan) = self.made.plan {
+            let seconds = plan.redis_away.as_secs();
+            writeln!(
+                f,
+                "  seed {}, {} rounds, Redis away for {seconds} s at a time",
+                plan.seed, plan.rounds
+            )?;
+        }
+        let Self { accepted, lost, wrong, faults, .. } = self;
+        let (lost, wrong, faults) = (lost.len(), wrong.len(), faults.len());
+        writeln!(
+            f,
+            "  {accepted} runs accepted, {} finished, {lost} lost, {wrong} wrong, {faults} faults in what clients saw",
+            accepted - lost
+        )?;
+        self.of_calls(f)?;
+        writeln!(
+            f,
+            "  {} turns to a gateway; {} streams broke in a text and were watched on elsewhere; {} bytes compared",
+            self.turns, self.resumed, self.compared_bytes
+        )?;
+        writeln!(f, "  {} commits whose answer was lost", self.made.answers_lost)?;
+        let seconds = |at: usize| self.took.get(at).copied().unwrap_or_default().as_secs_f64();
+        let (median, slowest) = (self.took.len() / 2, self.took.len().saturating_sub(1));
+        writeln!(
+            f,
+            "  {:.1} s for the median run, {:.1} s for the slowest",
+            seconds(median),
+            seconds(slowest)
+        )?;
+        self.of_recoveries(f)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people to read")]
+fn ratio(part: usize, whole: usize) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn median_and_worst(recoveries: &[Recovery], of: fn(&Recovery) -> Option<Duration>) -> String {
+    let mut spans: Vec<_> = recoveries.iter().map(of).collect();
+    // One that never came is the worst.
+    spans.sort_unstable_by_key(|span| span.unwrap_or(Duration::MAX));
+    let said = |span: Option<&Option<Duration>>| match span {
+        None => "-".to_owned(),
+        Some(None) => "never".to_owned(),
+        Some(Some(span)) => format!("{:.1}", span.as_secs_f64()),
+    };
+    format!("{} {:>6}", said(spans.get(spans.len() / 2)), said(spans.last()))
+}

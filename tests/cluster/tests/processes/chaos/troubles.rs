@@ -1,0 +1,220 @@
+//! What goes wrong, one thing after another, in an order and at moments that a seed decides.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use podium_harness::{Proxy, Service};
+use podium_local_cluster::{Cluster, Proxies};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::recovery::Recovery;
+use crate::load::Lives;
+
+/// Between a trouble that was recovered from and the next one; also between those that are not waited for.
+const PAUSE_MS: std::ops::Range<u64> = 300..1_500;
+/// Before the first trouble: runs have to end for a while, for a rate to compare with.
+const WARM_UP: Duration = Duration::from_secs(10);
+/// How long it is waited for a recovery. One that takes longer counts as none.
+const RECOVERY_MAX: Duration = Duration::from_secs(45);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Answers lost at a time, and how long it is waited for as many commits. A planner commits twice for each run.
+const ANSWERS: usize = 4;
+const ANSWERS_MAX: Duration = Duration::from_secs(10);
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    GatewayKilled,
+    PlannerKilled,
+    ExecutorKilled,
+    ExecutorFrozen,
+    NatsKilled,
+    NatsWiped,
+    RedisFlushed,
+    RedisAway,
+    PostgresCrashed,
+    GatewayAnswersLost,
+    PlannerAnswersLost,
+    ExecutorAnswersLost,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::GatewayKilled,
+        Self::PlannerKilled,
+        Self::ExecutorKilled,
+        Self::ExecutorFrozen,
+        Self::NatsKilled,
+        Self::NatsWiped,
+        Self::RedisFlushed,
+        Self::RedisAway,
+        Self::PostgresCrashed,
+        Self::GatewayAnswersLost,
+        Self::PlannerAnswersLost,
+        Self::ExecutorAnswersLost,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::GatewayKilled => "a gateway killed (-9)",
+            Self::PlannerKilled => "a planner killed (-9)",
+            Self::ExecutorKilled => "an executor killed (-9)",
+            Self::ExecutorFrozen => "an executor frozen past its lease",
+            Self::NatsKilled => "NATS killed (-9)",
+            Self::NatsWiped => "NATS wiped clean",
+            Self::RedisFlushed => "Redis flushed",
+            Self::RedisAway => "Redis away",
+            Self::PostgresCrashed => "Postgres crashed",
+            Self::GatewayAnswersLost => "commit answers lost: gateways",
+            Self::PlannerAnswersLost => "commit answers lost: planners",
+            Self::ExecutorAnswersLost => "commit answers lost: executors",
+        }
+    }
+}
+
+/// How much goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) seed: u64,
+    pub(crate) redis_away: Duration,
+    /// Longer than the lease that the cluster is given.
+    pub(crate) frozen: Duration,
+}
+
+/// Something that went wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) kind: Kind,
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
+    /// Whether nothing else went wrong before it was recovered from, or given up.
+    pub(crate) is_measured: bool,
+}
+
+/// All that went wrong.
+#[derive(Default)]
+pub(crate) struct Made {
+    pub(crate) plan: Option<Plan>,
+    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) answers_lost: usize,
+    /// The processes of executors that were killed or frozen.
+    pub(crate) hit_executors: BTreeSet<u32>,
+}
+
+/// Breaks things and mends them again.
+pub(crate) struct Troubles {
+    cluster: Cluster,
+    plan: Plan,
+    lives: Lives,
+    dice: StdRng,
+    made: Made,
+}
+
+impl Troubles {
+    pub(crate) fn new(cluster: Cluster, plan: Plan, lives: Lives) -> Self {
+        let made = Made { plan: Some(plan), ..Made::default() };
+        Self { cluster, plan, lives, dice: StdRng::seed_from_u64(plan.seed), made }
+    }
+
+    /// Every kind of trouble in each round. Leaves the cluster whole.
+    pub(crate) async fn make_all(&mut self) -> Result<()> {
+        crate::pause(WARM_UP).await;
+        for round in 0..self.plan.rounds {
+            for kind in self.shuffled() {
+                self.pause().await;
+                let trouble = self.make(kind).await?;
+                self.recover(trouble).await;
+                self.made.troubles.push(Trouble { is_measured: true, ..trouble });
+            }
+            if round > 0 {
+                for kind in self.shuffled() {
+                    self.pause().await;
+                    let trouble = self.make(kind).await?;
+                    self.made.troubles.push(trouble);
+                }
+                // So that the next round begins with a rate to compare with.
+                crate::pause(WARM_UP).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cluster, and what was done to it.
+    pub(crate) fn end(self) -> (Cluster, Made) {
+        (self.cluster, self.made)
+    }
+
+    fn shuffled(&mut self) -> [Kind; Kind::ALL.len()] {
+        let mut kinds = Kind::ALL;
+        kinds.shuffle(&mut self.dice);
+        kinds
+    }
+
+    async fn pause(&mut self) {
+        crate::pause(Duration::from_millis(self.dice.random_range(PAUSE_MS))).await;
+    }
+
+    async fn recover(&self, trouble: Trouble) {
+        while trouble.ended.elapsed() < RECOVERY_MAX {
+            crate::pause(LOOK_EVERY).await;
+            if Recovery::of(&self.lives.so_far(), trouble.began, trouble.ended).rate_back.is_some() {
+                return;
+            }
+        }
+    }
+
+    async fn make(&mut self, kind: Kind) -> Result<Trouble> {
+        let began = Instant::now();
+        let (cluster, plan, dice) = (&mut self.cluster, self.plan, &mut self.dice);
+        match kind {
+            Kind::GatewayKilled => one_of(&mut cluster.gateways, dice).start_again().await?,
+            Kind::PlannerKilled => one_of(&mut cluster.planners, dice).start_again().await?,
+            Kind::ExecutorKilled => {
+                let executor = one_of(&mut cluster.executors, dice);
+                self.made.hit_executors.extend(executor.pid());
+                executor.start_again().await?;
+            }
+            Kind::ExecutorFrozen => {
+                let executor = one_of(&mut cluster.executors, dice);
+                self.made.hit_executors.extend(executor.pid());
+                executor.freeze()?;
+                crate::pause(plan.frozen).await;
+                executor.thaw()?;
+            }
+            Kind::NatsKilled => cluster.nats.start_again().await?,
+            Kind::NatsWiped => cluster.nats.wipe().await?,
+            Kind::RedisFlushed => cluster.redis.flush().await?,
+            Kind::RedisAway => {
+                cluster.redis.kill().await;
+                crate::pause(plan.redis_away).await;
+                cluster.redis.start_again().await?;
+            }
+            Kind::PostgresCrashed => cluster.postgres.restart().await?,
+            Kind::GatewayAnswersLost => self.lose_answers(|proxies| &proxies.gateways).await?,
+            Kind::PlannerAnswersLost => self.lose_answers(|proxies| &proxies.planners).await?,
+            Kind::ExecutorAnswersLost => self.lose_answers(|proxies| &proxies.executors).await?,
+        }
+        Ok(Trouble { kind, began, ended: Instant::now(), is_measured: false })
+    }
+
+    async fn lose_answers(&mut self, of: fn(&Proxies) -> &Proxy) -> Result<()> {
+        let proxies =
+            self.cluster.proxies.as_ref().context("nothing is between the processes and Postgres")?;
+        let lost = of(proxies).lose_answers(ANSWERS, ANSWERS_MAX).await;
+        anyhow::ensure!(
+            lost == ANSWERS,
+            "only {lost} of {ANSWERS} answers could be lost: there is too little load"
+        );
+        self.made.answers_lost += lost;
+        Ok(())
+    }
+}
+
+fn one_of<'s>(services: &'s mut [Service], dice: &mut StdRng) -> &'s mut Service {
+    let index = dice.random_range(0..services.len());
+    &mut services[index]
+}

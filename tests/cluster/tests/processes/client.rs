@@ -1,0 +1,180 @@
+//! A client that does what a careful one would: names its request, tries other gateways, watches on after what it has seen.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use podium_api::v1;
+use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_api::v1::run_event::Kind;
+use podium_api::v1::watch_run_response::Update;
+use tokio::time::timeout;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::texts::Texts;
+
+/// How long a call that answers once may take: longer than a gateway waits for Postgres.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// How long a watch may be silent: more than two heartbeats.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+const PAUSE: Duration = Duration::from_millis(200);
+/// Longer than any run may take here, and longer than any gateway may refuse to accept one.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+/// One request.
+pub(crate) struct Client {
+    doors: Vec<SocketAddr>,
+    number: u64,
+    turns: usize,
+    sequence: u64,
+    texts: Texts,
+    resumed: usize,
+    succeeded: Option<v1::Succeeded>,
+    faults: Vec<String>,
+}
+
+/// What became of a request.
+pub(crate) struct Ended {
+    pub(crate) number: u64,
+    /// `None`: no gateway accepted it.
+    pub(crate) run_id: Option<String>,
+    pub(crate) answer: Option<String>,
+    /// Whatever a client must never see.
+    pub(crate) faults: Vec<String>,
+    /// How often it had to turn to a gateway again.
+    pub(crate) turns: usize,
+    /// How often a stream broke in the middle of a text and was watched on at another gateway.
+    pub(crate) resumed: usize,
+    /// Bytes of streamed text that were compared with what came out.
+    pub(crate) compared_bytes: usize,
+    /// Who made the attempts at steps that were lost.
+    pub(crate) lost_attempts: Vec<String>,
+    pub(crate) asked_at: Instant,
+    pub(crate) ended_at: Instant,
+}
+
+impl Client {
+    pub(crate) fn new(doors: Vec<SocketAddr>, number: u64) -> Self {
+        let (turns, sequence, resumed) = (usize::try_from(number).unwrap_or_default(), 0, 0);
+        let (texts, faults) = (Texts::default(), Vec::new());
+        Self { doors, number, turns, sequence, texts, resumed, succeeded: None, faults }
+    }
+
+    /// Asks until there is an end, or patience is over.
+    pub(crate) async fn ask(mut self) -> Ended {
+        let (asked_at, first_turn) = (Instant::now(), self.turns);
+        let run_id = timeout(PATIENCE, self.create()).await.ok();
+        let mut run = None;
+        if let Some(id) = &run_id {
+            run = timeout(PATIENCE, self.follow(id)).await.ok();
+        }
+        let answer = run.as_ref().and_then(|run| run.answer.clone());
+        if let Some(by) = self.succeeded.take() {
+            self.texts.answered(&by, answer.as_deref());
+        }
+        let Self { number, mut faults, turns, resumed, texts, .. } = self;
+        faults.extend(texts.faults);
+        let lost_attempts = run.as_ref().map(lost_attempts).unwrap_or_default();
+        let (turns, compared_bytes, ended_at) = (turns - first_turn, texts.compared_bytes, Instant::now());
+        Ended {
+            number,
+            run_id,
+            answer,
+            faults,
+            turns,
+            resumed,
+            compared_bytes,
+            lost_attempts,
+            asked_at,
+            ended_at,
+        }
+    }
+
+    async fn create(&mut self) -> String {
+        loop {
+            let request = v1::CreateRunRequest {
+                request_id: format!("request-{}", self.number),
+                messages: vec![v1::Message { role: v1::Role::User.into(), text: self.number.to_string() }],
+                policy: Some(v1::Policy { attempts_max: Some(10), ..v1::Policy::default() }),
+                ..v1::CreateRunRequest::default()
+            };
+            if let Some(mut door) = self.door().await
+                && let Ok(Ok(response)) = timeout(CALL_MAX, door.create_run(request)).await
+                && let Some(run) = response.into_inner().run
+            {
+                return run.run_id;
+            }
+            crate::pause(PAUSE).await;
+        }
+    }
+
+    /// The run, once it has ended.
+    async fn follow(&mut self, run_id: &str) -> v1::Run {
+        loop {
+            self.texts.begin_watch();
+            if self.watch(run_id).await.is_none() {
+                self.resumed += usize::from(self.texts.are_under_way());
+            } else if let Some(run) = self.read(run_id).await
+                && run.end_time.is_some()
+            {
+                return run;
+            }
+            crate::pause(PAUSE).await;
+        }
+    }
+
+    /// Watches on after the last event that it has; `None` when the stream did not end as it should.
+    async fn watch(&mut self, run_id: &str) -> Option<()> {
+        let mut door = self.door().await?;
+        let request = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: self.sequence };
+        let mut updates = timeout(CALL_MAX, door.watch_run(request)).await.ok()?.ok()?.into_inner();
+        while let Some(update) = timeout(SILENCE_MAX, updates.message()).await.ok()?.ok()? {
+            match update.update {
+                Some(Update::Event(event)) => self.see(event),
+                Some(Update::StepText(text)) => self.texts.text(&text),
+                Some(Update::StepRestarted(restarted)) => self.texts.restarted(restarted),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    /// Events come without a gap, over all watches.
+    fn see(&mut self, event: v1::RunEvent) {
+        if event.sequence != self.sequence + 1 {
+            self.faults.push(format!("event {} after {}", event.sequence, self.sequence));
+        }
+        self.sequence = event.sequence;
+        match event.kind {
+            Some(Kind::StepDone(done)) => self.texts.done(&done),
+            Some(Kind::Succeeded(succeeded)) => self.succeeded = Some(succeeded),
+            _ => {}
+        }
+    }
+
+    async fn read(&mut self, run_id: &str) -> Option<v1::Run> {
+        let request = v1::GetRunRequest { run_id: run_id.to_owned() };
+        let mut door = self.door().await?;
+        timeout(CALL_MAX, door.get_run(request)).await.ok()?.ok()?.into_inner().run
+    }
+
+    /// A gateway; another one each time.
+    async fn door(&mut self) -> Option<PodiumServiceClient<Channel>> {
+        self.turns += 1;
+        door(self.doors[self.turns % self.doors.len()]).await
+    }
+}
+
+/// A connection to a gateway.
+pub(crate) async fn door(address: SocketAddr) -> Option<PodiumServiceClient<Channel>> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+    let channel = endpoint.connect_timeout(CALL_MAX).connect().await.ok()?;
+    Some(PodiumServiceClient::new(channel))
+}
+
+/// Who made the attempts at steps that were lost.
+fn lost_attempts(run: &v1::Run) -> Vec<String> {
+    let steps = run.rounds.iter().flat_map(|round| &round.steps);
+    let attempts = steps.flat_map(|step| &step.attempts);
+    let lost = attempts.filter(|attempt| attempt.outcome() == v1::AttemptOutcome::Lost);
+    lost.map(|attempt| attempt.executor.clone()).collect()
+}

@@ -1,0 +1,58 @@
+//! Two executors end the two branches that a step waits for at the same instant: the step is done once.
+
+use podium_local_cluster::Shape;
+use podium_vendor_sim::{Behaviour, Call, Milliseconds, Options};
+
+use crate::client::Client;
+use crate::workflow::{BRANCHES, STEPS, diamond, joins, wrong};
+
+const RUNS: u64 = 60;
+/// Both branches are called within one tick and end with it.
+const TICK_MS: u64 = 250;
+/// No branch ends before the other executor has taken the other one.
+const BEGINS: Milliseconds = Milliseconds::fixed(60);
+/// What "the same instant" is, as the simulator can tell: it sends both answers within this.
+const INSTANT_MS: u64 = 3;
+
+/// With one slot each, two executors have a branch each whenever both branches are under way.
+fn overlap(branches: &[Call]) -> bool {
+    let [one, two] = branches else { return false };
+    Some(one.at_ms) < two.ended_at_ms && Some(two.at_ms) < one.ended_at_ms
+}
+
+fn end_together(branches: &[Call]) -> bool {
+    let [one, two] = branches else { return false };
+    let ends = one.ended_at_ms.zip(two.ended_at_ms);
+    overlap(branches) && ends.is_some_and(|(one, two)| one.abs_diff(two) <= INSTANT_MS)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_whose_branches_end_at_the_same_instant_in_two_executors_is_done_once() {
+    let (conductor, _workflow) = diamond();
+    let shape = Shape {
+        settings: vec![("step_slots", "1".to_owned())],
+        workers: Options { generalist_accuracy: 1.0, ..Options::loopback(7) },
+        ..Shape::new(1, 1, 2, conductor)
+    };
+    let cluster = crate::start(&shape).await;
+    let on_a_tick =
+        Behaviour { first_token_ms: BEGINS, first_token_tick_ms: TICK_MS, ..Behaviour::default() };
+    cluster.workers.set_behaviour(BRANCHES, on_a_tick).unwrap();
+    let doors = vec![cluster.gateways[0].address(1)];
+    let mut together = 0;
+    for number in 1..=RUNS {
+        let before = cluster.workers.calls().len();
+        let ended = Client::new(doors.clone(), number).ask().await;
+        assert_eq!(wrong(number, &ended.answer.unwrap()), None);
+        assert_eq!(ended.faults, Vec::<String>::new());
+        let calls = cluster.workers.calls().split_off(before);
+        assert_eq!((joins(&calls), calls.len()), (1, STEPS), "run {number}: {calls:#?}");
+        let branches: Vec<_> = calls.into_iter().filter(|call| call.model == BRANCHES).collect();
+        together += u64::from(end_together(&branches));
+    }
+    eprintln!("{together} of {RUNS} runs had both branches end within {INSTANT_MS} ms in two executors");
+    assert!(together >= RUNS / 2, "too few to prove anything");
+    // A second call of the joining step would come once a lease or a message runs out; the store says that none will.
+    assert_eq!(joins(&cluster.workers.calls()) as u64, RUNS);
+    cluster.stop().await.unwrap();
+}

@@ -1,0 +1,25 @@
+//! As much HTTP as a health door needs.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longer than a process waits for what it stands on.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// Status and body; `None` if nobody answers in time.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let talk = async {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.ok()?;
+        let (head, body) = response.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    };
+    timeout(ANSWER_MAX, talk).await.ok()?
+}

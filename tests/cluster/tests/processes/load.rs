@@ -1,0 +1,77 @@
+//! Clients that ask without a pause, each the next question as soon as it has an answer.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::client::{Client, Ended};
+
+/// When a run was asked for, and when it had ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) asked_at: Instant,
+    pub(crate) ended_at: Instant,
+}
+
+/// The runs that have ended so far, in the order of their ends.
+#[derive(Clone, Default)]
+pub(crate) struct Lives {
+    lives: Arc<Mutex<Vec<Life>>>,
+}
+
+impl Lives {
+    fn add(&self, ended: &Ended) {
+        let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken under the lock, so that the order is that of the times.
+        lives.push(Life { asked_at: ended.asked_at, ended_at: Instant::now() });
+    }
+
+    pub(crate) fn so_far(&self) -> Vec<Life> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Clients at work.
+pub(crate) struct Load {
+    clients: JoinSet<Vec<Ended>>,
+    lives: Lives,
+    stop: watch::Sender<bool>,
+}
+
+impl Load {
+    /// So many clients, which turn to these gateways by turns.
+    pub(crate) fn start(doors: &[SocketAddr], clients: usize) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let (lives, next) = (Lives::default(), Arc::new(AtomicU64::new(1)));
+        let mut tasks = JoinSet::new();
+        for _ in 0..clients {
+            let (doors, lives, next, stopped) =
+                (doors.to_vec(), lives.clone(), Arc::clone(&next), stopped.clone());
+            tasks.spawn(async move {
+                let mut all_ended = Vec::new();
+                while !*stopped.borrow() {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let ended = Client::new(doors.clone(), number).ask().await;
+                    lives.add(&ended);
+                    all_ended.push(ended);
+                }
+                all_ended
+            });
+        }
+        Self { clients: tasks, lives, stop }
+    }
+
+    pub(crate) fn lives(&self) -> &Lives {
+        &self.lives
+    }
+
+    /// Asks nothing new; all that was asked, once it has ended.
+    pub(crate) async fn stop(self) -> Vec<Ended> {
+        self.stop.send_replace(true);
+        self.clients.join_all().await.into_iter().flatten().collect()
+    }
+}

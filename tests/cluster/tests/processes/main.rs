@@ -1,0 +1,45 @@
+//! The real processes of a cluster: what they promise when they race, when they are told to stop, when what they stand on is
+//! away, and when everything dies under load.
+
+mod chaos;
+mod client;
+mod compose;
+mod duplicates;
+mod fan_in;
+mod graceful_stop;
+mod http;
+mod load;
+mod one_run;
+mod readiness;
+mod texts;
+mod workflow;
+
+use std::path::Path;
+use std::time::Duration;
+
+use podium_local_cluster::{Cluster, Shape};
+
+/// Lets time pass: real processes are looked at from outside here, and not everything they do can be waited for.
+#[expect(clippy::disallowed_methods, reason = "the moment of a trouble is a time, not a value to wait for")]
+async fn pause(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
+/// Asks again and again until there is an answer.
+async fn until<T>(what: &str, wait_max: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    const ASK_EVERY: Duration = Duration::from_millis(20);
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            pause(ASK_EVERY).await;
+        }
+    };
+    let answer = tokio::time::timeout(wait_max, asking).await;
+    answer.unwrap_or_else(|_| panic!("not within {wait_max:?}: {what}"))
+}
+
+async fn start(shape: &Shape) -> Cluster {
+    Cluster::start(Path::new(env!("CARGO_BIN_EXE_podium-local-cluster")), shape).await.unwrap()
+}

@@ -1,0 +1,57 @@
+//! What the runs of these tests do.
+
+use podium_vendor_sim::Call;
+use tempfile::NamedTempFile;
+
+/// A diamond: two steps on the question's number, one on both results.
+const DIAMOND: &str = r#"
+name: diamond
+version: "1"
+steps:
+  - worker: sim-arithmetic
+    subtask: "multiply {{ question }} by 3"
+  - worker: sim-arithmetic
+    subtask: "add 5 to {{ question }}"
+  - worker: sim-generalist
+    subtask: "add result 1 and result 2"
+    sees: [1, 2]
+"#;
+/// Steps of the diamond.
+pub(crate) const STEPS: usize = 3;
+/// Who does its branches.
+pub(crate) const BRANCHES: &str = "sim-arithmetic";
+/// Who joins them. Right every time only if the simulated generalist is.
+pub(crate) const JOIN: &str = "sim-generalist";
+
+/// The diamond as the setting `conductor`, and the file that it names.
+pub(crate) fn diamond() -> (String, NamedTempFile) {
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::fs::write(file.path(), DIAMOND).unwrap();
+    (format!("fixed:{}", file.path().display()), file)
+}
+
+/// What is wrong with an answer of the diamond to `number`: it must be `4 * number + 5`, and what the simulated vendor put
+/// behind it must be of one call only.
+pub(crate) fn wrong(number: u64, answer: &str) -> Option<String> {
+    let mut words = answer.split(' ');
+    let value = words.next().unwrap_or_default();
+    let mut stamps = words.clone();
+    let one_call =
+        stamps.next().is_none_or(|first| first.starts_with("call-") && stamps.all(|stamp| stamp == first));
+    let right = value == (4 * number + 5).to_string() && one_call;
+    (!right).then(|| format!("{number}: {answer}"))
+}
+
+/// Calls of the joining step.
+pub(crate) fn joins(calls: &[Call]) -> usize {
+    calls.iter().filter(|call| call.model == JOIN).count()
+}
+
+#[test]
+fn an_answer_of_two_calls_or_of_another_number_is_wrong() {
+    assert_eq!(wrong(2, "13"), None);
+    assert_eq!(wrong(2, "13 call-7 call-7"), None);
+    for answer in ["14", "13 call-7 call-8", "", "13 call", "13 14"] {
+        assert!(wrong(2, answer).is_some(), "{answer}");
+    }
+}
