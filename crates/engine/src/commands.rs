@@ -168,7 +168,9 @@ impl CommandLoop {
         let Decided { requests, unsure: mut again, mut changes } =
             decide_all(requests, &mut runs, self.sides.parts.clock.now());
         let known = &self.sides.known;
-        again.iter().for_each(|request| known.forget(request.run));
+        for request in &again {
+            known.forget(request.run);
+        }
         let mut commits = Vec::with_capacity(changes.len());
         for (id, change) in &mut changes {
             if let Some(InHand { run, .. }) = runs.remove(id) {
@@ -182,7 +184,9 @@ impl CommandLoop {
         let outcomes = match committed {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                changes.keys().for_each(|id| known.forget(*id));
+                for id in changes.keys() {
+                    known.forget(*id);
+                }
                 again.extend(refuse_all(requests, error));
                 return again;
             }

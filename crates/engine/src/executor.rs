@@ -53,8 +53,15 @@ struct Next {
     at: (u16, StepIndex),
     worker: Worker,
     permit: Box<dyn Permit>,
-    /// None: the one of the step before it.
-    slot: Option<Slot>,
+    room: Room,
+}
+
+/// Where a chained step runs.
+enum Room {
+    /// In the slot of the step before it.
+    Inherited,
+    /// In one of its own.
+    Own(Slot),
 }
 
 impl Executor {
@@ -139,8 +146,12 @@ impl Executor {
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
         let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
-        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, slot: other }, run)| {
-            Some(Step { claimed: wish.granted(run)?, at, worker, permit, slot: other.unwrap_or(slot) })
+        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, room }, run)| {
+            let slot = match room {
+                Room::Inherited => slot,
+                Room::Own(own) => own,
+            };
+            Some(Step { claimed: wish.granted(run)?, at, worker, permit, slot })
         });
         Done { settle, next }
     }
@@ -159,7 +170,7 @@ impl Executor {
             Effect::Dispatch { task: TaskRef::Step { round, step }, .. } => Some((*round, *step)),
             _ => None,
         });
-        let (at, slot) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
+        let (at, room) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
         let worker = engine.pool().worker(&after.step(at.0, at.1)?.worker)?;
         let request = request(&after, at, worker)?;
         let permit = tokio::select! {
@@ -169,16 +180,16 @@ impl Executor {
         };
         let task = TaskRef::Step { round: at.0, step: at.1 };
         let wish = engine.wish(run.id(), task, call::most_cost(worker, &request));
-        Some(Next { wish, at, worker: worker.clone(), permit, slot })
+        Some(Next { wish, at, worker: worker.clone(), permit, room })
     }
 
-    /// A slot for the step: none of its own if it can have that of the step before it.
-    fn room_for(&self, run: &Run, (round, step): (u16, StepIndex), before: &Lane) -> Option<Option<Slot>> {
+    /// Where the step can run now, if anywhere.
+    fn room_for(&self, run: &Run, (round, step): (u16, StepIndex), before: &Lane) -> Option<Room> {
         let lane = Lane::of(run, TaskRef::Step { round, step }, self.engine.pool());
         if self.engine.dispatch().is_contended(&lane) {
             return None;
         }
-        if lane == *before { Some(None) } else { self.slots.try_take(&lane).map(Some) }
+        if lane == *before { Some(Room::Inherited) } else { self.slots.try_take(&lane).map(Room::Own) }
     }
 
     fn command_for(

@@ -151,7 +151,9 @@ mod tests {
         let (ids, bounds) = (SeededIds::new(1), Bounds { runs_max: 3, bytes_max: 10_000 });
         let known = Known::new(bounds);
         let runs: Vec<_> = (0..5).map(|_| a_run(&ids, "why?")).collect();
-        runs.iter().for_each(|run| known.note(run));
+        for run in &runs {
+            known.note(run);
+        }
         let remembered: Vec<_> = runs.iter().map(|run| known.get(run.id()).is_some()).collect();
         assert_eq!(remembered, [false, false, true, true, true]);
         known.note(&a_run(&ids, &"y".repeat(6_000)));

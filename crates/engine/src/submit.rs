@@ -167,7 +167,9 @@ impl Engine {
             self.known().note(&Arc::new(run.clone()));
         }
         let published = effects.iter().filter_map(|effect| match effect {
-            Effect::Dispatch { task, not_before } => Some(self.dispatch().publish(&commit, *task, *not_before)),
+            Effect::Dispatch { task, not_before } => {
+                Some(self.dispatch().publish(&commit, *task, *not_before))
+            }
             Effect::Stop => None,
         });
         futures::future::join_all(published).await;

@@ -147,10 +147,10 @@ pub(crate) async fn take(
     limit: u32,
 ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
     let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
-    let mut line = line(&mut transaction, &lane.to_string(), stored(now.unix_ms()), limit).await?;
-    line.sort_unstable_by_key(|waiting| (waiting.place, waiting.run, waiting.task));
-    line.truncate(limit as usize);
-    for waiting in &line {
+    let mut chosen = in_turn(&mut transaction, &lane.to_string(), stored(now.unix_ms()), limit).await?;
+    chosen.sort_unstable_by_key(|waiting| (waiting.place, waiting.run, waiting.task));
+    chosen.truncate(limit as usize);
+    for waiting in &chosen {
         sqlx::query(TELL_TASK)
             .bind(id_bytes(&waiting.run))
             .bind(waiting.task.to_string())
@@ -160,11 +160,11 @@ pub(crate) async fn take(
             .map_err(unavailable)?;
     }
     transaction.commit().await.map_err(unavailable)?;
-    Ok(line.into_iter().map(|waiting| (waiting.run, waiting.task)).collect())
+    Ok(chosen.into_iter().map(|waiting| (waiting.run, waiting.task)).collect())
 }
 
 /// Of each tenant no more than could be taken: a long backlog is not read.
-async fn line(
+async fn in_turn(
     connection: &mut SqliteConnection,
     lane: &str,
     now: i64,
@@ -172,7 +172,7 @@ async fn line(
 ) -> Result<Vec<Waiting>, StoreError> {
     let tenants = sqlx::query(COUNT_OUTSTANDING).bind(lane).bind(COUNTED_MAX);
     let tenants = tenants.fetch_all(&mut *connection).await.map_err(unavailable)?;
-    let mut line = Vec::new();
+    let mut candidates = Vec::new();
     for row in tenants {
         let tenant: &str = row.try_get("tenant").map_err(unavailable)?;
         let outstanding: i64 = row.try_get("outstanding").map_err(unavailable)?;
@@ -181,10 +181,10 @@ async fn line(
         for (place, row) in (1..).zip(&backlog) {
             let (run, task) = run_and_task(row)?;
             let ready_ms: i64 = row.try_get("ready_ms").map_err(unavailable)?;
-            line.push(Waiting { place: (outstanding + place, ready_ms), run, task });
+            candidates.push(Waiting { place: (outstanding + place, ready_ms), run, task });
         }
     }
-    Ok(line)
+    Ok(candidates)
 }
 
 pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {

@@ -111,9 +111,7 @@ pub mod requirements {
 }
 
 mod written {
-    pub(super) use super::{
-        backlog::*, commit::*, create::*, due::*, lease::*, race::*, read::*, remove::*,
-    };
+    pub(super) use super::{backlog::*, commit::*, create::*, due::*, lease::*, race::*, read::*, remove::*};
 }
 
 impl StoreFixture {

@@ -30,7 +30,7 @@ struct Row {
 
 #[derive(Debug, Default)]
 struct Rows {
-    rows: BTreeMap<RunId, Row>,
+    runs: BTreeMap<RunId, Row>,
     tasks: TaskRows,
     failures: Vec<Failure>,
 }
@@ -85,24 +85,24 @@ impl Default for TestStore {
 
 fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
     let (id, spec) = (commit.after.id(), commit.after.spec());
-    if rows.rows.contains_key(&id) {
+    if rows.runs.contains_key(&id) {
         return Created::New;
     }
     let same = |row: &&Row| {
         let other = row.run.spec();
         spec.request_id.is_some() && (&other.tenant, &other.request_id) == (&spec.tenant, &spec.request_id)
     };
-    if let Some(row) = rows.rows.values().find(same) {
+    if let Some(row) = rows.runs.values().find(same) {
         return Created::Existing(row.run.id());
     }
     let (run, events) = (commit.after.clone(), commit.events.clone());
-    rows.rows.insert(id, Row { run, events, leases: BTreeMap::new() });
+    rows.runs.insert(id, Row { run, events, leases: BTreeMap::new() });
     rows.tasks.written(commit, grace);
     Created::New
 }
 
 fn append(rows: &mut Rows, commit: &Commit, grace: Duration) -> Result<(), Conflict> {
-    let row = rows.rows.get_mut(&commit.after.id()).ok_or(Conflict)?;
+    let row = rows.runs.get_mut(&commit.after.id()).ok_or(Conflict)?;
     if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
         return Err(Conflict);
     }
@@ -121,7 +121,7 @@ impl RunStore for TestStore {
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
         let rows = self.lock();
         let replayed = |id: &RunId| {
-            let row = rows.rows.get(id);
+            let row = rows.runs.get(id);
             row.map(|row| Run::replay(*id, &row.events).map_err(|e| StoreError::illegal(*id, e))).transpose()
         };
         runs.iter().map(replayed).collect()
@@ -134,7 +134,7 @@ impl RunStore for TestStore {
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
         let mut rows = self.lock();
         let extended = holds.iter().map(|hold| {
-            let Some(row) = rows.rows.get_mut(&hold.run) else { return false };
+            let Some(row) = rows.runs.get_mut(&hold.run) else { return false };
             let is_held = row.run.task(hold.task).is_some_and(|task| task.is_held_by(hold.claim));
             if is_held {
                 row.leases.insert(hold.claim, until);
@@ -149,7 +149,7 @@ impl RunStore for TestStore {
         let ready = rows.tasks.tell_again(now, again_at, limit);
         let mut due = Due { ready, backlogs: rows.tasks.backlogs(), ..Due::default() };
         let limit = limit as usize;
-        for row in rows.rows.values().filter(|row| !row.run.is_ended()) {
+        for row in rows.runs.values().filter(|row| !row.run.is_ended()) {
             let run = row.run.id();
             if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
                 due.overdue.push(run);
@@ -168,9 +168,9 @@ impl RunStore for TestStore {
     async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
         let mut rows = self.lock();
         let has_ended = |row: &Row| row.run.ended_at().is_some_and(|at| at <= ended_by);
-        let ended = rows.rows.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
+        let ended = rows.runs.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
         let ended: Vec<_> = ended.take(limit as usize).collect();
-        rows.rows.retain(|id, _| !ended.contains(id));
+        rows.runs.retain(|id, _| !ended.contains(id));
         Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
     }
 
@@ -191,13 +191,13 @@ impl RunStore for TestStore {
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
         let rows = self.lock();
-        let events = rows.rows.get(&run).map_or(&[][..], |row| &row.events);
+        let events = rows.runs.get(&run).map_or(&[][..], |row| &row.events);
         Ok(events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect())
     }
 
     async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
         let rows = self.lock();
-        let newest = rows.rows.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+        let newest = rows.runs.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
         Ok(newest.take(limit as usize).map(|(_, row)| summary(&row.run)).collect())
     }
 

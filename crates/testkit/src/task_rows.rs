@@ -102,7 +102,7 @@ impl TaskRows {
             })
             .collect();
         backlog.sort_unstable();
-        let mut line: Vec<_> = backlog
+        let mut queue: Vec<_> = backlog
             .into_iter()
             .map(|(since, key, tenant)| {
                 let place = places.entry(tenant).or_default();
@@ -110,14 +110,14 @@ impl TaskRows {
                 (*place, since, key)
             })
             .collect();
-        line.sort_unstable();
-        line.truncate(limit as usize);
-        for (_, since, key) in &line {
+        queue.sort_unstable();
+        queue.truncate(limit as usize);
+        for (_, since, key) in &queue {
             if let Some(row) = self.rows.get_mut(key) {
                 row.state = RowState::Told { since: *since, until: again_at };
             }
         }
-        line.into_iter().map(|(.., key)| key).collect()
+        queue.into_iter().map(|(.., key)| key).collect()
     }
 
     /// As [`podium_ports::store::RunStore::put_back`].

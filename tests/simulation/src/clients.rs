@@ -38,7 +38,7 @@ struct Ask {
     submit: Submit,
     /// Whether it waits for the run's end as it submits it.
     waits: bool,
-    wants: Vec<Errand>,
+    errands: Vec<Errand>,
     run: Option<RunId>,
     /// The last event that the watching client has.
     last: u64,
@@ -98,15 +98,15 @@ impl Ask {
         if dice.chance(30) {
             policy.output_bytes_max = 20;
         }
-        let mut wants = Vec::new();
+        let mut errands = Vec::new();
         if dice.chance(500) {
-            wants.push(Errand::Watch(number));
+            errands.push(Errand::Watch(number));
         }
         if dice.chance(400) {
-            wants.push(Errand::Answer(number));
+            errands.push(Errand::Answer(number));
         }
         if dice.chance(150) {
-            wants.push(Errand::Cancel(number));
+            errands.push(Errand::Cancel(number));
         }
         let tenant = if number.is_multiple_of(2) { tenant } else { "dogwood" };
         let submit = Submit {
@@ -120,7 +120,7 @@ impl Ask {
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);
-        Self { submit, waits, wants, run: None, last: 0, shown, is_last_shown: false, answer }
+        Self { submit, waits, errands, run: None, last: 0, shown, is_last_shown: false, answer }
     }
 }
 
@@ -237,7 +237,7 @@ impl Core {
             }
             Some(_) => {}
             None => {
-                for errand in std::mem::take(&mut ask.wants) {
+                for errand in std::mem::take(&mut ask.errands) {
                     self.clients.pending.insert(errand);
                     let pause = self.dice.mostly_small(0, 10_000);
                     self.order_after(pause, Order::Client(errand));

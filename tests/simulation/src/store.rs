@@ -212,7 +212,7 @@ impl SimStore {
 impl RunStore for SimStore {
     async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
         let (node, runs) = (self.0.node, runs.to_vec());
-        self.ask(move |core| runs.into_iter().map(|commit| create(core, node, commit)).collect()).await
+        self.ask(move |core| runs.into_iter().map(|commit| create(core, node, &commit)).collect()).await
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -222,7 +222,7 @@ impl RunStore for SimStore {
 
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
         let (node, commits) = (self.0.node, commits.to_vec());
-        self.ask(move |core| commits.into_iter().map(|commit| append(core, node, commit)).collect()).await
+        self.ask(move |core| commits.into_iter().map(|commit| append(core, node, &commit)).collect()).await
     }
 
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
@@ -289,9 +289,9 @@ impl RunStore for SimStore {
     }
 }
 
-fn create(core: &mut Core, node: usize, commit: Commit) -> Created {
+fn create(core: &mut Core, node: usize, commit: &Commit) -> Created {
     let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
-    let created = core.store.create(&commit);
+    let created = core.store.create(commit);
     note!(
         core,
         "node {node}: create {id} {} is {created:?}",
@@ -310,7 +310,7 @@ fn create(core: &mut Core, node: usize, commit: Commit) -> Created {
     created
 }
 
-fn append(core: &mut Core, node: usize, commit: Commit) -> Result<(), Conflict> {
+fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict> {
     let id = commit.after.id();
     if core.is_mutated(Mutation::LyingCommit) && core.dice.chance(100) {
         return Ok(());
@@ -321,7 +321,7 @@ fn append(core: &mut Core, node: usize, commit: Commit) -> Result<(), Conflict> 
         (Vec::new(), 0)
     };
     let is_chained = is_chained(&commit.events);
-    let outcome = core.store.append(&commit);
+    let outcome = core.store.append(commit);
     note!(
         core,
         "node {node}: commit {id} to {version} {names:?} {}",
@@ -346,8 +346,7 @@ fn is_chained(events: &[SequencedEvent]) -> bool {
     });
     let claimed =
         |ready| events.iter().any(|e| matches!(e.event, RunEvent::Claimed { task, .. } if task == ready));
-    events.iter().any(|event| matches!(event.event, RunEvent::StepDone { .. }))
-        && readied.any(claimed)
+    events.iter().any(|event| matches!(event.event, RunEvent::StepDone { .. })) && readied.any(claimed)
 }
 
 #[cfg(test)]
@@ -392,7 +391,7 @@ mod tests {
 
         async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
             Ok(self.lock().remove_ended(ended_by, limit))
-    }
+        }
 
         async fn take(
             &self,

@@ -62,7 +62,9 @@ fn unavailable() -> StoreError {
 #[async_trait]
 impl RunStore for FaultyStore {
     async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        runs.iter().for_each(|commit| self.faults.note(commit));
+        for commit in runs {
+            self.faults.note(commit);
+        }
         self.store.create(runs).await
     }
 

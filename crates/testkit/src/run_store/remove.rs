@@ -145,7 +145,9 @@ pub(crate) async fn what_is_written_while_a_run_is_removed_leaves_nothing(store:
     let writes = join_all(late.chunks(1).map(|commit| store.second.commit(commit)));
     let removals = join_all((0..20).map(|_| store.first.remove_ended(END_OF_TIME, 1)));
     let (written, removed) = join!(writes, removals);
-    written.into_iter().for_each(|answer| drop(answer.expect("the store answers")));
+    for answer in written {
+        drop(answer.expect("the store answers"));
+    }
     let removed: u32 = removed.into_iter().map(|answer| answer.expect("the store removes")).sum();
     assert_eq!(removed + remove(store, END_OF_TIME, 100).await, 20);
     for commit in late {
