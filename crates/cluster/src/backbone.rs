@@ -71,7 +71,7 @@ impl Backbone {
         let vendors =
             HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
         let store = postgres::connect(&settings.postgres, &options(settings)).await?;
-        let (queue, live) = nats(&settings.nats).await?;
+        let (queue, live) = nats(&settings.nats, ack_wait(settings.lease)).await?;
         if let Some(version) = queue.server_version() {
             info!(%version, "nats-server");
         }
@@ -166,7 +166,14 @@ fn read_pool(settings: &ClusterSettings) -> Result<Pool, ClusterError> {
     Pool::parse(&text).map_err(|source| ClusterError::Pool { path: path.clone(), source })
 }
 
-async fn nats(settings: &NatsSettings) -> Result<(NatsQueue, NatsLive), ClusterError> {
+/// How long a message may stay unanswered. Whoever works on a task extends its lease and answers for its message every third
+/// of a lease, each by its own beat. Of a process that died, the lease runs out first, so that whoever gets the message then
+/// can claim the task; and not much later does the message come back.
+fn ack_wait(lease: Duration) -> Duration {
+    lease + lease / 3 + Duration::from_secs(1)
+}
+
+async fn nats(settings: &NatsSettings, ack_wait: Duration) -> Result<(NatsQueue, NatsLive), ClusterError> {
     let servers = settings.servers.iter();
     let servers = servers
         .map(|server| with_password(server, "nats_password", settings.password.as_ref()))
@@ -182,6 +189,7 @@ async fn nats(settings: &NatsSettings) -> Result<(NatsQueue, NatsLive), ClusterE
     let options = QueueOptions {
         replicas: settings.replicas,
         lane_messages_max: settings.lane_messages_max,
+        ack_wait,
         ..QueueOptions::default()
     };
     let queue = NatsQueue::connect(&connection, options).await.map_err(unusable)?;
