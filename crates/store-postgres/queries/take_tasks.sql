@@ -46,14 +46,15 @@ chosen AS MATERIALIZED (
     SELECT array_agg(run_id) AS runs, array_agg(task) AS tasks, array_agg(place) AS places, array_agg(ready_ms) AS ready_ms
     FROM line
 ),
--- Who comes second to the same rows passes them by.
+-- Who comes second to the same rows passes them by. Whether a task is still in the backlog is asked in other words than the
+-- index has, or the planner may look the rows up there: without statistics it takes the backlog for short.
 taken AS MATERIALIZED (
     SELECT tasks.run_id, tasks.task, candidate.place, candidate.ready_ms
     FROM chosen
     CROSS JOIN LATERAL unnest(chosen.runs, chosen.tasks, chosen.places, chosen.ready_ms)
         AS candidate (run_id, task, place, ready_ms)
     JOIN tasks ON tasks.run_id = candidate.run_id AND tasks.task = candidate.task
-    WHERE tasks.state = 'ready' AND tasks.told_until_ms IS NULL
+    WHERE tasks.state = 'ready' AND num_nulls(tasks.told_until_ms) = 1
     FOR NO KEY UPDATE OF tasks SKIP LOCKED
 )
 UPDATE tasks
