@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use podium_domain::pool::Pool;
+use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoice;
 use podium_setup::settings::{Checker, Key, SecretRef, values};
@@ -43,6 +44,10 @@ pub const KEYS: &[Key] = &[
     ("conductor", None),
     // Plans made at the same time, for each tier.
     ("plan_slots", Some("4")),
+    // Plans that a model in the planner writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
+    ("plan_sequences", Some("8")),
+    // Requests that may wait for a model in the planner.
+    ("plans_waiting_max", Some("256")),
     // Steps run at the same time, for each vendor and tier.
     ("step_slots", Some("32")),
     // Milliseconds that a claim holds without a sign of life.
@@ -76,6 +81,8 @@ pub struct ClusterSettings {
     pub conductor: ConductorChoice,
     /// Plans made at the same time, for each tier.
     pub plan_slots: usize,
+    /// What a model in the planner may take.
+    pub local: LocalLimits,
     /// Steps run at the same time, for each vendor and tier.
     pub step_slots: usize,
     /// How long a claim holds without a sign of life.
@@ -147,6 +154,8 @@ impl ClusterSettings {
         let pool = checker.read("pool", pool);
         let conductor = checker.read("conductor", conductor);
         let plan_slots = checker.read("plan_slots", slots);
+        let sequences_max = checker.read("plan_sequences", values::plan_sequences);
+        let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
         let step_slots = checker.read("step_slots", slots);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
         let runs_kept = checker.read("runs_kept", values::runs_kept);
@@ -160,6 +169,7 @@ impl ClusterSettings {
             pool: pool?,
             conductor: conductor?,
             plan_slots: plan_slots?,
+            local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
             step_slots: step_slots?,
             lease: Duration::from_millis(lease?),
             runs_kept: runs_kept?,

@@ -119,7 +119,7 @@ async fn conductor_for(
     let Work::Plan(open_bundle) = work else {
         return Ok(Arc::new(conductor::describe(choice, pool, vendors).await?));
     };
-    let chosen = conductor::choose(choice, pool, vendors, open_bundle).await?;
+    let chosen = conductor::choose(choice, pool, vendors, open_bundle, settings.local).await?;
     chosen.notice.iter().for_each(|notice| warn!("{notice}"));
     Ok(chosen.conductor)
 }

@@ -1,6 +1,6 @@
 //! The conductor that runs here: a bundle's weights under the engine, behind the port that every conductor has.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,9 @@ use podium_domain::prompt::{PlanContext, for_conductor};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
 use podium_ports::BoxError;
-use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::conductor::{
+    Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::Bundle;
@@ -31,7 +33,9 @@ const TRIES_MAX: u32 = 3;
 /// What the machine gives a conductor. What the model needs is in its bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlamaOptions {
-    /// Most requests that wait while one is worked on.
+    /// Most plans that are written at the same time, as in [`EngineOptions::sequences_max`].
+    pub sequences_max: NonZeroU16,
+    /// Most requests that wait while so many are worked on.
     pub waiting_max: NonZeroUsize,
     /// Threads that compute, as in [`EngineOptions::threads`].
     pub threads: Option<NonZeroUsize>,
@@ -41,8 +45,14 @@ pub struct LlamaOptions {
 
 impl Default for LlamaOptions {
     fn default() -> Self {
-        const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not 0");
-        Self { waiting_max: WAITING_MAX, threads: None, gpu_layers: 0 }
+        Self::within(LocalLimits::default())
+    }
+}
+
+impl LlamaOptions {
+    /// The defaults within what the machine's owner allows.
+    pub const fn within(LocalLimits { sequences_max, waiting_max }: LocalLimits) -> Self {
+        Self { sequences_max, waiting_max, threads: None, gpu_layers: 0 }
     }
 }
 
@@ -89,12 +99,16 @@ pub struct LlamaConductor {
     engine: Engine,
 }
 
-/// Opens the bundle in a folder with the default options; loading takes a while and is done off the runtime's threads. Must be
-/// called inside a tokio runtime.
-pub fn open(folder: PathBuf, pool: Arc<Pool>) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>> {
+/// Opens the bundle in a folder; loading takes a while and is done off the runtime's threads. Must be called inside a tokio
+/// runtime.
+pub fn open(
+    folder: PathBuf,
+    pool: Arc<Pool>,
+    limits: LocalLimits,
+) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>> {
     let load = move || -> Result<Arc<dyn Conductor>, BoxError> {
         let bundle = Bundle::open(&folder)?;
-        Ok(Arc::new(LlamaConductor::open(&bundle, &pool, LlamaOptions::default())?))
+        Ok(Arc::new(LlamaConductor::open(&bundle, &pool, LlamaOptions::within(limits))?))
     };
     Box::pin(async { tokio::task::spawn_blocking(load).await.unwrap_or_else(|panic| Err(Box::new(panic))) })
 }
@@ -114,6 +128,7 @@ impl LlamaConductor {
         let engine = Engine::load(EngineOptions {
             weights: bundle.weights().to_owned(),
             context_tokens: manifest.sampling.context_tokens,
+            sequences_max: options.sequences_max,
             waiting_max: options.waiting_max,
             threads: options.threads,
             gpu_layers: options.gpu_layers,
@@ -141,20 +156,25 @@ impl LlamaConductor {
     }
 
     fn prompt(&self, request: &PlanRequest) -> Prompt {
-        let context = PlanContext {
-            question: &request.question,
-            pool: &self.pool,
-            policy: &request.policy,
-            earlier: request.earlier.as_deref(),
+        let about = |question: &str| {
+            let context = PlanContext {
+                question,
+                pool: &self.pool,
+                policy: &request.policy,
+                earlier: request.earlier.as_deref(),
+            };
+            let messages = for_conductor(&self.manifest.prompt, &context);
+            Prompt::new(self.template, &messages, &self.manifest.prompt.assistant_prefix)
         };
-        let messages = for_conductor(&self.manifest.prompt, &context);
-        Prompt::new(self.template, &messages, &self.manifest.prompt.assistant_prefix)
+        // What stays when the question is another.
+        about(&request.question).beginning_like(&about(""))
     }
 
     fn submit(&self, work: &Work<'_>, attempt: u32) -> Result<Pending, ConductorError> {
         let sampling = &self.manifest.sampling;
         let request = Request {
             prompt: work.prompt.clone(),
+            tier: work.request.policy.tier,
             shape: work.shape.clone(),
             sampling: Sampling {
                 temperature: sampling.temperature,
@@ -267,7 +287,7 @@ const FAR: Duration = Duration::from_hours(24);
 fn used(completion: &Completion) -> Usage {
     Usage {
         prompt_tokens: completion.prompt_tokens as u64,
-        cached_tokens: 0,
+        cached_tokens: completion.cached_tokens as u64,
         completion_tokens: completion.completion_tokens as u64,
         reasoning_tokens: completion.reasoning_tokens as u64,
     }

@@ -1,36 +1,55 @@
 //! The engine: one thread that owns llama.cpp's model and context, and a handle that any task can ask through.
 //!
+//! Requests are decoded together: each is a sequence of one batch, joins and leaves between two tokens, and begins with what
+//! prompts share, which is computed once. A long prompt is computed in parts beside the others' tokens.
+//!
+//! The same request gives the same plan whatever else is decoded, as far as llama.cpp computes the same: the last bits of its
+//! numbers depend on how many tokens are in a batch, so a choice that hangs on these may fall either way. It rarely does where
+//! the likeliest token is taken, and sometimes where tokens are drawn. Nothing else of one request reaches another.
+//!
 //! llama.cpp aborts the whole process when it is misused. So nothing of it is reachable from here: a request is a prompt,
 //! the shape of a plan and bounds, and the answer is text. Prompt and completion are known to fit the context before the
 //! first token is computed, and the thread reads no logits but those that it asked for.
 
+mod advance;
+mod batch;
 mod decoder;
 mod load;
+mod prefixes;
+mod prepare;
 mod slot;
 mod thread;
+mod waiting;
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot};
+use podium_domain::policy::Tier;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use load::LoadError;
+pub use podium_ports::conductor::SEQUENCES_MAX;
 
 use crate::grammar::{GrammarError, PlanShape};
 use crate::prompt::Prompt;
 use crate::sampler::Sampling;
+use load::TextBound;
+use prepare::Prepared;
 
 /// What an engine is made of.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The GGUF file.
     pub weights: PathBuf,
-    /// Most tokens of prompt and completion together; at most what the weights were trained for.
+    /// Most tokens of a request's prompt and completion together; at most what the weights were trained for.
     pub context_tokens: u32,
-    /// Most requests that wait while one is worked on.
+    /// Most requests that are decoded at the same time, at most [`SEQUENCES_MAX`]. Memory is taken for so many times
+    /// `context_tokens`, and once more for what prompts share.
+    pub sequences_max: NonZeroU16,
+    /// Most requests that wait while so many are decoded.
     pub waiting_max: NonZeroUsize,
     /// Threads that compute. None takes what the process may use of the machine, and one for weights that are so small that
     /// more would not help. More than the machine has is far slower.
@@ -44,6 +63,8 @@ pub struct EngineOptions {
 pub struct Request {
     /// What the model is told.
     pub prompt: Prompt,
+    /// Mini goes before ultra.
+    pub tier: Tier,
     /// Which plans it may write.
     pub shape: PlanShape,
     /// How its tokens are chosen.
@@ -67,6 +88,8 @@ pub struct Completion {
     pub plan: String,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Those of them that were computed for an earlier request.
+    pub cached_tokens: usize,
     /// Tokens of the free text that were kept.
     pub reasoning_tokens: usize,
     /// All tokens that were kept, those of the free text and those that the grammar left no choice about included.
@@ -120,6 +143,9 @@ pub enum EngineError {
     /// llama.cpp did not give back part of a sequence.
     #[error("llama.cpp failed to drop the end of a sequence")]
     Forget,
+    /// llama.cpp cannot let a sequence begin like another one.
+    #[error("llama.cpp failed to share the beginning of a prompt")]
+    Share,
     /// The model's logits allow no token: the weights are damaged.
     #[error("the model gives no token a probability")]
     NoToken,
@@ -140,10 +166,20 @@ impl Engine {
     /// Loads the weights and starts the thread. Blocks while it loads, seconds for large weights.
     pub fn load(options: EngineOptions) -> Result<Self, LoadError> {
         let waiting_max = options.waiting_max.get();
-        let (commands, queue) = mpsc::channel(waiting_max);
+        let places = Arc::new(Semaphore::new(
+            waiting_max.saturating_add(options.sequences_max.get().into()).min(Semaphore::MAX_PERMITS),
+        ));
+        let (commands, queue) = mpsc::unbounded_channel();
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
-        load::start(options, queue, stop.clone(), ended.clone().drop_guard())?;
-        Ok(Self { handle: EngineHandle { commands, waiting_max }, stop, ended })
+        let thread = load::Start {
+            options,
+            queue,
+            commands: commands.clone(),
+            stop: stop.clone(),
+            ended: ended.clone().drop_guard(),
+        };
+        let bound = load::start(thread)?;
+        Ok(Self { handle: EngineHandle { commands, places, waiting_max, bound }, stop, ended })
     }
 
     /// A way to ask.
@@ -160,8 +196,8 @@ impl Engine {
 
     fn tell_to_stop(&self) {
         self.stop.cancel();
-        // Wakes an idle thread. A full queue means that it is not idle.
-        let _ = self.handle.commands.try_send(Command::Stop);
+        // Wakes an idle thread.
+        let _ = self.handle.commands.send(Command::Stop);
     }
 }
 
@@ -174,22 +210,28 @@ impl Drop for Engine {
 /// Asks an engine. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
-    commands: mpsc::Sender<Command>,
+    /// Without a bound of its own: each request in it holds a place.
+    commands: mpsc::UnboundedSender<Command>,
+    places: Arc<Semaphore>,
     waiting_max: usize,
+    bound: TextBound,
 }
 
 impl EngineHandle {
-    /// Queues a request. Never waits.
+    /// Queues a request. Never waits. A prompt whose text cannot fit, whatever its tokens, is refused here.
     pub fn submit(&self, request: Request) -> Result<Pending, EngineError> {
+        if self.commands.is_closed() {
+            return Err(EngineError::Ended);
+        }
+        let overloaded = |_| EngineError::Overloaded { waiting_max: self.waiting_max };
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(overloaded)?;
+        self.bound.check(&request)?;
         let (reply, answer) = oneshot::channel();
         let (listener, text) = mpsc::unbounded_channel();
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();
-        let job = Box::new(Job { request, abandoned, listener, reply });
-        self.commands.try_send(Command::Generate(job)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => EngineError::Overloaded { waiting_max: self.waiting_max },
-            mpsc::error::TrySendError::Closed(_) => EngineError::Ended,
-        })?;
+        let job = Box::new(Job { request, abandoned, listener, reply, _place: place });
+        self.commands.send(Command::Generate(job)).map_err(|_| EngineError::Ended)?;
         Ok(Pending { text, answer, _guard: guard })
     }
 }
@@ -215,9 +257,14 @@ impl Pending {
 }
 
 /// What goes through the queue.
-#[derive(Debug)]
 enum Command {
     Generate(Box<Job>),
+    /// A request that was given a sequence is ready to be decoded there, or is not.
+    Ready {
+        sequence: u16,
+        job: Box<Job>,
+        prepared: Result<Box<Prepared>, EngineError>,
+    },
     Stop,
 }
 
@@ -229,4 +276,31 @@ struct Job {
     abandoned: CancellationToken,
     listener: mpsc::UnboundedSender<String>,
     reply: oneshot::Sender<Result<Completion, EngineError>>,
+    /// Among those that wait or are worked on. Free again when the request is answered.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Job {
+    /// Why it is to end now, finished or not, if it is.
+    fn interrupted(&self, now: Instant) -> Option<Ended> {
+        if self.request.stop.is_cancelled() || self.abandoned.is_cancelled() {
+            return Some(Ended::Stopped);
+        }
+        (now >= self.request.deadline).then_some(Ended::Deadline)
+    }
+
+    /// Answers a request that wrote nothing.
+    fn refuse(self, answer: Result<Ended, EngineError>) {
+        let nothing = |ended| Completion {
+            reasoning: String::new(),
+            plan: String::new(),
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            reasoning_tokens: 0,
+            completion_tokens: 0,
+            ended,
+        };
+        // Nobody may be waiting.
+        let _ = self.reply.send(answer.map(nothing));
+    }
 }

@@ -5,17 +5,20 @@
 
 mod copied;
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
 use podium_domain::policy::STEPS_MAX;
 use podium_domain::pool::WORKERS_MAX;
-use toktrie::{InferenceCapabilities, TokEnv};
+use toktrie::{InferenceCapabilities, SimpleVob, TokEnv};
 
 use crate::grammar::copied::Copied;
+use crate::sampler::Choice;
 
 /// Most characters of a subtask.
 pub const SUBTASK_CHARS_MAX: u16 = 600;
@@ -30,7 +33,8 @@ pub struct PlanShape {
     steps_max: u16,
     subtask_chars_max: u16,
     may_keep_answer: MayKeepAnswer,
-    copied: Option<Copied>,
+    /// The question that subtasks are copied from. Cut into pieces only when the grammar is made.
+    copied_from: Option<Arc<str>>,
 }
 
 /// Whether three empty lists, which say that the earlier answer is good, are a plan.
@@ -85,7 +89,13 @@ impl PlanShape {
         if !(1..=STEPS_MAX).contains(&steps_max) {
             return Err(ShapeError::Steps { steps_max });
         }
-        Ok(Self { workers, steps_max, subtask_chars_max: SUBTASK_CHARS_MAX, may_keep_answer, copied: None })
+        Ok(Self {
+            workers,
+            steps_max,
+            subtask_chars_max: SUBTASK_CHARS_MAX,
+            may_keep_answer,
+            copied_from: None,
+        })
     }
 
     /// The same with shorter subtasks.
@@ -100,12 +110,12 @@ impl PlanShape {
     /// that leaves them free.
     #[must_use]
     pub fn with_subtasks_copied_from(self, question: &str) -> Self {
-        Self { copied: Copied::of(question), ..self }
+        Self { copied_from: Some(question.into()), ..self }
     }
 
     /// The grammar in the Lark dialect of llguidance. Equal lengths are had by one alternative for each length: while the
     /// first list is open all are alive, and its end leaves one.
-    fn lark(&self) -> String {
+    fn lark(&self, copied: Option<&Copied>) -> String {
         let mut lark = String::from("start: ");
         let shortest = u16::from(self.may_keep_answer == MayKeepAnswer::No);
         let alternatives: Vec<_> = (shortest..=self.steps_max).map(|steps| format!("plan{steps}")).collect();
@@ -124,7 +134,7 @@ impl PlanShape {
         }
         let workers: Vec<_> = self.workers.iter().map(u16::to_string).collect();
         let _ = writeln!(lark, "WORKER: /{}/", workers.join("|"));
-        match &self.copied {
+        match copied {
             Some(copied) => copied.write(&mut lark),
             None => self.write_free_subtasks(&mut lark),
         }
@@ -188,20 +198,25 @@ impl Grammars {
 
     /// A walk that stands at the beginning.
     pub(crate) fn walk(&mut self, shape: &PlanShape) -> Result<Walk, GrammarError> {
-        if let Some(at) = self.kept.iter().position(|(kept, _)| kept == shape) {
+        if let Some(copied) = shape.copied_from.as_deref().and_then(Copied::of) {
+            // Another question has another grammar.
+            return self.make(&shape.lark(Some(&copied))).map(Walk);
+        }
+        let shape = PlanShape { copied_from: None, ..shape.clone() };
+        if let Some(at) = self.kept.iter().position(|(kept, _)| *kept == shape) {
             return Ok(Walk(self.kept[at].1.deep_clone()));
         }
-        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(shape.lark()));
-        let matcher = Matcher::new(Ok(parser.map_err(GrammarError::new)?));
-        if shape.copied.is_some() {
-            // Another question has another grammar.
-            return Ok(Walk(matcher));
-        }
+        let matcher = self.make(&shape.lark(None))?;
         if self.kept.len() == KEPT_MAX {
             self.kept.pop_front();
         }
-        self.kept.push_back((shape.clone(), matcher.deep_clone()));
+        self.kept.push_back((shape, matcher.deep_clone()));
         Ok(Walk(matcher))
+    }
+
+    fn make(&self, lark: &str) -> Result<Matcher, GrammarError> {
+        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
+        Ok(Matcher::new(Ok(parser.map_err(GrammarError::new)?)))
     }
 }
 
@@ -215,11 +230,6 @@ impl Walk {
         self.0.get_error().map_or(Ok(forced), |error| Err(GrammarError::new(error)))
     }
 
-    /// The tokens that may follow.
-    pub(crate) fn allowed(&mut self) -> Result<toktrie::SimpleVob, GrammarError> {
-        self.0.compute_mask().map_err(GrammarError::new)
-    }
-
     /// Takes a token that may follow.
     pub(crate) fn take(&mut self, token: u32) -> Result<(), GrammarError> {
         self.0.consume_token(token).map_err(GrammarError::new)
@@ -228,6 +238,19 @@ impl Walk {
     /// Whether the plan is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_stopped() && !self.0.is_error()
+    }
+}
+
+impl Choice for Walk {
+    type Error = GrammarError;
+
+    fn is_allowed(&mut self, token: u32) -> Result<bool, GrammarError> {
+        let valid = self.0.validate_tokens(&[token]).map_err(GrammarError::new)?;
+        Ok(valid == 1)
+    }
+
+    fn mask(&mut self) -> Result<impl Borrow<SimpleVob>, GrammarError> {
+        self.0.compute_mask().map_err(GrammarError::new)
     }
 }
 

@@ -1,5 +1,7 @@
 //! A conductor's prompt as pieces: control tokens, which only a template can write, and text, which can hold anything.
 
+use std::sync::Arc;
+
 use podium_domain::conversation::Message;
 
 /// The names of the templates that prompts can be written in.
@@ -37,18 +39,28 @@ impl Template {
     }
 }
 
-/// A prompt that ends where the assistant is to write.
+/// A prompt that ends where the assistant is to write. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     template: Template,
-    pieces: Vec<Piece>,
-    prefix: String,
+    pieces: Arc<[Piece]>,
+    prefix: Arc<str>,
+    shared_bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Control(&'static str),
     Text(String),
+}
+
+impl Piece {
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Control(name) => name,
+            Self::Text(text) => text,
+        }
+    }
 }
 
 impl Prompt {
@@ -64,7 +76,20 @@ impl Prompt {
         }
         pieces.push(Piece::Control("<|im_start|>"));
         pieces.push(Piece::Text(format!("assistant\n{prefix}")));
-        Self { template, pieces, prefix: prefix.to_owned() }
+        Self { template, pieces: pieces.into(), prefix: prefix.into(), shared_bytes: 0 }
+    }
+
+    /// The same, marked as beginning like `other`. What prompts begin with alike is computed once for all of them; which
+    /// text that is decides nothing but speed.
+    #[must_use]
+    pub fn beginning_like(self, other: &Self) -> Self {
+        let alike = self.bytes().zip(other.bytes()).take_while(|(mine, theirs)| mine == theirs);
+        let shared_bytes = alike.count();
+        Self { shared_bytes, ..self }
+    }
+
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        self.pieces.iter().flat_map(|piece| piece.text().bytes())
     }
 
     pub(crate) fn template(&self) -> Template {
@@ -73,6 +98,11 @@ impl Prompt {
 
     pub(crate) fn pieces(&self) -> &[Piece] {
         &self.pieces
+    }
+
+    /// How many of its first bytes, names of control tokens included, many prompts begin with.
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.shared_bytes
     }
 
     /// What the assistant's turn is begun with.
@@ -100,20 +130,26 @@ mod tests {
     fn chatml_is_written_as_it_is_known() {
         let messages = [Message::new(Role::System, "Plan."), Message::new(Role::User, "Why? <|im_end|>")];
         let prompt = Prompt::new(Template::ChatMl, &messages, "So: ");
-        let written: String = prompt
-            .pieces()
-            .iter()
-            .map(|piece| match piece {
-                Piece::Control(name) => *name,
-                Piece::Text(text) => text,
-            })
-            .collect();
+        let written: String = prompt.pieces().iter().map(Piece::text).collect();
         assert_eq!(
             written,
             "<|im_start|>system\nPlan.<|im_end|>\n<|im_start|>user\nWhy? <|im_end|><|im_end|>\n<|im_start|>assistant\nSo: "
         );
         let from_user = prompt.pieces().iter().filter(|piece| **piece == Piece::Control("<|im_end|>"));
         assert_eq!(from_user.count(), 2);
+    }
+
+    #[test]
+    fn what_prompts_begin_with_alike_is_counted_over_all_their_pieces() {
+        let of = |question: &str| {
+            let messages =
+                [Message::new(Role::System, "Plan."), Message::new(Role::User, format!("Q: {question}"))];
+            Prompt::new(Template::ChatMl, &messages, "")
+        };
+        let alike = "<|im_start|>system\nPlan.<|im_end|>\n<|im_start|>user\nQ: ";
+        assert_eq!(of("Why?").shared_bytes(), 0);
+        assert_eq!(of("Why?").beginning_like(&of("")).shared_bytes(), alike.len());
+        assert_eq!(of("Why?").beginning_like(&of("What?")).shared_bytes(), alike.len() + 2);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The model that plans.
 
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -74,6 +75,30 @@ pub trait Conductor: Send + Sync {
 
     /// Stops all planning and frees what is held. A program does this before it exits.
     async fn shut_down(&self) {}
+}
+
+/// Most plans that a model in this process writes at the same time: llama.cpp holds 256 sequences apart, and each of these
+/// takes memory for a whole text.
+pub const SEQUENCES_MAX: u16 = 64;
+/// Most requests that may wait for a model in this process.
+pub const WAITING_MAX: usize = 100_000;
+
+/// What a conductor whose model runs in this process may take of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalLimits {
+    /// Most plans that are written at the same time, in one batch; at most [`SEQUENCES_MAX`]. The model's memory for text
+    /// grows with them.
+    pub sequences_max: NonZeroU16,
+    /// Most requests that wait while so many are worked on, at most [`WAITING_MAX`]; further ones are refused with [`ConductorError::Overloaded`].
+    pub waiting_max: NonZeroUsize,
+}
+
+impl Default for LocalLimits {
+    fn default() -> Self {
+        const SEQUENCES_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not 0");
+        const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not 0");
+        Self { sequences_max: SEQUENCES_MAX, waiting_max: WAITING_MAX }
+    }
 }
 
 /// How planning went wrong.

@@ -12,7 +12,9 @@ use podium_domain::ids::WorkerId;
 use podium_domain::policy::STEPS_MAX;
 use podium_domain::pool::{Pool, UnknownWorker};
 use podium_ports::BoxError;
-use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::conductor::{
+    Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
+};
 use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio_util::sync::CancellationToken;
@@ -96,7 +98,8 @@ impl ConductorChoice {
 }
 
 /// Opens a bundle under llama.cpp. Only the programs that link it have such a function.
-pub type OpenBundle = fn(PathBuf, Arc<Pool>) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>>;
+pub type OpenBundle =
+    fn(PathBuf, Arc<Pool>, LocalLimits) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>>;
 
 /// A conductor, and what has to be known about it.
 pub struct Chosen {
@@ -117,18 +120,19 @@ impl Chosen {
     }
 }
 
-/// Makes the conductor. `open_bundle` is how this program loads a model, if it can.
+/// Makes the conductor. `open_bundle` is how this program loads a model, if it can, and `limits` what that may take.
 pub async fn choose(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,
     vendors: &Arc<dyn Vendors>,
     open_bundle: Option<OpenBundle>,
+    limits: LocalLimits,
 ) -> Result<Chosen, ChooseError> {
     let unusable = |source: BoxError| ChooseError::Unusable { name: choice.to_string(), source };
     let unknown = |source: UnknownWorker| unusable(Box::new(source));
     match choice {
-        ConductorChoice::Auto => automatic(pool, open_bundle).await,
-        ConductorChoice::Llama(folder) => local(folder, pool, open_bundle).await,
+        ConductorChoice::Auto => automatic(pool, open_bundle, limits).await,
+        ConductorChoice::Llama(folder) => local(folder, pool, open_bundle, limits).await,
         ConductorChoice::Direct(None) => Ok(Chosen::none(pool)),
         ConductorChoice::Direct(Some(worker)) => {
             DirectConductor::to_worker(Arc::clone(pool), worker.clone()).map(Chosen::of).map_err(unknown)
@@ -162,9 +166,13 @@ pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'sta
     }
 }
 
-async fn automatic(pool: &Arc<Pool>, open_bundle: Option<OpenBundle>) -> Result<Chosen, ChooseError> {
+async fn automatic(
+    pool: &Arc<Pool>,
+    open_bundle: Option<OpenBundle>,
+    limits: LocalLimits,
+) -> Result<Chosen, ChooseError> {
     match demo_bundle(pool, open_bundle) {
-        Ok(bundle) => local(bundle, pool, open_bundle).await,
+        Ok(bundle) => local(bundle, pool, open_bundle, limits).await,
         Err(why) => {
             let notice = format!("nothing is planned, each question goes to one worker as it is: {why}");
             Ok(Chosen { notice: Some(notice), ..Chosen::none(pool) })
@@ -176,10 +184,11 @@ async fn local(
     folder: &Path,
     pool: &Arc<Pool>,
     open_bundle: Option<OpenBundle>,
+    limits: LocalLimits,
 ) -> Result<Chosen, ChooseError> {
     let name = || format!("llama:{}", folder.display());
     let open = open_bundle.ok_or_else(|| ChooseError::NoLlama { name: name() })?;
-    let opened = open(folder.to_owned(), Arc::clone(pool)).await;
+    let opened = open(folder.to_owned(), Arc::clone(pool), limits).await;
     let conductor = opened.map_err(|source| ChooseError::Unusable { name: name(), source })?;
     Ok(Chosen { conductor, notice: None })
 }
@@ -249,7 +258,7 @@ pub async fn describe(
         return described_bundle(folder)
             .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
     }
-    let conductor = choose(choice, pool, vendors, None).await?.conductor;
+    let conductor = choose(choice, pool, vendors, None, LocalLimits::default()).await?.conductor;
     let (id, abilities) = (conductor.id().to_owned(), conductor.abilities());
     let needs_no_model = matches!(choice, ConductorChoice::Fixed(_) | ConductorChoice::Direct(_));
     Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })

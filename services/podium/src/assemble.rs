@@ -101,7 +101,10 @@ impl Embedded {
         let mut notices = notices(&workers, &vendors);
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
         let chosen = match planning {
-            Planning::Chosen => conductor::choose(&settings.conductor, &pool, &vendors, OPEN_BUNDLE).await?,
+            Planning::Chosen => {
+                let (choice, limits) = (&settings.conductor, settings.local);
+                conductor::choose(choice, &pool, &vendors, OPEN_BUNDLE, limits).await?
+            }
             Planning::None => Chosen::none(&pool),
         };
         notices.extend(chosen.notice.clone());

@@ -35,9 +35,8 @@ pub(super) struct Decoder<'model> {
     batch_tokens_max: usize,
 }
 
-/// The parameters of a context for `sequences` sequences of `context_tokens` each.
-pub(super) fn context_params(context_tokens: u32, sequences: u16, threads: i32) -> LlamaContextParams {
-    let cells = context_tokens.saturating_mul(u32::from(sequences));
+/// The parameters of a context for `sequences` sequences, which share `cells` cells: each takes one for a token of its own.
+pub(super) fn context_params(cells: u32, sequences: u16, threads: i32) -> LlamaContextParams {
     let batch = cells.min(BATCH_TOKENS_MAX);
     LlamaContextParams::default()
         .with_n_ctx(std::num::NonZeroU32::new(cells))
@@ -53,7 +52,7 @@ pub(super) fn context_params(context_tokens: u32, sequences: u16, threads: i32) 
 /// The binding's word for a batch that llama.cpp does not take.
 const REFUSED: DecodeError = DecodeError::NTokensZero;
 
-/// Most tokens of one batch. A long prompt is computed in parts of this size, and stopping waits for one of them.
+/// Most tokens of one batch.
 const BATCH_TOKENS_MAX: u32 = 512;
 
 impl<'model> Decoder<'model> {
@@ -95,6 +94,19 @@ impl<'model> Decoder<'model> {
             self.batch.add(token, position, &[i32::from(part.sequence)], wanted).map_err(|_| REFUSED)?;
         }
         Ok(logits_at)
+    }
+
+    /// Lets `to`, which is empty, begin with the first `tokens` tokens of `from`. Nothing is computed or copied: the cells
+    /// belong to both.
+    pub(super) fn share(&mut self, from: u16, to: u16, tokens: usize) -> Result<(), EngineError> {
+        let end = u32::try_from(tokens).map_err(|_| EngineError::Share)?;
+        let copied = self.context.copy_kv_cache_seq(i32::from(from), i32::from(to), Some(0), Some(end));
+        copied.map_err(|_| EngineError::Share)
+    }
+
+    /// Drops all tokens of all sequences.
+    pub(super) fn forget_all(&mut self) {
+        self.context.clear_kv_cache();
     }
 
     /// Drops the tokens of a sequence from `position` on.

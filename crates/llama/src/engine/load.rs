@@ -12,8 +12,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toktrie::TokEnv;
 
 use super::decoder::{Decoder, context_params};
-use super::thread::{EngineThread, SLOTS};
-use super::{Command, EngineOptions};
+use super::prefixes::PREFIXES_MAX;
+use super::prepare::{Preparer, prompt_tokens_max};
+use super::thread::{EngineThread, Lines, Size};
+use super::{Command, EngineError, EngineOptions, Request, SEQUENCES_MAX};
 use crate::backend::{ForeignBackend, backend, overheard};
 use crate::grammar::{GrammarError, Grammars};
 use crate::vocabulary::{Cutting, Vocabulary};
@@ -64,11 +66,19 @@ pub enum LoadError {
         /// What there is.
         trained_tokens: u32,
     },
-    /// The context does not fit into memory.
-    #[error("no context of {context_tokens} tokens can be made: {reason}")]
-    Context {
+    /// More than llama.cpp can hold apart.
+    #[error("sequences_max is {sequences_max}, the limit is {SEQUENCES_MAX}")]
+    Sequences {
         /// What was asked for.
+        sequences_max: u16,
+    },
+    /// The context does not fit into memory.
+    #[error("no context of {sequences_max} times {context_tokens} tokens can be made: {reason}")]
+    Context {
+        /// Tokens of one request.
         context_tokens: u32,
+        /// Requests.
+        sequences_max: u16,
         /// What llama.cpp says.
         reason: String,
     },
@@ -89,19 +99,48 @@ pub enum LoadError {
     Thread(#[source] std::io::Error),
 }
 
+/// Prompts that cannot fit are known by the bytes of their text, without cutting it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextBound {
+    context_tokens: usize,
+    token_bytes_max: usize,
+}
+
+impl TextBound {
+    /// Refuses a request whose prompt is too long even if all its tokens are the longest.
+    pub(super) fn check(self, request: &Request) -> Result<(), EngineError> {
+        let tokens_max = prompt_tokens_max(self.context_tokens, request);
+        let tokens = request.prompt.text_bytes() / self.token_bytes_max;
+        if tokens > tokens_max { Err(EngineError::PromptTooLong { tokens, tokens_max }) } else { Ok(()) }
+    }
+}
+
+/// What the thread is started with.
+pub(super) struct Start {
+    pub(super) options: EngineOptions,
+    pub(super) queue: mpsc::UnboundedReceiver<Command>,
+    /// The other end of the queue.
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) stop: CancellationToken,
+    /// Dropped when the model is freed.
+    pub(super) ended: DropGuard,
+}
+
+type IsLoaded = std::sync::mpsc::SyncSender<Result<TextBound, LoadError>>;
+
 /// Starts the thread and waits until it has loaded.
-pub(super) fn start(
-    options: EngineOptions,
-    queue: mpsc::Receiver<Command>,
-    stop: CancellationToken,
-    ended: DropGuard,
-) -> Result<(), LoadError> {
+pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
+    let sequences_max = start.options.sequences_max.get();
+    if sequences_max > SEQUENCES_MAX {
+        return Err(LoadError::Sequences { sequences_max });
+    }
     let (loaded, is_loaded) = std::sync::mpsc::sync_channel(1);
     let body = move || {
+        let Start { options, queue, commands, stop, ended } = start;
         // The last to be dropped, even by a panic: when it is, the model is freed.
         let _ended = ended;
         match Loaded::new(&options) {
-            Ok(engine) => engine.run(&options, queue, stop, &loaded),
+            Ok(engine) => engine.run(&options, (queue, commands), stop, &loaded),
             Err(error) => drop(loaded.send(Err(error))),
         }
     };
@@ -147,42 +186,66 @@ impl Loaded {
     fn run(
         self,
         options: &EngineOptions,
-        queue: mpsc::Receiver<Command>,
+        (queue, commands): (mpsc::UnboundedReceiver<Command>, mpsc::UnboundedSender<Command>),
         stop: CancellationToken,
-        loaded: &std::sync::mpsc::SyncSender<Result<(), LoadError>>,
+        loaded: &IsLoaded,
     ) {
-        let parameters = self.model.n_params();
-        let threads = threads(options, parameters);
-        let params = context_params(options.context_tokens, SLOTS, threads);
-        let (context, reason) = overheard(|| self.model.new_context(self.backend, params));
-        let decoder = match context {
-            Ok(context) => Decoder::new(context),
-            Err(error) => {
-                let reason = reason.unwrap_or_else(|| error.to_string());
-                let _ =
-                    loaded.send(Err(LoadError::Context { context_tokens: options.context_tokens, reason }));
-                return;
-            }
+        let Self { backend, model, vocabulary, grammars } = self;
+        let threads = threads(options, model.n_params());
+        let decoder = match decoder(backend, &model, options, threads) {
+            Ok(decoder) => decoder,
+            Err(error) => return drop(loaded.send(Err(error))),
         };
-        tracing::info!(
-            weights = %options.weights.display(),
-            parameters,
-            context_tokens = options.context_tokens,
+        let (vocabulary, context_tokens) = (&*vocabulary, options.context_tokens as usize);
+        let bound = TextBound { context_tokens, token_bytes_max: vocabulary.token_bytes_max() };
+        let preparer = Preparer { vocabulary, grammars, context_tokens, commands };
+        let (orders, ordered) = std::sync::mpsc::channel();
+        let size = Size {
+            sequences: options.sequences_max.get(),
+            context_tokens,
             threads,
-            "conductor weights are loaded"
-        );
-        let _ = loaded.send(Ok(()));
-        let engine = EngineThread {
-            decoder,
-            vocabulary: &self.vocabulary,
-            grammars: self.grammars,
-            context_tokens: options.context_tokens as usize,
-            queue,
-            stop,
-            slots: (0..SLOTS).map(|_| None).collect(),
+            has_gpu: options.gpu_layers > 0,
         };
-        engine.run();
+        let engine = EngineThread::new(decoder, vocabulary, &size, Lines { queue, orders, stop });
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("llama-prepare".to_owned()).stack_size(STACK_BYTES);
+            match thread.spawn_scoped(scope, move || preparer.run(&ordered)) {
+                Ok(_) => {
+                    let _ = loaded.send(Ok(bound));
+                    engine.run();
+                }
+                Err(error) => drop(loaded.send(Err(LoadError::Thread(error)))),
+            }
+        });
     }
+}
+
+fn decoder<'model>(
+    backend: &LlamaBackend,
+    model: &'model LlamaModel,
+    options: &EngineOptions,
+    threads: usize,
+) -> Result<Decoder<'model>, LoadError> {
+    let (context_tokens, sequences_max) = (options.context_tokens, options.sequences_max.get());
+    // Each request's own, and once more for prefixes.
+    let cells = context_tokens.saturating_mul(u32::from(sequences_max) + 1);
+    let compute_threads = i32::try_from(threads).unwrap_or(1);
+    let params = context_params(cells, sequences_max + PREFIXES_MAX, compute_threads);
+    let (context, reason) = overheard(|| model.new_context(backend, params));
+    let context = context.map_err(|error| LoadError::Context {
+        context_tokens,
+        sequences_max,
+        reason: reason.unwrap_or_else(|| error.to_string()),
+    })?;
+    tracing::info!(
+        weights = %options.weights.display(),
+        parameters = model.n_params(),
+        context_tokens,
+        sequences_max,
+        threads,
+        "conductor weights are loaded"
+    );
+    Ok(Decoder::new(context))
 }
 
 fn load_model(backend: &LlamaBackend, options: &EngineOptions) -> Result<LlamaModel, LoadError> {
@@ -212,11 +275,11 @@ fn require(model: &LlamaModel, key: &'static str, supported: &[&str]) -> Result<
 /// Below so many parameters, a token takes less than threads need to meet.
 const PARAMETERS_OF_ONE_THREAD: u64 = 50_000_000;
 
-fn threads(options: &EngineOptions, parameters: u64) -> i32 {
+fn threads(options: &EngineOptions, parameters: u64) -> usize {
     let of_machine = || match parameters {
         0..PARAMETERS_OF_ONE_THREAD => Some(NonZeroUsize::MIN),
         // It knows the cgroup's share.
         _ => std::thread::available_parallelism().ok(),
     };
-    options.threads.or_else(of_machine).and_then(|threads| i32::try_from(threads.get()).ok()).unwrap_or(1)
+    options.threads.or_else(of_machine).map_or(1, NonZeroUsize::get)
 }

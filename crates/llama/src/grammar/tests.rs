@@ -4,6 +4,7 @@ use podium_domain::plan::PlanDraft;
 use toktrie::ApproximateTokEnv;
 
 use super::*;
+use crate::vocabulary::{Vocabulary, tiny};
 
 fn shape(workers: &[u16], steps_max: u16) -> PlanShape {
     PlanShape::new(workers.iter().copied(), steps_max, MayKeepAnswer::No).unwrap()
@@ -14,10 +15,15 @@ fn walked(shape: &PlanShape, text: &str) -> (usize, bool) {
     let mut grammars = Grammars::new(&ApproximateTokEnv::single_byte_env()).unwrap();
     let mut walk = grammars.walk(shape).unwrap();
     for (at, byte) in text.bytes().enumerate() {
-        if walk.is_complete() || !walk.allowed().unwrap().is_allowed(u32::from(byte)) {
+        let token = u32::from(byte);
+        let is_allowed = !walk.is_complete() && walk.is_allowed(token).unwrap();
+        // The quick check and the mask agree.
+        let is_in_mask = !walk.is_complete() && walk.mask().unwrap().borrow().is_allowed(token);
+        assert_eq!(is_allowed, is_in_mask, "{text} at {at}");
+        if !is_allowed {
             return (at, walk.is_complete());
         }
-        walk.take(u32::from(byte)).unwrap();
+        walk.take(token).unwrap();
     }
     (text.len(), walk.is_complete())
 }
@@ -42,6 +48,30 @@ fn a_plan_of_every_length_is_accepted_and_reads_as_it_was_meant() {
     assert!(accepts(&shape, THREE));
     let draft = PlanDraft::parse(THREE).unwrap();
     assert_eq!(draft.subtasks, ["a", "b", "c"]);
+}
+
+#[test]
+fn the_quick_check_and_the_mask_agree_on_every_token() {
+    let vocabulary = Arc::new(tiny());
+    let environment: TokEnv = Arc::<Vocabulary>::clone(&vocabulary);
+    let mut walk = Grammars::new(&environment).unwrap().walk(&shape(&[0, 1, 2], 3)).unwrap();
+    let size = u32::try_from(vocabulary.speakable().len()).unwrap();
+    let mut compared = 0;
+    for next in vocabulary.cut(THREE.as_bytes()) {
+        let mask = walk.mask().unwrap().borrow().clone();
+        assert!(mask.num_set() > 0);
+        // Where only one text can follow, the mask has it in its usual tokens; any tokens that spell it are right.
+        let is_forced = !walk.0.compute_ff_bytes().is_empty();
+        for token in 0..size {
+            let is_allowed = walk.is_allowed(token).unwrap();
+            let is_in_mask = mask.is_allowed(token);
+            let agree = is_allowed == is_in_mask || (is_forced && is_allowed);
+            assert!(agree, "{:?}: {is_allowed} and {is_in_mask}", vocabulary.bytes(token));
+        }
+        compared += usize::from(!is_forced);
+        walk.take(next).unwrap();
+    }
+    assert!(walk.is_complete() && compared > 5, "{compared} places");
 }
 
 #[test]

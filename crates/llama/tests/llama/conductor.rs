@@ -47,11 +47,7 @@ fn open(manifest: &str, pool: &Pool) -> Result<LlamaConductor, OpenError> {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join(MANIFEST_FILE), manifest).unwrap();
     std::fs::copy(tiny_weights(), directory.path().join("tiny.gguf")).unwrap();
-    let options = LlamaOptions {
-        waiting_max: NonZeroUsize::new(4).unwrap(),
-        threads: NonZeroUsize::new(1),
-        gpu_layers: 0,
-    };
+    let options = LlamaOptions { threads: NonZeroUsize::new(1), ..LlamaOptions::default() };
     LlamaConductor::open(&Bundle::open(directory.path()).unwrap(), pool, options)
 }
 
@@ -159,6 +155,19 @@ async fn a_question_that_is_too_long_is_refused_with_the_numbers() {
     let ConductorError::QuestionTooLong { tokens, tokens_max } = refused else { panic!("{refused:?}") };
     assert!(tokens > 5_000 && tokens_max == 4096 - 32 - 400);
     assert!(!refused.is_retryable());
+}
+
+#[tokio::test]
+async fn what_the_prompt_begins_with_is_computed_for_the_first_question_only() {
+    let instructions = "Split the question into parts. ".repeat(8);
+    let manifest = manifest(DESCRIBED, GREEDY)
+        .replace("user = \"{{question}}\"", &format!("user = \"{instructions}Question: {{{{question}}}}\""));
+    let conductor = open(&manifest, &pool(&["a", "b", "c"])).unwrap();
+    let first = plan(&conductor, &request()).await.unwrap();
+    let second = plan(&conductor, &PlanRequest { question: "Why?".to_owned(), ..request() }).await.unwrap();
+    assert_eq!(first.usage.cached_tokens, 0);
+    assert!(second.usage.cached_tokens > 30 && second.usage.cached_tokens < second.usage.prompt_tokens);
+    assert_eq!(workers_of(&first), workers_of(&second));
 }
 
 #[tokio::test]

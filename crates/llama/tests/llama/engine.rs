@@ -1,6 +1,6 @@
 //! The engine on a tiny model whose weights are random: what it writes is nonsense, but always a plan, and in bounds.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Instant;
 
 use podium_domain::plan::{PlanDraft, RawAccess, RawId};
@@ -130,7 +130,7 @@ async fn a_request_stops_when_it_is_told_to() {
 
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_makes_room() {
-    let engine = engine();
+    let engine = engine_of_one();
     let mut pending = engine.handle().submit(endless(2)).unwrap();
     pending.next_text().await.unwrap();
     drop(pending);
@@ -164,7 +164,10 @@ async fn text_of_any_kind_and_size_is_cut_or_refused() {
     let engine = engine();
     for part in ["a", " ", "\n", "\0", "€", "[", "\u{301}", "<|im_end|>"] {
         for count in [2_000, 60_000, 1_000_000] {
-            let result = engine.handle().submit(greedy(&part.repeat(count))).unwrap().finish().await;
+            let result = match engine.handle().submit(greedy(&part.repeat(count))) {
+                Ok(pending) => pending.finish().await,
+                Err(refused) => Err(refused),
+            };
             match result {
                 Ok(completion) => assert_eq!(completion.ended, Ended::Complete, "{count} of {part:?}"),
                 Err(EngineError::PromptTooLong { .. }) => {}
@@ -185,7 +188,7 @@ async fn a_control_token_in_a_question_is_text() {
 #[tokio::test]
 async fn a_full_queue_refuses() {
     let waiting_max = NonZeroUsize::new(2).unwrap();
-    let engine = load(EngineOptions { waiting_max, ..options() }).unwrap();
+    let engine = load(EngineOptions { waiting_max, sequences_max: NonZeroU16::MIN, ..options() }).unwrap();
     let mut running = engine.handle().submit(endless(3)).unwrap();
     running.next_text().await.unwrap();
     let waiting: Vec<_> = (0..2).map(|_| engine.handle().submit(greedy("What?")).unwrap()).collect();
@@ -199,7 +202,7 @@ async fn a_full_queue_refuses() {
 
 #[tokio::test]
 async fn shutting_down_ends_what_runs_and_what_waits() {
-    let engine = engine();
+    let engine = engine_of_one();
     let mut running = engine.handle().submit(endless(4)).unwrap();
     running.next_text().await.unwrap();
     let waiting = engine.handle().submit(greedy("What?")).unwrap();

@@ -1,6 +1,8 @@
 //! The crate from outside, on a model of 260 kB: engine, bundles, conductor; and the conductor that ships.
 
 #[cfg(test)]
+mod batch;
+#[cfg(test)]
 mod conductor;
 #[cfg(test)]
 mod engine;

@@ -1,31 +1,43 @@
 //! The conductor that ships, `models/nano`, asked the demo's question.
 
-use std::num::NonZeroUsize;
-use std::path::Path;
+use std::collections::HashSet;
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::future::join_all;
+use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier};
-use podium_domain::run::PlanResult;
+use podium_domain::run::{PlanResult, Planned};
 use podium_llama::bundle::Bundle;
+use podium_llama::engine::{Completion, Ended, Engine, EngineOptions, Pending, Request};
+use podium_llama::grammar::{MayKeepAnswer, PlanShape};
+use podium_llama::prompt::{Prompt, Template};
 use podium_llama::{LlamaConductor, LlamaOptions};
 use podium_ports::conductor::{Conductor, PlanRequest};
 use tokio_util::sync::CancellationToken;
 
 use crate::conductor::pool;
+use crate::support::{greedy, options};
 
 const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, \
     and write the result in words.";
 
-#[tokio::test]
-async fn the_demo_question_is_split_over_the_workers_that_it_needs() {
-    let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/nano")).unwrap();
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/nano")
+}
+
+fn conductor() -> LlamaConductor {
+    let bundle = Bundle::open(&folder()).unwrap();
     let slots: Vec<&str> = bundle.manifest().pool.slots.iter().map(WorkerId::as_str).collect();
-    let options =
-        LlamaOptions { waiting_max: NonZeroUsize::MIN, threads: Some(NonZeroUsize::MIN), gpu_layers: 0 };
-    let conductor = LlamaConductor::open(&bundle, &pool(&slots), options).unwrap();
+    let options = LlamaOptions { threads: Some(NonZeroUsize::MIN), ..LlamaOptions::default() };
+    LlamaConductor::open(&bundle, &pool(&slots), options).unwrap()
+}
+
+async fn plan(conductor: &LlamaConductor, question: &str) -> Planned {
     let request = PlanRequest {
-        question: QUESTION.to_owned(),
+        question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
@@ -33,6 +45,85 @@ async fn the_demo_question_is_split_over_the_workers_that_it_needs() {
     };
     let outcome = conductor.plan(&request, &|_| {}, &CancellationToken::new()).await.unwrap();
     let PlanResult::Plan(planned) = outcome.result else { panic!("{outcome:?}") };
+    planned
+}
+
+#[tokio::test]
+async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
+    let conductor = conductor();
+    let questions: Vec<String> = (3..15)
+        .map(|number| match number % 4 {
+            0 => format!("Multiply {number} by 12 and write the result in words."),
+            1 => format!("What is {number} plus {}?", number * 37),
+            2 => format!(
+                "Take the number of days between 3 March 2024 and {number} May 2025, and add {number}."
+            ),
+            _ => format!("Write {} in words.", number * 101),
+        })
+        .collect();
+    let mut alone = Vec::new();
+    for question in &questions {
+        alone.push(plan(&conductor, question).await);
+    }
+    let together = join_all(questions.iter().map(|question| plan(&conductor, question))).await;
+    assert_eq!(together, alone);
+    conductor.shut_down().await;
+}
+
+/// Asks nano's weights, without the conductor: prompts that begin alike, and whether that is said of them.
+async fn plans(questions: &[String], beginning: Option<&str>) -> Vec<Completion> {
+    let engine = Engine::load(EngineOptions {
+        weights: folder().join("nano.gguf"),
+        context_tokens: 1024,
+        sequences_max: NonZeroU16::new(4).unwrap(),
+        ..options()
+    });
+    let engine = engine.unwrap();
+    let prompt = |text: &str| Prompt::new(Template::ChatMl, &[Message::new(Role::User, text)], "");
+    let pending: Vec<_> = questions
+        .iter()
+        .map(|question| {
+            let asked = prompt(question);
+            let shape =
+                PlanShape::new(0..7, 5, MayKeepAnswer::No).unwrap().with_subtasks_copied_from(question);
+            let prompt = match beginning {
+                Some(beginning) => asked.beginning_like(&prompt(beginning)),
+                None => asked,
+            };
+            engine.handle().submit(Request { prompt, shape, ..greedy("") }).unwrap()
+        })
+        .collect();
+    join_all(pending.into_iter().map(Pending::finish)).await.into_iter().collect::<Result<_, _>>().unwrap()
+}
+
+#[tokio::test]
+async fn sharing_what_prompts_begin_with_changes_no_plan() {
+    let beginning = "Take the number of days between 3 March 2024 and 17 May 2025, ";
+    let endings = [
+        "multiply it by 12",
+        "add 7 to it",
+        "halve it",
+        "write the result in words",
+        "subtract 100",
+        "add 1",
+    ];
+    let questions: Vec<_> = endings.iter().map(|ending| format!("{beginning}{ending}.")).collect();
+    let by_themselves = plans(&questions, None).await;
+    let shared = plans(&questions, Some(beginning)).await;
+    assert!(by_themselves.iter().all(|completion| completion.cached_tokens == 0));
+    let cached = shared.iter().filter(|completion| completion.cached_tokens >= 16).count();
+    assert_eq!(cached, questions.len() - 1, "{shared:?}");
+    for (by_itself, shared) in by_themselves.iter().zip(&shared) {
+        assert_eq!((&shared.plan, shared.ended), (&by_itself.plan, Ended::Complete));
+    }
+    let different: HashSet<_> = shared.iter().map(|completion| &completion.plan).collect();
+    assert!(different.len() > 3, "the plans say nothing of the questions: {different:?}");
+}
+
+#[tokio::test]
+async fn the_demo_question_is_split_over_the_workers_that_it_needs() {
+    let conductor = conductor();
+    let planned = plan(&conductor, QUESTION).await;
     let workers: Vec<_> = planned.plan.steps().iter().map(|step| step.worker.as_str()).collect();
     assert_eq!(workers, ["sim-dates", "sim-arithmetic", "sim-words"]);
     let subtasks: Vec<_> = planned.plan.steps().iter().map(|step| step.subtask.as_str()).collect();

@@ -1,10 +1,11 @@
 //! The tiny model of the tests, and requests to it. See `fixtures/make_tiny_gguf.py` for what it does.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use podium_domain::conversation::{Message, Role};
+use podium_domain::policy::Tier;
 use podium_llama::Sampling;
 use podium_llama::engine::{Completion, Engine, EngineOptions, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
@@ -26,6 +27,7 @@ pub(crate) fn options() -> EngineOptions {
     EngineOptions {
         weights: tiny_weights(),
         context_tokens: CONTEXT_TOKENS,
+        sequences_max: NonZeroU16::new(4).unwrap(),
         waiting_max: NonZeroUsize::new(8).unwrap(),
         threads: NonZeroUsize::new(1),
         gpu_layers: 0,
@@ -34,6 +36,11 @@ pub(crate) fn options() -> EngineOptions {
 
 pub(crate) fn engine() -> Engine {
     load(options()).unwrap()
+}
+
+/// An engine that works on one request at a time.
+pub(crate) fn engine_of_one() -> Engine {
+    load(EngineOptions { sequences_max: NonZeroU16::MIN, ..options() }).unwrap()
 }
 
 pub(crate) fn load(options: EngineOptions) -> Result<Engine, LoadError> {
@@ -48,6 +55,7 @@ pub(crate) fn prompt(question: &str) -> Prompt {
 pub(crate) fn greedy(question: &str) -> Request {
     Request {
         prompt: prompt(question),
+        tier: Tier::Ultra,
         shape: PlanShape::new(0..4, 3, MayKeepAnswer::No).unwrap(),
         sampling: Sampling { temperature: 0.0, top_p: 1.0, seed: 0 },
         reasoning_tokens_max: 32,

@@ -1,10 +1,12 @@
 //! Readers of values that several programs have. Each says what is wrong in words that follow the key's name.
 
 use std::net::SocketAddr;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use podium_domain::ids::WorkerId;
+use podium_ports::conductor::{SEQUENCES_MAX, WAITING_MAX};
 
 use crate::LogFormat;
 use crate::conductor::ConductorChoice;
@@ -32,6 +34,18 @@ pub fn path(text: &str) -> Result<PathBuf, String> {
 pub fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("is `{text}`, it must be {min} to {max}"))
+}
+
+/// How many plans a model in this process writes at the same time.
+pub fn plan_sequences(text: &str) -> Result<NonZeroU16, String> {
+    let sequences = number(text, 1, u64::from(SEQUENCES_MAX))?;
+    u16::try_from(sequences).and_then(NonZeroU16::try_from).map_err(|e| e.to_string())
+}
+
+/// How many requests may wait for a model in this process.
+pub fn plans_waiting_max(text: &str) -> Result<NonZeroUsize, String> {
+    let waiting = number(text, 1, WAITING_MAX as u64)?;
+    usize::try_from(waiting).and_then(NonZeroUsize::try_from).map_err(|e| e.to_string())
 }
 
 /// How long the work under way may still take at the end, in milliseconds.

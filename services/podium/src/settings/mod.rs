@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoice;
 use podium_setup::settings::Key;
@@ -28,6 +29,10 @@ pub(crate) const KEYS: &[Key] = &[
     ("conductor", Some("auto")),
     // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`.
     ("runs_kept", Some("30d")),
+    // Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
+    ("plan_sequences", Some("8")),
+    // Requests that may wait for a model in this process.
+    ("plans_waiting_max", Some("256")),
     // Milliseconds that requests and calls under way may still take once the server is told to stop.
     ("drain_ms", Some("10000")),
     // What is logged: a level, or a list such as `info,podium_engine=debug`. Default: `info` for a server, else `warn`.
@@ -51,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) conductor: ConductorChoice,
     /// How long runs are kept after their end; none: for ever.
     pub(crate) runs_kept: Option<Duration>,
+    /// What a model in this process may take.
+    pub(crate) local: LocalLimits,
     /// How long work under way may still take at the end.
     pub(crate) drain: Duration,
     /// What is logged; the command knows the default.
