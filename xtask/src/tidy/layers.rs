@@ -70,6 +70,11 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-llama", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer {
+        package: "podium-bench-llama",
+        uses: &["podium-domain", "podium-llama", "podium-ports"],
+        tests_use: &[],
+    },
+    Layer {
         package: "podium-doors",
         uses: &["podium-api", "podium-domain", "podium-engine", "podium-ports"],
         tests_use: TESTKIT,

@@ -1,0 +1,54 @@
+//! What the planner makes of llama.cpp: its speed beside llama.cpp's own in the same loop, and what grammar, shared prefixes and
+//! waiting requests cost. `benches/llama/README.md` says how to run it and what came out.
+
+mod bare;
+mod child;
+mod engine;
+mod nano;
+mod tables;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Measures the planner's engine beside bare llama.cpp.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Measures all, with weights of any kind for speed and a bundle for whole plans.
+    All {
+        /// A GGUF file, as `make_model.py` makes one.
+        #[arg(long)]
+        weights: PathBuf,
+        /// The folder of a bundle.
+        #[arg(long, default_value = "models/nano")]
+        bundle: PathBuf,
+        /// How often each figure is measured; the median counts.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Tokens that each sequence writes while its time is taken.
+        #[arg(long, default_value_t = 48)]
+        tokens: u32,
+        /// Threads that compute.
+        #[arg(long, default_value_t = 2)]
+        threads: u16,
+    },
+    /// Takes one figure; what `All` runs in a process of its own.
+    #[command(hide = true)]
+    One(child::Order),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().what {
+        What::All { weights, bundle, rounds, tokens, threads } => {
+            tables::Bench { weights, bundle, rounds, tokens, threads }.run()
+        }
+        What::One(order) => order.carry_out(),
+    }
+}
