@@ -13,7 +13,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/tools/bin:$(CACHE)/uv/bin:$(HOME)/.local/bin:$(HOME)/.cargo/bin:$(PATH)
 
 # With --workspace the features of a dependency are the same whatever is built; --bin picks what is.
-WORKSPACE := --workspace --features podium/llama,podium-planner/llama
+WORKSPACE := --workspace --features podium/llama,podium-planner/llama,podium-local-cluster/llama
 NEXTEST_PROFILE ?= default
 FUZZ_SECONDS ?= 60
 PODIUM := $(CARGO_TARGET_DIR)/debug/podium

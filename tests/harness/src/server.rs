@@ -49,6 +49,7 @@ pub(crate) struct User {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Signal {
     Kill,
+    Abort,
     Quit,
     Terminate,
     Stop,
@@ -59,6 +60,7 @@ impl Signal {
     fn name(self) -> &'static str {
         match self {
             Self::Kill => "KILL",
+            Self::Abort => "ABRT",
             Self::Quit => "QUIT",
             Self::Terminate => "TERM",
             Self::Stop => "STOP",

@@ -89,6 +89,14 @@ impl Service {
         }
     }
 
+    /// Ends it as an abort of its own would.
+    pub async fn abort(&mut self) -> Result<()> {
+        match self.server.take() {
+            Some(server) => server.end(Signal::Abort).await,
+            None => Ok(()),
+        }
+    }
+
     /// Asks it to end (`SIGTERM`), and does not wait for it.
     pub fn ask_to_end(&self) -> Result<()> {
         self.server.as_ref().context("it does not run")?.signal(Signal::Terminate)

@@ -1,0 +1,78 @@
+//! A planner that dies in the middle of plans, as an abort inside llama.cpp ends it: the other processes do not notice, and the
+//! runs go on when a planner is back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use podium_api::v1;
+use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_api::v1::watch_run_response::Update;
+use podium_local_cluster::{Cluster, Shape};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+
+const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/nano");
+/// So many that the planner is in the middle of some whenever it dies.
+const RUNS: u32 = 40;
+/// Longer than all of it may take.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+type Door = PodiumServiceClient<Channel>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_run() {
+    let shape = Shape {
+        gateways: 1,
+        planners: 1,
+        executors: 1,
+        conductor: format!("llama:{NANO}"),
+        settings: vec![("lease_ms", "3000".to_owned()), ("log", "warn".to_owned())],
+    };
+    let binary = Path::new(env!("CARGO_BIN_EXE_podium-local-cluster"));
+    let mut cluster = Cluster::start(binary, &shape).await.unwrap();
+    let door =
+        PodiumServiceClient::connect(format!("http://{}", cluster.gateways[0].address(1))).await.unwrap();
+
+    let (heard, mut somebody_hears) = mpsc::channel(1);
+    let mut clients = JoinSet::new();
+    for number in 1..=RUNS {
+        let asking = answered(door.clone(), number, heard.clone());
+        clients.spawn(async { tokio::time::timeout(PATIENCE, asking).await.unwrap() });
+    }
+    somebody_hears.recv().await.unwrap();
+    cluster.planners[0].abort().await.unwrap();
+    assert!(cluster.gateways[0].runs() && cluster.executors[0].runs());
+    cluster.planners[0].start_again().await.unwrap();
+
+    let ended = clients.join_all().await;
+    let mut interrupted = 0;
+    for run in &ended {
+        assert_eq!(run.state(), v1::RunState::Succeeded, "{run:?}");
+        assert!(!run.answer().is_empty(), "{run:?}");
+        let attempts = &run.rounds[0].planning_attempts;
+        interrupted += usize::from(attempts.iter().any(|it| it.outcome() == v1::AttemptOutcome::Lost));
+        assert_eq!(attempts.last().unwrap().outcome(), v1::AttemptOutcome::Accepted, "{run:?}");
+    }
+    assert!(interrupted > 0, "no plan was interrupted");
+    cluster.stop().await.unwrap();
+}
+
+/// Asks and watches to the end. Tells when the plan is being written.
+async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> v1::Run {
+    let text = format!("Take 3 times {number}, add 7 to it, and write the result in words.");
+    let request = v1::CreateRunRequest {
+        messages: vec![v1::Message { role: v1::Role::User.into(), text }],
+        ..v1::CreateRunRequest::default()
+    };
+    let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+    let request = v1::WatchRunRequest { run_id: run_id.clone(), ..v1::WatchRunRequest::default() };
+    let mut updates = door.watch_run(request).await.unwrap().into_inner();
+    while let Some(update) = updates.message().await.unwrap() {
+        if let Some(Update::PlanningText(_)) = update.update {
+            // Somebody else may have told already.
+            let _ = heard.try_send(());
+        }
+    }
+    door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+}
