@@ -107,10 +107,12 @@ pub(crate) fn tokens_a_second(order: &Order) -> Result<f64> {
 
 /// A real prompt: instructions, examples, a team of eight; then the question.
 fn described(question: &str) -> Prompt {
-    let workers: String = (0..8)
-        .map(|number| format!("Model id {number}: a model for all kinds of text. Good at: code, mathematics. ($1.00 in, $4.00 out a million tokens)\n"))
-        .collect();
-    let text = DESCRIBED_PROMPT.replace("{{workers}}", &workers).replace("{{steps_max}}", "5");
+    let workers = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| {
+        format!(
+            "Model id {number}: a model for all kinds of text. Good at: code, mathematics. ($1.00 in, $4.00 out a million tokens)\n"
+        )
+    });
+    let text = DESCRIBED_PROMPT.replace("{{workers}}", &workers.concat()).replace("{{steps_max}}", "5");
     asking(&text.replace("{{question}}", question))
 }
 

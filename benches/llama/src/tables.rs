@@ -1,6 +1,7 @@
 //! Takes the figures, in rounds so that a busy moment of the machine hits all of them alike, and writes the tables.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,7 @@ impl Bench {
             for sequences in SEQUENCES {
                 let of = |number| median(taken[&(number, sequences)].clone());
                 let share = of(number) / of(0).max(of(1)) * 100.0;
-                line += &format!("  {sequences}: {:8.1} ({share:5.1} %)", of(number));
+                write!(line, "  {sequences}: {:8.1} ({share:5.1} %)", of(number))?;
             }
             writeln!(out, "{line}")?;
         }

@@ -255,7 +255,7 @@ async fn taking_from_a_backlog_does_not_read_all_of_it() {
     let (lane, now) = (Lane::Plan(Tier::Ultra), Timestamp::from_unix_ms(1));
     let looks = 10;
     for _ in 0..looks {
-        assert_eq!(store.due(now, now, 10).await.unwrap().backlogs, [lane.clone()]);
+        assert_eq!(store.due(now, now, 10).await.unwrap().backlogs, std::slice::from_ref(&lane));
         assert_eq!(store.take(&lane, now, now.after(Duration::from_mins(1)), 5).await.unwrap().len(), 5);
     }
     end(&store, &mut raw).await;

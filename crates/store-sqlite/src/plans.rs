@@ -41,14 +41,14 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
 
 #[test]
 fn every_statement_of_the_code_is_read_here() {
-    let mut names = Vec::new();
+    let mut written = Vec::new();
     for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         let named = text.split("= \"-- ").skip(1).filter_map(|rest| rest.lines().next());
-        names.extend(named.map(str::to_owned));
+        written.extend(named.map(str::to_owned));
     }
-    names.sort();
-    assert_eq!(names, statements().into_keys().collect::<Vec<_>>());
+    written.sort();
+    assert_eq!(written, statements().into_keys().collect::<Vec<_>>());
 }
 
 #[tokio::test]

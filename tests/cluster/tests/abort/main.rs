@@ -22,13 +22,8 @@ type Door = PodiumServiceClient<Channel>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_run() {
-    let shape = Shape {
-        gateways: 1,
-        planners: 1,
-        executors: 1,
-        conductor: format!("llama:{NANO}"),
-        settings: vec![("lease_ms", "3000".to_owned()), ("log", "warn".to_owned())],
-    };
+    let settings = vec![("lease_ms", "3000".to_owned()), ("log", "warn".to_owned())];
+    let shape = Shape { settings, ..Shape::new(1, 1, 1, format!("llama:{NANO}")) };
     let binary = Path::new(env!("CARGO_BIN_EXE_podium-local-cluster"));
     let mut cluster = Cluster::start(binary, &shape).await.unwrap();
     let door =
@@ -59,6 +54,7 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
 }
 
 /// Asks and watches to the end. Tells when the plan is being written.
+#[cfg(test)]
 async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> v1::Run {
     let text = format!("Take 3 times {number}, add 7 to it, and write the result in words.");
     let request = v1::CreateRunRequest {

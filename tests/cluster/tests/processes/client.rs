@@ -49,7 +49,7 @@ pub(crate) struct Ended {
     /// Who made the attempts at steps that were lost.
     pub(crate) lost_attempts: Vec<String>,
     pub(crate) asked_at: Instant,
-    pub(crate) ended_at: Instant,
+    pub(crate) answered_at: Instant,
 }
 
 impl Client {
@@ -69,12 +69,12 @@ impl Client {
         }
         let answer = run.as_ref().and_then(|run| run.answer.clone());
         if let Some(by) = self.succeeded.take() {
-            self.texts.answered(&by, answer.as_deref());
+            self.texts.answered(by, answer.as_deref());
         }
         let Self { number, mut faults, turns, resumed, texts, .. } = self;
         faults.extend(texts.faults);
         let lost_attempts = run.as_ref().map(lost_attempts).unwrap_or_default();
-        let (turns, compared_bytes, ended_at) = (turns - first_turn, texts.compared_bytes, Instant::now());
+        let (turns, compared_bytes, answered_at) = (turns - first_turn, texts.compared_bytes, Instant::now());
         Ended {
             number,
             run_id,
@@ -85,7 +85,7 @@ impl Client {
             compared_bytes,
             lost_attempts,
             asked_at,
-            ended_at,
+            answered_at,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::client::door;
 
 const DUPLICATES: usize = 1_000;
 const CALL_MS: u64 = 3_000;
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A message of a step, as a stream has it.
 struct Original {
@@ -45,7 +45,8 @@ async fn the_steps_message(context: &Context) -> Option<Original> {
     for name in streams(context).await {
         let stream = context.get_stream(&name).await.ok()?;
         let subjects: Vec<_> = stream.info_with_subjects(">").await.ok()?.try_collect().await.ok()?;
-        for (subject, _) in subjects.into_iter().filter(|(subject, _)| subject.contains("step-")) {
+        let found = subjects.into_iter().find(|(subject, _)| subject.contains("step-"));
+        if let Some((subject, _)) = found {
             let message = stream.get_last_raw_message_by_subject(&subject).await.ok()?;
             let (sequence, body) = (message.sequence, message.payload);
             return Some(Original { stream: name, sequence, subject, body });

@@ -18,7 +18,7 @@ use crate::workflow::{BRANCHES, JOIN, STEPS, diamond, wrong};
 
 /// What a process needs to end beside the time for what it is at: letting go of its connections.
 const MARGIN: Duration = Duration::from_secs(5);
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 /// The exit code after a second signal.
 const INTERRUPTED: i32 = 130;
 /// Long enough that nothing ends by itself.

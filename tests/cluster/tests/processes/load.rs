@@ -14,7 +14,7 @@ use crate::client::{Client, Ended};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) asked_at: Instant,
-    pub(crate) ended_at: Instant,
+    pub(crate) answered_at: Instant,
 }
 
 /// The runs that have ended so far, in the order of their ends.
@@ -27,7 +27,7 @@ impl Lives {
     fn add(&self, ended: &Ended) {
         let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken under the lock, so that the order is that of the times.
-        lives.push(Life { asked_at: ended.asked_at, ended_at: Instant::now() });
+        lives.push(Life { asked_at: ended.asked_at, answered_at: Instant::now() });
     }
 
     pub(crate) fn so_far(&self) -> Vec<Life> {

@@ -1,17 +1,29 @@
 //! The real processes of a cluster: what they promise when they race, when they are told to stop, when what they stand on is
 //! away, and when everything dies under load.
 
+#[cfg(test)]
 mod chaos;
+#[cfg(test)]
 mod client;
+#[cfg(test)]
 mod compose;
+#[cfg(test)]
 mod duplicates;
+#[cfg(test)]
 mod fan_in;
+#[cfg(test)]
 mod graceful_stop;
+#[cfg(test)]
 mod http;
+#[cfg(test)]
 mod load;
+#[cfg(test)]
 mod one_run;
+#[cfg(test)]
 mod readiness;
+#[cfg(test)]
 mod texts;
+#[cfg(test)]
 mod workflow;
 
 use std::path::Path;
@@ -26,6 +38,7 @@ async fn pause(span: Duration) {
 }
 
 /// Asks again and again until there is an answer.
+#[cfg(test)]
 async fn until<T>(what: &str, wait_max: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     const ASK_EVERY: Duration = Duration::from_millis(20);
     let asking = async {
@@ -40,6 +53,7 @@ async fn until<T>(what: &str, wait_max: Duration, mut ask: impl AsyncFnMut() -> 
     answer.unwrap_or_else(|_| panic!("not within {wait_max:?}: {what}"))
 }
 
+#[cfg(test)]
 async fn start(shape: &Shape) -> Cluster {
     Cluster::start(Path::new(env!("CARGO_BIN_EXE_podium-local-cluster")), shape).await.unwrap()
 }

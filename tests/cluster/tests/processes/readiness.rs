@@ -9,7 +9,7 @@ use podium_local_cluster::{Cluster, Shape};
 use crate::http::get;
 
 /// Longer than any process needs to notice.
-const NOTICE_MAX: Duration = Duration::from_secs(60);
+const NOTICE_MAX: Duration = Duration::from_mins(1);
 
 /// The health doors of all processes, and whether each calls workers.
 fn doors(cluster: &Cluster) -> Vec<(SocketAddr, bool)> {

@@ -43,9 +43,9 @@ impl Texts {
         let (attempt, length) = *self.shown.entry(place).or_insert((text.attempt, 0));
         let offset = usize::try_from(text.offset).unwrap();
         if attempt != text.attempt {
-            self.fault(place, format!("attempt {} goes on for attempt {attempt}", text.attempt));
+            self.fault(place, &format!("attempt {} goes on for attempt {attempt}", text.attempt));
         } else if offset != length {
-            self.fault(place, format!("attempt {attempt} goes on at {offset} after {length} bytes"));
+            self.fault(place, &format!("attempt {attempt} goes on at {offset} after {length} bytes"));
         }
         self.shown.insert(place, (text.attempt, offset + text.text.len()));
         let known = self.known.entry((place, text.attempt)).or_default();
@@ -58,7 +58,7 @@ impl Texts {
             known.push_str(&text.text);
         } else {
             let was = earlier.to_owned();
-            self.fault(place, format!("attempt {attempt} was `{was}` at {offset} and is `{}`", text.text));
+            self.fault(place, &format!("attempt {attempt} was `{was}` at {offset} and is `{}`", text.text));
         }
     }
 
@@ -68,23 +68,23 @@ impl Texts {
             self.compared_bytes += known.len();
             if !done.output.starts_with(known.as_str()) {
                 let text = known.clone();
-                self.fault(place, format!("attempt {} showed `{text}` of `{}`", done.attempt, done.output));
+                self.fault(place, &format!("attempt {} showed `{text}` of `{}`", done.attempt, done.output));
             }
         }
         if self.outputs.insert(place, done.output.clone()).is_some() {
-            self.fault(place, "it was done twice".to_owned());
+            self.fault(place, "it was done twice");
         }
     }
 
     /// The answer is the output of that step.
-    pub(crate) fn answered(&mut self, by: &v1::Succeeded, answer: Option<&str>) {
+    pub(crate) fn answered(&mut self, by: v1::Succeeded, answer: Option<&str>) {
         let place = (by.round, by.step);
         if self.outputs.get(&place).map(String::as_str) != answer {
-            self.fault(place, format!("its output is not the answer {answer:?}"));
+            self.fault(place, &format!("its output is not the answer {answer:?}"));
         }
     }
 
-    fn fault(&mut self, (round, step): Place, what: String) {
+    fn fault(&mut self, (round, step): Place, what: &str) {
         self.faults.push(format!("step {step} of round {round}: {what}"));
     }
 }
@@ -100,7 +100,9 @@ fn output(attempt: u32, output: &str) -> v1::StepDone {
 /// The faults of texts of one watch, and then of an output of the first attempt.
 fn faults(texts: &[v1::StepText], done: &str) -> usize {
     let mut seen = Texts::default();
-    texts.iter().for_each(|text| seen.text(text));
+    for text in texts {
+        seen.text(text);
+    }
     seen.done(&output(1, done));
     seen.faults.len()
 }
@@ -118,7 +120,7 @@ fn texts_that_go_on_are_faultless_in_one_watch_and_over_several() {
     seen.text(&shown(2, 0, "eins"));
     assert!(seen.are_under_way());
     seen.done(&output(2, "eins zwei"));
-    seen.answered(&v1::Succeeded::default(), Some("eins zwei"));
+    seen.answered(v1::Succeeded::default(), Some("eins zwei"));
     assert_eq!((seen.faults.as_slice(), seen.compared_bytes), (&[][..], 4));
 }
 
@@ -133,6 +135,6 @@ fn texts_with_gaps_repeats_or_two_attempts_mixed_are_faults() {
     seen.begin_watch();
     seen.text(&shown(1, 0, "eins"));
     assert_eq!(seen.faults.len(), 1, "one attempt, two texts");
-    seen.answered(&v1::Succeeded::default(), Some("one"));
+    seen.answered(v1::Succeeded::default(), Some("one"));
     assert_eq!(seen.faults.len(), 2, "an answer from nowhere");
 }

@@ -26,8 +26,8 @@ impl Recovery {
     pub(crate) fn of(lives: &[Life], began: Instant, ended: Instant) -> Self {
         let under_way = lives
             .iter()
-            .filter(|life| life.asked_at <= ended && life.ended_at > ended)
-            .map(|life| life.ended_at);
+            .filter(|life| life.asked_at <= ended && life.answered_at > ended)
+            .map(|life| life.answered_at);
         let since = |at: Instant| at - ended;
         Self {
             first_end: under_way.clone().min().map(since),
@@ -39,13 +39,13 @@ impl Recovery {
 
 fn rate_back(lives: &[Life], began: Instant, ended: Instant) -> Option<Duration> {
     let ends = |from: Instant, span: Duration| {
-        let ends = lives.iter().filter(|life| (from..from + span).contains(&life.ended_at));
+        let ends = lives.iter().filter(|life| (from..from + span).contains(&life.answered_at));
         u32::try_from(ends.count()).unwrap_or(u32::MAX)
     };
     let before = f64::from(ends(began.checked_sub(BEFORE)?, BEFORE)) / BEFORE.as_secs_f64();
     let enough = before * AFTER.as_secs_f64() * BACK;
-    let last = lives.last()?.ended_at;
-    let starts = [ended].into_iter().chain(lives.iter().map(|life| life.ended_at));
+    let last = lives.last()?.answered_at;
+    let starts = [ended].into_iter().chain(lives.iter().map(|life| life.answered_at));
     // A span that is not over yet says nothing.
     let mut starts = starts.filter(|start| *start >= ended && *start + AFTER <= last);
     starts.find(|start| enough > 0.0 && f64::from(ends(*start, AFTER)) >= enough).map(|start| start - ended)
@@ -54,7 +54,7 @@ fn rate_back(lives: &[Life], began: Instant, ended: Instant) -> Option<Duration>
 /// Ends at these tenths of a second, each of a run of one second.
 fn lives(start: Instant, ends: impl Iterator<Item = u64>) -> Vec<Life> {
     let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
-    ends.map(|end| Life { asked_at: at(end.saturating_sub(10)), ended_at: at(end) }).collect()
+    ends.map(|end| Life { asked_at: at(end.saturating_sub(10)), answered_at: at(end) }).collect()
 }
 
 #[test]

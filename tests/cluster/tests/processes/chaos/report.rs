@@ -59,7 +59,7 @@ impl<'m> Report<'m> {
         let attempts_hit = attempts_lost().filter(is_hit).count();
         let answered = calls.iter().filter(|call| call.outcome == Outcome::Answered).count();
         let needed = accepted.len() * STEPS;
-        let mut took: Vec<_> = ended.iter().map(|run| run.ended_at - run.asked_at).collect();
+        let mut took: Vec<_> = ended.iter().map(|run| run.answered_at - run.asked_at).collect();
         took.sort_unstable();
         let measured = made.troubles.iter().filter(|trouble| trouble.is_measured);
         Self {
