@@ -42,6 +42,8 @@ pub const KEYS: &[Key] = &[
     // `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A gateway only reads
     // its name and abilities.
     ("conductor", None),
+    // Whether gateways plan at once where no model is needed (`fixed`, `direct`), or leave that to planners as well.
+    ("plan_at_once", Some("true")),
     // Plans made at the same time, for each tier.
     ("plan_slots", Some("4")),
     // Plans that a model in the planner writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
@@ -79,6 +81,8 @@ pub struct ClusterSettings {
     pub pool: PathBuf,
     /// Who plans.
     pub conductor: ConductorChoice,
+    /// Whether gateways plan where no model is needed.
+    pub plan_at_once: bool,
     /// Plans made at the same time, for each tier.
     pub plan_slots: usize,
     /// What a model in the planner may take.
@@ -153,6 +157,7 @@ impl ClusterSettings {
         let redis = redis(checker);
         let pool = checker.read("pool", pool);
         let conductor = checker.read("conductor", conductor);
+        let plan_at_once = checker.read("plan_at_once", values::yes_or_no);
         let plan_slots = checker.read("plan_slots", slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
         let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
@@ -168,6 +173,7 @@ impl ClusterSettings {
             redis: redis?,
             pool: pool?,
             conductor: conductor?,
+            plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
             local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
             step_slots: step_slots?,

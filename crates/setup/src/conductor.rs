@@ -224,6 +224,14 @@ pub struct Elsewhere {
     here: Option<Arc<dyn Conductor>>,
 }
 
+impl Elsewhere {
+    /// The same for a process that plans nothing at all.
+    #[must_use]
+    pub fn without_plans(self) -> Self {
+        Self { here: None, ..self }
+    }
+}
+
 #[async_trait]
 impl Conductor for Elsewhere {
     fn id(&self) -> &str {

@@ -34,6 +34,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
     let backbone = Backbone::connect(&cluster, Roles::NONE).await?;
     let described = conductor::describe(&cluster.conductor, backbone.pool(), backbone.vendors()).await?;
+    let described = if cluster.plan_at_once { described } else { described.without_plans() };
     let engine = backbone.engine(&cluster, Arc::new(described));
     let mut doors = listeners.open(&engine, unix_seconds(SystemClock.now()));
     info!(%http, %grpc, conductor = engine.conductor_id(), pool = engine.pool().version(), "listening");

@@ -48,6 +48,8 @@ async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
     let shape = Shape {
         settings: vec![
             ("lease_ms", LEASE_MS.to_string()),
+            // Or the planners, too, would have nothing to lose.
+            ("plan_at_once", "false".to_owned()),
             ("postgres_connections", POSTGRES_CONNECTIONS.to_string()),
             ("step_slots", "64".to_owned()),
             ("log", "warn".to_owned()),

@@ -171,10 +171,11 @@ pub(crate) async fn door(address: SocketAddr) -> Option<PodiumServiceClient<Chan
     Some(PodiumServiceClient::new(channel))
 }
 
-/// Who made the attempts at steps that were lost.
+/// Who made the attempts at steps that were lost, those among them that told later what they had consumed.
 fn lost_attempts(run: &v1::Run) -> Vec<String> {
     let steps = run.rounds.iter().flat_map(|round| &round.steps);
     let attempts = steps.flat_map(|step| &step.attempts);
-    let lost = attempts.filter(|attempt| attempt.outcome() == v1::AttemptOutcome::Lost);
+    let is_lost = |outcome| matches!(outcome, v1::AttemptOutcome::Lost | v1::AttemptOutcome::Unused);
+    let lost = attempts.filter(|attempt| is_lost(attempt.outcome()));
     lost.map(|attempt| attempt.executor.clone()).collect()
 }

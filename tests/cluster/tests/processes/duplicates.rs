@@ -99,7 +99,10 @@ async fn finished(cluster: &Cluster, run_id: &str) -> (v1::Run, Vec<v1::RunEvent
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_duplicates_of_a_message_are_one_call_and_one_output() {
-    let mut cluster = crate::start(&Shape::new(1, 1, 2, "direct:sim-arithmetic")).await;
+    // The lane has room for all of them.
+    let settings = vec![("lane_messages_max", (4 * DUPLICATES).to_string())];
+    let shape = Shape { settings, ..Shape::new(1, 1, 2, "direct:sim-arithmetic") };
+    let mut cluster = crate::start(&shape).await;
     let slow = Behaviour { first_token_ms: Milliseconds::fixed(CALL_MS), ..Behaviour::default() };
     cluster.workers.set_behaviour("sim-arithmetic", slow).unwrap();
     let context = jetstream::new(async_nats::connect(cluster.nats.url()).await.unwrap());

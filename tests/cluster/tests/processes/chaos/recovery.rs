@@ -42,7 +42,11 @@ fn rate_back(lives: &[Life], began: Instant, ended: Instant) -> Option<Duration>
         let ends = lives.iter().filter(|life| (from..from + span).contains(&life.answered_at));
         u32::try_from(ends.count()).unwrap_or(u32::MAX)
     };
-    let before = f64::from(ends(began.checked_sub(BEFORE)?, BEFORE)) / BEFORE.as_secs_f64();
+    let just_before = f64::from(ends(began.checked_sub(BEFORE)?, BEFORE)) / BEFORE.as_secs_f64();
+    // Those that an earlier trouble held up end together when it is over: no rate to compare with.
+    let first = lives.first()?.answered_at;
+    let so_far = began.saturating_duration_since(first);
+    let before = just_before.min(f64::from(ends(first, so_far)) / so_far.as_secs_f64().max(1.0));
     let enough = before * AFTER.as_secs_f64() * BACK;
     let last = lives.last()?.answered_at;
     let starts = [ended].into_iter().chain(lives.iter().map(|life| life.answered_at));
@@ -71,6 +75,18 @@ fn the_rate_is_back_when_runs_end_as_often_as_before() {
         (seconds(recovery.all_ended) - 1.0).abs() < 0.01,
         "those that were asked for by 8 s: {recovery:?}"
     );
+}
+
+#[test]
+fn a_burst_before_a_trouble_is_no_rate_to_come_back_to() {
+    let start = Instant::now();
+    let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
+    // Two a second, with a burst just before the trouble.
+    let ends = (0..300).step_by(5).chain(std::iter::repeat_n(299, 100)).chain((310..400).step_by(5));
+    let rate_back = Recovery::of(&lives(start, ends), at(300), at(310)).rate_back;
+    assert!(rate_back.is_none(), "a mean of five a second is not back at two: {rate_back:?}");
+    let ends = (0..300).step_by(5).chain(std::iter::repeat_n(299, 10)).chain((310..400).step_by(5));
+    assert_eq!(Recovery::of(&lives(start, ends), at(300), at(310)).rate_back, Some(Duration::ZERO));
 }
 
 #[test]
