@@ -19,7 +19,7 @@ version = "1"
 
 [[vendors]]
 id = "local"
-kind = "openai-compatible"
+api = "openai-chat"
 base_url = "http://127.0.0.1:1/v1"
 
 [[workers]]

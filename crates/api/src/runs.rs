@@ -131,7 +131,7 @@ impl From<&Message> for v1::Message {
             Role::User => v1::Role::User,
             Role::Assistant => v1::Role::Assistant,
         };
-        Self { role: role.into(), text: message.text.clone() }
+        Self { role: role.into(), text: message.words().into_owned() }
     }
 }
 
@@ -213,6 +213,7 @@ impl From<FinishReason> for v1::FinishReason {
             FinishReason::Stop => Self::Stop,
             FinishReason::Length => Self::Length,
             FinishReason::ContentFilter => Self::ContentFilter,
+            FinishReason::ToolCalls => Self::ToolCalls,
         }
     }
 }

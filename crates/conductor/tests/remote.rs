@@ -28,7 +28,7 @@ fn model() -> Worker {
         schema = 1
         name = "conductors"
         version = "1"
-        vendors = [{ id = "north", kind = "openai-compatible", base_url = "http://127.0.0.1:1/v1" }]
+        vendors = [{ id = "north", api = "openai-chat", base_url = "http://127.0.0.1:1/v1" }]
         [[workers]]
         id = "planner"
         vendor = "north"

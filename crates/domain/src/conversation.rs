@@ -1,6 +1,10 @@
 //! What the client asked: its messages, bounded, and the question that they amount to.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+use crate::content::Part;
 
 /// Who said a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,19 +34,47 @@ impl Role {
 pub struct Message {
     /// Who said it.
     pub role: Role,
-    /// What was said.
+    /// What was said, or the beginning of it.
     pub text: String,
+    /// What came after the text, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 impl Message {
     /// A message of `role`.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
-        Self { role, text: text.into() }
+        Self { role, text: text.into(), parts: Vec::new() }
+    }
+
+    /// The same message, followed by `parts`.
+    #[must_use]
+    pub fn with(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        self.parts.extend(parts);
+        self
+    }
+
+    /// All words of it, without what is none.
+    pub fn words(&self) -> Cow<'_, str> {
+        let mut words = Cow::Borrowed(self.text.as_str());
+        for part in &self.parts {
+            if let Part::Text(text) = part {
+                words += text.as_str();
+            }
+        }
+        words
+    }
+
+    /// Its size, for limits.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
 }
 
 /// Most messages of a conversation.
 pub const MESSAGES_MAX: usize = 1_000;
+/// Most parts of one message.
+pub const PARTS_MAX: usize = 256;
 /// Most bytes of all messages together.
 pub const CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
@@ -63,6 +95,12 @@ pub enum ConversationError {
         /// How many there were.
         count: usize,
     },
+    /// A message with more than [`PARTS_MAX`].
+    #[error("a message has {count} parts, the limit is {PARTS_MAX}")]
+    TooManyParts {
+        /// How many there were.
+        count: usize,
+    },
     /// More than [`CONVERSATION_BYTES_MAX`].
     #[error("messages hold {bytes} bytes, the limit is {CONVERSATION_BYTES_MAX}")]
     TooLong {
@@ -80,13 +118,16 @@ impl Conversation {
         if messages.len() > MESSAGES_MAX {
             return Err(ConversationError::TooMany { count: messages.len() });
         }
-        let bytes = messages.iter().map(|m| m.text.len()).sum();
+        if let Some(count) = messages.iter().map(|m| m.parts.len()).find(|count| *count > PARTS_MAX) {
+            return Err(ConversationError::TooManyParts { count });
+        }
+        let bytes = messages.iter().map(Message::bytes).sum();
         if bytes > CONVERSATION_BYTES_MAX {
             return Err(ConversationError::TooLong { bytes });
         }
         match messages.last() {
             None => Err(ConversationError::Empty),
-            Some(last) if last.role == Role::User && !last.text.trim().is_empty() => Ok(Self(messages)),
+            Some(last) if last.role == Role::User && !last.words().trim().is_empty() => Ok(Self(messages)),
             Some(_) => Err(ConversationError::NoQuestion),
         }
     }
@@ -107,17 +148,17 @@ impl Conversation {
     pub fn question(&self) -> String {
         let turns: Vec<_> = self.0.iter().filter(|m| m.role != Role::System).collect();
         match turns.as_slice() {
-            [only] => only.text.clone(),
+            [only] => only.words().into_owned(),
             [earlier @ .., last] => {
                 let mut text = String::from("Conversation so far:\n");
                 for message in earlier {
                     text.push_str(message.role.as_str());
                     text.push_str(": ");
-                    text.push_str(&message.text);
+                    text.push_str(&message.words());
                     text.push('\n');
                 }
                 text.push_str("\nThe request now:\n");
-                text.push_str(&last.text);
+                text.push_str(&last.words());
                 text
             }
             [] => String::new(),
@@ -126,8 +167,7 @@ impl Conversation {
 
     /// The application's own instructions, if it gave any.
     pub fn instructions(&self) -> Option<String> {
-        let parts: Vec<_> =
-            self.0.iter().filter(|m| m.role == Role::System).map(|m| m.text.as_str()).collect();
+        let parts: Vec<_> = self.0.iter().filter(|m| m.role == Role::System).map(Message::words).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 }
@@ -149,6 +189,7 @@ impl From<Conversation> for Vec<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::{Image, MediaType};
 
     #[test]
     fn a_conversation_ends_with_a_question() {
@@ -156,6 +197,30 @@ mod tests {
         let answered = vec![Message::new(Role::User, "hi"), Message::new(Role::Assistant, "hello")];
         assert_eq!(Conversation::new(answered), Err(ConversationError::NoQuestion));
         assert_eq!(Conversation::question_only("  "), Err(ConversationError::NoQuestion));
+    }
+
+    #[test]
+    fn words_are_gathered_from_between_the_pictures_and_everything_counts() {
+        let picture = || Part::Image(Image::Url("https://example.org/1.png".to_owned()));
+        let message = Message::new(Role::User, "Is this ").with([picture(), Part::Text("a cat?".to_owned())]);
+        assert_eq!(message.bytes(), 8 + 25 + 6);
+        assert_eq!(Conversation::new(vec![message]).unwrap().question(), "Is this a cat?");
+        let silent = Message::new(Role::User, " ").with([picture()]);
+        assert_eq!(Conversation::new(vec![silent]), Err(ConversationError::NoQuestion));
+        let many = Message::new(Role::User, "?").with(std::iter::repeat_n(picture(), PARTS_MAX + 1));
+        assert_eq!(Conversation::new(vec![many]), Err(ConversationError::TooManyParts { count: 257 }));
+        let base64 = "x".repeat(CONVERSATION_BYTES_MAX);
+        let big = Part::Image(Image::Data { media_type: MediaType::Png, base64 });
+        let refused = Conversation::new(vec![Message::new(Role::User, "?").with([big])]);
+        assert!(matches!(refused, Err(ConversationError::TooLong { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_message_of_text_alone_has_the_stored_form_that_it_always_had() {
+        let stored = r#"{"role":"user","text":"why?"}"#;
+        let message = Message::new(Role::User, "why?");
+        assert_eq!(serde_json::to_string(&message).unwrap(), stored);
+        assert_eq!(serde_json::from_str::<Message>(stored).unwrap(), message);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 pub mod bundle;
+pub mod content;
 pub mod conversation;
 pub mod ids;
 pub mod money;

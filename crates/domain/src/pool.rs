@@ -1,6 +1,9 @@
 //! The pool: an ordered, versioned set of workers, read from a TOML file and checked as a whole.
 
+mod features;
 mod file;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,30 +11,30 @@ use crate::ids::{VendorId, WorkerId};
 use crate::money::Prices;
 use crate::policy::Policy;
 
+pub use features::{Feature, KeyHeader, WireFormat};
 pub use file::PoolError;
 
 /// Most workers of a pool.
 pub const WORKERS_MAX: usize = 64;
-
-/// Wire format that a vendor speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VendorKind {
-    /// OpenAI Chat Completions, as OpenAI, vLLM, Ollama and many others serve it.
-    OpenaiCompatible,
-}
 
 /// Who serves workers, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vendor {
     /// Its name in the pool.
     pub id: VendorId,
-    /// The wire format.
-    pub kind: VendorKind,
     /// Where the API begins, such as `https://api.openai.com/v1`; without a slash at the end.
     pub base_url: String,
     /// The environment variable that holds the key. The key itself is never in the pool.
     pub api_key_env: Option<String>,
+    /// Where a request carries the key, if the vendor wants it elsewhere than its workers' wire formats have it.
+    pub key_header: Option<KeyHeader>,
+}
+
+impl Vendor {
+    /// Where a request in that format carries the key.
+    pub fn key_header(&self, format: WireFormat) -> KeyHeader {
+        self.key_header.clone().unwrap_or_else(|| format.key_header())
+    }
 }
 
 /// What a worker can take in.
@@ -60,6 +63,8 @@ pub struct Worker {
     pub id: WorkerId,
     /// Who serves it.
     pub vendor: VendorId,
+    /// How it is spoken to.
+    pub api: WireFormat,
     /// The vendor's name for the model.
     pub model: String,
     /// What it is, in a sentence, for the conductor and for people.
@@ -72,12 +77,27 @@ pub struct Worker {
     pub context_tokens: u32,
     /// Most tokens of one completion.
     pub output_tokens_max: u32,
-    /// Whether it takes a reasoning effort; most models refuse a request with one.
-    pub takes_effort: bool,
+    /// What it takes of what a request may ask for, pictures aside.
+    pub features: BTreeSet<Feature>,
     /// What it charges.
     pub prices: Prices,
     /// How hard it may be used.
     pub limits: Limits,
+}
+
+impl Worker {
+    /// Whether a request may ask it for that.
+    pub fn takes(&self, feature: Feature) -> bool {
+        match feature {
+            Feature::Image => self.modalities.contains(&Modality::Image),
+            feature => self.features.contains(&feature),
+        }
+    }
+
+    /// Whether it can be told how hard to reason; most models refuse a request that does.
+    pub fn takes_effort(&self) -> bool {
+        self.takes(Feature::Effort) || self.takes(Feature::ThinkingBudget)
+    }
 }
 
 /// An ordered set of workers. The order is part of its identity: a conductor may have been trained on it.

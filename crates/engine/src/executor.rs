@@ -238,10 +238,9 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let spec = run.spec();
     let is_final = run.rounds().get(usize::from(round))?.plan()?.final_step() == step;
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let messages = prompt::for_worker(run, round, step)?;
     Some(ChatRequest {
-        messages: prompt::for_worker(run, round, step)?,
-        output_tokens_max: worker.output_tokens_max.min(answer_tokens_max),
-        temperature: None,
-        effort: worker.takes_effort.then_some(spec.policy.effort),
+        effort: worker.takes_effort().then_some(spec.policy.effort),
+        ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })
 }

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use podium_domain::content::{Seal, ToolCall};
 use podium_domain::conversation::Message;
+use podium_domain::ids::WorkerId;
 use podium_domain::policy::Effort;
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
+use serde_json::Value;
 
 use crate::BoxError;
 
@@ -18,12 +21,120 @@ pub use podium_domain::run::FinishReason;
 pub struct ChatRequest {
     /// The turns.
     pub messages: Vec<Message>,
-    /// Most tokens of the completion.
+    /// Most tokens of the completion, reasoning included.
     pub output_tokens_max: u32,
     /// 0 to 2; the vendor's default when absent.
     pub temperature: Option<f32>,
+    /// 0 to 1: sample from the likeliest tokens of that mass; the vendor's default when absent.
+    pub top_p: Option<f32>,
+    /// The answer ends before any of these; at most [`STOPS_MAX`].
+    pub stops: Vec<String>,
+    /// The same seed gives the same answer, as far as a vendor can promise that.
+    pub seed: Option<u32>,
     /// How hard to reason; the vendor's default when absent.
     pub effort: Option<Effort>,
+    /// Whether to show how the worker reasons. Heeded where the worker can.
+    pub reasoning: ReasoningText,
+    /// What may be called, if anything.
+    pub tools: Option<ToolUse>,
+    /// The form of the answer.
+    pub answer: AnswerForm,
+    /// Requests with the same hint begin alike: the vendor may keep what it computed of that beginning, which is the
+    /// tools and the messages of role `system`. Heeded where the worker can.
+    pub cache_hint: Option<String>,
+}
+
+impl ChatRequest {
+    /// A request that asks for nothing special.
+    pub fn new(messages: Vec<Message>, output_tokens_max: u32) -> Self {
+        Self {
+            messages,
+            output_tokens_max,
+            temperature: None,
+            top_p: None,
+            stops: Vec::new(),
+            seed: None,
+            effort: None,
+            reasoning: ReasoningText::Hidden,
+            tools: None,
+            answer: AnswerForm::Text,
+            cache_hint: None,
+        }
+    }
+}
+
+/// Most texts that end an answer: what every vendor that knows them takes.
+pub const STOPS_MAX: usize = 4;
+/// Most tools of a request.
+pub const TOOLS_MAX: usize = 128;
+
+/// Whether a worker's reasoning is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningText {
+    /// Not asked for; a vendor may show it all the same.
+    Hidden,
+    /// Asked for.
+    Shown,
+}
+
+/// The tools of a request, and how they may be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolUse {
+    /// At least one and at most [`TOOLS_MAX`].
+    pub tools: Vec<Tool>,
+    /// Whether one has to be called.
+    pub choice: ToolChoice,
+    /// How many calls one answer may have.
+    pub at_once: CallsAtOnce,
+}
+
+/// A tool that a worker may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name: letters, digits, `_` and `-`.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON schema of its arguments, which are an object.
+    pub schema: Value,
+}
+
+/// Which tool has to be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As the worker sees fit.
+    Auto,
+    /// None; the tools are listed because earlier turns called them.
+    None,
+    /// At least one.
+    Required,
+    /// The one of that name.
+    Named(String),
+}
+
+/// How many calls one answer may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallsAtOnce {
+    /// As many as the worker likes.
+    Several,
+    /// At most one.
+    One,
+}
+
+/// The form of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnswerForm {
+    /// Any text.
+    Text,
+    /// Some JSON object. The messages must say so too: most vendors insist on the word.
+    JsonObject,
+    /// JSON that follows a schema.
+    JsonSchema {
+        /// A name for the schema: letters, digits, `_` and `-`.
+        name: String,
+        /// The schema.
+        schema: Value,
+    },
 }
 
 /// A part of a worker's answer.
@@ -36,6 +147,13 @@ pub enum ChatEvent {
     },
     /// More text.
     Delta(String),
+    /// More of how it reasoned, in words.
+    Reasoning(String),
+    /// Ends the reasoning since the last event of this kind: who continues the conversation with the same worker hands both
+    /// back.
+    ReasoningSealed(Seal),
+    /// A tool that is to be called, with all its arguments.
+    ToolCall(ToolCall),
     /// The end; always the last event of a stream without an error.
     Finished {
         /// Why.
@@ -111,6 +229,14 @@ pub enum VendorError {
         /// What is wrong with it.
         message: String,
     },
+    /// The worker does not take what the request asks for. It was not called.
+    #[error("worker `{worker}` does not take {what}")]
+    Unsupported {
+        /// Which worker.
+        worker: WorkerId,
+        /// What it does not take: the name of a feature first.
+        what: String,
+    },
     /// The pool's configuration does not allow the call.
     #[error("vendor `{vendor}` cannot be called: {message}")]
     Misconfigured {
@@ -124,7 +250,7 @@ pub enum VendorError {
 impl VendorError {
     /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
-        !matches!(self, Self::Rejected { .. } | Self::Misconfigured { .. })
+        !matches!(self, Self::Rejected { .. } | Self::Unsupported { .. } | Self::Misconfigured { .. })
     }
 
     /// How long the vendor wants to be left alone.

@@ -203,7 +203,7 @@ fn remote(url: &str, model: &str, pool: &Arc<Pool>) -> Result<Chosen, BoxError> 
     let (url, model) = (toml::Value::from(url), toml::Value::from(model));
     let of_one = Pool::parse(&format!(
         "schema = 1\nname = \"conductor\"\nversion = \"1\"\n\
-         [[vendors]]\nid = \"conductor\"\nkind = \"openai-compatible\"\nbase_url = {url}\n{key}\
+         [[vendors]]\nid = \"conductor\"\napi = \"openai-chat\"\nbase_url = {url}\n{key}\
          [[workers]]\nid = \"{id}\"\nvendor = \"conductor\"\nmodel = {model}\ndescription = \"plans\"\n\
          context_tokens = 32768\noutput_tokens_max = 8192\n\
          usd_per_million_tokens = {{ input = 0.0, output = 0.0 }}\n"

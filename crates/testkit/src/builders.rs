@@ -28,12 +28,12 @@ version = "1"
 
 [[vendors]]
 id = "north"
-kind = "openai-compatible"
+api = "openai-chat"
 base_url = "http://127.0.0.1:1/v1"
 
 [[vendors]]
 id = "south"
-kind = "openai-compatible"
+api = "openai-chat"
 base_url = "http://127.0.0.1:2/v1"
 
 [[workers]]

@@ -310,7 +310,7 @@ mod tests {
     use crate::builders::a_pool;
 
     fn a_request() -> ChatRequest {
-        ChatRequest { messages: Vec::new(), output_tokens_max: 100, temperature: None, effort: None }
+        ChatRequest::new(Vec::new(), 100)
     }
 
     async fn text_of(vendor: &ScriptedVendor, worker: &Worker) -> Result<String, VendorError> {

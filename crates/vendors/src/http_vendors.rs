@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::VendorId;
-use podium_domain::pool::{Pool, Vendor, VendorKind, Worker};
+use podium_domain::pool::{Pool, Vendor, Worker};
 use podium_ports::vendor::{ChatRequest, ChatStream, VendorError, Vendors};
 use reqwest::Url;
 
 use crate::client::{Route, http_client};
+use crate::endpoint::{Endpoint, Key};
 use crate::keys::KeySource;
-use crate::openai::{Endpoint, Key};
 
 /// How long a call may be silent. The worker's own `limits.call_ms_max` bounds the whole call besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +73,7 @@ impl HttpVendors {
             let base = base.ok_or_else(|| BuildError::BaseUrl { vendor: vendor.id.clone() })?;
             let client = if is_loopback(&base) { &loopback } else { &outside };
             let key = Key::read(vendor.api_key_env.as_deref(), keys);
-            match vendor.kind {
-                VendorKind::OpenaiCompatible => {
-                    Ok((vendor.id.clone(), Endpoint::new(vendor.id.clone(), base, key, client.clone())))
-                }
-            }
+            Ok((vendor.id.clone(), Endpoint::new(vendor.clone(), base, key, client.clone())))
         };
         let endpoints = pool.vendors().iter().map(endpoint).collect::<Result<_, _>>()?;
         Ok(Self { endpoints, waits })

@@ -1,17 +1,32 @@
 //! Calls workers over HTTP: the adapter of the `Vendors` port.
 //!
-//! [`HttpVendors`] holds one endpoint for each vendor of a pool and speaks its wire format; everything above sees one
-//! internal form. A new wire format is a module beside `openai` and a line in `HttpVendors::chat`; it converts to and
-//! from the internal form and to nothing else.
+//! [`HttpVendors`] holds one endpoint for each vendor of a pool; each worker says its wire format, and everything above sees
+//! one internal form. A wire format is a module (`openai_chat`, `openai_responses`, `anthropic`, `gemini`) that converts to
+//! and from the internal form and to nothing else. What they share: `endpoint` makes the call, `answer` and `sse` turn bytes
+//! into the pieces that a format's decoder reads, `faults` and `retry_after` read what went wrong, and `demands` refuses
+//! what a worker does not take before anything is sent.
 //!
 //! What this crate refuses to do: it repeats no call (the caller knows what a repetition costs, and when it may), it
 //! judges no text, and it never lets a key into a log, an error or a `Debug` output.
 
+mod answer;
+mod anthropic;
 mod call_clock;
 mod client;
+mod demands;
+mod endpoint;
+mod faults;
+mod form;
+mod gemini;
 mod http_vendors;
 mod keys;
-mod openai;
+mod openai_chat;
+mod openai_responses;
+mod retry_after;
+mod sse;
+
+#[cfg(test)]
+mod golden_tests;
 
 pub use client::{Route, http_client};
 pub use http_vendors::{BuildError, HttpVendors, WaitLimits};

@@ -83,7 +83,7 @@ fn pool(base_url: &str, call_ms_max: u64) -> Pool {
         schema = 1
         name = "test"
         version = "1"
-        vendors = [{{ id = "v", kind = "openai-compatible", base_url = "{base_url}", api_key_env = "TEST_KEY" }}]
+        vendors = [{{ id = "v", api = "openai-chat", base_url = "{base_url}", api_key_env = "TEST_KEY" }}]
         [[workers]]
         id = "w"
         vendor = "v"
@@ -102,12 +102,7 @@ fn keys() -> BTreeMap<String, SecretString> {
 }
 
 fn question() -> ChatRequest {
-    ChatRequest {
-        messages: vec![Message::new(Role::User, "why?")],
-        output_tokens_max: 100,
-        temperature: None,
-        effort: None,
-    }
+    ChatRequest::new(vec![Message::new(Role::User, "why?")], 100)
 }
 
 fn patient() -> WaitLimits {

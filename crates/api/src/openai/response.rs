@@ -195,6 +195,7 @@ fn finish_reason(run: &Run) -> &'static str {
         None | Some(FinishReason::Stop) => "stop",
         Some(FinishReason::Length) => "length",
         Some(FinishReason::ContentFilter) => "content_filter",
+        Some(FinishReason::ToolCalls) => "tool_calls",
     }
 }
 

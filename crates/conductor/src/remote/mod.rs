@@ -14,7 +14,7 @@ use podium_domain::bundle::{PromptTemplate, SubtaskWords, WorkersInPrompt};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::plan::PlanStream;
 use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, STEPS_MAX};
-use podium_domain::pool::{Pool, Worker};
+use podium_domain::pool::{Feature, Pool, Worker};
 use podium_domain::prompt::{self, PlanContext};
 use podium_domain::run::{FinishReason, PlanResult, Planned};
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
@@ -164,12 +164,12 @@ impl RemoteConductor {
 
     /// One try. A model that refuses to be given a temperature is asked again without, which is no try of its own.
     async fn ask(&self, turns: &[Message], try_number: u32, text: TextSink<'_>) -> Result<Written, Broken> {
-        let with_temperature = !self.refuses_temperature.load(Ordering::Relaxed);
+        let takes_temperature = self.model.takes(Feature::Temperature);
+        let with_temperature = takes_temperature && !self.refuses_temperature.load(Ordering::Relaxed);
         let mut request = ChatRequest {
-            messages: turns.to_vec(),
-            output_tokens_max: self.options.plan_tokens_max,
             temperature: with_temperature.then(|| temperature(try_number)),
             effort: self.options.effort,
+            ..ChatRequest::new(turns.to_vec(), self.options.plan_tokens_max)
         };
         let result = write(&*self.vendors, &self.model, &request, text).await;
         match result {
@@ -187,7 +187,7 @@ impl RemoteConductor {
         let mut stream = PlanStream::new();
         stream.push(&written.text);
         let (draft, at) = stream.finish_located().map_err(|error| match written.reason {
-            FinishReason::Stop => error.to_string(),
+            FinishReason::Stop | FinishReason::ToolCalls => error.to_string(),
             FinishReason::Length => {
                 format!("{error}: it was cut off after {} tokens", self.options.plan_tokens_max)
             }

@@ -39,7 +39,13 @@ pub(super) async fn write(
     let mut answer = vendors.chat(model, request).await.map_err(refused)?;
     while let Some(event) = answer.next().await {
         match event {
-            Ok(ChatEvent::Started { .. }) => {}
+            // A plan is text, and so is the reasoning that is asked for.
+            Ok(
+                ChatEvent::Started { .. }
+                | ChatEvent::Reasoning(_)
+                | ChatEvent::ReasoningSealed(_)
+                | ChatEvent::ToolCall(_),
+            ) => {}
             Ok(ChatEvent::Delta(piece)) => {
                 sink(&piece);
                 text.push_str(&piece);

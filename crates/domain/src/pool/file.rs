@@ -1,16 +1,19 @@
 //! The pool file: its keys, their defaults and bounds, and one list of everything that is wrong with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Deserialize;
 
-use super::{Limits, Modality, Pool, Vendor, VendorKind, WORKERS_MAX, Worker};
+use super::features::features;
+use super::{Feature, KeyHeader, Limits, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
 use crate::ids::{VendorId, WorkerId};
 use crate::money::{Price, Prices};
 
 /// The schema of the file that this version reads.
 const SCHEMA: u32 = 1;
+/// Longest name of the header that carries a key.
+const KEY_HEADER_BYTES_MAX: usize = 64;
 
 /// Why a pool file is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,9 +50,12 @@ struct PoolFile {
 #[serde(deny_unknown_fields)]
 struct VendorEntry {
     id: String,
-    kind: VendorKind,
+    /// What its workers speak that do not say otherwise.
+    #[serde(alias = "kind")]
+    api: WireFormat,
     base_url: String,
     api_key_env: Option<String>,
+    key_header: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +63,7 @@ struct VendorEntry {
 struct WorkerEntry {
     id: String,
     vendor: String,
+    api: Option<WireFormat>,
     model: String,
     description: String,
     #[serde(default)]
@@ -66,8 +73,7 @@ struct WorkerEntry {
     context_tokens: u32,
     #[serde(default = "default_output_tokens_max")]
     output_tokens_max: u32,
-    #[serde(default)]
-    takes_effort: bool,
+    features: Option<Vec<Feature>>,
     usd_per_million_tokens: PriceEntry,
     #[serde(default)]
     limits: LimitsEntry,
@@ -111,8 +117,10 @@ pub(super) fn parse(toml: &str) -> Result<Pool, PoolError> {
     if let Err(e) = VendorId::new(format!("{}-{}", file.name, file.version)) {
         problems.push(format!("name and version: {e}"));
     }
+    let apis: BTreeMap<_, _> = file.vendors.iter().map(|entry| (entry.id.clone(), entry.api)).collect();
     let vendors: Vec<_> = file.vendors.into_iter().filter_map(|entry| vendor(entry, &mut problems)).collect();
-    let workers: Vec<_> = file.workers.into_iter().filter_map(|entry| worker(entry, &mut problems)).collect();
+    let workers: Vec<_> =
+        file.workers.into_iter().filter_map(|entry| worker(entry, &apis, &mut problems)).collect();
     check_references(&vendors, &workers, &mut problems);
     if problems.is_empty() {
         Ok(Pool { name: file.name, version: file.version, vendors, workers })
@@ -131,9 +139,22 @@ fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
     if entry.api_key_env.as_deref().is_some_and(|name| !is_variable_name(name)) {
         problems.push(format!("{at}: api_key_env must name an environment variable, not hold a key"));
     }
+    let key_header = entry.key_header.and_then(|name| key_header(&name, &at, problems));
     let id = id.filter(|_| problems.len() == known)?;
     let base_url = entry.base_url.trim_end_matches('/').to_owned();
-    Some(Vendor { id, kind: entry.kind, base_url, api_key_env: entry.api_key_env })
+    Some(Vendor { id, base_url, api_key_env: entry.api_key_env, key_header })
+}
+
+fn key_header(name: &str, at: &str, problems: &mut Vec<String>) -> Option<KeyHeader> {
+    let name = name.to_ascii_lowercase();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if name.is_empty() || name.len() > KEY_HEADER_BYTES_MAX || !name.chars().all(allowed) {
+        problems.push(format!(
+            "{at}: key_header must be 1 to {KEY_HEADER_BYTES_MAX} letters, digits and hyphens, such as `api-key`"
+        ));
+        return None;
+    }
+    Some(if name == "authorization" { KeyHeader::Bearer } else { KeyHeader::Named(name) })
 }
 
 fn is_variable_name(name: &str) -> bool {
@@ -141,9 +162,15 @@ fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(allowed)
 }
 
-fn worker(entry: WorkerEntry, problems: &mut Vec<String>) -> Option<Worker> {
+fn worker(
+    entry: WorkerEntry,
+    apis: &BTreeMap<String, WireFormat>,
+    problems: &mut Vec<String>,
+) -> Option<Worker> {
     let known = problems.len();
     let at = format!("workers `{}`", entry.id);
+    // A vendor that is not defined is told of elsewhere.
+    let api = entry.api.or_else(|| apis.get(&entry.vendor).copied()).unwrap_or(WireFormat::OpenaiChat);
     let id = WorkerId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
     let vendor = VendorId::new(entry.vendor).map_err(|e| problems.push(format!("{at}: vendor: {e}"))).ok();
     let mut bound = |field: &str, value: u64, max: u64| {
@@ -158,18 +185,20 @@ fn worker(entry: WorkerEntry, problems: &mut Vec<String>) -> Option<Worker> {
     bound("limits.in_flight_max", entry.limits.in_flight_max.into(), 10_000);
     bound("limits.call_ms_max", entry.limits.call_ms_max, 86_400_000);
     bound("modalities count", entry.modalities.len() as u64, 2);
+    let features = features(entry.features, api, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {
         id,
         vendor,
+        api,
         model: entry.model,
         description: entry.description,
         strengths: entry.strengths,
         modalities: entry.modalities,
         context_tokens: entry.context_tokens,
         output_tokens_max: entry.output_tokens_max,
-        takes_effort: entry.takes_effort,
+        features,
         prices,
         limits: Limits { in_flight_max: entry.limits.in_flight_max, call_ms_max: entry.limits.call_ms_max },
     })

@@ -10,7 +10,7 @@ version = "1"
 
 [[vendors]]
 id = "local"
-kind = "openai-compatible"
+api = "openai-chat"
 base_url = "http://127.0.0.1:8099/v1/"
 api_key_env = "LOCAL_KEY"
 
@@ -31,6 +31,9 @@ fn a_good_file_reads_with_its_defaults() {
     assert_eq!(pool.worker(&worker.id), Some(worker));
     assert_eq!(worker.prices.cached_input, Price::from_usd_per_million_tokens(0.5).unwrap());
     assert_eq!(worker.modalities, [Modality::Text]);
+    assert_eq!(worker.api, WireFormat::OpenaiChat);
+    assert!(worker.takes(Feature::Temperature) && worker.takes(Feature::Seed));
+    assert!(!worker.takes(Feature::Tools) && !worker.takes(Feature::Image) && !worker.takes_effort());
     assert_eq!(pool.vendor(&worker.vendor).unwrap().base_url, "http://127.0.0.1:8099/v1");
 }
 
@@ -57,4 +60,68 @@ fn an_unknown_vendor_a_double_and_an_empty_pool_are_refused() {
     assert!(text(&format!("{GOOD}\n{worker}")).contains("`small` occurs twice"));
     assert!(text("schema = 1\nname = \"x\"\nversion = \"1\"").contains("at least one"));
     assert!(text(&GOOD.replace("schema = 1", "schema = 1\nfoo = 2")).contains("unknown field `foo`"));
+}
+
+#[test]
+fn a_worker_speaks_as_its_vendor_unless_it_says_otherwise() {
+    let pool = Pool::parse(&GOOD.replace("model = ", "api = \"openai-responses\"\nmodel = ")).unwrap();
+    let worker = &pool.workers()[0];
+    assert_eq!(worker.api, WireFormat::OpenaiResponses);
+    assert!(worker.takes(Feature::Temperature) && !worker.takes(Feature::Seed), "it has no word for a seed");
+    let pool = Pool::parse(&GOOD.replace("openai-chat", "anthropic")).unwrap();
+    assert_eq!(pool.workers()[0].api, WireFormat::Anthropic);
+}
+
+#[test]
+fn a_key_goes_where_the_vendor_or_else_the_wire_format_has_it() {
+    let header = |toml: &str| {
+        let pool = Pool::parse(toml).unwrap();
+        pool.vendors()[0].key_header(pool.workers()[0].api)
+    };
+    let named = |name: &str| KeyHeader::Named(name.to_owned());
+    assert_eq!(header(GOOD), KeyHeader::Bearer);
+    assert_eq!(header(&GOOD.replace("openai-chat", "anthropic")), named("x-api-key"));
+    assert_eq!(header(&GOOD.replace("openai-chat", "gemini")), named("x-goog-api-key"));
+    let with = |name: &str| GOOD.replace("base_url", &format!("key_header = \"{name}\"\nbase_url"));
+    assert_eq!(header(&with("API-Key")), named("api-key"));
+    assert_eq!(header(&with("Authorization").replace("openai-chat", "anthropic")), KeyHeader::Bearer);
+    assert!(Pool::parse(&with("api key")).unwrap_err().to_string().contains("key_header must be"));
+}
+
+#[test]
+fn features_that_cannot_be_are_refused() {
+    let problem = |api: &str, features: &str| {
+        let toml =
+            GOOD.replace("openai-chat", api).replace("model = ", &format!("features = {features}\nmodel = "));
+        Pool::parse(&toml).map(|_| ()).map_err(|e| e.to_string())
+    };
+    for (api, feature) in [
+        ("anthropic", "seed"),
+        ("anthropic", "json_object"),
+        ("openai-responses", "stop"),
+        ("openai-chat", "thinking_budget"),
+        ("gemini", "cache_hint"),
+    ] {
+        let said = problem(api, &format!("[\"{feature}\"]")).unwrap_err();
+        assert!(said.contains(&format!("api `{api}` has no words for `{feature}`")), "{said}");
+    }
+    assert!(
+        problem("gemini", r#"["effort", "thinking_budget"]"#).unwrap_err().contains("exclude each other")
+    );
+    assert!(problem("anthropic", r#"["one_tool_call"]"#).unwrap_err().contains("needs `tools`"));
+    assert!(problem("anthropic", r#"["image"]"#).is_err(), "pictures are a modality");
+    assert_eq!(problem("anthropic", r#"["tools", "one_tool_call", "thinking_budget"]"#), Ok(()));
+}
+
+#[test]
+fn the_pools_that_ship_with_the_project_read() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pools");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let pool = Pool::parse(&std::fs::read_to_string(&path).unwrap());
+        pool.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        count += 1;
+    }
+    assert!(count >= 4, "{count} pools");
 }

@@ -65,8 +65,10 @@ pub enum FinishReason {
     Stop,
     /// The limit of tokens was reached.
     Length,
-    /// The vendor withheld the rest.
+    /// The vendor withheld the rest, or the model declined.
     ContentFilter,
+    /// The worker waits for the tools that it called.
+    ToolCalls,
 }
 
 /// How an attempt went wrong.

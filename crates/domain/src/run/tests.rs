@@ -21,7 +21,7 @@ name = "t"
 version = "1"
 [[vendors]]
 id = "v"
-kind = "openai-compatible"
+api = "openai-chat"
 base_url = "http://127.0.0.1:1/v1"
 [[workers]]
 id = "w"

@@ -108,7 +108,13 @@ impl Call<'_> {
         };
         while let Some(event) = events.next().await {
             match event {
-                Ok(ChatEvent::Started { .. }) => {}
+                // No tool was offered, and nobody watches a worker reason.
+                Ok(
+                    ChatEvent::Started { .. }
+                    | ChatEvent::Reasoning(_)
+                    | ChatEvent::ReasoningSealed(_)
+                    | ChatEvent::ToolCall(_),
+                ) => {}
                 Ok(ChatEvent::Delta(text)) => {
                     if let Err(ended) = self.delta(text, progress).await {
                         return ended;

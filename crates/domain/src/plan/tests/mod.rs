@@ -19,7 +19,7 @@ fn pool() -> Pool {
         )
     };
     let head = "schema = 1\nname = \"test\"\nversion = \"1\"\n\
-                [[vendors]]\nid = \"local\"\nkind = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+                [[vendors]]\nid = \"local\"\napi = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
     let toml = [head.to_owned(), worker("small"), worker("large"), worker("Coder")].concat();
     Pool::parse(&toml).unwrap()
 }

@@ -1,0 +1,161 @@
+//! Wire formats, what each of them can say at all, and what a worker takes of that.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Deserialize;
+
+/// How a worker is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WireFormat {
+    /// OpenAI Chat Completions, as OpenAI, Azure, vLLM, Ollama, `OpenRouter`, `DeepSeek`, Mistral and many others serve it.
+    #[serde(alias = "openai-compatible")]
+    OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Anthropic Messages.
+    Anthropic,
+    /// Google Gemini `generateContent`.
+    Gemini,
+}
+
+impl WireFormat {
+    /// Its name in pool files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// Whether it has words for the feature.
+    pub const fn carries(self, feature: Feature) -> bool {
+        match feature {
+            Feature::Temperature
+            | Feature::TopP
+            | Feature::Tools
+            | Feature::JsonSchema
+            | Feature::Effort
+            | Feature::ReasoningText
+            | Feature::Image => true,
+            Feature::Stop => !matches!(self, Self::OpenaiResponses),
+            Feature::Seed => matches!(self, Self::OpenaiChat | Self::Gemini),
+            Feature::OneToolCall | Feature::CacheHint => !matches!(self, Self::Gemini),
+            Feature::JsonObject => !matches!(self, Self::Anthropic),
+            Feature::ThinkingBudget => matches!(self, Self::Anthropic | Self::Gemini),
+        }
+    }
+
+    /// The header that carries the key where the pool names none.
+    pub(super) fn key_header(self) -> KeyHeader {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => KeyHeader::Bearer,
+            Self::Anthropic => KeyHeader::Named("x-api-key".to_owned()),
+            Self::Gemini => KeyHeader::Named("x-goog-api-key".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for WireFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where a request carries the key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyHeader {
+    /// `Authorization: Bearer KEY`.
+    Bearer,
+    /// `NAME: KEY`; the name is a valid one, in lower case.
+    Named(String),
+}
+
+/// Something that a request may ask for and that not every worker takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Feature {
+    /// A sampling temperature.
+    Temperature,
+    /// Nucleus sampling.
+    TopP,
+    /// Texts that end the answer.
+    Stop,
+    /// A seed for sampling.
+    Seed,
+    /// Tools, and several calls of them at once.
+    Tools,
+    /// A bound of one call of a tool at a time.
+    OneToolCall,
+    /// An answer that is some JSON object.
+    JsonObject,
+    /// An answer that follows a JSON schema.
+    JsonSchema,
+    /// A reasoning effort by name.
+    Effort,
+    /// A reasoning effort as a number of tokens: for models that do not know efforts by name.
+    ThinkingBudget,
+    /// A request to show the reasoning. Where it is missing, none is shown.
+    ReasoningText,
+    /// A hint at what prompts have in common. Where it is missing, the hint is left out.
+    CacheHint,
+    /// Pictures. In a pool file this is the modality `image`, not a feature.
+    #[serde(skip)]
+    Image,
+}
+
+impl Feature {
+    /// What a worker takes where the pool does not say; less what its wire format has no words for.
+    pub(super) const DEFAULT: [Self; 4] = [Self::Temperature, Self::TopP, Self::Stop, Self::Seed];
+
+    /// Its name in pool files and errors.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::TopP => "top_p",
+            Self::Stop => "stop",
+            Self::Seed => "seed",
+            Self::Tools => "tools",
+            Self::OneToolCall => "one_tool_call",
+            Self::JsonObject => "json_object",
+            Self::JsonSchema => "json_schema",
+            Self::Effort => "effort",
+            Self::ThinkingBudget => "thinking_budget",
+            Self::ReasoningText => "reasoning_text",
+            Self::CacheHint => "cache_hint",
+            Self::Image => "image",
+        }
+    }
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A worker's features: those that the pool lists, or the default ones. Problems are added to `problems`.
+pub(super) fn features(
+    listed: Option<Vec<Feature>>,
+    format: WireFormat,
+    at: &str,
+    problems: &mut Vec<String>,
+) -> BTreeSet<Feature> {
+    let Some(listed) = listed else {
+        return Feature::DEFAULT.into_iter().filter(|feature| format.carries(*feature)).collect();
+    };
+    let features: BTreeSet<_> = listed.into_iter().collect();
+    for feature in features.iter().filter(|feature| !format.carries(**feature)) {
+        problems.push(format!("{at}: features: api `{format}` has no words for `{feature}`"));
+    }
+    if features.contains(&Feature::Effort) && features.contains(&Feature::ThinkingBudget) {
+        problems.push(format!("{at}: features: `effort` and `thinking_budget` exclude each other"));
+    }
+    if features.contains(&Feature::OneToolCall) && !features.contains(&Feature::Tools) {
+        problems.push(format!("{at}: features: `one_tool_call` needs `tools`"));
+    }
+    features
+}

@@ -1,0 +1,349 @@
+//! From the bytes of an answer to its events, whatever the wire format: a stream of server-sent events, or one whole JSON
+//! answer from a server that does not stream. What the pieces mean is a [`Decoder`]'s to know.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, Stream, StreamExt};
+use podium_domain::content::{Seal, ToolCall};
+use podium_domain::usage::Usage;
+use podium_ports::vendor::{ChatEvent, FinishReason, VendorError};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use crate::call_clock::CallClock;
+use crate::faults::Faults;
+use crate::http_vendors::WaitLimits;
+use crate::sse::{SseEvent, SseParser};
+
+/// Most bytes of an answer that is not streamed.
+const WHOLE_BYTES_MAX: usize = 16 << 20;
+/// Most bytes that a decoder may gather before it tells of them: arguments of tools, marks of reasoning.
+const GATHERED_BYTES_MAX: usize = 4 << 20;
+/// Most calls of tools in one answer.
+const TOOL_CALLS_MAX: usize = 128;
+
+/// What stands after the last chunk of some formats.
+pub(crate) const DONE: &[u8] = b"[DONE]";
+
+pub(crate) type Item = Result<ChatEvent, VendorError>;
+
+/// Knows one wire format: reads the pieces of one answer into an [`Answer`].
+pub(crate) trait Decoder: fmt::Debug + Send {
+    /// Reads an event of a stream; its data is not blank.
+    fn event(&mut self, event: &SseEvent, answer: &mut Answer);
+
+    /// Reads an answer in one piece.
+    fn whole(&mut self, json: &[u8], answer: &mut Answer);
+
+    /// The answer is about to succeed: what was gathered is told now.
+    fn complete(&mut self, _answer: &mut Answer) {}
+}
+
+/// The events of an answer whose head is there. Ends after the first error, or after `Finished`.
+pub(crate) fn events(
+    vendor_request_id: Option<String>,
+    body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+    decoder: Box<dyn Decoder>,
+    faults: Faults,
+    clock: CallClock,
+    waits: WaitLimits,
+) -> impl Stream<Item = Item> + Send {
+    let mut reader = AnswerReader::new(decoder, faults);
+    reader.answer.items.push_back(Ok(ChatEvent::Started { vendor_request_id }));
+    let call = Call { body: body.boxed(), reader, clock, waits };
+    stream::unfold(Some(call), |call| async {
+        let mut call = call?;
+        let item = call.next().await;
+        let is_last = matches!(item, Err(_) | Ok(ChatEvent::Finished { .. }));
+        Some((item, (!is_last).then_some(call)))
+    })
+}
+
+/// A call under way.
+struct Call {
+    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    reader: AnswerReader,
+    clock: CallClock,
+    waits: WaitLimits,
+}
+
+impl Call {
+    async fn next(&mut self) -> Item {
+        loop {
+            if let Some(item) = self.reader.answer.items.pop_front() {
+                return item;
+            }
+            match self.more().await {
+                Ok(Some(bytes)) => self.reader.push(&bytes),
+                Ok(None) => self.reader.end(None),
+                Err(error) => self.reader.end(Some(error)),
+            }
+        }
+    }
+
+    async fn more(&mut self) -> Result<Option<Bytes>, VendorError> {
+        let wait_max = match self.reader.answer.progress() {
+            Progress::Silent => None,
+            Progress::Text => Some(self.waits.gap_max),
+            Progress::Tail => Some(self.waits.tail_max),
+        };
+        let more = self.clock.wait(wait_max, self.body.next()).await?;
+        more.transpose().map_err(|source| self.reader.answer.faults.unreachable(source))
+    }
+}
+
+/// How far an answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// No text yet.
+    Silent,
+    /// Text has begun.
+    Text,
+    /// The text has ended; a word on usage may follow.
+    Tail,
+}
+
+/// What was read of an answer. `items` fills as pieces come; its last one is an error or `Finished`.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) faults: Faults,
+    /// Why it ends, once the vendor said so. The end itself may be yet to come.
+    pub(crate) reason: Option<FinishReason>,
+    /// What was consumed; of several words on it the last one counts.
+    pub(crate) usage: Option<Usage>,
+    /// The vendor said that nothing more comes.
+    pub(crate) is_complete: bool,
+    text_bytes: usize,
+    gathered_bytes: usize,
+    calls: Vec<ToolCall>,
+    declined: bool,
+    is_over: bool,
+    pub(crate) items: VecDeque<Item>,
+}
+
+impl Answer {
+    fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            reason: None,
+            usage: None,
+            is_complete: false,
+            text_bytes: 0,
+            gathered_bytes: 0,
+            calls: Vec::new(),
+            declined: false,
+            is_over: false,
+            items: VecDeque::new(),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match self.reason {
+            Some(_) => Progress::Tail,
+            None if self.text_bytes > 0 => Progress::Text,
+            None => Progress::Silent,
+        }
+    }
+
+    /// More text.
+    pub(crate) fn text(&mut self, text: String) {
+        if !text.is_empty() && !self.is_over {
+            self.text_bytes += text.len();
+            self.items.push_back(Ok(ChatEvent::Delta(text)));
+        }
+    }
+
+    /// More text, in which the model declines to answer.
+    pub(crate) fn refusal(&mut self, text: String) {
+        self.declined |= !text.is_empty();
+        self.text(text);
+    }
+
+    /// More reasoning.
+    pub(crate) fn reasoning(&mut self, text: String) {
+        if !text.is_empty() && !self.is_over {
+            self.items.push_back(Ok(ChatEvent::Reasoning(text)));
+        }
+    }
+
+    /// The reasoning since the last seal is this worker's.
+    pub(crate) fn seal(&mut self, seal: Seal) {
+        if !self.is_over {
+            self.items.push_back(Ok(ChatEvent::ReasoningSealed(seal)));
+        }
+    }
+
+    /// A tool that is to be called. It is told at the end: only then is it known whether a limit cut its arguments off.
+    pub(crate) fn tool_call(&mut self, call: ToolCall) {
+        if self.calls.len() == TOOL_CALLS_MAX {
+            return self.garbled(&format!("more than {TOOL_CALLS_MAX} calls of tools"));
+        }
+        self.calls.push(call);
+    }
+
+    /// A decoder keeps so many bytes more. False if they are too many, which has ended the answer.
+    pub(crate) fn gather(&mut self, bytes: usize) -> bool {
+        self.gathered_bytes += bytes;
+        if self.gathered_bytes > GATHERED_BYTES_MAX {
+            self.garbled(&format!("more than {GATHERED_BYTES_MAX} bytes of arguments and marks"));
+        }
+        !self.is_over
+    }
+
+    fn succeed(&mut self, reason: FinishReason) {
+        if self.is_over {
+            return;
+        }
+        let mut tool_calls = 0;
+        for mut call in std::mem::take(&mut self.calls) {
+            // Arguments that are left out are none.
+            if call.arguments.trim().is_empty() {
+                "{}".clone_into(&mut call.arguments);
+            }
+            match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
+                Ok(_) => {
+                    tool_calls += 1;
+                    self.items.push_back(Ok(ChatEvent::ToolCall(call)));
+                }
+                // What a limit cut off is no call that anybody could make; the end says why.
+                Err(_) if reason == FinishReason::Length => {}
+                Err(error) => {
+                    let name = call.name;
+                    return self.garbled(&format!("arguments of tool `{name}` that are no object, {error}"));
+                }
+            }
+        }
+        let reason = match reason {
+            FinishReason::Stop if self.declined => FinishReason::ContentFilter,
+            // Servers say `stop` for it, and `tool_calls` for an answer without any.
+            FinishReason::Stop if tool_calls > 0 => FinishReason::ToolCalls,
+            FinishReason::ToolCalls if tool_calls == 0 => FinishReason::Stop,
+            reason => reason,
+        };
+        self.is_over = true;
+        self.items.push_back(Ok(ChatEvent::Finished { reason, usage: self.usage }));
+    }
+
+    /// The answer failed.
+    pub(crate) fn fail(&mut self, error: VendorError) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.items.push_back(Err(error));
+        }
+    }
+
+    /// The answer failed, since the vendor sent `what`.
+    pub(crate) fn garbled(&mut self, what: &str) {
+        self.fail(self.faults.garbled(what));
+    }
+}
+
+/// Reads an answer.
+#[derive(Debug)]
+pub(crate) struct AnswerReader {
+    decoder: Box<dyn Decoder>,
+    format: Format,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug)]
+enum Format {
+    /// Nothing but blanks came so far.
+    Unknown,
+    Events(SseParser),
+    Whole(Vec<u8>),
+}
+
+impl AnswerReader {
+    pub(crate) fn new(decoder: Box<dyn Decoder>, faults: Faults) -> Self {
+        Self { decoder, format: Format::Unknown, answer: Answer::new(faults) }
+    }
+
+    /// Reads more bytes. What comes after the last item is not looked at.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.answer.is_over {
+            return;
+        }
+        let mut bytes = bytes;
+        if matches!(self.format, Format::Unknown) {
+            // The content type is not asked: servers lie about it. No line of a stream of events begins with a brace.
+            bytes = bytes.trim_ascii_start();
+            self.format = match bytes {
+                [] => return,
+                [b'{', ..] => Format::Whole(Vec::new()),
+                _ => Format::Events(SseParser::new()),
+            };
+        }
+        match &mut self.format {
+            Format::Unknown => {}
+            Format::Whole(whole) if whole.len() + bytes.len() > WHOLE_BYTES_MAX => {
+                self.answer.garbled(&format!("an answer of more than {WHOLE_BYTES_MAX} bytes"));
+            }
+            Format::Whole(whole) => whole.extend_from_slice(bytes),
+            Format::Events(parser) => {
+                let mut events = Vec::new();
+                let result = parser.push(bytes, &mut events);
+                for event in &events {
+                    self.event(event);
+                }
+                if let Err(error) = result {
+                    self.answer.garbled(&error.to_string());
+                }
+            }
+        }
+    }
+
+    /// The bytes are over, by `trouble` or because there are no more. An answer that is complete has no trouble.
+    pub(crate) fn end(&mut self, trouble: Option<VendorError>) {
+        if self.answer.is_over {
+            return;
+        }
+        match std::mem::replace(&mut self.format, Format::Unknown) {
+            Format::Whole(whole) if trouble.is_none() => self.decoder.whole(&whole, &mut self.answer),
+            Format::Events(parser) => match parser.finish() {
+                // A stream that broke off in the middle of a chunk ended early, which is said below.
+                Ok(Some(last)) if !is_cut_off(&last) => self.event(&last),
+                Ok(_) => {}
+                Err(error) => self.answer.garbled(&error.to_string()),
+            },
+            Format::Unknown | Format::Whole(_) => {}
+        }
+        match (self.answer.reason, trouble) {
+            (Some(reason), _) => self.complete(reason),
+            (None, Some(trouble)) => self.answer.fail(trouble),
+            (None, None) => {
+                let bytes = self.answer.text_bytes;
+                self.answer.garbled(&format!("an answer that ended early, after {bytes} bytes of text"));
+            }
+        }
+    }
+
+    fn event(&mut self, event: &SseEvent) {
+        let data = event.data.trim_ascii();
+        if self.answer.is_over || data.is_empty() {
+            return;
+        }
+        if data == DONE {
+            return self.complete(self.answer.reason.unwrap_or(FinishReason::Stop));
+        }
+        self.decoder.event(event, &mut self.answer);
+        if self.answer.is_complete {
+            self.complete(self.answer.reason.unwrap_or(FinishReason::Stop));
+        }
+    }
+
+    fn complete(&mut self, reason: FinishReason) {
+        if !self.answer.is_over {
+            self.answer.reason = Some(reason);
+            self.decoder.complete(&mut self.answer);
+            self.answer.succeed(reason);
+        }
+    }
+}
+
+/// Whether an event that no blank line ended is only the beginning of one.
+fn is_cut_off(event: &SseEvent) -> bool {
+    let is_whole = event.name == b"error" || event.data.trim_ascii() == DONE;
+    !is_whole && serde_json::from_slice::<IgnoredAny>(&event.data).is_err()
+}

@@ -1,0 +1,325 @@
+//! From events, or one whole message, to what they say.
+
+use std::collections::BTreeMap;
+
+use podium_domain::content::{Seal, ToolCall};
+use podium_domain::ids::WorkerId;
+use podium_domain::usage::Usage;
+use podium_ports::vendor::FinishReason;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::request::Mark;
+use crate::answer::{Answer, Decoder};
+use crate::faults::json_or_text;
+use crate::sse::SseEvent;
+
+/// What a block is counted as, beside what it holds.
+const BLOCK_BYTES: usize = 64;
+
+/// Reads Messages.
+#[derive(Debug)]
+pub(super) struct MessagesDecoder {
+    worker: WorkerId,
+    /// Blocks that have begun and not ended, by their number: they may come mixed.
+    open: BTreeMap<u64, Open>,
+    usage: Tally,
+}
+
+/// A block that is more than text.
+#[derive(Debug)]
+enum Open {
+    /// `whole` is what it began with: a server that sends no pieces puts everything there.
+    Tool {
+        id: String,
+        name: String,
+        whole: Value,
+        pieces: String,
+    },
+    Thinking {
+        signature: String,
+    },
+}
+
+/// An event.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: Started,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Block,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Delta,
+    },
+    ContentBlockStop {
+        index: u64,
+    },
+    MessageDelta {
+        delta: Ending,
+        #[serde(default)]
+        usage: Option<UsageBody>,
+    },
+    MessageStop,
+    Error {
+        #[serde(default)]
+        error: Value,
+    },
+    /// Pings, and what is yet to be invented.
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+struct Started {
+    #[serde(default)]
+    usage: Option<UsageBody>,
+}
+
+/// A piece of a message.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block {
+    Text {
+        #[serde(default)]
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        #[serde(default)]
+        input: Value,
+    },
+    Thinking {
+        #[serde(default)]
+        thinking: String,
+        #[serde(default)]
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// More of a block.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Delta {
+    TextDelta {
+        text: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
+    },
+    ThinkingDelta {
+        thinking: String,
+    },
+    SignatureDelta {
+        signature: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ending {
+    #[serde(default)]
+    stop_reason: Option<String>,
+}
+
+/// A message in one piece.
+#[derive(Debug, Deserialize)]
+struct Whole {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    content: Vec<Block>,
+    #[serde(default)]
+    stop_reason: Option<String>,
+    #[serde(default)]
+    usage: Option<UsageBody>,
+    #[serde(default)]
+    error: Value,
+}
+
+/// Tokens. What an event leaves out stays as an earlier one had it.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct UsageBody {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputTokens>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct OutputTokens {
+    thinking_tokens: Option<u64>,
+}
+
+/// The counts so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    fresh: u64,
+    written: u64,
+    read: u64,
+    output: u64,
+    thinking: u64,
+}
+
+impl Tally {
+    fn update(&mut self, body: Option<UsageBody>) {
+        let Some(body) = body else { return };
+        let thinking = body.output_tokens_details.and_then(|details| details.thinking_tokens);
+        for (count, new) in [
+            (&mut self.fresh, body.input_tokens),
+            (&mut self.written, body.cache_creation_input_tokens),
+            (&mut self.read, body.cache_read_input_tokens),
+            (&mut self.output, body.output_tokens),
+            (&mut self.thinking, thinking),
+        ] {
+            *count = new.unwrap_or(*count);
+        }
+    }
+
+    /// The vendor counts what it read from and wrote to its cache apart; both are part of the prompt.
+    fn usage(self) -> Usage {
+        Usage {
+            prompt_tokens: self.fresh.saturating_add(self.written).saturating_add(self.read),
+            cached_tokens: self.read,
+            completion_tokens: self.output,
+            reasoning_tokens: self.thinking.min(self.output),
+        }
+    }
+}
+
+impl Decoder for MessagesDecoder {
+    fn event(&mut self, event: &SseEvent, answer: &mut Answer) {
+        match serde_json::from_slice(&event.data) {
+            Ok(event) => self.read(event, answer),
+            Err(_) if event.name == b"error" => {
+                answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+            }
+            Err(error) => answer.garbled(&format!("an event, {error}")),
+        }
+    }
+
+    fn whole(&mut self, json: &[u8], answer: &mut Answer) {
+        let whole = match serde_json::from_slice::<Whole>(json) {
+            Ok(whole) => whole,
+            Err(error) => return answer.garbled(&format!("an answer in one piece, {error}")),
+        };
+        if whole.kind == "error" || !whole.error.is_null() {
+            return answer.fail(answer.faults.in_stream(&whole.error));
+        }
+        self.usage.update(whole.usage);
+        self.ends(whole.stop_reason.as_deref(), answer);
+        for (index, block) in (0..).zip(whole.content) {
+            self.begin(index, block, answer);
+            self.end(index, answer);
+        }
+        answer.usage = whole.usage.map(|_| self.usage.usage());
+    }
+}
+
+impl MessagesDecoder {
+    pub(super) fn new(worker: WorkerId) -> Self {
+        Self { worker, open: BTreeMap::new(), usage: Tally::default() }
+    }
+
+    fn read(&mut self, event: Event, answer: &mut Answer) {
+        match event {
+            Event::MessageStart { message } => self.usage.update(message.usage),
+            Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, answer),
+            Event::ContentBlockDelta { index, delta } => self.delta(index, delta, answer),
+            Event::ContentBlockStop { index } => self.end(index, answer),
+            Event::MessageDelta { delta, usage } => {
+                self.usage.update(usage);
+                answer.usage = Some(self.usage.usage());
+                self.ends(delta.stop_reason.as_deref(), answer);
+            }
+            Event::MessageStop if answer.reason.is_none() => {
+                answer.garbled("an answer that ended without saying why");
+            }
+            Event::MessageStop => answer.is_complete = true,
+            Event::Error { error } => answer.fail(answer.faults.in_stream(&error)),
+            Event::Other => {}
+        }
+    }
+
+    fn begin(&mut self, index: u64, block: Block, answer: &mut Answer) {
+        if !answer.gather(BLOCK_BYTES) {
+            return;
+        }
+        match block {
+            Block::Text { text } => answer.text(text),
+            Block::ToolUse { id, name, input } => {
+                let tool = Open::Tool { id, name, whole: input, pieces: String::new() };
+                self.open.insert(index, tool);
+            }
+            Block::Thinking { thinking, signature } => {
+                answer.reasoning(thinking);
+                self.open.insert(index, Open::Thinking { signature });
+            }
+            Block::RedactedThinking { data } => self.seal(&Mark::Redacted(data), answer),
+            Block::Other => {}
+        }
+    }
+
+    fn delta(&mut self, index: u64, delta: Delta, answer: &mut Answer) {
+        match (delta, self.open.get_mut(&index)) {
+            (Delta::TextDelta { text }, _) => answer.text(text),
+            (Delta::ThinkingDelta { thinking }, _) => answer.reasoning(thinking),
+            (Delta::InputJsonDelta { partial_json }, Some(Open::Tool { pieces, .. })) => {
+                if answer.gather(partial_json.len()) {
+                    pieces.push_str(&partial_json);
+                }
+            }
+            (Delta::SignatureDelta { signature: more }, Some(Open::Thinking { signature })) => {
+                if answer.gather(more.len()) {
+                    signature.push_str(&more);
+                }
+            }
+            (Delta::InputJsonDelta { .. } | Delta::SignatureDelta { .. } | Delta::Other, _) => {}
+        }
+    }
+
+    fn end(&mut self, index: u64, answer: &mut Answer) {
+        match self.open.remove(&index) {
+            Some(Open::Tool { id, name, whole, pieces }) => {
+                let came_whole = pieces.is_empty() && whole.is_object();
+                let arguments = if came_whole { whole.to_string() } else { pieces };
+                answer.tool_call(ToolCall { id, name, arguments, seal: None });
+            }
+            Some(Open::Thinking { signature }) if !signature.is_empty() => {
+                self.seal(&Mark::Signature(signature), answer);
+            }
+            Some(Open::Thinking { .. }) | None => {}
+        }
+    }
+
+    fn seal(&self, mark: &Mark, answer: &mut Answer) {
+        if let Ok(mark) = serde_json::to_string(mark) {
+            answer.seal(Seal { worker: self.worker.clone(), mark });
+        }
+    }
+
+    fn ends(&self, word: Option<&str>, answer: &mut Answer) {
+        answer.reason = match word {
+            None => return,
+            Some("end_turn" | "stop_sequence") => Some(FinishReason::Stop),
+            Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),
+            Some("tool_use") => Some(FinishReason::ToolCalls),
+            Some("refusal") => Some(FinishReason::ContentFilter),
+            Some(word) => return answer.fail(answer.faults.gave_up(word)),
+        };
+    }
+}

@@ -1,0 +1,296 @@
+//! From the internal request to the one on the wire.
+
+use podium_domain::content::{Image, Part, Reasoning, Seal};
+use podium_domain::conversation::{Message, Role};
+use podium_domain::policy::Effort;
+use podium_domain::pool::{Feature, Worker};
+use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ReasoningText, Tool, ToolChoice, ToolUse};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::form::{object, thinking_budget};
+
+/// The smallest budget that the vendor takes. Who may write too little for it is not asked to think.
+const BUDGET_TOKENS_MIN: u32 = 1024;
+
+/// The body of a request.
+#[derive(Debug, Serialize)]
+pub(super) struct MessagesBody<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    messages: Vec<MessageBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<ThinkingBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputBody<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ChoiceBody<'a>>,
+    stream: bool,
+}
+
+/// A turn.
+#[derive(Debug, Serialize)]
+struct MessageBody<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+/// A piece of a turn.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheBody>,
+    },
+    Image {
+        source: SourceBody<'a>,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Map<String, Value>,
+    },
+    ToolResult {
+        tool_use_id: &'a str,
+        content: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+}
+
+/// Marks the end of what the vendor may keep.
+#[derive(Debug, Serialize)]
+struct CacheBody {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl CacheBody {
+    const EPHEMERAL: Self = Self { kind: "ephemeral" };
+}
+
+/// A picture.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum SourceBody<'a> {
+    Base64 { media_type: &'static str, data: &'a str },
+    Url { url: &'a str },
+}
+
+/// Whether and how to think.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ThinkingBody {
+    /// As much as the effort says.
+    Adaptive {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
+    },
+    /// At most so much.
+    Enabled {
+        budget_tokens: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct OutputBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<FormatBody<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum FormatBody<'a> {
+    JsonSchema { schema: &'a Value },
+}
+
+#[derive(Debug, Serialize)]
+struct ToolBody<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChoiceBody<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    disable_parallel_tool_use: bool,
+}
+
+/// What the mark of this format's reasoning holds.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mark {
+    /// Proves that the words are the model's own.
+    Signature(String),
+    /// Reasoning that nobody may read.
+    Redacted(String),
+}
+
+/// The body of a streamed call. A worker is never asked for more than it can write.
+pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> MessagesBody<'a> {
+    let keeps = request.cache_hint.is_some() && worker.takes(Feature::CacheHint);
+    let mut system: Vec<_> =
+        request.messages.iter().filter(|m| m.role == Role::System).flat_map(texts).collect();
+    let mut tools: Vec<_> = request.tools.iter().flat_map(|tools| &tools.tools).map(tool).collect();
+    if keeps {
+        keep(&mut system, &mut tools);
+    }
+    MessagesBody {
+        model: &worker.model,
+        max_tokens: tokens_max(worker, request),
+        system,
+        messages: turns(worker, request),
+        temperature: request.temperature,
+        top_p: request.top_p,
+        stop_sequences: &request.stops,
+        thinking: thinking(worker, request),
+        output_config: output(worker, request),
+        tools,
+        tool_choice: request.tools.as_ref().and_then(choice),
+        stream: true,
+    }
+}
+
+fn tokens_max(worker: &Worker, request: &ChatRequest) -> u32 {
+    request.output_tokens_max.min(worker.output_tokens_max)
+}
+
+/// Marks the last of the system's texts, or of the tools: what is kept ends there, and tools come before texts.
+fn keep(system: &mut [Block<'_>], tools: &mut [ToolBody<'_>]) {
+    match (system.last_mut(), tools.last_mut()) {
+        (Some(Block::Text { cache_control, .. }), _) => *cache_control = Some(CacheBody::EPHEMERAL),
+        (_, Some(tool)) => tool.cache_control = Some(CacheBody::EPHEMERAL),
+        (_, None) => {}
+    }
+}
+
+fn texts(message: &Message) -> impl Iterator<Item = Block<'_>> {
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    // The vendor refuses blank texts.
+    std::iter::once(message.text.as_str()).chain(parts).filter(|text| !text.trim().is_empty()).map(text)
+}
+
+fn text(text: &str) -> Block<'_> {
+    Block::Text { text, cache_control: None }
+}
+
+fn turns<'a>(worker: &Worker, request: &'a ChatRequest) -> Vec<MessageBody<'a>> {
+    let turns = request.messages.iter().filter(|message| message.role != Role::System);
+    let turns = turns.map(|message| {
+        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+        MessageBody { role, content: blocks(message, worker) }
+    });
+    turns.filter(|turn| !turn.content.is_empty()).collect()
+}
+
+/// A message as blocks: reasoning and results of tools must come first, calls of tools last.
+fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
+    let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    if !message.text.trim().is_empty() {
+        middle.push(text(&message.text));
+    }
+    for part in &message.parts {
+        match part {
+            Part::Reasoning(reasoning) => first.extend(thought(reasoning, worker)),
+            Part::ToolResult(result) => first.push(Block::ToolResult {
+                tool_use_id: &result.call_id,
+                content: &result.output,
+                is_error: result.is_error,
+            }),
+            Part::Text(words) if words.trim().is_empty() => {}
+            Part::Text(words) => middle.push(text(words)),
+            Part::Image(Image::Url(url)) => middle.push(Block::Image { source: SourceBody::Url { url } }),
+            Part::Image(Image::Data { media_type, base64 }) => middle.push(Block::Image {
+                source: SourceBody::Base64 { media_type: media_type.as_str(), data: base64 },
+            }),
+            Part::ToolCall(call) => {
+                last.push(Block::ToolUse { id: &call.id, name: &call.name, input: object(&call.arguments) });
+            }
+        }
+    }
+    first.append(&mut middle);
+    first.append(&mut last);
+    first
+}
+
+fn thought<'a>(reasoning: &'a Reasoning, worker: &Worker) -> Option<Block<'a>> {
+    let mark = Seal::mark_of(reasoning.seal.as_ref(), &worker.id)?;
+    Some(match serde_json::from_str(mark).ok()? {
+        Mark::Signature(signature) => Block::Thinking { thinking: &reasoning.text, signature },
+        Mark::Redacted(data) => Block::RedactedThinking { data },
+    })
+}
+
+pub(super) fn thinking(worker: &Worker, request: &ChatRequest) -> Option<ThinkingBody> {
+    let effort = request.effort?;
+    let is_shown = request.reasoning == ReasoningText::Shown && worker.takes(Feature::ReasoningText);
+    let display = is_shown.then_some("summarized");
+    if worker.takes(Feature::Effort) {
+        return Some(ThinkingBody::Adaptive { display });
+    }
+    let budget_tokens = thinking_budget(effort, tokens_max(worker, request));
+    (budget_tokens >= BUDGET_TOKENS_MIN).then_some(ThinkingBody::Enabled { budget_tokens, display })
+}
+
+fn output<'a>(worker: &Worker, request: &'a ChatRequest) -> Option<OutputBody<'a>> {
+    let effort = request.effort.filter(|_| worker.takes(Feature::Effort)).map(Effort::as_str);
+    let format = match &request.answer {
+        AnswerForm::JsonSchema { schema, .. } => Some(FormatBody::JsonSchema { schema }),
+        AnswerForm::Text | AnswerForm::JsonObject => None,
+    };
+    (effort.is_some() || format.is_some()).then_some(OutputBody { effort, format })
+}
+
+fn tool(tool: &Tool) -> ToolBody<'_> {
+    ToolBody {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema: &tool.schema,
+        cache_control: None,
+    }
+}
+
+fn choice(tools: &ToolUse) -> Option<ChoiceBody<'_>> {
+    let one = tools.at_once == CallsAtOnce::One;
+    let body = |kind, name| ChoiceBody { kind, name, disable_parallel_tool_use: one && kind != "none" };
+    match &tools.choice {
+        ToolChoice::Auto if !one => None,
+        ToolChoice::Auto => Some(body("auto", None)),
+        ToolChoice::None => Some(body("none", None)),
+        ToolChoice::Required => Some(body("any", None)),
+        ToolChoice::Named(name) => Some(body("tool", Some(name))),
+    }
+}

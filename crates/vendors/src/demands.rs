@@ -1,0 +1,225 @@
+//! What a request demands of a worker, held against what the worker takes, before anything is sent.
+
+use podium_domain::content::{Part, ToolCall};
+use podium_domain::pool::{Feature, WireFormat, Worker};
+use podium_ports::vendor::{
+    AnswerForm, CallsAtOnce, ChatRequest, STOPS_MAX, TOOLS_MAX, ToolChoice, VendorError,
+};
+use serde_json::{Map, Value};
+
+use crate::anthropic;
+use crate::faults::Faults;
+
+/// The highest temperature that Anthropic knows.
+const ANTHROPIC_TEMPERATURE_MAX: f32 = 1.0;
+
+/// Refuses what the worker does not take, naming the worker and the feature, and what nobody takes.
+pub(crate) fn check(worker: &Worker, request: &ChatRequest, faults: &Faults) -> Result<(), VendorError> {
+    let unsupported = |what: &str| Err(Faults::unsupported(&worker.id, what));
+    if let Some(feature) = features(request).into_iter().find(|feature| !worker.takes(*feature)) {
+        return unsupported(feature.as_str());
+    }
+    if request.effort.is_some() && !worker.takes_effort() {
+        return unsupported(Feature::Effort.as_str());
+    }
+    if let Some(what) = combination(worker, request) {
+        return unsupported(what);
+    }
+    bounds(request).map_err(|message| faults.misconfigured(&message))
+}
+
+/// The features without which the request cannot be answered. Hints are not among them, nor is the effort, which goes by
+/// two names.
+fn features(request: &ChatRequest) -> Vec<Feature> {
+    let parts = || request.messages.iter().flat_map(|message| &message.parts);
+    let uses_tools = || parts().any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)));
+    let at_once = request.tools.as_ref().map(|tools| tools.at_once);
+    [
+        (Feature::Temperature, request.temperature.is_some()),
+        (Feature::TopP, request.top_p.is_some()),
+        (Feature::Stop, !request.stops.is_empty()),
+        (Feature::Seed, request.seed.is_some()),
+        (Feature::Tools, request.tools.is_some() || uses_tools()),
+        (Feature::OneToolCall, at_once == Some(CallsAtOnce::One)),
+        (Feature::JsonObject, request.answer == AnswerForm::JsonObject),
+        (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema { .. })),
+        (Feature::Image, parts().any(|part| matches!(part, Part::Image(_)))),
+    ]
+    .into_iter()
+    .filter_map(|(feature, is_asked)| is_asked.then_some(feature))
+    .collect()
+}
+
+/// What a wire format takes in part, or each alone and not together.
+fn combination(worker: &Worker, request: &ChatRequest) -> Option<&'static str> {
+    if worker.api != WireFormat::Anthropic {
+        return None;
+    }
+    let thinks = anthropic::thinks(worker, request);
+    let choice = request.tools.as_ref().map(|tools| &tools.choice);
+    match request.temperature {
+        Some(temperature) if temperature > ANTHROPIC_TEMPERATURE_MAX => Some("temperature above 1"),
+        Some(_) if thinks => Some("temperature together with effort"),
+        _ if thinks && request.top_p.is_some() => Some("top_p together with effort"),
+        _ if thinks && matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_))) => {
+            Some("tools that have to be called together with effort")
+        }
+        _ => None,
+    }
+}
+
+/// What no worker takes.
+fn bounds(request: &ChatRequest) -> Result<(), String> {
+    if request.stops.len() > STOPS_MAX {
+        return Err(format!("stops has {} entries, the limit is {STOPS_MAX}", request.stops.len()));
+    }
+    if let Some(tools) = &request.tools {
+        let count = tools.tools.len();
+        if !(1..=TOOLS_MAX).contains(&count) {
+            return Err(format!("tools has {count} entries, it must have 1 to {TOOLS_MAX}"));
+        }
+        if let ToolChoice::Named(name) = &tools.choice
+            && !tools.tools.iter().any(|tool| tool.name == *name)
+        {
+            return Err(format!("tools must have `{name}`, which is to be called"));
+        }
+    }
+    let calls = request.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    });
+    calls.map(arguments).collect()
+}
+
+fn arguments(call: &ToolCall) -> Result<(), String> {
+    match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("the arguments of tool call `{}` are no JSON object", call.id)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::content::Image;
+    use podium_domain::conversation::{Message, Role};
+    use podium_domain::ids::VendorId;
+    use podium_domain::policy::Effort;
+    use podium_domain::pool::Pool;
+    use podium_ports::vendor::{Tool, ToolUse};
+    use serde_json::json;
+
+    use super::*;
+
+    fn worker(api: &str, features: &str) -> Worker {
+        let toml = format!(
+            r#"
+            schema = 1
+            name = "demands"
+            version = "1"
+            vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1" }}]
+            [[workers]]
+            id = "w"
+            vendor = "v"
+            model = "m"
+            description = "a worker"
+            features = {features}
+            context_tokens = 8192
+            usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+            "#
+        );
+        Pool::parse(&toml).unwrap().workers()[0].clone()
+    }
+
+    fn plain() -> ChatRequest {
+        ChatRequest::new(vec![Message::new(Role::User, "why?")], 8192)
+    }
+
+    fn tools(choice: ToolChoice) -> Option<ToolUse> {
+        let tool = Tool { name: "look".to_owned(), description: String::new(), schema: json!({}) };
+        Some(ToolUse { tools: vec![tool], choice, at_once: CallsAtOnce::Several })
+    }
+
+    fn said(worker: &Worker, request: &ChatRequest) -> Result<(), String> {
+        let faults = Faults::new(VendorId::new("v").unwrap(), None);
+        check(worker, request, &faults).map_err(|error| {
+            assert!(!error.is_retryable());
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn each_feature_that_a_worker_lacks_is_refused_by_name() {
+        let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
+        let schema = AnswerForm::JsonSchema { name: "s".to_owned(), schema: json!({}) };
+        let one = tools(ToolChoice::Auto).map(|tools| ToolUse { at_once: CallsAtOnce::One, ..tools });
+        for (feature, request) in [
+            ("temperature", ChatRequest { temperature: Some(0.5), ..plain() }),
+            ("top_p", ChatRequest { top_p: Some(0.5), ..plain() }),
+            ("stop", ChatRequest { stops: vec!["x".to_owned()], ..plain() }),
+            ("seed", ChatRequest { seed: Some(1), ..plain() }),
+            ("tools", ChatRequest { tools: tools(ToolChoice::Auto), ..plain() }),
+            ("json_object", ChatRequest { answer: AnswerForm::JsonObject, ..plain() }),
+            ("json_schema", ChatRequest { answer: schema, ..plain() }),
+            ("effort", ChatRequest { effort: Some(Effort::Low), ..plain() }),
+        ] {
+            let refused = said(&worker("openai-chat", "[]"), &request).unwrap_err();
+            assert_eq!(refused, format!("worker `w` does not take {feature}"));
+            assert_eq!(said(&worker("openai-chat", &format!("[\"{feature}\"]")), &request), Ok(()));
+        }
+        let refused = said(&worker("openai-chat", r#"["tools"]"#), &ChatRequest { tools: one, ..plain() });
+        assert_eq!(refused.unwrap_err(), "worker `w` does not take one_tool_call");
+        let shown = vec![Message::new(Role::User, "what?").with([picture])];
+        let refused = said(&worker("openai-chat", "[]"), &ChatRequest { messages: shown, ..plain() });
+        assert_eq!(refused.unwrap_err(), "worker `w` does not take image");
+    }
+
+    #[test]
+    fn hints_are_never_refused() {
+        let hints = ChatRequest {
+            cache_hint: Some("x".to_owned()),
+            reasoning: podium_ports::vendor::ReasoningText::Shown,
+            ..plain()
+        };
+        assert_eq!(said(&worker("gemini", "[]"), &hints), Ok(()));
+    }
+
+    #[test]
+    fn what_anthropic_takes_only_apart_is_refused_together() {
+        let thinker = worker("anthropic", r#"["effort", "temperature", "top_p", "tools"]"#);
+        let hard = ChatRequest { effort: Some(Effort::High), ..plain() };
+        assert_eq!(said(&thinker, &hard), Ok(()));
+        for (what, request) in [
+            ("temperature together with effort", ChatRequest { temperature: Some(0.5), ..hard.clone() }),
+            ("top_p together with effort", ChatRequest { top_p: Some(0.5), ..hard.clone() }),
+            ("temperature above 1", ChatRequest { temperature: Some(1.5), ..plain() }),
+            (
+                "tools that have to be called together with effort",
+                ChatRequest { tools: tools(ToolChoice::Required), ..hard.clone() },
+            ),
+        ] {
+            assert_eq!(said(&thinker, &request).unwrap_err(), format!("worker `w` does not take {what}"));
+        }
+        assert_eq!(said(&thinker, &ChatRequest { temperature: Some(1.0), ..plain() }), Ok(()));
+    }
+
+    #[test]
+    fn what_no_worker_takes_is_refused_with_its_limit() {
+        let worker = worker("openai-chat", r#"["stop", "tools"]"#);
+        let stops = ChatRequest { stops: vec!["x".to_owned(); 5], ..plain() };
+        assert!(said(&worker, &stops).unwrap_err().contains("stops has 5 entries, the limit is 4"));
+        let none = tools(ToolChoice::Auto).map(|tools| ToolUse { tools: Vec::new(), ..tools });
+        let none = ChatRequest { tools: none, ..plain() };
+        assert!(said(&worker, &none).unwrap_err().contains("tools has 0 entries"));
+        let other = ChatRequest { tools: tools(ToolChoice::Named("other".to_owned())), ..plain() };
+        assert!(said(&worker, &other).unwrap_err().contains("tools must have `other`"));
+        let call = Part::ToolCall(ToolCall {
+            id: "c1".to_owned(),
+            name: "look".to_owned(),
+            arguments: "[1]".to_owned(),
+            seal: None,
+        });
+        let messages = vec![Message::new(Role::Assistant, "").with([call]), Message::new(Role::User, "?")];
+        let called = ChatRequest { messages, ..plain() };
+        assert!(said(&worker, &called).unwrap_err().contains("tool call `c1` are no JSON object"));
+    }
+}

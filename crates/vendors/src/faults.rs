@@ -1,0 +1,418 @@
+//! What went wrong at a vendor, and whether the same call may succeed later.
+
+use std::time::Duration;
+
+use podium_domain::ids::{VendorId, WorkerId};
+use podium_ports::vendor::VendorError;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use crate::retry_after::{asked_for, retry_after, span_text};
+
+/// Most characters of a vendor's words that an error repeats.
+const MESSAGE_CHARS_MAX: usize = 300;
+
+/// Words for a call that only money, not time, can help. Servers send them with status 429 nevertheless.
+const UNPAID: [&str; 6] = [
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "insufficient_balance",
+    "insufficient_credits",
+    "payment_required",
+];
+
+/// Words for a call that is refused as it is.
+const REFUSED: [&str; 14] = [
+    "invalid_request_error",
+    "request_too_large",
+    "billing_error",
+    "invalid_prompt",
+    "invalid_argument",
+    "failed_precondition",
+    "unauthenticated",
+    "badrequesterror",
+    "context_length_exceeded",
+    "authentication_error",
+    "permission_error",
+    "permission_denied",
+    "not_found_error",
+    "content_policy_violation",
+];
+
+/// Anthropic's status for a service that has too much to do.
+const OVERLOADED: u16 = 529;
+
+/// Makes the errors of one vendor. None of them repeats the key, even if the vendor does.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    vendor: VendorId,
+    secret: Option<SecretString>,
+}
+
+/// What a vendor said.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Complaint {
+    message: String,
+    /// `code` and `type`, in lower case.
+    words: Vec<String>,
+    /// A code that is an HTTP status.
+    status: Option<u16>,
+    /// Google's way to say when to come back.
+    retry_after: Option<Duration>,
+}
+
+impl Faults {
+    pub(crate) fn new(vendor: VendorId, secret: Option<SecretString>) -> Self {
+        Self { vendor, secret }
+    }
+
+    /// The vendor sent `what`.
+    pub(crate) fn garbled(&self, what: &str) -> VendorError {
+        VendorError::Garbled { vendor: self.vendor(), message: self.readable(what) }
+    }
+
+    /// The connection could not be made, or broke. Its address is left out: it may hold a password.
+    pub(crate) fn unreachable(&self, source: reqwest::Error) -> VendorError {
+        VendorError::Unreachable { vendor: self.vendor(), source: Box::new(source.without_url()) }
+    }
+
+    /// The call cannot be made.
+    pub(crate) fn misconfigured(&self, message: &str) -> VendorError {
+        VendorError::Misconfigured { vendor: self.vendor(), message: self.readable(message) }
+    }
+
+    /// The worker does not take what was asked for: `feature`, or `feature` together with something else.
+    pub(crate) fn unsupported(worker: &WorkerId, what: &str) -> VendorError {
+        VendorError::Unsupported { worker: worker.clone(), what: what.to_owned() }
+    }
+
+    /// The vendor answered with a status that is no success.
+    pub(crate) fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> VendorError {
+        let mut complaint = Complaint::read(&json_or_text(body));
+        if complaint.message.trim().is_empty() || complaint.message.trim_start().starts_with('<') {
+            status.canonical_reason().unwrap_or("no reason given").clone_into(&mut complaint.message);
+        }
+        let wait = retry_after(headers).or(complaint.retry_after);
+        let asks_to_wait = matches!(status.as_u16(), 503 | OVERLOADED) && asked_for(headers).is_some();
+        let class =
+            if asks_to_wait { Class::Throttled } else { Class::of(status.as_u16(), &complaint.words) };
+        match class {
+            Class::Throttled => VendorError::Throttled { vendor: self.vendor(), retry_after: wait },
+            class => self.error(class, status.as_u16(), &complaint.message),
+        }
+    }
+
+    /// The vendor reported an error in the middle of an answer whose status was a success.
+    pub(crate) fn in_stream(&self, error: &Value) -> VendorError {
+        let complaint = Complaint::of_error(error);
+        let is = |words: &[&str]| complaint.words.iter().any(|word| words.contains(&word.as_str()));
+        let throttled = complaint.words.iter().any(|word| {
+            word.starts_with("rate_limit") || word == "resource_exhausted" || word == "too_many_requests"
+        });
+        let (class, status) = match complaint.status {
+            Some(status) => (Class::of(status, &complaint.words), status),
+            None if is(&UNPAID) || is(&REFUSED) => (Class::Rejected, 400),
+            None if throttled => (Class::Throttled, 429),
+            None => (Class::Failed, 200),
+        };
+        match self.error(class, status, &complaint.message) {
+            VendorError::Throttled { vendor, .. } => {
+                VendorError::Throttled { vendor, retry_after: complaint.retry_after }
+            }
+            error => error,
+        }
+    }
+
+    /// The vendor took the question and answered that it will not.
+    pub(crate) fn blocked(&self, word: &str) -> VendorError {
+        self.error(Class::Rejected, 200, &format!("the question was blocked with reason `{word}`"))
+    }
+
+    /// The vendor ended an answer with a word that says that it is not complete.
+    pub(crate) fn gave_up(&self, word: &str) -> VendorError {
+        self.error(Class::Failed, 200, &format!("the answer broke off with finish_reason `{word}`"))
+    }
+
+    fn error(&self, class: Class, status: u16, message: &str) -> VendorError {
+        let (vendor, message) = (self.vendor(), self.readable(message));
+        match class {
+            Class::Throttled => VendorError::Throttled { vendor, retry_after: None },
+            Class::Rejected => VendorError::Rejected { vendor, status, message },
+            Class::Failed => VendorError::Failed { vendor, status, message },
+        }
+    }
+
+    fn vendor(&self) -> String {
+        self.vendor.as_str().to_owned()
+    }
+
+    /// A vendor's words on one line of bounded length, without the key. The key goes first: a cut could leave half of it.
+    fn readable(&self, words: &str) -> String {
+        let without_key = match &self.secret {
+            Some(secret) => words.replace(secret.expose_secret(), "[key]"),
+            None => words.to_owned(),
+        };
+        let mut line = String::new();
+        for word in
+            without_key.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
+        {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        match line.char_indices().nth(MESSAGE_CHARS_MAX) {
+            None => line,
+            Some((end, _)) => {
+                line.truncate(end);
+                line.push('…');
+                line
+            }
+        }
+    }
+}
+
+/// A body as JSON, or else as text.
+pub(crate) fn json_or_text(body: &[u8]) -> Value {
+    let as_text = |_| Value::String(String::from_utf8_lossy(body).into_owned());
+    serde_json::from_slice(body).unwrap_or_else(as_text)
+}
+
+/// What may be done about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// The same later, more slowly.
+    Throttled,
+    /// Nothing.
+    Rejected,
+    /// The same again.
+    Failed,
+}
+
+impl Class {
+    fn of(status: u16, words: &[String]) -> Self {
+        match status {
+            429 if words.iter().any(|word| UNPAID.contains(&word.as_str())) => Self::Rejected,
+            429 => Self::Throttled,
+            // A timeout, a lost race and a request that came too early may all be tried again.
+            408 | 409 | 425 => Self::Failed,
+            500.. if status != 501 => Self::Failed,
+            _ => Self::Rejected,
+        }
+    }
+}
+
+impl Complaint {
+    /// Reads the body of an error in any of the forms that servers give it.
+    fn read(body: &Value) -> Self {
+        match body {
+            // Google wraps the object in a list.
+            Value::Array(list) => list.first().map(Self::read).unwrap_or_default(),
+            Value::Object(object) => match object.get("error") {
+                Some(error) if !error.is_null() => Self::of_error(error),
+                _ => Self::of_error(body),
+            },
+            other => Self::of_error(other),
+        }
+    }
+
+    /// Reads what stands under `error`, or what stands in its place.
+    fn of_error(error: &Value) -> Self {
+        let object = match error {
+            Value::String(message) => {
+                return Self { message: message.clone(), ..Self::default() };
+            }
+            Value::Object(object) => object,
+            other => {
+                return Self { message: other.to_string(), ..Self::default() };
+            }
+        };
+        let texts =
+            ["message", "detail", "error", "msg"].into_iter().filter_map(|name| text(object.get(name)?));
+        let codes: Vec<_> =
+            ["code", "type", "status"].into_iter().filter_map(|name| word(object.get(name)?)).collect();
+        let status =
+            codes.iter().filter_map(|code| code.parse().ok()).find(|status| (400..600).contains(status));
+        let whole = || error.to_string();
+        let retry_after = object.get("details").and_then(retry_delay);
+        Self { message: texts.take(1).next().unwrap_or_else(whole), words: codes, status, retry_after }
+    }
+}
+
+/// A text, or the first message of `FastAPI`'s list of what does not validate.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(list) => list.first()?.get("msg").and_then(Value::as_str).map(ToOwned::to_owned),
+        _ => None,
+    }
+}
+
+/// The delay that one of an error's details asks for: `google.rpc.RetryInfo`.
+fn retry_delay(details: &Value) -> Option<Duration> {
+    details.as_array()?.iter().find_map(|detail| span_text(detail.get("retryDelay")?.as_str()?))
+}
+
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(word) => Some(word.to_ascii_lowercase()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    const KEY: &str = "sk-proj-0123456789";
+
+    fn faults() -> Faults {
+        Faults::new(VendorId::new("v").unwrap(), Some(SecretString::from(KEY)))
+    }
+
+    fn refused(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> VendorError {
+        let pairs = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        faults().refused(StatusCode::from_u16(status).unwrap(), &pairs.collect(), body.as_bytes())
+    }
+
+    #[test]
+    fn a_status_says_whether_the_call_may_be_repeated() {
+        for (status, retryable) in [
+            (301, false),
+            (400, false),
+            (401, false),
+            (402, false),
+            (403, false),
+            (404, false),
+            (408, true),
+            (409, true),
+            (413, false),
+            (422, false),
+            (425, true),
+            (429, true),
+            (500, true),
+            (501, false),
+            (502, true),
+            (503, true),
+            (504, true),
+            (529, true),
+        ] {
+            assert_eq!(refused(status, &[], "").is_retryable(), retryable, "{status}");
+        }
+    }
+
+    #[test]
+    fn who_asks_to_wait_is_told_apart_from_who_wants_money() {
+        let slow_down = r#"{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}"#;
+        let error = refused(429, &[("retry-after", "2")], slow_down);
+        assert!(matches!(error, VendorError::Throttled { .. }), "{error:?}");
+        assert_eq!(error.retry_after(), Some(std::time::Duration::from_secs(2)));
+        assert!(matches!(refused(503, &[("retry-after", "1")], ""), VendorError::Throttled { .. }));
+        assert!(matches!(refused(503, &[], ""), VendorError::Failed { status: 503, .. }));
+        let limits_of_every_answer = [("x-ratelimit-reset-requests", "6ms")];
+        assert!(matches!(refused(503, &limits_of_every_answer, ""), VendorError::Failed { status: 503, .. }));
+        let unpaid =
+            r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
+        assert!(matches!(
+            refused(429, &[("retry-after", "2")], unpaid),
+            VendorError::Rejected { status: 429, .. }
+        ));
+    }
+
+    #[test]
+    fn each_vendors_way_to_ask_for_a_pause_is_heard() {
+        let google = r#"[{"error": {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED", "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "PerMinute"}]},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]}}]"#;
+        let anthropic = r#"{"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}"#;
+        let overloaded =
+            r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
+        let wait = |status, headers, body| match refused(status, headers, body) {
+            VendorError::Throttled { retry_after, .. } => Ok(retry_after.map(|wait| wait.as_millis())),
+            other => Err(other.is_retryable()),
+        };
+        assert_eq!(wait(429, &[], google), Ok(Some(34_500)));
+        assert_eq!(wait(429, &[("retry-after", "2")], google), Ok(Some(2_000)), "the header goes first");
+        assert_eq!(wait(429, &[("retry-after", "7")], anthropic), Ok(Some(7_000)));
+        assert_eq!(wait(529, &[("retry-after", "7")], overloaded), Ok(Some(7_000)));
+        assert_eq!(wait(529, &[], overloaded), Err(true));
+        let in_stream = faults().in_stream(&json_or_text(google.as_bytes())[0]["error"]);
+        assert_eq!(in_stream.retry_after(), Some(Duration::from_millis(34_500)));
+    }
+
+    #[test]
+    fn the_vendors_words_are_found_in_each_form_of_body() {
+        for (body, expected) in [
+            (r#"{"error": {"message": "no such model", "type": "x"}}"#, "no such model"),
+            (r#"{"error": "no such model"}"#, "no such model"),
+            (
+                r#"[{"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}]"#,
+                "no such model",
+            ),
+            (r#"{"object": "error", "message": "no such model", "code": 404}"#, "no such model"),
+            (r#"{"detail": "no such model"}"#, "no such model"),
+            (r#"{"detail": [{"loc": ["body"], "msg": "no such model"}]}"#, "no such model"),
+            ("no such\n  model\0", "no such model"),
+            ("<html><h1>404</h1></html>", "Not Found"),
+            ("", "Not Found"),
+            (r#"{"odd": true}"#, r#"{"odd":true}"#),
+            ("null", "null"),
+        ] {
+            let VendorError::Rejected { message, .. } = refused(404, &[], body) else { panic!("{body}") };
+            assert_eq!(message, expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_cut_and_never_holds_the_key() {
+        let long = format!("{} {KEY} {}", "x".repeat(MESSAGE_CHARS_MAX - 6), "é".repeat(1000));
+        for error in [
+            refused(
+                401,
+                &[],
+                &format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY}."}}}}"#),
+            ),
+            refused(500, &[], &long),
+            faults().garbled(&long),
+            faults().in_stream(&Value::String(long.clone())),
+        ] {
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("sk-") && text.contains("[key"), "{text}");
+            assert!(error.to_string().chars().count() < MESSAGE_CHARS_MAX + 80, "{text}");
+        }
+        assert!(!format!("{:?}", faults()).contains(KEY));
+    }
+
+    #[test]
+    fn an_error_inside_a_stream_is_classed_by_its_words() {
+        let class = |json: &str| match faults().in_stream(&json_or_text(json.as_bytes())) {
+            VendorError::Throttled { .. } => 'T',
+            VendorError::Rejected { .. } => 'R',
+            VendorError::Failed { .. } => 'F',
+            other => panic!("{other:?}"),
+        };
+        for (json, expected) in [
+            (r#"{"message": "slow down", "type": "rate_limit_error"}"#, 'T'),
+            (r#"{"message": "slow down", "code": 429}"#, 'T'),
+            (r#"{"message": "bad", "type": "BadRequestError", "code": 400}"#, 'R'),
+            (r#"{"message": "too long", "code": "context_length_exceeded"}"#, 'R'),
+            (r#"{"message": "pay", "code": "insufficient_quota"}"#, 'R'),
+            (r#"{"message": "pay", "code": "429", "type": "insufficient_quota"}"#, 'R'),
+            (r#"{"message": "big", "type": "request_too_large"}"#, 'R'),
+            (r#"{"message": "slow down", "status": "RESOURCE_EXHAUSTED"}"#, 'T'),
+            (r#"{"message": "busy", "type": "overloaded_error"}"#, 'F'),
+            (r#"{"message": "upstream", "code": 502}"#, 'F'),
+            (r#"{"message": "oops", "type": "server_error"}"#, 'F'),
+            (r#""oops""#, 'F'),
+        ] {
+            assert_eq!(class(json), expected, "{json}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! From chunks, or one whole response, to what they say.
+
+use podium_domain::content::{Seal, ToolCall};
+use podium_domain::ids::WorkerId;
+use podium_domain::usage::Usage;
+use podium_ports::vendor::FinishReason;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::OWN_CALL_ID;
+use crate::answer::{Answer, Decoder};
+use crate::faults::json_or_text;
+use crate::sse::SseEvent;
+
+/// What a call is counted as, beside its arguments.
+const CALL_BYTES: usize = 64;
+/// Longest id of a response that becomes a part of its calls' ids.
+const RESPONSE_ID_BYTES_MAX: usize = 128;
+
+/// Reads `generateContent`, streamed or not.
+#[derive(Debug)]
+pub(super) struct GeminiDecoder {
+    worker: WorkerId,
+    response_id: String,
+    calls: usize,
+}
+
+/// A piece of a streamed answer, or a whole one.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk {
+    #[serde(default)]
+    candidates: Option<Vec<Candidate>>,
+    #[serde(default)]
+    response_id: Option<String>,
+    #[serde(default)]
+    prompt_feedback: Option<Feedback>,
+    #[serde(default)]
+    usage_metadata: Option<UsageBody>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    #[serde(default)]
+    index: Option<u32>,
+    #[serde(default)]
+    content: Option<Content>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Option<Vec<PartBody>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartBody {
+    #[serde(default)]
+    text: Option<String>,
+    /// Whether the text is reasoning.
+    #[serde(default)]
+    thought: bool,
+    #[serde(default)]
+    function_call: Option<CallBody>,
+    #[serde(default)]
+    thought_signature: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CallBody {
+    #[serde(default)]
+    id: Option<String>,
+    name: String,
+    #[serde(default)]
+    args: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    #[serde(default)]
+    block_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct UsageBody {
+    prompt_token_count: u64,
+    tool_use_prompt_token_count: u64,
+    cached_content_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+}
+
+impl Decoder for GeminiDecoder {
+    fn event(&mut self, event: &SseEvent, answer: &mut Answer) {
+        match serde_json::from_slice(&event.data) {
+            Ok(chunk) => self.chunk(chunk, answer),
+            Err(_) if event.name == b"error" => {
+                answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+            }
+            Err(error) => answer.garbled(&format!("a chunk, {error}")),
+        }
+    }
+
+    fn whole(&mut self, json: &[u8], answer: &mut Answer) {
+        match serde_json::from_slice(json) {
+            Ok(chunk) => self.chunk(chunk, answer),
+            Err(error) => answer.garbled(&format!("an answer in one piece, {error}")),
+        }
+    }
+}
+
+impl GeminiDecoder {
+    pub(super) fn new(worker: WorkerId) -> Self {
+        Self { worker, response_id: String::new(), calls: 0 }
+    }
+
+    fn chunk(&mut self, chunk: Chunk, answer: &mut Answer) {
+        if let Some(error) = chunk.error {
+            return answer.fail(answer.faults.in_stream(&error));
+        }
+        if let Some(id) = chunk.response_id.filter(|id| id.len() <= RESPONSE_ID_BYTES_MAX) {
+            self.response_id = id;
+        }
+        if let Some(usage) = chunk.usage_metadata {
+            answer.usage = Some(usage_of(&usage));
+        }
+        let candidates = chunk.candidates.unwrap_or_default();
+        if candidates.is_empty()
+            && let Some(word) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason)
+        {
+            return answer.fail(answer.faults.blocked(&word));
+        }
+        for candidate in candidates.into_iter().filter(|candidate| candidate.index.unwrap_or(0) == 0) {
+            let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+            for part in parts {
+                self.part(part, answer);
+            }
+            match candidate.finish_reason.as_deref() {
+                None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
+                Some(word) => match finish_reason(word) {
+                    Some(reason) => answer.reason = Some(reason),
+                    None => return answer.fail(answer.faults.gave_up(word)),
+                },
+            }
+        }
+    }
+
+    fn part(&mut self, part: PartBody, answer: &mut Answer) {
+        match part.text {
+            Some(text) if part.thought => answer.reasoning(text),
+            Some(text) => answer.text(text),
+            None => {}
+        }
+        let Some(call) = part.function_call else { return };
+        let arguments = call.args.map_or_else(String::new, |args| Value::Object(args).to_string());
+        let mark = part.thought_signature;
+        if answer.gather(arguments.len() + CALL_BYTES + mark.as_ref().map_or(0, String::len)) {
+            let id = call.id.filter(|id| !id.is_empty());
+            let id = id.unwrap_or_else(|| format!("{OWN_CALL_ID}{}-{}", self.response_id, self.calls));
+            let seal = mark.map(|mark| Seal { worker: self.worker.clone(), mark });
+            self.calls += 1;
+            answer.tool_call(ToolCall { id, name: call.name, arguments, seal });
+        }
+    }
+}
+
+/// What a word for the end of an answer means; none for the words of a model that went astray.
+fn finish_reason(word: &str) -> Option<FinishReason> {
+    match word {
+        "STOP" => Some(FinishReason::Stop),
+        "MAX_TOKENS" => Some(FinishReason::Length),
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Some(FinishReason::ContentFilter),
+        _ => None,
+    }
+}
+
+/// The vendor counts thoughts, and what its own tools read, apart.
+fn usage_of(body: &UsageBody) -> Usage {
+    let prompt_tokens = body.prompt_token_count.saturating_add(body.tool_use_prompt_token_count);
+    Usage {
+        prompt_tokens,
+        cached_tokens: body.cached_content_token_count.min(prompt_tokens),
+        completion_tokens: body.candidates_token_count.saturating_add(body.thoughts_token_count),
+        reasoning_tokens: body.thoughts_token_count,
+    }
+}

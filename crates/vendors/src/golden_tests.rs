@@ -1,0 +1,308 @@
+//! Golden files: internal requests against what stands on the wire, and answers against the events that they become.
+//!
+//! A case is a file in `tests/golden`; beside it lies the snapshot. `INSTA_UPDATE=always` writes the snapshots anew.
+//! The files were written by hand after the vendors' public documentation and the types of their own clients.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use podium_domain::conversation::Message;
+use podium_domain::ids::VendorId;
+use podium_domain::policy::Effort;
+use podium_domain::pool::{Feature, Pool, WireFormat, Worker};
+use podium_ports::vendor::{
+    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, ReasoningText, Tool, ToolChoice, ToolUse, VendorError,
+};
+use reqwest::Url;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::answer::{AnswerReader, Decoder};
+use crate::faults::Faults;
+use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
+
+/// The formats with all that they have words for; `effort` by the name that is given, or as a number of tokens.
+const FORMATS: [(&str, WireFormat, &str, Feature); 7] = [
+    ("openai-chat", WireFormat::OpenaiChat, "https://api.openai.com/v1", Feature::Effort),
+    ("openai-chat-elsewhere", WireFormat::OpenaiChat, "http://127.0.0.1:1/v1", Feature::Effort),
+    ("openai-responses", WireFormat::OpenaiResponses, "https://api.openai.com/v1", Feature::Effort),
+    ("anthropic", WireFormat::Anthropic, "https://api.anthropic.com/v1", Feature::Effort),
+    ("anthropic-budget", WireFormat::Anthropic, "https://api.anthropic.com/v1", Feature::ThinkingBudget),
+    ("gemini", WireFormat::Gemini, "https://generativelanguage.googleapis.com/v1beta", Feature::Effort),
+    (
+        "gemini-budget",
+        WireFormat::Gemini,
+        "https://generativelanguage.googleapis.com/v1beta",
+        Feature::ThinkingBudget,
+    ),
+];
+
+const FEATURES: [Feature; 10] = [
+    Feature::Temperature,
+    Feature::TopP,
+    Feature::Stop,
+    Feature::Seed,
+    Feature::Tools,
+    Feature::OneToolCall,
+    Feature::JsonObject,
+    Feature::JsonSchema,
+    Feature::ReasoningText,
+    Feature::CacheHint,
+];
+
+fn worker(api: WireFormat, effort: Feature) -> Worker {
+    let features: Vec<_> = FEATURES
+        .into_iter()
+        .chain([effort])
+        .filter(|feature| api.carries(*feature))
+        .map(|f| format!("{:?}", f.as_str()))
+        .collect();
+    let toml = format!(
+        r#"
+        schema = 1
+        name = "golden"
+        version = "1"
+        vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1/v1" }}]
+        [[workers]]
+        id = "w"
+        vendor = "v"
+        model = "the-model"
+        description = "a worker"
+        modalities = ["text", "image"]
+        features = [{}]
+        context_tokens = 65536
+        output_tokens_max = 16384
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        "#,
+        features.join(", ")
+    );
+    Pool::parse(&toml).unwrap().workers()[0].clone()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestFile {
+    messages: Vec<Message>,
+    output_tokens_max: u32,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    #[serde(default)]
+    stops: Vec<String>,
+    seed: Option<u32>,
+    effort: Option<Effort>,
+    #[serde(default)]
+    shows_reasoning: bool,
+    #[serde(default)]
+    tools: Vec<ToolFile>,
+    tool_choice: Option<String>,
+    #[serde(default)]
+    one_call_at_a_time: bool,
+    answer: Option<Value>,
+    cache_hint: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ToolFile {
+    name: String,
+    description: String,
+    schema: Value,
+}
+
+impl RequestFile {
+    fn request(self) -> ChatRequest {
+        let tools: Vec<_> = self
+            .tools
+            .into_iter()
+            .map(|ToolFile { name, description, schema }| Tool { name, description, schema })
+            .collect();
+        let choice = match self.tool_choice.as_deref() {
+            None | Some("auto") => ToolChoice::Auto,
+            Some("none") => ToolChoice::None,
+            Some("required") => ToolChoice::Required,
+            Some(name) => ToolChoice::Named(name.to_owned()),
+        };
+        let at_once = if self.one_call_at_a_time { CallsAtOnce::One } else { CallsAtOnce::Several };
+        let answer = match self.answer {
+            None => AnswerForm::Text,
+            Some(Value::String(word)) if word == "json_object" => AnswerForm::JsonObject,
+            Some(schema) => AnswerForm::JsonSchema { name: "the_answer".to_owned(), schema },
+        };
+        ChatRequest {
+            messages: self.messages,
+            output_tokens_max: self.output_tokens_max,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            stops: self.stops,
+            seed: self.seed,
+            effort: self.effort,
+            reasoning: if self.shows_reasoning { ReasoningText::Shown } else { ReasoningText::Hidden },
+            tools: (!tools.is_empty()).then_some(ToolUse { tools, choice, at_once }),
+            answer,
+            cache_hint: self.cache_hint,
+        }
+    }
+}
+
+/// The golden files of a folder: name and content, sorted.
+fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension != "snap" && extension != "new"))
+        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()))
+        .collect();
+    cases.sort();
+    assert!(!cases.is_empty());
+    cases
+}
+
+fn settings(folder: &str) -> insta::Settings {
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
+/// What is left of a request when a worker refuses parts of it: they are taken out one by one, by the name that the refusal
+/// gives.
+fn taken(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>) {
+    let faults = Faults::new(VendorId::new("v").unwrap(), None);
+    let mut refused = Vec::new();
+    while let Err(error) = demands::check(worker, &request, &faults) {
+        let VendorError::Unsupported { what, .. } = error else { panic!("{error}") };
+        match what.as_str() {
+            "temperature together with effort" => request.temperature = None,
+            "top_p together with effort" => request.top_p = None,
+            "stop" => request.stops.clear(),
+            "seed" => request.seed = None,
+            "json_object" => request.answer = AnswerForm::Text,
+            "tools that have to be called together with effort" => {
+                request.tools.as_mut().unwrap().choice = ToolChoice::Auto;
+            }
+            "one_tool_call" => request.tools.as_mut().unwrap().at_once = CallsAtOnce::Several,
+            other => panic!("{other}"),
+        }
+        refused.push(what);
+    }
+    (request, refused)
+}
+
+#[test]
+fn requests_stand_on_the_wire_as_their_golden_files_say() {
+    for (name, json) in cases("requests") {
+        for (format, api, base, effort) in FORMATS {
+            let file: RequestFile = serde_json::from_slice(&json).unwrap();
+            let worker = worker(api, effort);
+            let (request, refused) = taken(file.request(), &worker);
+            let base = Url::parse(base).unwrap();
+            let (url, body) = match api {
+                WireFormat::OpenaiChat => {
+                    (openai_chat::url(&base), openai_chat::body(&base, &worker, &request))
+                }
+                WireFormat::OpenaiResponses => {
+                    (openai_responses::url(&base), openai_responses::body(&worker, &request))
+                }
+                WireFormat::Anthropic => (anthropic::url(&base), anthropic::body(&worker, &request)),
+                WireFormat::Gemini => (gemini::url(&base, &worker.model), gemini::body(&worker, &request)),
+            };
+            let body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+            let mut text = format!("POST {url}\n");
+            for what in refused {
+                let _ = writeln!(text, "refused before: {what}");
+            }
+            let _ = write!(text, "{body:#}");
+            settings("requests").bind(|| insta::assert_snapshot!(format!("{name}.{format}"), text));
+        }
+    }
+}
+
+fn answers_become_events(folder: &str, decoder: impl Fn() -> Box<dyn Decoder>) {
+    let folder = format!("streams/{folder}");
+    for (name, bytes) in cases(&folder) {
+        let whole = events(decoder(), [bytes.as_slice()]);
+        assert_eq!(events(decoder(), bytes.chunks(1)), whole, "{name}, byte for byte");
+        assert_eq!(events(decoder(), bytes.chunks(7)), whole, "{name}, in pieces of seven bytes");
+        settings(&folder).bind(|| insta::assert_snapshot!(name, whole));
+    }
+}
+
+#[test]
+fn openai_chat_answers_become_the_events_that_their_golden_files_say() {
+    answers_become_events("openai_chat", openai_chat::decoder);
+}
+
+#[test]
+fn openai_responses_answers_become_the_events_that_their_golden_files_say() {
+    let id = worker(WireFormat::OpenaiResponses, Feature::Effort).id;
+    answers_become_events("openai_responses", || openai_responses::decoder(id.clone()));
+}
+
+#[test]
+fn anthropic_answers_become_the_events_that_their_golden_files_say() {
+    let id = worker(WireFormat::Anthropic, Feature::Effort).id;
+    answers_become_events("anthropic", || anthropic::decoder(id.clone()));
+}
+
+#[test]
+fn gemini_answers_become_the_events_that_their_golden_files_say() {
+    let id = worker(WireFormat::Gemini, Feature::Effort).id;
+    answers_become_events("gemini", || gemini::decoder(id.clone()));
+}
+
+#[test]
+fn what_a_decoder_gathers_has_a_bound() {
+    let call = |arguments: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\
+             \"function\":{{\"name\":\"look\",\"arguments\":\"{arguments}\"}}}}]}}}}]}}\n\n"
+        )
+    };
+    let half = call(&"x".repeat(1 << 19)).repeat(9);
+    let said = events(openai_chat::decoder(), [half.as_bytes()]);
+    assert!(said.contains("more than 4194304 bytes of arguments"), "{}", &said[said.len() - 200..]);
+    let many = (0..200).map(|n| call("{}").replace("\"c\"", &format!("\"c{n}\""))).collect::<String>();
+    let said = events(openai_chat::decoder(), [many.as_bytes(), b"data: [DONE]\n\n"]);
+    assert!(said.contains("more than 128 calls of tools"), "{said}");
+}
+
+fn events<'a>(decoder: Box<dyn Decoder>, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut reader = AnswerReader::new(decoder, Faults::new(VendorId::new("v").unwrap(), None));
+    for piece in pieces {
+        reader.push(piece);
+    }
+    reader.end(None);
+    let mut text = String::new();
+    for item in reader.answer.items {
+        match item {
+            Ok(event) => write_event(&mut text, &event),
+            Err(error) => write_error(&mut text, &error),
+        }
+    }
+    text
+}
+
+fn write_event(text: &mut String, event: &ChatEvent) {
+    let _ = match event {
+        ChatEvent::Started { .. } => writeln!(text, "started"),
+        ChatEvent::Delta(delta) => writeln!(text, "delta {delta:?}"),
+        ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
+        ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", seal.mark),
+        ChatEvent::ToolCall(call) => {
+            let seal = call.seal.as_ref().map(|seal| format!(", sealed {}", seal.mark)).unwrap_or_default();
+            writeln!(text, "call {} of {} with {}{seal}", call.id, call.name, call.arguments)
+        }
+        ChatEvent::Finished { reason, usage: None } => writeln!(text, "finished: {reason:?}, no usage"),
+        ChatEvent::Finished { reason, usage: Some(usage) } => writeln!(
+            text,
+            "finished: {reason:?}, prompt {} (cached {}), completion {} (reasoning {})",
+            usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.reasoning_tokens
+        ),
+    };
+}
+
+fn write_error(text: &mut String, error: &VendorError) {
+    let again = if error.is_retryable() { "may be tried again" } else { "final" };
+    let wait = error.retry_after().map(|wait| format!(", after {} ms", wait.as_millis())).unwrap_or_default();
+    let _ = writeln!(text, "error ({again}{wait}): {error}");
+}

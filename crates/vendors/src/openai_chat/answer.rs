@@ -1,0 +1,153 @@
+//! From chunks, or one whole completion, to what they say.
+
+use podium_domain::content::ToolCall;
+use podium_domain::usage::Usage;
+use podium_ports::vendor::FinishReason;
+
+use super::wire::{AnswerBody, CallPiece, Chunk, UsageBody};
+use crate::answer::{Answer, Decoder};
+use crate::faults::json_or_text;
+use crate::sse::SseEvent;
+
+/// What a call is counted as, beside its arguments.
+const CALL_BYTES: usize = 64;
+/// Longest id of an answer that becomes a part of its calls' ids.
+const ID_BYTES_MAX: usize = 128;
+
+/// Reads Chat Completions.
+#[derive(Debug, Default)]
+pub(super) struct ChatDecoder {
+    /// Calls whose arguments may go on, by the server's number.
+    calls: Vec<(usize, ToolCall)>,
+    /// The answer's id, for calls that come without one.
+    id: String,
+}
+
+impl Decoder for ChatDecoder {
+    fn event(&mut self, event: &SseEvent, answer: &mut Answer) {
+        if event.name == b"error" {
+            return answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+        }
+        match serde_json::from_slice(&event.data) {
+            Ok(chunk) => self.chunk(chunk, answer),
+            Err(error) => answer.garbled(&format!("a chunk, {error}")),
+        }
+    }
+
+    fn whole(&mut self, json: &[u8], answer: &mut Answer) {
+        match serde_json::from_slice::<Chunk>(json) {
+            Ok(chunk) => {
+                let has_answer = !chunk.choices.is_empty();
+                self.chunk(chunk, answer);
+                if has_answer {
+                    answer.reason.get_or_insert(FinishReason::Stop);
+                }
+            }
+            Err(error) => answer.garbled(&format!("an answer in one piece, {error}")),
+        }
+    }
+
+    fn complete(&mut self, answer: &mut Answer) {
+        for (_, call) in self.calls.drain(..) {
+            answer.tool_call(call);
+        }
+    }
+}
+
+impl ChatDecoder {
+    fn chunk(&mut self, chunk: Chunk, answer: &mut Answer) {
+        if let Some(error) = chunk.error {
+            return answer.fail(answer.faults.in_stream(&error));
+        }
+        if chunk.object.as_deref() == Some("error") {
+            return answer.garbled("an error without a description");
+        }
+        if let Some(id) = chunk.id.filter(|id| id.len() <= ID_BYTES_MAX) {
+            self.id = id;
+        }
+        if let Some(usage) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
+            answer.usage = Some(usage_of(&usage));
+        }
+        for choice in chunk.choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
+            if let Some(body) = choice.delta.or(choice.message) {
+                self.body(body, answer);
+            }
+            match choice.finish_reason.as_deref() {
+                None | Some("") => {}
+                Some(word) => match finish_reason(word) {
+                    Some(reason) => answer.reason = Some(reason),
+                    None => return answer.fail(answer.faults.gave_up(word)),
+                },
+            }
+        }
+    }
+
+    fn body(&mut self, body: AnswerBody, answer: &mut Answer) {
+        // Servers that know both names give the same text under both.
+        let reasoning =
+            if body.reasoning_content.0.is_empty() { body.reasoning } else { body.reasoning_content };
+        answer.reasoning(reasoning.0);
+        answer.text(body.content.0);
+        answer.refusal(body.refusal.0);
+        for (position, piece) in body.tool_calls.into_iter().enumerate() {
+            self.call(position, piece, answer);
+        }
+    }
+
+    /// Adds a piece to its call, or begins one. Some servers give whole calls without numbers, or all with the same one: a
+    /// new id begins a new call.
+    fn call(&mut self, position: usize, piece: CallPiece, answer: &mut Answer) {
+        let number = piece.index.unwrap_or(position);
+        let id = piece.id.filter(|id| !id.is_empty());
+        let function = piece.function;
+        let (name, arguments) = function.map_or((None, None), |f| (f.name, f.arguments));
+        let arguments = arguments.unwrap_or_default();
+        if !answer.gather(arguments.len() + CALL_BYTES) {
+            return;
+        }
+        let begins = |call: &ToolCall| match &id {
+            Some(id) => *id != call.id,
+            None => piece.index.is_none() && name.is_some(),
+        };
+        let known = self.calls.iter_mut().rev().find(|(other, _)| *other == number);
+        match known {
+            Some((_, call)) if !begins(call) => call.arguments.push_str(&arguments),
+            _ => {
+                let id = id.unwrap_or_else(|| format!("call_{}_{}", self.id, self.calls.len()));
+                let call = ToolCall { id, name: name.unwrap_or_default(), arguments, seal: None };
+                self.calls.push((number, call));
+            }
+        }
+    }
+}
+
+/// What a word for the end of an answer means; none for the words of a server that gave up in the middle.
+fn finish_reason(word: &str) -> Option<FinishReason> {
+    match word {
+        "length" | "max_tokens" | "model_length" => Some(FinishReason::Length),
+        "content_filter" | "safety" => Some(FinishReason::ContentFilter),
+        "tool_calls" | "function_call" => Some(FinishReason::ToolCalls),
+        "error" | "abort" | "insufficient_system_resource" => None,
+        // `stop` by all its names.
+        _ => Some(FinishReason::Stop),
+    }
+}
+
+/// Cached tokens are part of the prompt's, reasoning tokens part of the completion's, whatever the server thinks.
+fn usage_of(body: &UsageBody) -> Usage {
+    let cached = body.prompt_tokens_details.as_ref().map_or(0, |details| details.cached_tokens.0);
+    let reasoning = body.completion_tokens_details.as_ref().map_or(0, |details| details.reasoning_tokens.0);
+    let reasoning = reasoning.max(body.reasoning_tokens.0);
+    let (prompt, mut completion) = (body.prompt_tokens.0, body.completion_tokens.0);
+    // xAI leaves reasoning out of the completion; its total tells.
+    let counts_apart = prompt.saturating_add(completion).saturating_add(reasoning) == body.total_tokens.0;
+    if counts_apart {
+        completion = completion.saturating_add(reasoning);
+    }
+    Usage {
+        prompt_tokens: prompt,
+        cached_tokens: cached.max(body.prompt_cache_hit_tokens.0).max(body.cached_tokens.0).min(prompt),
+        completion_tokens: completion,
+        reasoning_tokens: reasoning.min(completion),
+    }
+}

@@ -1,0 +1,29 @@
+//! OpenAI Chat Completions, as OpenAI, Azure, vLLM, llama.cpp, Ollama, `OpenRouter`, `DeepSeek` and many others serve it.
+//!
+//! `wire` holds what stands on the wire, `request` writes it, `answer` reads what comes back. Answers are read leniently (these
+//! servers agree on the rough form only); requests use the common subset, and of the rest only what a worker is said to take.
+
+mod answer;
+mod request;
+mod wire;
+
+use podium_domain::pool::Worker;
+use podium_ports::vendor::ChatRequest;
+use reqwest::Url;
+
+use self::request::TokenLimit;
+use crate::answer::Decoder;
+use crate::form::below;
+
+pub(crate) fn url(base: &Url) -> Url {
+    below(base, &["chat", "completions"])
+}
+
+pub(crate) fn body(base: &Url, worker: &Worker, request: &ChatRequest) -> serde_json::Result<Vec<u8>> {
+    let limit = TokenLimit::of_host(base.host_str().unwrap_or_default());
+    serde_json::to_vec(&request::body(worker, request, limit))
+}
+
+pub(crate) fn decoder() -> Box<dyn Decoder> {
+    Box::<answer::ChatDecoder>::default()
+}

@@ -1,0 +1,157 @@
+//! From the internal request to the one on the wire.
+
+use std::borrow::Cow;
+
+use podium_domain::content::{Part, ToolResult};
+use podium_domain::conversation::{Message, Role};
+use podium_domain::policy::Effort;
+use podium_domain::pool::{Feature, Worker};
+use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ToolChoice};
+use serde_json::{Value, json};
+
+use super::wire::{
+    CallBody, CalledBody, ChatBody, ContentBody, ContentPart, FormatBody, FunctionBody, ImageUrlBody,
+    MessageBody, SchemaBody, StreamOptions, ToolBody,
+};
+use crate::form::image_url;
+
+/// Which field bounds a completion. No server knows both words for it in all its models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenLimit {
+    /// `max_completion_tokens`: OpenAI itself.
+    MaxCompletionTokens,
+    /// `max_tokens`: everyone else.
+    MaxTokens,
+}
+
+impl TokenLimit {
+    /// What the server of that name wants. OpenAI's regional hosts are below `api.openai.com`.
+    pub(super) fn of_host(host: &str) -> Self {
+        let host = host.to_ascii_lowercase();
+        let is_openai = ["api.openai.com", "openai.azure.com", "services.ai.azure.com"].iter().any(|name| {
+            host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        });
+        if is_openai { Self::MaxCompletionTokens } else { Self::MaxTokens }
+    }
+}
+
+/// The body of a streamed call. A worker is never asked for more than it can write.
+pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: TokenLimit) -> ChatBody<'a> {
+    let tokens_max = Some(request.output_tokens_max.min(worker.output_tokens_max));
+    let tools = request.tools.as_ref();
+    ChatBody {
+        model: &worker.model,
+        messages: request.messages.iter().flat_map(turns).collect(),
+        max_completion_tokens: tokens_max.filter(|_| limit == TokenLimit::MaxCompletionTokens),
+        max_tokens: tokens_max.filter(|_| limit == TokenLimit::MaxTokens),
+        temperature: request.temperature,
+        top_p: request.top_p,
+        stop: &request.stops,
+        seed: request.seed,
+        reasoning_effort: request.effort.map(Effort::as_str),
+        tools: tools.map(|tools| tools.tools.iter().map(tool).collect()).unwrap_or_default(),
+        tool_choice: tools.and_then(|tools| choice(&tools.choice)),
+        parallel_tool_calls: tools.filter(|tools| tools.at_once == CallsAtOnce::One).map(|_| false),
+        response_format: format(&request.answer),
+        prompt_cache_key: request.cache_hint.as_deref().filter(|_| worker.takes(Feature::CacheHint)),
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+    }
+}
+
+/// A message as turns: each result of a tool is a turn of its own, before what the user says besides.
+fn turns(message: &Message) -> Vec<MessageBody<'_>> {
+    let results = message.parts.iter().filter_map(|part| match part {
+        Part::ToolResult(result) => Some(result_turn(result)),
+        _ => None,
+    });
+    let mut turns: Vec<_> = results.collect();
+    let calls: Vec<_> = message.parts.iter().filter_map(call).collect();
+    let content = content(message);
+    let says_nothing = matches!(&content, ContentBody::Text(text) if text.is_empty());
+    if !says_nothing || turns.is_empty() {
+        turns.push(MessageBody {
+            role: message.role.as_str(),
+            content: Some(content).filter(|_| !says_nothing || calls.is_empty()),
+            tool_calls: calls,
+            tool_call_id: None,
+        });
+    }
+    turns
+}
+
+fn result_turn(result: &ToolResult) -> MessageBody<'_> {
+    MessageBody {
+        role: "tool",
+        content: Some(ContentBody::Text(Cow::Borrowed(&result.output))),
+        tool_calls: Vec::new(),
+        tool_call_id: Some(&result.call_id),
+    }
+}
+
+fn content(message: &Message) -> ContentBody<'_> {
+    let has_picture = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
+    if message.role != Role::User || !has_picture {
+        return ContentBody::Text(message.words());
+    }
+    let first = (!message.text.is_empty()).then_some(ContentPart::Text { text: &message.text });
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(ContentPart::Text { text }),
+        Part::Image(image) => {
+            Some(ContentPart::ImageUrl { image_url: ImageUrlBody { url: image_url(image) } })
+        }
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
+    });
+    ContentBody::Parts(first.into_iter().chain(parts).collect())
+}
+
+fn call(part: &Part) -> Option<CallBody<'_>> {
+    let Part::ToolCall(call) = part else { return None };
+    let function = CalledBody { name: &call.name, arguments: &call.arguments };
+    Some(CallBody { id: &call.id, kind: "function", function })
+}
+
+fn tool(tool: &podium_ports::vendor::Tool) -> ToolBody<'_> {
+    let function =
+        FunctionBody { name: &tool.name, description: &tool.description, parameters: &tool.schema };
+    ToolBody { kind: "function", function }
+}
+
+fn choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(json!("none")),
+        ToolChoice::Required => Some(json!("required")),
+        ToolChoice::Named(name) => Some(json!({ "type": "function", "function": { "name": name } })),
+    }
+}
+
+fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
+    match form {
+        AnswerForm::Text => None,
+        AnswerForm::JsonObject => Some(FormatBody::JsonObject),
+        AnswerForm::JsonSchema { name, schema } => {
+            Some(FormatBody::JsonSchema { json_schema: SchemaBody { name, schema, strict: true } })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_openai_itself_gets_the_new_word() {
+        for (host, limit) in [
+            ("api.openai.com", TokenLimit::MaxCompletionTokens),
+            ("EU.api.openai.com", TokenLimit::MaxCompletionTokens),
+            ("mine.openai.azure.com", TokenLimit::MaxCompletionTokens),
+            ("mine.services.ai.azure.com", TokenLimit::MaxCompletionTokens),
+            ("api.openai.com.example.org", TokenLimit::MaxTokens),
+            ("myapi.openai.com", TokenLimit::MaxTokens),
+            ("127.0.0.1", TokenLimit::MaxTokens),
+        ] {
+            assert_eq!(TokenLimit::of_host(host), limit, "{host}");
+        }
+    }
+}

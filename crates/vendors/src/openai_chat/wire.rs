@@ -1,0 +1,323 @@
+//! What stands on the wire. Requests are written exactly; of answers only what is used is read, as leniently as possible.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// The body of a request.
+#[derive(Debug, Serialize)]
+pub(super) struct ChatBody<'a> {
+    pub(super) model: &'a str,
+    pub(super) messages: Vec<MessageBody<'a>>,
+    /// What OpenAI itself wants: `max_tokens` is refused by its newer models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_completion_tokens: Option<u32>,
+    /// What everyone else knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tools: Vec<ToolBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_format: Option<FormatBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prompt_cache_key: Option<&'a str>,
+    pub(super) stream: bool,
+    pub(super) stream_options: StreamOptions,
+}
+
+/// A turn.
+#[derive(Debug, Serialize)]
+pub(super) struct MessageBody<'a> {
+    pub(super) role: &'static str,
+    /// Left out only of an assistant's turn that is nothing but calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<ContentBody<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tool_calls: Vec<CallBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_call_id: Option<&'a str>,
+}
+
+/// What a turn says: plain where it is nothing but text, since not every server takes parts.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum ContentBody<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+/// A piece of a turn.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ContentPart<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrlBody<'a> },
+}
+
+/// Where a picture is.
+#[derive(Debug, Serialize)]
+pub(super) struct ImageUrlBody<'a> {
+    pub(super) url: Cow<'a, str>,
+}
+
+/// A call that an assistant made.
+#[derive(Debug, Serialize)]
+pub(super) struct CallBody<'a> {
+    pub(super) id: &'a str,
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) function: CalledBody<'a>,
+}
+
+/// What it called.
+#[derive(Debug, Serialize)]
+pub(super) struct CalledBody<'a> {
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a str,
+}
+
+/// A tool.
+#[derive(Debug, Serialize)]
+pub(super) struct ToolBody<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) function: FunctionBody<'a>,
+}
+
+/// What it is.
+#[derive(Debug, Serialize)]
+pub(super) struct FunctionBody<'a> {
+    pub(super) name: &'a str,
+    pub(super) description: &'a str,
+    pub(super) parameters: &'a Value,
+}
+
+/// The form of the answer.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum FormatBody<'a> {
+    JsonObject,
+    JsonSchema { json_schema: SchemaBody<'a> },
+}
+
+/// A schema for the answer.
+#[derive(Debug, Serialize)]
+pub(super) struct SchemaBody<'a> {
+    pub(super) name: &'a str,
+    pub(super) schema: &'a Value,
+    pub(super) strict: bool,
+}
+
+/// What a stream should carry besides text.
+#[derive(Debug, Serialize)]
+pub(super) struct StreamOptions {
+    pub(super) include_usage: bool,
+}
+
+/// A piece of a streamed answer, or a whole answer: they differ in `delta` and `message` only.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk {
+    /// `error` where an older vLLM reports one.
+    #[serde(default)]
+    pub(super) object: Option<String>,
+    /// The answer's id.
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub(super) choices: Vec<Choice>,
+    /// The whole call's usage; of several, the last one counts.
+    #[serde(default)]
+    pub(super) usage: Option<UsageBody>,
+    /// Groq's place for the usage of a stream.
+    #[serde(default)]
+    pub(super) x_groq: Option<GroqBody>,
+    /// What went wrong in the middle of a stream; of many forms.
+    #[serde(default)]
+    pub(super) error: Option<Value>,
+}
+
+/// One of the alternatives; only one was asked for.
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice {
+    #[serde(default)]
+    pub(super) index: Option<u32>,
+    #[serde(default)]
+    pub(super) delta: Option<AnswerBody>,
+    #[serde(default)]
+    pub(super) message: Option<AnswerBody>,
+    #[serde(default)]
+    pub(super) finish_reason: Option<String>,
+}
+
+/// What an answer says.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct AnswerBody {
+    #[serde(default)]
+    pub(super) content: Text,
+    /// OpenAI's place for the text of a model that declines.
+    #[serde(default)]
+    pub(super) refusal: Text,
+    /// Where `DeepSeek`, vLLM and many others put the reasoning.
+    #[serde(default)]
+    pub(super) reasoning_content: Text,
+    /// Where `OpenRouter`, Groq, Ollama and newer vLLM put it.
+    #[serde(default)]
+    pub(super) reasoning: Text,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub(super) tool_calls: Vec<CallPiece>,
+}
+
+/// A piece of a call of a tool.
+#[derive(Debug, Deserialize)]
+pub(super) struct CallPiece {
+    /// Which call it belongs to.
+    #[serde(default)]
+    pub(super) index: Option<usize>,
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    #[serde(default)]
+    pub(super) function: Option<CalledPiece>,
+}
+
+/// A piece of what is called.
+#[derive(Debug, Deserialize)]
+pub(super) struct CalledPiece {
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) arguments: Option<String>,
+}
+
+/// Groq's extension.
+#[derive(Debug, Deserialize)]
+pub(super) struct GroqBody {
+    #[serde(default)]
+    pub(super) usage: Option<UsageBody>,
+}
+
+/// Tokens, in the words of all the vendors together.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct UsageBody {
+    #[serde(default)]
+    pub(super) prompt_tokens: Tokens,
+    #[serde(default)]
+    pub(super) completion_tokens: Tokens,
+    #[serde(default)]
+    pub(super) total_tokens: Tokens,
+    #[serde(default)]
+    pub(super) prompt_tokens_details: Option<PromptTokensBody>,
+    #[serde(default)]
+    pub(super) completion_tokens_details: Option<CompletionTokensBody>,
+    /// `DeepSeek`'s name for cached tokens.
+    #[serde(default)]
+    pub(super) prompt_cache_hit_tokens: Tokens,
+    /// Where some servers put cached tokens.
+    #[serde(default)]
+    pub(super) cached_tokens: Tokens,
+    /// Where some servers put reasoning tokens.
+    #[serde(default)]
+    pub(super) reasoning_tokens: Tokens,
+}
+
+/// Of the prompt's tokens.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct PromptTokensBody {
+    #[serde(default)]
+    pub(super) cached_tokens: Tokens,
+}
+
+/// Of the completion's tokens.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct CompletionTokensBody {
+    #[serde(default)]
+    pub(super) reasoning_tokens: Tokens,
+}
+
+/// A number of tokens: whole, or a float, or null, which is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tokens(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Tokens {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, NaN is none"
+    )]
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Option::<f64>::deserialize(deserializer)?.map_or(0, |tokens| tokens as u64)))
+    }
+}
+
+/// A text: a string, or null, or a list of parts of which the text parts count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Text(pub(super) String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor).map(Self)
+    }
+}
+
+struct TextVisitor;
+
+/// A part of a text that is a list.
+#[derive(Deserialize)]
+struct PartBody {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
+}
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of parts")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<String, E> {
+        Ok(text)
+    }
+
+    fn visit_unit<E>(self) -> Result<String, E> {
+        Ok(String::new())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<String, A::Error> {
+        let mut whole = String::new();
+        while let Some(part) = parts.next_element::<PartBody>()? {
+            if part.kind.is_none_or(|kind| kind == "text") {
+                whole.push_str(part.text.as_deref().unwrap_or_default());
+            }
+        }
+        Ok(whole)
+    }
+}
+
+fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,24 @@
+//! OpenAI Responses, without any state at the vendor: each request carries the whole conversation.
+
+mod answer;
+mod request;
+
+use podium_domain::ids::WorkerId;
+use podium_domain::pool::Worker;
+use podium_ports::vendor::ChatRequest;
+use reqwest::Url;
+
+use crate::answer::Decoder;
+use crate::form::below;
+
+pub(crate) fn url(base: &Url) -> Url {
+    below(base, &["responses"])
+}
+
+pub(crate) fn body(worker: &Worker, request: &ChatRequest) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&request::body(worker, request))
+}
+
+pub(crate) fn decoder(worker: WorkerId) -> Box<dyn Decoder> {
+    Box::new(answer::ResponsesDecoder::new(worker))
+}

@@ -1,0 +1,215 @@
+//! From the internal request to the one on the wire.
+
+use std::borrow::Cow;
+
+use podium_domain::content::{Part, Reasoning, Seal};
+use podium_domain::conversation::{Message, Role};
+use podium_domain::policy::Effort;
+use podium_domain::pool::{Feature, Worker};
+use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ReasoningText, Tool, ToolChoice};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::form::image_url;
+
+/// What has the vendor give the reasoning as an opaque text, since it is not to keep it.
+const SEALED_REASONING: &str = "reasoning.encrypted_content";
+
+/// The body of a request.
+#[derive(Debug, Serialize)]
+pub(super) struct ResponsesBody<'a> {
+    model: &'a str,
+    input: Vec<InputItem<'a>>,
+    max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<ReasoningBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextBody<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    include: Vec<&'static str>,
+    store: bool,
+    stream: bool,
+}
+
+/// A piece of the conversation.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum InputItem<'a> {
+    Message {
+        role: &'static str,
+        content: ContentBody<'a>,
+    },
+    Typed(TypedItem<'a>),
+    /// As the vendor gave it.
+    Sealed(Value),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum TypedItem<'a> {
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: &'a str },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ContentBody<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    InputText { text: &'a str },
+    InputImage { image_url: Cow<'a, str> },
+}
+
+#[derive(Debug, Serialize)]
+struct ReasoningBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct TextBody<'a> {
+    format: FormatBody<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum FormatBody<'a> {
+    JsonObject,
+    JsonSchema { name: &'a str, schema: &'a Value, strict: bool },
+}
+
+#[derive(Debug, Serialize)]
+struct ToolBody<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    /// The vendor's default is true, which only a small part of all schemas satisfies.
+    strict: bool,
+}
+
+/// The body of a streamed call. A worker is never asked for more than it can write.
+pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> ResponsesBody<'a> {
+    let tools = request.tools.as_ref();
+    // Only with tools does a conversation go on within one train of thought; models without reasoning refuse the word.
+    let seals_reasoning = tools.is_some() && worker.takes(Feature::Effort);
+    ResponsesBody {
+        model: &worker.model,
+        input: request.messages.iter().flat_map(|message| items(message, worker)).collect(),
+        max_output_tokens: request.output_tokens_max.min(worker.output_tokens_max),
+        temperature: request.temperature,
+        top_p: request.top_p,
+        reasoning: reasoning(worker, request),
+        text: format(&request.answer).map(|format| TextBody { format }),
+        tools: tools.map(|tools| tools.tools.iter().map(tool).collect()).unwrap_or_default(),
+        tool_choice: tools.and_then(|tools| choice(&tools.choice)),
+        parallel_tool_calls: tools.filter(|tools| tools.at_once == CallsAtOnce::One).map(|_| false),
+        prompt_cache_key: request.cache_hint.as_deref().filter(|_| worker.takes(Feature::CacheHint)),
+        include: if seals_reasoning { vec![SEALED_REASONING] } else { Vec::new() },
+        store: false,
+        stream: true,
+    }
+}
+
+fn reasoning(worker: &Worker, request: &ChatRequest) -> Option<ReasoningBody> {
+    let is_shown = request.reasoning == ReasoningText::Shown && worker.takes(Feature::ReasoningText);
+    let effort = request.effort.map(Effort::as_str);
+    (effort.is_some() || is_shown).then(|| ReasoningBody { effort, summary: is_shown.then_some("auto") })
+}
+
+/// A message as items: what it says between the results of tools before it and the calls after it. Reasoning goes first.
+fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
+    let mut before = Vec::new();
+    let mut after = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Reasoning(reasoning) => before.extend(sealed(reasoning, worker).map(InputItem::Sealed)),
+            Part::ToolResult(result) => before.push(InputItem::Typed(TypedItem::FunctionCallOutput {
+                call_id: &result.call_id,
+                output: &result.output,
+            })),
+            Part::ToolCall(call) => after.push(InputItem::Typed(TypedItem::FunctionCall {
+                call_id: &call.id,
+                name: &call.name,
+                arguments: &call.arguments,
+            })),
+            Part::Text(_) | Part::Image(_) => {}
+        }
+    }
+    let content = content(message);
+    let says_nothing = matches!(&content, ContentBody::Text(text) if text.is_empty());
+    if !says_nothing || (before.is_empty() && after.is_empty()) {
+        before.push(InputItem::Message { role: message.role.as_str(), content });
+    }
+    before.append(&mut after);
+    before
+}
+
+fn content(message: &Message) -> ContentBody<'_> {
+    let has_picture = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
+    if message.role != Role::User || !has_picture {
+        return ContentBody::Text(message.words());
+    }
+    let first = (!message.text.is_empty()).then_some(ContentPart::InputText { text: &message.text });
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(ContentPart::InputText { text }),
+        Part::Image(image) => Some(ContentPart::InputImage { image_url: image_url(image) }),
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
+    });
+    ContentBody::Parts(first.into_iter().chain(parts).collect())
+}
+
+/// The vendor's own item, which the mark holds.
+fn sealed(reasoning: &Reasoning, worker: &Worker) -> Option<Value> {
+    let item: Value = serde_json::from_str(Seal::mark_of(reasoning.seal.as_ref(), &worker.id)?).ok()?;
+    (item["type"] == "reasoning").then_some(item)
+}
+
+fn tool(tool: &Tool) -> ToolBody<'_> {
+    ToolBody {
+        kind: "function",
+        name: &tool.name,
+        description: &tool.description,
+        parameters: &tool.schema,
+        strict: false,
+    }
+}
+
+fn choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(json!("none")),
+        ToolChoice::Required => Some(json!("required")),
+        ToolChoice::Named(name) => Some(json!({ "type": "function", "name": name })),
+    }
+}
+
+fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
+    match form {
+        AnswerForm::Text => None,
+        AnswerForm::JsonObject => Some(FormatBody::JsonObject),
+        AnswerForm::JsonSchema { name, schema } => {
+            Some(FormatBody::JsonSchema { name, schema, strict: true })
+        }
+    }
+}
