@@ -1,8 +1,9 @@
-//! A vendor of language models for development and tests: speaks OpenAI Chat Completions on loopback, with scripted
-//! latency and faults, and answers with *skill workers*, which are small programs and no language models.
+//! A vendor of language models for development and tests: speaks the wire formats of OpenAI, Anthropic and Google on
+//! loopback, with scripted latency and faults, and answers with *skill workers*, which are small programs and no language
+//! models.
 //!
 //! - `skills` solves tasks stated in English; `language` is how it reads them; `generalist` composes all skills and errs.
-//! - `http` speaks the wire format; `behaviour` scripts latency and faults; `calls` is the log that tests count in.
+//! - `http` speaks the wire formats; `behaviour` scripts latency and faults; `calls` is the log that tests count in.
 //! - [`VendorSim::start`] runs it inside another process; the binary `vendor-sim` is a thin wrapper.
 
 #[cfg(test)]

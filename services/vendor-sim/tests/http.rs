@@ -171,7 +171,7 @@ async fn wrong_requests_are_refused_with_the_parameter_named() {
         (with(good.clone(), "messages", json!("x")), "messages"),
         (with(good.clone(), "messages", json!([{ "role": "robot", "content": "x" }])), "messages[0].role"),
         (
-            with(good.clone(), "messages", json!([{ "role": "user", "content": [{ "type": "image_url" }] }])),
+            with(good.clone(), "messages", json!([{ "role": "user", "content": [{ "type": "video_url" }] }])),
             "messages[0].content",
         ),
         (with(good.clone(), "temperature", json!(3)), "temperature"),

@@ -134,7 +134,12 @@ const LAYERS: &[Layer] = &[
         ],
         tests_use: TESTKIT,
     },
-    Layer { package: "podium-vendor-sim", uses: &[], tests_use: &[] },
+    Layer {
+        package: "podium-vendor-sim",
+        uses: &[],
+        // Its formats are tried with our own adapters, too.
+        tests_use: &["podium-domain", "podium-ports", "podium-vendors"],
+    },
     Layer { package: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -1,99 +1,131 @@
-//! An answer as the wire has it: as one object or as the chunks of a stream, with its token counts.
+//! An answer before it is put into a wire format: its tokens, its calls of tools, its counts.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use super::ask::{Ask, Choice, Form, Reasoning};
 
 /// A token of this vendor is so many bytes of UTF-8, rounded up; never a part of a character.
 pub(super) const TOKEN_BYTES: usize = 4;
+/// How deep a schema is followed.
+const SCHEMA_DEPTH_MAX: usize = 8;
+/// Longest text that is put into an argument.
+const ARGUMENT_CHARS_MAX: usize = 64;
 
-const FINGERPRINT: &str = concat!("fp_sim_", env!("CARGO_PKG_VERSION"));
+/// What is shown as reasoning.
+const REASONING: [&str; 2] = ["This is a simulation: ", "nobody reasons here."];
 
 /// What is to be sent.
 #[derive(Debug, Clone)]
 pub(super) struct Completion {
-    pub(super) id: String,
+    /// Tells answers apart; the same in every run with the same seed.
+    pub(super) draw: u64,
     pub(super) model: &'static str,
     /// Seconds since 1970.
     pub(super) created: u64,
+    pub(super) reasoning: Vec<&'static str>,
     pub(super) pieces: Vec<String>,
-    pub(super) finish_reason: &'static str,
+    pub(super) calls: Vec<Call>,
+    pub(super) end: End,
     pub(super) prompt_tokens: usize,
     pub(super) cached_tokens: usize,
 }
 
+/// A tool that is to be called.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) arguments: Value,
+}
+
+/// Why an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Stop,
+    Length,
+    ToolCalls,
+}
+
 impl Completion {
-    /// The whole answer.
-    pub(super) fn whole(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "chat.completion",
-            "created": self.created,
-            "model": self.model,
-            "choices": [{
-                "index": 0,
-                "message": { "role": "assistant", "content": self.pieces.concat(), "refusal": null },
-                "logprobs": null,
-                "finish_reason": self.finish_reason,
-            }],
-            "usage": self.usage(),
-            "service_tier": "default",
-            "system_fingerprint": FINGERPRINT,
-        })
+    pub(super) fn text(&self) -> String {
+        self.pieces.concat()
     }
 
-    /// The chunks of the stream in order: the role, the pieces, the reason for the end, and the usage if it is wanted.
-    pub(super) fn chunks(&self, usage: Usage) -> Vec<Value> {
-        let role = json!({ "role": "assistant", "content": "", "refusal": null });
-        let mut chunks = vec![self.chunk(&role, None, usage)];
-        chunks.extend(self.pieces.iter().map(|piece| self.chunk(&json!({ "content": piece }), None, usage)));
-        chunks.push(self.chunk(&json!({}), Some(self.finish_reason), usage));
-        if usage == Usage::Included {
-            let mut last = self.envelope(Value::Array(Vec::new()), usage);
-            last["usage"] = self.usage();
-            chunks.push(last);
-        }
-        chunks
+    /// A token for each piece and each four bytes of arguments; reasoning included.
+    pub(super) fn completion_tokens(&self) -> usize {
+        let arguments = self.calls.iter().map(|call| call.arguments.to_string().len().div_ceil(TOKEN_BYTES));
+        self.pieces.len() + arguments.sum::<usize>() + self.reasoning_tokens()
     }
 
-    fn chunk(&self, delta: &Value, finish_reason: Option<&str>, usage: Usage) -> Value {
-        let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason });
-        self.envelope(Value::Array(vec![choice]), usage)
-    }
-
-    fn envelope(&self, choices: Value, usage: Usage) -> Value {
-        let mut chunk = json!({
-            "id": self.id,
-            "object": "chat.completion.chunk",
-            "created": self.created,
-            "model": self.model,
-            "service_tier": "default",
-            "system_fingerprint": FINGERPRINT,
-        });
-        chunk["choices"] = choices;
-        if usage == Usage::Included {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
-    }
-
-    fn usage(&self) -> Value {
-        let completion_tokens = self.pieces.len();
-        json!({
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": completion_tokens,
-            "total_tokens": self.prompt_tokens + completion_tokens,
-            "prompt_tokens_details": { "cached_tokens": self.cached_tokens, "audio_tokens": 0 },
-            "completion_tokens_details": {
-                "reasoning_tokens": 0, "audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
-            },
-        })
+    pub(super) fn reasoning_tokens(&self) -> usize {
+        self.reasoning.iter().map(|text| text.len().div_ceil(TOKEN_BYTES)).sum()
     }
 }
 
-/// Whether a stream ends with a chunk that counts tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Usage {
-    Included,
-    LeftOut,
+/// The reasoning that an answer shows.
+pub(super) fn reasoning(ask: &Ask) -> Vec<&'static str> {
+    match ask.reasoning {
+        Reasoning::Hidden => Vec::new(),
+        Reasoning::Shown => REASONING.to_vec(),
+    }
+}
+
+/// The tools that an answer calls: those that the question names; if it has to and names none, the first. Once there are
+/// results it calls none.
+pub(super) fn calls(ask: &Ask) -> Vec<Call> {
+    let tools = &ask.tools;
+    let question = ask.last_user_text();
+    let words = || question.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+    let named = tools.tools.iter().filter(|tool| words().any(|word| word == tool.name));
+    let called: Vec<_> = match &tools.choice {
+        Choice::Never => Vec::new(),
+        _ if !ask.last_results().is_empty() => Vec::new(),
+        Choice::Named(name) => tools.tools.iter().filter(|tool| tool.name == *name).collect(),
+        Choice::Auto => named.collect(),
+        Choice::Required => {
+            let named: Vec<_> = named.collect();
+            if named.is_empty() { tools.tools.iter().take(1).collect() } else { named }
+        }
+    };
+    let text: String = question.chars().take(ARGUMENT_CHARS_MAX).collect();
+    let call = |tool: &super::ask::Tool| {
+        let arguments = example(&tool.schema, &text, 0);
+        let arguments = if arguments.is_object() { arguments } else { Value::Object(Map::new()) };
+        Call { name: tool.name.clone(), arguments }
+    };
+    called.into_iter().take(tools.calls_max).map(call).collect()
+}
+
+/// The answer in the form that was asked for.
+pub(super) fn in_form(form: &Form, answer: String) -> String {
+    match form {
+        Form::Text => answer,
+        Form::Object => json!({ "answer": answer }).to_string(),
+        Form::Schema(schema) => example(schema, &answer, 0).to_string(),
+    }
+}
+
+/// Something that follows the schema, with `text` wherever there is a choice of texts.
+fn example(schema: &Value, text: &str, depth: usize) -> Value {
+    if depth == SCHEMA_DEPTH_MAX {
+        return Value::Null;
+    }
+    if let Some(first) = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first()) {
+        return first.clone();
+    }
+    let below = |schema: &Value| example(schema, text, depth + 1);
+    let kind = schema.get("type").and_then(Value::as_str).unwrap_or("object").to_ascii_lowercase();
+    match kind.as_str() {
+        "string" => Value::from(text),
+        "integer" | "number" => Value::from(1),
+        "boolean" => Value::from(true),
+        "array" => Value::Array(schema.get("items").map(below).into_iter().collect()),
+        "object" => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let fields = properties.into_iter().flatten().map(|(name, schema)| (name.clone(), below(schema)));
+            Value::Object(fields.collect())
+        }
+        _ => Value::Null,
+    }
 }
 
 /// The tokens of a text.
@@ -112,22 +144,20 @@ pub(super) fn tokens(text: &str) -> Vec<String> {
 }
 
 /// The text up to the first stop sequence, and its tokens up to the limit, with the reason for the end.
-pub(super) fn limited(
-    text: &str,
-    stops: &[String],
-    tokens_max: Option<usize>,
-) -> (Vec<String>, &'static str) {
+pub(super) fn limited(text: &str, stops: &[String], tokens_max: Option<usize>) -> (Vec<String>, End) {
     let end = stops.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str())).min();
     let mut pieces = tokens(&text[..end.unwrap_or(text.len())]);
     let limit = tokens_max.unwrap_or(usize::MAX);
-    let reason = if pieces.len() > limit { "length" } else { "stop" };
+    let reason = if pieces.len() > limit { End::Length } else { End::Stop };
     pieces.truncate(limit);
     (pieces, reason)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{limited, tokens};
+    use serde_json::json;
+
+    use super::{End, example, limited, tokens};
 
     #[test]
     fn tokens_are_four_bytes_and_never_split_a_character() {
@@ -138,11 +168,27 @@ mod tests {
 
     #[test]
     fn limits_and_stop_sequences_end_the_text() {
-        assert_eq!(limited("abcdefgh", &[], Some(1)), (vec!["abcd".to_owned()], "length"));
-        assert_eq!(limited("abcdefgh", &[], Some(2)).1, "stop");
+        assert_eq!(limited("abcdefgh", &[], Some(1)), (vec!["abcd".to_owned()], End::Length));
+        assert_eq!(limited("abcdefgh", &[], Some(2)).1, End::Stop);
         assert_eq!(
             limited("abcdefgh", &["zz".to_owned(), "f".to_owned()], None),
-            (vec!["abcd".to_owned(), "e".to_owned()], "stop")
+            (vec!["abcd".to_owned(), "e".to_owned()], End::Stop)
         );
+    }
+
+    #[test]
+    fn an_example_follows_its_schema() {
+        let schema = json!({ "type": "object", "properties": {
+            "city": { "type": "string" },
+            "unit": { "type": "STRING", "enum": ["celsius", "kelvin"] },
+            "days": { "type": "array", "items": { "type": "integer" } },
+        } });
+        let expected = json!({ "city": "Oslo", "unit": "celsius", "days": [1] });
+        assert_eq!(example(&schema, "Oslo", 0), expected);
+        let mut deep = json!({ "type": "array" });
+        for _ in 0..20 {
+            deep = json!({ "type": "array", "items": deep });
+        }
+        assert_eq!(example(&deep, "", 0).to_string(), "[[[[[[[[null]]]]]]]]");
     }
 }

@@ -1,21 +1,24 @@
-//! Errors in the shape that OpenAI clients expect: a status and `{"error": {message, type, param, code}}`.
+//! Errors: what is wrong, and the shape that OpenAI's clients expect, `{"error": {message, type, param, code}}`. The other
+//! formats put the same into their own.
 
 use axum::{
     Json,
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    http::{Method, StatusCode},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
+use serde_json::{Value, json};
+
+use super::format::Format;
 
 /// An error as the vendor tells it.
 #[derive(Debug)]
 pub(crate) struct ApiError {
-    status: StatusCode,
+    pub(super) status: StatusCode,
     kind: &'static str,
-    message: String,
+    pub(super) message: String,
     param: Option<String>,
     code: Option<&'static str>,
-    retry_after_s: Option<u64>,
+    pub(super) retry_after_s: Option<u64>,
 }
 
 impl ApiError {
@@ -78,16 +81,17 @@ impl ApiError {
         Self { code: Some("rate_limit_exceeded"), retry_after_s: Some(retry_after_s), ..error }
     }
 
-    fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        let Some(seconds) = self.retry_after_s else { return headers };
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        let milliseconds = HeaderValue::from(seconds.saturating_mul(1_000));
-        headers.insert(HeaderName::from_static("retry-after-ms"), milliseconds);
-        if let Ok(reset) = HeaderValue::try_from(format!("{seconds}s")) {
-            headers.insert(HeaderName::from_static("x-ratelimit-reset-requests"), reset);
-        }
-        headers
+    /// The body as OpenAI has it.
+    pub(super) fn openai_body(&self) -> Value {
+        json!({
+            "error": { "message": self.message, "type": self.kind, "param": self.param, "code": self.code }
+        })
+    }
+
+    /// The error as a format has it.
+    pub(super) fn response(&self, format: Format) -> Response {
+        let (status, body) = format.error(self);
+        (status, format.error_headers(self), Json(body)).into_response()
     }
 
     pub(crate) fn server_error() -> Self {
@@ -101,11 +105,9 @@ impl ApiError {
     }
 }
 
+/// For the simulator's own routes.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = json!({
-            "error": { "message": self.message, "type": self.kind, "param": self.param, "code": self.code }
-        });
-        (self.status, self.headers(), Json(body)).into_response()
+        self.response(Format::Chat)
     }
 }

@@ -1,25 +1,31 @@
-//! The wire: OpenAI Chat Completions and models, and the simulator's own control routes, on one listener.
+//! The wire: OpenAI Chat Completions and Responses, Anthropic Messages, Google Gemini, and the simulator's own control routes,
+//! on one listener. Each format reads requests into an `Ask` and writes a `Completion`; `serve` knows none of them.
 
+mod ask;
 pub(crate) mod cache;
 mod chat;
 mod completion;
 mod control;
 mod error;
-mod request;
+mod format;
+mod gemini;
+mod messages;
+mod responses;
+mod serve;
 
 use std::sync::Arc;
 
 use axum::{
     Json, Router,
     extract::{DefaultBodyLimit, Path, Request, State},
-    http::{HeaderMap, Method, Uri, header},
+    http::{HeaderMap, Method, Uri},
     middleware::{self, Next},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{get, post},
 };
 use serde_json::{Value, json};
 
-use self::error::ApiError;
+use self::{error::ApiError, format::Format};
 use crate::{models::Model, sim::Shared};
 
 /// The largest request body.
@@ -28,7 +34,10 @@ const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// All routes over the shared state.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let vendor = Router::new()
-        .route("/v1/chat/completions", post(chat::completions))
+        .route("/v1/chat/completions", post(serve::chat_completions))
+        .route("/v1/responses", post(serve::create_response))
+        .route("/v1/messages", post(serve::create_message))
+        .route("/v1beta/models/{action}", post(serve::generate_content))
         .route("/v1/models", get(models))
         .route("/v1/models/{model}", get(model))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), require_key));
@@ -45,21 +54,23 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
+/// Headers that carry a key: OpenAI's, Azure's, Anthropic's and Google's.
+const KEY_HEADERS: [&str; 4] = ["authorization", "api-key", "x-api-key", "x-goog-api-key"];
+
 async fn require_key(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     request: Request,
     next: Next,
 ) -> Response {
-    let shown = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
+    let format = Format::at(request.uri().path());
+    let shown = KEY_HEADERS.iter().find_map(|name| headers.get(*name)?.to_str().ok());
+    let shown = shown.map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
     match (shared.api_key(), shown) {
         (None, _) => next.run(request).await,
         (Some(key), Some(shown)) if key == shown => next.run(request).await,
-        (Some(_), Some(_)) => ApiError::wrong_key().into_response(),
-        (Some(_), None) => ApiError::missing_key().into_response(),
+        (Some(_), Some(_)) => ApiError::wrong_key().response(format),
+        (Some(_), None) => ApiError::missing_key().response(format),
     }
 }
 
@@ -76,10 +87,10 @@ fn described(model: Model) -> Value {
     json!({ "id": model.id(), "object": "model", "created": 1_735_689_600, "owned_by": "vendor-sim" })
 }
 
-async fn unknown_route(method: Method, uri: Uri) -> ApiError {
-    ApiError::unknown_route(&method, uri.path())
+async fn unknown_route(method: Method, uri: Uri) -> Response {
+    ApiError::unknown_route(&method, uri.path()).response(Format::at(uri.path()))
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> ApiError {
-    ApiError::wrong_method(&method, uri.path())
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    ApiError::wrong_method(&method, uri.path()).response(Format::at(uri.path()))
 }

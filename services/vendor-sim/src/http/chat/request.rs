@@ -2,7 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
+use crate::http::{
+    ask::{
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, missing, picture,
+        stops, tokens, tool, within, wrong_type,
+    },
+    error::ApiError,
+};
 
 /// Everything that the real interface takes. What the programs have no use for is accepted and ignored.
 const PARAMETERS: &[&str] = &[
@@ -46,56 +52,23 @@ const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "fu
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 const STOPS_MAX: usize = 4;
 
-/// A request that passed every check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ChatRequest {
-    pub(super) model: String,
-    /// The role and the text of each turn.
-    pub(super) messages: Vec<(String, String)>,
-    pub(super) delivery: Delivery,
-    pub(super) tokens_max: Option<usize>,
-    pub(super) stops: Vec<String>,
-}
-
-/// How the answer is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delivery {
-    Whole,
-    Stream,
-    StreamWithUsage,
-}
-
-impl ChatRequest {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| {
-            ApiError::invalid_body(format!("We could not parse the JSON body of your request: {error}."))
-        })?;
-        let Value::Object(fields) = value else {
-            return Err(ApiError::invalid_body("The request body must be a JSON object."));
-        };
-        if let Some(unknown) = fields.keys().find(|name| !PARAMETERS.contains(&name.as_str())) {
-            return Err(ApiError::invalid_body(format!("Unrecognized request argument supplied: {unknown}")));
-        }
-        check_ranges(&fields)?;
-        Ok(Self {
-            model: model(&fields)?,
-            messages: messages(&fields)?,
-            delivery: delivery(&fields)?,
-            tokens_max: tokens_max(&fields)?,
-            stops: stops(&fields)?,
-        })
+/// The request that the body holds.
+pub(in crate::http) fn parse(body: &[u8]) -> Result<Ask, ApiError> {
+    let fields = body_fields(body)?;
+    if let Some(unknown) = fields.keys().find(|name| !PARAMETERS.contains(&name.as_str())) {
+        return Err(ApiError::invalid_body(format!("Unrecognized request argument supplied: {unknown}")));
     }
-
-    /// The text of the last turn of the user.
-    pub(super) fn last_user_text(&self) -> &str {
-        let last = self.messages.iter().rev().find(|(role, _)| role == "user");
-        last.or(self.messages.last()).map_or("", |(_, text)| text.as_str())
-    }
-}
-
-/// A parameter that is given and not null.
-fn given<'f>(fields: &'f Map<String, Value>, name: &str) -> Option<&'f Value> {
-    fields.get(name).filter(|value| !value.is_null())
+    check_ranges(&fields)?;
+    Ok(Ask {
+        model: model(&fields)?,
+        turns: messages(&fields)?,
+        delivery: delivery(&fields)?,
+        tokens_max: tokens_max(&fields)?,
+        stops: stop(&fields)?,
+        tools: tools(&fields)?,
+        form: form(&fields)?,
+        reasoning: Reasoning::Hidden,
+    })
 }
 
 fn model(fields: &Map<String, Value>) -> Result<String, ApiError> {
@@ -106,7 +79,7 @@ fn model(fields: &Map<String, Value>) -> Result<String, ApiError> {
     }
 }
 
-fn messages(fields: &Map<String, Value>) -> Result<Vec<(String, String)>, ApiError> {
+fn messages(fields: &Map<String, Value>) -> Result<Vec<Turn>, ApiError> {
     let turns = match given(fields, "messages") {
         None => return Err(ApiError::invalid("messages", "Missing required parameter: 'messages'.")),
         Some(Value::Array(turns)) => turns,
@@ -124,7 +97,7 @@ fn messages(fields: &Map<String, Value>) -> Result<Vec<(String, String)>, ApiErr
     turns.iter().enumerate().map(|(index, turn)| message(index, turn)).collect()
 }
 
-fn message(index: usize, turn: &Value) -> Result<(String, String), ApiError> {
+fn message(index: usize, turn: &Value) -> Result<Turn, ApiError> {
     let role_path = format!("messages[{index}].role");
     let role = match turn.get("role") {
         Some(Value::String(role)) if ROLES.contains(&role.as_str()) => role.clone(),
@@ -140,8 +113,8 @@ fn message(index: usize, turn: &Value) -> Result<(String, String), ApiError> {
     let text = match turn.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
-            let texts: Result<Vec<&str>, ApiError> =
-                parts.iter().map(|part| text_part(&path, part)).collect();
+            let texts: Result<Vec<String>, ApiError> =
+                parts.iter().map(|part| content_part(&path, part)).collect();
             texts?.concat()
         }
         None | Some(Value::Null) if role == "assistant" => String::new(),
@@ -151,31 +124,71 @@ fn message(index: usize, turn: &Value) -> Result<(String, String), ApiError> {
             return Err(ApiError::invalid(&path, message));
         }
     };
-    Ok((role, text))
+    Ok(Turn { role, text })
 }
 
-fn text_part<'p>(path: &str, part: &'p Value) -> Result<&'p str, ApiError> {
-    match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
-        (Some("text"), Some(text)) => Ok(text),
-        (Some("text"), None) => {
-            Err(ApiError::invalid(path, format!("Missing required parameter: '{path}.text'.")))
+fn content_part(path: &str, part: &Value) -> Result<String, ApiError> {
+    let lacks = |what: &str| missing(&format!("{path}.{what}"));
+    match part.get("type").and_then(Value::as_str) {
+        Some("text") => {
+            let text = part.get("text").and_then(Value::as_str).ok_or_else(|| lacks("text"))?;
+            Ok(text.to_owned())
         }
-        (kind, _) => {
+        Some("image_url") => {
+            let url = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
+            url.map(picture).ok_or_else(|| lacks("image_url.url"))
+        }
+        kind => {
             let kind = kind.unwrap_or("null");
-            Err(ApiError::invalid(
-                path,
-                format!("Invalid content type. {kind} is not supported by this model."),
-            ))
+            let message = format!("Invalid content type. {kind} is not supported by this model.");
+            Err(ApiError::invalid(path, message))
         }
     }
 }
 
-fn delivery(fields: &Map<String, Value>) -> Result<Delivery, ApiError> {
-    let stream = match given(fields, "stream") {
-        None => false,
-        Some(Value::Bool(stream)) => *stream,
-        Some(_) => return Err(ApiError::invalid("stream", "Invalid type for 'stream': expected a boolean.")),
+fn tools(fields: &Map<String, Value>) -> Result<Tools, ApiError> {
+    let listed = match given(fields, "tools") {
+        None => return Ok(Tools::default()),
+        Some(Value::Array(tools)) => tools,
+        Some(_) => return Err(wrong_type("tools", "an array of objects")),
     };
+    let function = |(index, tool_body): (usize, &Value)| {
+        let path = format!("tools[{index}].function");
+        tool(tool_body.get("function").ok_or_else(|| missing(&path))?, "parameters", &path)
+    };
+    let choice = match given(fields, "tool_choice") {
+        None => Choice::Auto,
+        Some(Value::String(word)) if word == "auto" => Choice::Auto,
+        Some(Value::String(word)) if word == "none" => Choice::Never,
+        Some(Value::String(word)) if word == "required" => Choice::Required,
+        Some(choice) => match choice.get("function").and_then(|function| function.get("name")?.as_str()) {
+            Some(name) => Choice::Named(name.to_owned()),
+            None => return Err(wrong_type("tool_choice", "none, auto, required or a function")),
+        },
+    };
+    let one_at_a_time = given(fields, "parallel_tool_calls") == Some(&Value::Bool(false));
+    Ok(Tools {
+        tools: listed.iter().enumerate().map(function).collect::<Result<_, _>>()?,
+        choice,
+        calls_max: if one_at_a_time { 1 } else { usize::MAX },
+    })
+}
+
+fn form(fields: &Map<String, Value>) -> Result<Form, ApiError> {
+    let Some(format) = given(fields, "response_format") else { return Ok(Form::Text) };
+    match format.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(Form::Text),
+        Some("json_object") => Ok(Form::Object),
+        Some("json_schema") => {
+            let schema = format.get("json_schema").and_then(|body| body.get("schema"));
+            schema.cloned().map(Form::Schema).ok_or_else(|| missing("response_format.json_schema.schema"))
+        }
+        _ => Err(wrong_type("response_format.type", "text, json_object or json_schema")),
+    }
+}
+
+fn delivery(fields: &Map<String, Value>) -> Result<Delivery, ApiError> {
+    let stream = flag(fields, "stream")?;
     match (stream, given(fields, "stream_options")) {
         (false, None) => Ok(Delivery::Whole),
         (true, None) => Ok(Delivery::Stream),
@@ -195,19 +208,7 @@ fn delivery(fields: &Map<String, Value>) -> Result<Delivery, ApiError> {
 }
 
 fn tokens_max(fields: &Map<String, Value>) -> Result<Option<usize>, ApiError> {
-    let read = |name: &str| match given(fields, name) {
-        None => Ok(None),
-        Some(value) => match value.as_u64().filter(|tokens| *tokens > 0) {
-            Some(tokens) => Ok(Some(usize::try_from(tokens).unwrap_or(usize::MAX))),
-            None => Err(ApiError::invalid(
-                name,
-                format!(
-                    "Invalid '{name}': integer below minimum value. Expected a value >= 1, but got {value} instead."
-                ),
-            )),
-        },
-    };
-    match (read("max_tokens")?, read("max_completion_tokens")?) {
+    match (tokens(fields, "max_tokens")?, tokens(fields, "max_completion_tokens")?) {
         (Some(_), Some(_)) => {
             let message =
                 "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.";
@@ -217,20 +218,10 @@ fn tokens_max(fields: &Map<String, Value>) -> Result<Option<usize>, ApiError> {
     }
 }
 
-fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, ApiError> {
-    let wrong = || {
-        ApiError::invalid(
-            "stop",
-            "Invalid type for 'stop': expected a string or an array of up to 4 strings.",
-        )
-    };
+fn stop(fields: &Map<String, Value>) -> Result<Vec<String>, ApiError> {
     match given(fields, "stop") {
-        None => Ok(Vec::new()),
         Some(Value::String(stop)) => Ok(vec![stop.clone()]),
-        Some(Value::Array(stops)) if stops.len() <= STOPS_MAX => {
-            stops.iter().map(|stop| stop.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-        }
-        Some(_) => Err(wrong()),
+        _ => stops(fields, "stop", STOPS_MAX),
     }
 }
 
@@ -241,13 +232,7 @@ fn check_ranges(fields: &Map<String, Value>) -> Result<(), ApiError> {
         ("presence_penalty", -2.0, 2.0),
         ("frequency_penalty", -2.0, 2.0),
     ] {
-        let Some(value) = given(fields, name) else { continue };
-        if !value.as_f64().is_some_and(|number| (minimum..=maximum).contains(&number)) {
-            let message = format!(
-                "Invalid '{name}': expected a number between {minimum} and {maximum}, but got {value} instead."
-            );
-            return Err(ApiError::invalid(name, message));
-        }
+        within(fields, name, minimum, maximum)?;
     }
     if let Some(count) = given(fields, "n").filter(|count| count.as_u64() != Some(1)) {
         return Err(ApiError::invalid(

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: checks, meets the scripted fault, lets the model answer, and sends that at its pace.
+//! A call, whatever its wire format: meets the scripted fault, lets the model answer, and sends that at its pace.
 
 use std::{
     fmt::Write as _,
@@ -11,17 +11,20 @@ use std::{
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{State, rejection::BytesRejection},
-    http::{HeaderName, HeaderValue, header},
+    extract::{Path, State, rejection::BytesRejection},
+    http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
 use futures::stream;
 use sha2::{Digest, Sha256};
 
 use super::{
-    completion::{Completion, TOKEN_BYTES, Usage, limited},
+    ask::{Ask, Delivery},
+    chat,
+    completion::{self, Completion, End, TOKEN_BYTES, limited},
     error::ApiError,
-    request::{ChatRequest, Delivery},
+    format::Format,
+    gemini, messages, responses,
 };
 use crate::{
     behaviour::{CallScript, Fault},
@@ -34,38 +37,82 @@ use crate::{
 
 /// Bytes of a subtask that the log of calls keeps.
 const LOGGED_BYTES_MAX: usize = 2_000;
-/// Requests a minute that the rate-limit headers speak of; nothing counts them.
-const REQUESTS_A_MINUTE: &str = "10000";
 
-pub(super) async fn completions(
+/// A body, or why it could not be read.
+type MaybeBody = Result<Bytes, BytesRejection>;
+
+pub(super) async fn chat_completions(State(shared): State<Arc<Shared>>, body: MaybeBody) -> Response {
+    let ask = read(body).and_then(|body| chat::parse(&body));
+    respond(&shared, Format::Chat, ask).await
+}
+
+pub(super) async fn create_response(State(shared): State<Arc<Shared>>, body: MaybeBody) -> Response {
+    let ask = read(body).and_then(|body| responses::parse(&body));
+    respond(&shared, Format::Responses, ask).await
+}
+
+pub(super) async fn create_message(
     State(shared): State<Arc<Shared>>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let request = ChatRequest::parse(&body.map_err(|_| ApiError::too_large())?)?;
-    let model = Model::named(&request.model).ok_or_else(|| ApiError::unknown_model(&request.model))?;
-    let entry = shared.calls.begin(arrival(model, &request));
+    headers: HeaderMap,
+    body: MaybeBody,
+) -> Response {
+    let body = messages::check_version(&headers).and_then(|()| read(body));
+    respond(&shared, Format::Messages, body.and_then(|body| messages::parse(&body))).await
+}
+
+pub(super) async fn generate_content(
+    State(shared): State<Arc<Shared>>,
+    Path(action): Path<String>,
+    body: MaybeBody,
+) -> Response {
+    let ask = match gemini::action(&action) {
+        Some((model, delivery)) => read(body).and_then(|body| gemini::parse(&body, model, delivery)),
+        None => Err(ApiError::unknown_model(&action)),
+    };
+    respond(&shared, Format::Gemini, ask).await
+}
+
+fn read(body: MaybeBody) -> Result<Bytes, ApiError> {
+    body.map_err(|_| ApiError::too_large())
+}
+
+async fn respond(shared: &Arc<Shared>, format: Format, ask: Result<Ask, ApiError>) -> Response {
+    let model = |ask: Ask| match Model::named(&ask.model) {
+        Some(model) => Ok((model, ask)),
+        None => Err(ApiError::unknown_model(&ask.model)),
+    };
+    let mut response = match ask.and_then(model) {
+        Ok((model, ask)) => called(shared, format, model, ask).await,
+        Err(error) => error.response(format),
+    };
+    let draw = dice::draw(shared.seed(), &["request", &shared.calls.received().to_string()]);
+    let headers = format.headers(&format!("req_{draw:016x}"), response.status());
+    response.headers_mut().extend(headers);
+    response
+}
+
+async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) -> Response {
+    let entry = shared.calls.begin(arrival(model, &ask));
     let script = shared.script(model, entry.sequence());
     if let Some(fault) = script.fault {
         entry.meets(fault.name());
     }
-    let mut response = match refusal(model, script.fault) {
+    match refusal(model, script.fault) {
         Some(error) => {
             entry.end(Outcome::Failed);
-            error.into_response()
+            error.response(format)
         }
         None if script.fault == Some(Fault::Hang) => {
             // The entry is kept until the caller goes away or the simulator stops.
             let _entry = entry;
             std::future::pending().await
         }
-        None => answered(&shared, model, request, script, entry).await,
-    };
-    add_headers(&shared, &mut response);
-    Ok(response)
+        None => answered(shared, format, model, ask, script, entry).await,
+    }
 }
 
-fn arrival(model: Model, request: &ChatRequest) -> Arrival {
-    let message = request.last_user_text();
+fn arrival(model: Model, ask: &Ask) -> Arrival {
+    let message = ask.last_user_text();
     let mut subtask = prompt::task(message).subtask;
     let end = (0..=LOGGED_BYTES_MAX.min(subtask.len())).rev().find(|end| subtask.is_char_boundary(*end));
     subtask.truncate(end.unwrap_or(0));
@@ -75,7 +122,7 @@ fn arrival(model: Model, request: &ChatRequest) -> Arrival {
         let _ = write!(digits, "{byte:02x}");
         digits
     });
-    Arrival { model, stream: request.delivery != Delivery::Whole, subtask, message_sha256 }
+    Arrival { model, stream: ask.delivery != Delivery::Whole, subtask, message_sha256 }
 }
 
 fn refusal(model: Model, fault: Option<Fault>) -> Option<ApiError> {
@@ -89,15 +136,16 @@ fn refusal(model: Model, fault: Option<Fault>) -> Option<ApiError> {
 
 async fn answered(
     shared: &Arc<Shared>,
+    format: Format,
     model: Model,
-    request: ChatRequest,
+    ask: Ask,
     script: CallScript,
     entry: CallEntry,
 ) -> Response {
-    let delivery = request.delivery;
-    let Some(completion) = complete(shared, model, request, script, entry.sequence()).await else {
+    let delivery = ask.delivery;
+    let Some(completion) = complete(shared, model, ask, script, entry.sequence()).await else {
         entry.end(Outcome::Failed);
-        return ApiError::server_error().into_response();
+        return ApiError::server_error().response(format);
     };
     let cut_after =
         if let Some(Fault::CutStream { after_chunks }) = script.fault { Some(after_chunks) } else { None };
@@ -107,11 +155,11 @@ async fn answered(
             first_token(&shared.calls, script).await;
             pause(script.token_ms.saturating_mul(gaps)).await;
             entry.end(Outcome::Answered);
-            Json(completion.whole()).into_response()
+            Json(format.whole(&completion)).into_response()
         }
         (Delivery::Whole, Some(_)) => {
             first_token(&shared.calls, script).await;
-            let mut frames = vec![completion.whole().to_string()];
+            let mut frames = vec![format.whole(&completion).to_string()];
             let half =
                 (0..=frames[0].len() / 2).rev().find(|end| frames[0].is_char_boundary(*end)).unwrap_or(0);
             frames[0].truncate(half);
@@ -119,9 +167,7 @@ async fn answered(
             sent(shared, frames, Ending::Cut, (script, entry), "application/json")
         }
         (Delivery::Stream | Delivery::StreamWithUsage, _) => {
-            let usage = if delivery == Delivery::StreamWithUsage { Usage::Included } else { Usage::LeftOut };
-            let chunks = completion.chunks(usage);
-            let mut frames: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+            let (mut frames, last) = format.frames(&completion, delivery);
             let ending = match cut_after {
                 None => Ending::Whole,
                 Some(after_chunks) => {
@@ -130,7 +176,7 @@ async fn answered(
                 }
             };
             if ending == Ending::Whole {
-                frames.push("data: [DONE]\n\n".to_owned());
+                frames.extend(last.map(str::to_owned));
             }
             sent(shared, frames, ending, (script, entry), "text/event-stream; charset=utf-8")
         }
@@ -141,36 +187,57 @@ async fn answered(
 async fn complete(
     shared: &Arc<Shared>,
     model: Model,
-    request: ChatRequest,
+    ask: Ask,
     script: CallScript,
     sequence: u64,
 ) -> Option<Completion> {
     let turns: Vec<&str> =
-        request.messages.iter().flat_map(|(role, text)| [role.as_str(), ": ", text.as_str(), "\n"]).collect();
+        ask.turns.iter().flat_map(|turn| [turn.role.as_str(), ": ", turn.text.as_str(), "\n"]).collect();
     let prompt = turns.concat();
-    let prompt_tokens = request.messages.iter().map(|(_, text)| text.len().div_ceil(TOKEN_BYTES)).sum();
+    let prompt_tokens = ask.turns.iter().map(|turn| turn.text.len().div_ceil(TOKEN_BYTES)).sum();
     let cached = shared.prompts.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(model, &prompt);
-    let generalist = shared.generalist();
-    let message = request.last_user_text().to_owned();
-    let mut text = match script.fault {
-        Some(Fault::Garbage) => garbage(shared.seed(), sequence),
-        _ => tokio::task::spawn_blocking(move || model.answer(&message, generalist)).await.ok()?,
+    let calls = completion::calls(&ask);
+    let (pieces, end) = if calls.is_empty() {
+        let mut text = text(shared, model, &ask, script, sequence).await?;
+        for _ in 0..script.stamp_words {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " call-{sequence}");
+        }
+        limited(&text, &ask.stops, ask.tokens_max)
+    } else {
+        (Vec::new(), End::ToolCalls)
     };
-    for _ in 0..script.stamp_words {
-        // Writing to a string cannot fail.
-        let _ = write!(text, " call-{sequence}");
-    }
-    let (pieces, finish_reason) = limited(&text, &request.stops, request.tokens_max);
-    let id = dice::draw(shared.seed(), &["id", model.id(), &sequence.to_string()]);
     Some(Completion {
-        id: format!("chatcmpl-sim{id:016x}"),
+        draw: dice::draw(shared.seed(), &["id", model.id(), &sequence.to_string()]),
         model: model.id(),
         created: now(),
+        reasoning: completion::reasoning(&ask),
         pieces,
-        finish_reason,
+        calls,
+        end,
         prompt_tokens,
         cached_tokens: cached.min(prompt_tokens),
     })
+}
+
+async fn text(
+    shared: &Arc<Shared>,
+    model: Model,
+    ask: &Ask,
+    script: CallScript,
+    sequence: u64,
+) -> Option<String> {
+    if script.fault == Some(Fault::Garbage) {
+        return Some(garbage(shared.seed(), sequence));
+    }
+    let results = ask.last_results();
+    if !results.is_empty() {
+        return Some(completion::in_form(&ask.form, format!("The tools gave: {}", results.join("; "))));
+    }
+    let generalist = shared.generalist();
+    let message = ask.last_user_text().to_owned();
+    let answer = tokio::task::spawn_blocking(move || model.answer(&message, generalist)).await.ok()?;
+    Some(completion::in_form(&ask.form, answer))
 }
 
 /// Text that is no answer to anything, with unbalanced brackets to trip up those who look for lists in it.
@@ -220,29 +287,6 @@ fn sent(
     });
     let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(frames)).into_response()
-}
-
-fn add_headers(shared: &Shared, response: &mut Response) {
-    let request_id =
-        format!("req_{:016x}", dice::draw(shared.seed(), &["request", &shared.calls.received().to_string()]));
-    let limited = response.status() == axum::http::StatusCode::TOO_MANY_REQUESTS;
-    let headers = response.headers_mut();
-    if let Ok(request_id) = HeaderValue::try_from(request_id) {
-        headers.insert(HeaderName::from_static("x-request-id"), request_id);
-    }
-    headers.insert(
-        HeaderName::from_static("x-ratelimit-limit-requests"),
-        HeaderValue::from_static(REQUESTS_A_MINUTE),
-    );
-    let remaining = if limited { "0" } else { "9999" };
-    headers.insert(
-        HeaderName::from_static("x-ratelimit-remaining-requests"),
-        HeaderValue::from_static(remaining),
-    );
-    if !limited {
-        headers
-            .insert(HeaderName::from_static("x-ratelimit-reset-requests"), HeaderValue::from_static("6ms"));
-    }
 }
 
 /// Waits as long as the first token is to take.

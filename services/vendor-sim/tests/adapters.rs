@@ -1,0 +1,378 @@
+//! Our own adapters against the simulator, over real HTTP: the same questions in each wire format come to the same.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use podium_domain::content::{Part, Reasoning, Seal, ToolCall, ToolResult};
+use podium_domain::conversation::{Message, Role};
+use podium_domain::policy::Effort;
+use podium_domain::pool::{Pool, Worker};
+use podium_domain::usage::Usage;
+use podium_ports::vendor::{
+    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, FinishReason, ReasoningText, Tool, ToolChoice, ToolUse,
+    VendorError, Vendors,
+};
+use podium_vendor_sim::{Behaviour, Fault, Options, Running, ScriptedFault, VendorSim};
+use podium_vendors::HttpVendors;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+const KEY: &str = "sk-simulated";
+const FORMATS: [&str; 4] = ["openai-chat", "openai-responses", "anthropic", "gemini"];
+
+/// A simulator, and a worker in each wire format: `sim-echo` behind all of them.
+struct House {
+    sim: Running,
+    pool: Pool,
+    vendors: HttpVendors,
+}
+
+impl House {
+    async fn new() -> Self {
+        Self::with_key(KEY).await
+    }
+
+    async fn with_key(key: &str) -> Self {
+        let options = Options { api_key: Some(KEY.to_owned()), ..Options::loopback(7) };
+        let sim = VendorSim::start(options).await.unwrap();
+        let pool = Pool::parse(&pool(&sim)).unwrap();
+        let keys = BTreeMap::from([("SIM_KEY".to_owned(), SecretString::from(key))]);
+        let vendors = HttpVendors::new(&pool, &keys).unwrap();
+        Self { sim, pool, vendors }
+    }
+
+    fn worker(&self, format: &str) -> &Worker {
+        self.pool.workers().iter().find(|worker| worker.id.as_str() == format).unwrap()
+    }
+
+    async fn ask(&self, format: &str, request: &ChatRequest) -> Result<Heard, VendorError> {
+        let mut answer = self.vendors.chat(self.worker(format), request).await?;
+        let mut events = Vec::new();
+        while let Some(event) = answer.next().await {
+            events.push(event?);
+        }
+        Ok(Heard::of(events))
+    }
+
+    fn fail(&self, fault: Fault) {
+        let faults = vec![ScriptedFault::next_calls(fault, 1)];
+        self.sim.set_behaviour("sim-echo", Behaviour { faults, ..Behaviour::default() }).unwrap();
+    }
+}
+
+fn pool(sim: &Running) -> String {
+    let root = format!("http://{}", sim.addr());
+    let mut toml = "schema = 1\nname = \"formats\"\nversion = \"1\"\n".to_owned();
+    for (format, path, more) in [
+        ("openai-chat", "/v1", r#""seed", "stop", "json_object", "one_tool_call", "effort""#),
+        (
+            "openai-responses",
+            "/v1",
+            r#""json_object", "one_tool_call", "effort", "reasoning_text", "cache_hint""#,
+        ),
+        ("anthropic", "/v1", r#""stop", "one_tool_call", "thinking_budget", "reasoning_text", "cache_hint""#),
+        ("gemini", "/v1beta", r#""seed", "stop", "json_object", "thinking_budget", "reasoning_text""#),
+    ] {
+        toml += &format!(
+            r#"
+            [[vendors]]
+            id = "{format}"
+            api = "{format}"
+            base_url = "{root}{path}"
+            api_key_env = "SIM_KEY"
+            [[workers]]
+            id = "{format}"
+            vendor = "{format}"
+            model = "sim-echo"
+            description = "repeats its question"
+            modalities = ["text", "image"]
+            features = ["temperature", "top_p", "tools", "json_schema", {more}]
+            context_tokens = 65536
+            output_tokens_max = 16384
+            usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+            "#
+        );
+    }
+    toml
+}
+
+/// What came of a call.
+#[derive(Debug, Default)]
+struct Heard {
+    request_id: Option<String>,
+    text: String,
+    deltas: usize,
+    reasoning: String,
+    seals: Vec<Seal>,
+    calls: Vec<ToolCall>,
+    finish: Option<FinishReason>,
+    usage: Option<Usage>,
+}
+
+impl Heard {
+    fn of(events: Vec<ChatEvent>) -> Self {
+        let mut heard = Self::default();
+        for event in events {
+            match event {
+                ChatEvent::Started { vendor_request_id } => heard.request_id = vendor_request_id,
+                ChatEvent::Delta(text) => {
+                    heard.text += &text;
+                    heard.deltas += 1;
+                }
+                ChatEvent::Reasoning(text) => heard.reasoning += &text,
+                ChatEvent::ReasoningSealed(seal) => heard.seals.push(seal),
+                ChatEvent::ToolCall(call) => heard.calls.push(call),
+                ChatEvent::Finished { reason, usage } => {
+                    heard.finish = Some(reason);
+                    heard.usage = usage;
+                }
+            }
+        }
+        heard
+    }
+}
+
+fn question(text: &str) -> ChatRequest {
+    ChatRequest::new(vec![Message::new(Role::System, "Repeat."), Message::new(Role::User, text)], 4096)
+}
+
+fn tools(choice: ToolChoice) -> Option<ToolUse> {
+    let tool = |name: &str| Tool {
+        name: name.to_owned(),
+        description: format!("The {name}."),
+        schema: json!({
+            "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"],
+            "additionalProperties": false,
+        }),
+    };
+    Some(ToolUse { tools: vec![tool("weather"), tool("clock")], choice, at_once: CallsAtOnce::Several })
+}
+
+#[tokio::test]
+async fn text_comes_in_pieces_with_its_counts() {
+    let house = House::new().await;
+    for format in FORMATS {
+        let request =
+            ChatRequest { temperature: Some(0.5), top_p: Some(0.75), ..question("Žluť 🙂 早, please.") };
+        let heard = house.ask(format, &request).await.unwrap();
+        assert_eq!(
+            (heard.text.as_str(), heard.finish),
+            ("Žluť 🙂 早, please.", Some(FinishReason::Stop)),
+            "{format}"
+        );
+        assert!(heard.deltas > 2, "{format}: {}", heard.deltas);
+        assert_eq!(heard.request_id.is_some(), format != "gemini", "{format}");
+        let usage = heard.usage.unwrap();
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens), (2 + 6, heard.deltas as u64), "{format}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_and_a_stop_end_the_answer() {
+    let house = House::new().await;
+    for format in FORMATS {
+        let short = ChatRequest { output_tokens_max: 2, ..question("abcdefghijkl") };
+        let heard = house.ask(format, &short).await.unwrap();
+        assert_eq!((heard.text.as_str(), heard.finish), ("abcdefgh", Some(FinishReason::Length)), "{format}");
+        let stopped = ChatRequest { stops: vec!["ef".to_owned()], ..question("abcdefghijkl") };
+        match house.ask(format, &stopped).await {
+            Ok(heard) => assert_eq!(
+                (heard.text.as_str(), heard.finish),
+                ("abcd", Some(FinishReason::Stop)),
+                "{format}"
+            ),
+            Err(error) => {
+                assert_eq!(format, "openai-responses");
+                assert_eq!(error.to_string(), "worker `openai-responses` does not take stop");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn tools_are_called_in_parallel_and_their_results_go_back() {
+    let house = House::new().await;
+    for format in FORMATS {
+        let mut request =
+            ChatRequest { tools: tools(ToolChoice::Auto), ..question("Ask weather and clock, please.") };
+        let heard = house.ask(format, &request).await.unwrap();
+        assert_eq!(heard.finish, Some(FinishReason::ToolCalls), "{format}");
+        let names: Vec<_> = heard.calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, ["weather", "clock"], "{format}");
+        assert_ne!(heard.calls[0].id, heard.calls[1].id, "{format}");
+        let arguments: Value = serde_json::from_str(&heard.calls[0].arguments).unwrap();
+        assert_eq!(arguments, json!({ "city": "Ask weather and clock, please." }), "{format}");
+        assert_eq!(heard.calls[0].seal.is_some(), format == "gemini", "{format}");
+
+        let results = heard.calls.iter().map(|call| {
+            let (call_id, name) = (call.id.clone(), call.name.clone());
+            Part::ToolResult(ToolResult { call_id, output: format!("{name} is fine"), name, is_error: false })
+        });
+        let results: Vec<_> = results.collect();
+        request
+            .messages
+            .push(Message::new(Role::Assistant, "").with(heard.calls.into_iter().map(Part::ToolCall)));
+        request.messages.push(Message::new(Role::User, "").with(results));
+        let heard = house.ask(format, &request).await.unwrap();
+        assert_eq!(heard.text, "The tools gave: weather is fine; clock is fine", "{format}");
+        assert_eq!(heard.finish, Some(FinishReason::Stop), "{format}");
+    }
+}
+
+#[tokio::test]
+async fn the_choice_of_a_tool_and_one_call_at_a_time_are_heeded() {
+    let house = House::new().await;
+    for format in FORMATS {
+        let called = async |choice, at_once| {
+            let tools = tools(choice).map(|tools| ToolUse { at_once, ..tools });
+            let request = ChatRequest { tools, ..question("Ask weather and clock.") };
+            let heard = house.ask(format, &request).await;
+            heard.map(|heard| heard.calls.into_iter().map(|call| call.name).collect::<Vec<_>>())
+        };
+        let several = CallsAtOnce::Several;
+        assert_eq!(called(ToolChoice::None, several).await.unwrap(), [""; 0], "{format}");
+        let named = ToolChoice::Named("clock".to_owned());
+        assert_eq!(called(named, several).await.unwrap(), ["clock"], "{format}");
+        assert_eq!(called(ToolChoice::Required, several).await.unwrap(), ["weather", "clock"], "{format}");
+        let one = called(ToolChoice::Auto, CallsAtOnce::One).await;
+        if format == "gemini" {
+            assert_eq!(one.unwrap_err().to_string(), "worker `gemini` does not take one_tool_call");
+        } else {
+            assert_eq!(one.unwrap(), ["weather"], "{format}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_follows_the_form_that_was_asked_for() {
+    let house = House::new().await;
+    let schema = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
+    for format in FORMATS {
+        let answer = AnswerForm::JsonSchema { name: "city".to_owned(), schema: schema.clone() };
+        let heard = house.ask(format, &ChatRequest { answer, ..question("Oslo") }).await.unwrap();
+        assert_eq!(heard.text, r#"{"city":"Oslo"}"#, "{format}");
+        let object = ChatRequest { answer: AnswerForm::JsonObject, ..question("Oslo") };
+        match house.ask(format, &object).await {
+            Ok(heard) => assert_eq!(heard.text, r#"{"answer":"Oslo"}"#, "{format}"),
+            Err(error) => assert_eq!(error.to_string(), "worker `anthropic` does not take json_object"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn reasoning_is_shown_sealed_and_taken_back() {
+    let house = House::new().await;
+    for format in ["openai-responses", "anthropic", "gemini"] {
+        let mut request = ChatRequest {
+            effort: Some(Effort::High),
+            reasoning: ReasoningText::Shown,
+            cache_hint: Some("a-hint".to_owned()),
+            tools: tools(ToolChoice::Auto),
+            output_tokens_max: 16_384,
+            ..question("Ask clock.")
+        };
+        let heard = house.ask(format, &request).await.unwrap();
+        assert_eq!(heard.reasoning, "This is a simulation: nobody reasons here.", "{format}");
+        let usage = heard.usage.unwrap();
+        assert!(usage.completion_tokens > usage.reasoning_tokens, "{format}: {usage:?}");
+        let mut parts: Vec<_> = heard
+            .seals
+            .into_iter()
+            .map(|seal| Part::Reasoning(Reasoning { text: heard.reasoning.clone(), seal: Some(seal) }))
+            .collect();
+        assert_eq!(parts.len(), usize::from(format != "gemini"), "{format}");
+        let call = heard.calls.into_iter().next().unwrap();
+        let result = ToolResult {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            output: "noon".to_owned(),
+            is_error: false,
+        };
+        parts.push(Part::ToolCall(call));
+        request.messages.push(Message::new(Role::Assistant, "").with(parts));
+        request.messages.push(Message::new(Role::User, "").with([Part::ToolResult(result)]));
+        assert_eq!(house.ask(format, &request).await.unwrap().text, "The tools gave: noon", "{format}");
+    }
+}
+
+#[tokio::test]
+async fn pictures_arrive() {
+    use podium_domain::content::{Image, MediaType};
+    let house = House::new().await;
+    for format in FORMATS {
+        let url = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
+        let data = Image::Data { media_type: MediaType::Png, base64: "iVBORw0KGgo=".to_owned() };
+        let message =
+            Message::new(Role::User, "See ").with([url, Part::Text(" and ".to_owned()), Part::Image(data)]);
+        let heard = house.ask(format, &ChatRequest::new(vec![message], 4096)).await.unwrap();
+        let (first, second) = heard.text.split_once(" and ").unwrap();
+        assert_eq!(first, "See [image https://example.org/a.png]", "{format}");
+        assert!(second.starts_with("[image ") && second.contains("image/png"), "{format}: {second}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_say_whether_and_when_to_come_back() {
+    let house = House::new().await;
+    for format in FORMATS {
+        house.fail(Fault::RateLimit { retry_after_s: 2 });
+        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        assert!(matches!(error, VendorError::Throttled { .. }), "{format}: {error:?}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(2)), "{format}");
+
+        house.fail(Fault::Overloaded);
+        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        let expected = if format == "anthropic" { 529 } else { 503 };
+        assert!(
+            matches!(error, VendorError::Failed { status, .. } if status == expected),
+            "{format}: {error:?}"
+        );
+        assert!(error.is_retryable(), "{format}");
+
+        house.fail(Fault::ServerError);
+        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        assert!(matches!(error, VendorError::Failed { status: 500, .. }), "{format}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_fails_after_what_it_gave() {
+    let house = House::new().await;
+    for format in FORMATS {
+        house.fail(Fault::CutStream { after_chunks: 7 });
+        let request = question("a text of more than seven tokens, so that something is left");
+        let answer = house.vendors.chat(house.worker(format), &request).await.unwrap();
+        let items: Vec<_> = answer.collect().await;
+        assert!(items.iter().any(|item| matches!(item, Ok(ChatEvent::Delta(_)))), "{format}: {items:?}");
+        let last = items.into_iter().next_back().unwrap().unwrap_err();
+        assert!(last.is_retryable(), "{format}: {last:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_final_and_unsaid() {
+    let house = House::with_key("sk-wrong").await;
+    for format in FORMATS {
+        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        assert!(matches!(error, VendorError::Rejected { .. }), "{format}: {error:?}");
+        assert!(!format!("{error} {error:?}").contains("sk-wrong"), "{format}");
+    }
+    assert!(house.sim.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_may_go_into_another_header() {
+    let sim =
+        VendorSim::start(Options { api_key: Some(KEY.to_owned()), ..Options::loopback(7) }).await.unwrap();
+    let toml = pool(&sim).replace("api_key_env", "key_header = \"api-key\"\n            api_key_env");
+    let pool = Pool::parse(&toml).unwrap();
+    let keys = BTreeMap::from([("SIM_KEY".to_owned(), SecretString::from(KEY))]);
+    let vendors = HttpVendors::new(&pool, &keys).unwrap();
+    for worker in pool.workers() {
+        let answer = vendors.chat(worker, &question("why?")).await.unwrap();
+        let events: Vec<_> = answer.try_collect().await.unwrap();
+        assert_eq!(Heard::of(events).text, "why?", "{}", worker.id);
+    }
+}
