@@ -60,9 +60,19 @@ test-nats: ## run the queue's tests and the chaos on the newest nats-server too 
 	    -E 'package(podium-queue-nats) or (package(podium-local-cluster) and test(/^chaos::no_run/))'
 
 .PHONY: test-clients
-test-clients: binaries ## run the tests of the OpenAI and gRPC doors with the real Python clients
+test-clients: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
+test-clients: binaries ## run the doors and the simulated vendor with the real clients
 	@scripts/setup test
-	cd tests/clients && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/clients uv run --frozen pytest
+	cd tests/clients && uv run --frozen pytest
+	cd tests/clients && uv run --frozen --group node npm ci --prefix node --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients && VENDOR_SIM_BIN=$(CARGO_TARGET_DIR)/debug/vendor-sim uv run --frozen --group node node --test node/
+
+.PHONY: test-emulators
+test-emulators: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
+test-emulators: binaries ## try our adapters on an emulator of the vendors that others wrote
+	@scripts/setup test
+	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients && uv run --frozen --group node pytest emulators
 
 .PHONY: test-training
 test-training: ## run the light tests of training/

@@ -84,11 +84,12 @@ fn bounds(request: &ChatRequest) -> Result<(), String> {
             return Err(format!("tools must have `{name}`, which is to be called"));
         }
     }
-    let calls = request.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-        Part::ToolCall(call) => Some(call),
-        _ => None,
-    });
-    calls.map(arguments).collect()
+    let mut calls =
+        request.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        });
+    calls.try_for_each(arguments)
 }
 
 fn arguments(call: &ToolCall) -> Result<(), String> {

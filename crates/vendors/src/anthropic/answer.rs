@@ -109,20 +109,16 @@ enum Block {
 
 /// More of a block.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
-    SignatureDelta {
-        signature: String,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
     #[serde(other)]
     Other,
 }
@@ -221,7 +217,7 @@ impl Decoder for MessagesDecoder {
             return answer.fail(answer.faults.in_stream(&whole.error));
         }
         self.usage.update(whole.usage);
-        self.ends(whole.stop_reason.as_deref(), answer);
+        note_end(whole.stop_reason.as_deref(), answer);
         for (index, block) in (0..).zip(whole.content) {
             self.begin(index, block, answer);
             self.end(index, answer);
@@ -244,7 +240,7 @@ impl MessagesDecoder {
             Event::MessageDelta { delta, usage } => {
                 self.usage.update(usage);
                 answer.usage = Some(self.usage.usage());
-                self.ends(delta.stop_reason.as_deref(), answer);
+                note_end(delta.stop_reason.as_deref(), answer);
             }
             Event::MessageStop if answer.reason.is_none() => {
                 answer.garbled("an answer that ended without saying why");
@@ -276,19 +272,19 @@ impl MessagesDecoder {
 
     fn delta(&mut self, index: u64, delta: Delta, answer: &mut Answer) {
         match (delta, self.open.get_mut(&index)) {
-            (Delta::TextDelta { text }, _) => answer.text(text),
-            (Delta::ThinkingDelta { thinking }, _) => answer.reasoning(thinking),
-            (Delta::InputJsonDelta { partial_json }, Some(Open::Tool { pieces, .. })) => {
+            (Delta::Text { text }, _) => answer.text(text),
+            (Delta::Thinking { thinking }, _) => answer.reasoning(thinking),
+            (Delta::InputJson { partial_json }, Some(Open::Tool { pieces, .. })) => {
                 if answer.gather(partial_json.len()) {
                     pieces.push_str(&partial_json);
                 }
             }
-            (Delta::SignatureDelta { signature: more }, Some(Open::Thinking { signature })) => {
+            (Delta::Signature { signature: more }, Some(Open::Thinking { signature })) => {
                 if answer.gather(more.len()) {
                     signature.push_str(&more);
                 }
             }
-            (Delta::InputJsonDelta { .. } | Delta::SignatureDelta { .. } | Delta::Other, _) => {}
+            (Delta::InputJson { .. } | Delta::Signature { .. } | Delta::Other, _) => {}
         }
     }
 
@@ -311,15 +307,16 @@ impl MessagesDecoder {
             answer.seal(Seal { worker: self.worker.clone(), mark });
         }
     }
+}
 
-    fn ends(&self, word: Option<&str>, answer: &mut Answer) {
-        answer.reason = match word {
-            None => return,
-            Some("end_turn" | "stop_sequence") => Some(FinishReason::Stop),
-            Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),
-            Some("tool_use") => Some(FinishReason::ToolCalls),
-            Some("refusal") => Some(FinishReason::ContentFilter),
-            Some(word) => return answer.fail(answer.faults.gave_up(word)),
-        };
-    }
+/// Notes why the answer ends, if the vendor says so.
+fn note_end(word: Option<&str>, answer: &mut Answer) {
+    answer.reason = match word {
+        None => return,
+        Some("end_turn" | "stop_sequence") => Some(FinishReason::Stop),
+        Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),
+        Some("tool_use") => Some(FinishReason::ToolCalls),
+        Some("refusal") => Some(FinishReason::ContentFilter),
+        Some(word) => return answer.fail(answer.faults.gave_up(word)),
+    };
 }

@@ -88,14 +88,20 @@ struct Feedback {
     block_reason: Option<String>,
 }
 
+/// Counts of tokens.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct UsageBody {
-    prompt_token_count: u64,
-    tool_use_prompt_token_count: u64,
-    cached_content_token_count: u64,
-    candidates_token_count: u64,
-    thoughts_token_count: u64,
+    #[serde(rename = "promptTokenCount")]
+    prompt: u64,
+    #[serde(rename = "toolUsePromptTokenCount")]
+    tool_use: u64,
+    #[serde(rename = "cachedContentTokenCount")]
+    cached: u64,
+    #[serde(rename = "candidatesTokenCount")]
+    candidates: u64,
+    #[serde(rename = "thoughtsTokenCount")]
+    thoughts: u64,
 }
 
 impl Decoder for GeminiDecoder {
@@ -193,11 +199,11 @@ fn finish_reason(word: &str) -> Option<FinishReason> {
 
 /// The vendor counts thoughts, and what its own tools read, apart.
 fn usage_of(body: &UsageBody) -> Usage {
-    let prompt_tokens = body.prompt_token_count.saturating_add(body.tool_use_prompt_token_count);
+    let prompt_tokens = body.prompt.saturating_add(body.tool_use);
     Usage {
         prompt_tokens,
-        cached_tokens: body.cached_content_token_count.min(prompt_tokens),
-        completion_tokens: body.candidates_token_count.saturating_add(body.thoughts_token_count),
-        reasoning_tokens: body.thoughts_token_count,
+        cached_tokens: body.cached.min(prompt_tokens),
+        completion_tokens: body.candidates.saturating_add(body.thoughts),
+        reasoning_tokens: body.thoughts,
     }
 }

@@ -162,7 +162,7 @@ impl ResponsesDecoder {
                 if declines { answer.refusal(delta) } else { answer.text(delta) }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                answer.reasoning(delta)
+                answer.reasoning(delta);
             }
             "response.output_item.done" => {
                 if let Some(item) = item {

@@ -228,7 +228,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Ask(args) => ask::ask(args).await,
         Command::Plan(args) => plan::plan(args).await,
         Command::Runs(command) => runs::runs(command).await,
-        Command::Pool(command) => pool::pool(command),
+        Command::Pool(command) => pool::pool(command).await,
         Command::Eval(args) => eval::eval(args).await,
         Command::Demo(args) => demo::demo(args).await,
     }

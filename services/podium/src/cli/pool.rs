@@ -1,4 +1,4 @@
-//! `podium pool check`: whether a pool file is right, and what is in it.
+//! `podium pool check`: whether a pool file is right, what is in it, and on request whether its workers answer.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +9,9 @@ use podium_domain::pool::{Pool, Worker};
 use super::SetupArgs;
 use super::output::print_line;
 use crate::error::Error;
+use crate::pool::{self, Pace};
 use crate::settings::PoolChoice;
+use crate::trial;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PoolCommand {
@@ -22,31 +24,56 @@ pub(super) struct CheckArgs {
     /// The file; by default the pool of the settings.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Call each worker once with a short question, which costs money, and say what came of it.
+    #[arg(long)]
+    call: bool,
     #[command(flatten)]
     setup: SetupArgs,
 }
 
-pub(super) fn pool(command: PoolCommand) -> Result<ExitCode, Error> {
+pub(super) async fn pool(command: PoolCommand) -> Result<ExitCode, Error> {
     let PoolCommand::Check(args) = command;
     let choice = match args.file {
         Some(file) => PoolChoice::File(file),
         None => args.setup.settings()?.pool,
     };
-    let pool = crate::pool::read(&choice)?;
+    let pool = pool::read(&choice)?;
     let (workers, vendors) = (pool.workers().len(), pool.vendors().len());
     print_line(&format!("pool {}: {workers} workers of {vendors} vendors", pool.version()))?;
     pool.workers().iter().try_for_each(|worker| print_line(&line(worker)))?;
     missing_keys(&pool)
         .for_each(|name| eprintln!("podium: {name} is not set; its vendor's workers cannot be called"));
-    Ok(ExitCode::SUCCESS)
+    if args.call { call(&choice).await } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Fails if a worker does.
+async fn call(choice: &PoolChoice) -> Result<ExitCode, Error> {
+    let workers = pool::open(choice, Pace::Instant).await?;
+    if workers.are_simulated() {
+        print_line("called, though these workers are simulated and tell nothing about a vendor:")?;
+    } else {
+        print_line("called:")?;
+    }
+    let trials = trial::each(workers.pool()).await;
+    workers.close().await;
+    let trials = trials?;
+    for (worker, outcome) in &trials {
+        match outcome {
+            Ok(answered) => print_line(&format!("  {worker}  works: {answered}"))?,
+            Err(problem) => print_line(&format!("  {worker}  FAILED: {problem}"))?,
+        }
+    }
+    let all_work = trials.iter().all(|(_, outcome)| outcome.is_ok());
+    Ok(if all_work { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn line(worker: &Worker) -> String {
     format!(
-        "  {}  {} at {}  ${} in, ${} out a million tokens",
+        "  {}  {} at {} ({})  ${} in, ${} out a million tokens",
         worker.id,
         worker.model,
         worker.vendor,
+        worker.api,
         worker.prices.input.usd_per_million_tokens(),
         worker.prices.output.usd_per_million_tokens(),
     )

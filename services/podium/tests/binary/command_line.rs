@@ -178,3 +178,25 @@ fn a_right_configuration_and_a_right_pool_are_said_to_be_right() {
     let output = run(&["pool", "check"]);
     assert!(output.status.success() && stdout(&output).contains("sim-generalist"), "{}", stderr(&output));
 }
+
+#[tokio::test]
+async fn each_worker_is_called_once_when_that_is_asked_for() {
+    let output = off_thread(vec!["pool", "check", "--call"]).await;
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert_eq!(said.lines().filter(|line| line.contains("  works: first text after ")).count(), 7, "{said}");
+    assert!(said.contains("these workers are simulated"), "{said}");
+
+    let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
+    let folder = Folder::new();
+    let pool = std::fs::read_to_string(folder.pool(&sim.base_url())).unwrap();
+    let broken = pool.replace("model = \"sim-dates\"", "model = \"sim-nothing\"");
+    let broken = folder.write("broken.toml", &broken).display().to_string();
+    let output = off_thread(vec!["pool", "check", &broken, "--call"]).await;
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("sim-dates  FAILED: ") && said.contains("does not exist"), "{said}");
+    assert_eq!(said.matches("  works: ").count(), 6, "{said}");
+    assert_eq!(sim.calls().len(), 6);
+    sim.stop().await;
+}

@@ -24,7 +24,8 @@ pub(crate) enum Format {
 impl Format {
     /// The format that is spoken at a path.
     pub(super) fn at(path: &str) -> Self {
-        if path.starts_with("/v1beta/") {
+        let is_action = path.starts_with("/v1/models/") && path.contains(':');
+        if path.starts_with("/v1beta/") || is_action {
             Self::Gemini
         } else if path.starts_with("/v1/messages") {
             Self::Messages

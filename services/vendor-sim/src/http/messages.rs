@@ -1,6 +1,6 @@
 //! Anthropic Messages: requests, whole messages, streams of events, errors.
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -40,19 +40,33 @@ const SIGNATURE: &str = "c2ltdWxhdGVk";
 /// The status for a service that has too much to do, which has no name.
 const OVERLOADED: u16 = 529;
 
-/// Refuses a request that does not say which version of the interface it means.
-pub(super) fn check_version(headers: &HeaderMap) -> Result<(), ApiError> {
-    match headers.get("anthropic-version").map(|version| version.as_bytes()) {
-        Some(b"2023-06-01") => Ok(()),
+/// A version of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// 2023-06-01.
+    First,
+    /// 2026-10-21, which knows no sampling any more.
+    WithoutSampling,
+}
+
+/// The version that a request means; it has to say so.
+pub(super) fn version(headers: &HeaderMap) -> Result<Version, ApiError> {
+    match headers.get("anthropic-version").map(HeaderValue::as_bytes) {
+        Some(b"2023-06-01") => Ok(Version::First),
+        Some(b"2026-10-21") => Ok(Version::WithoutSampling),
         Some(_) => Err(ApiError::invalid_body("anthropic-version: is not a valid version")),
         None => Err(ApiError::invalid_body("anthropic-version: header is required")),
     }
 }
 
 /// The request that the body holds.
-pub(super) fn parse(body: &[u8]) -> Result<Ask, ApiError> {
+pub(super) fn parse(body: &[u8], version: Version) -> Result<Ask, ApiError> {
     let fields = body_fields(body)?;
-    if let Some(unknown) = fields.keys().find(|name| !PARAMETERS.contains(&name.as_str())) {
+    let is_known = |name: &str| {
+        let is_sampling = matches!(name, "temperature" | "top_k" | "top_p");
+        PARAMETERS.contains(&name) && !(is_sampling && version == Version::WithoutSampling)
+    };
+    if let Some(unknown) = fields.keys().find(|name| !is_known(name)) {
         return Err(ApiError::invalid_body(format!("{unknown}: Extra inputs are not permitted")));
     }
     within(&fields, "temperature", 0.0, 1.0)?;

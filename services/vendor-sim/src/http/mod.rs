@@ -39,7 +39,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/messages", post(serve::create_message))
         .route("/v1beta/models/{action}", post(serve::generate_content))
         .route("/v1/models", get(models))
-        .route("/v1/models/{model}", get(model))
+        // Google's clients differ in the version that they ask for.
+        .route("/v1/models/{model}", get(model).post(serve::generate_content))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), require_key));
     let control = Router::new()
         .route("/control/behaviour/{model}", get(control::behaviour).put(control::set_behaviour))

@@ -56,8 +56,9 @@ pub(super) async fn create_message(
     headers: HeaderMap,
     body: MaybeBody,
 ) -> Response {
-    let body = messages::check_version(&headers).and_then(|()| read(body));
-    respond(&shared, Format::Messages, body.and_then(|body| messages::parse(&body))).await
+    let ask = messages::version(&headers)
+        .and_then(|version| read(body).and_then(|body| messages::parse(&body, version)));
+    respond(&shared, Format::Messages, ask).await
 }
 
 pub(super) async fn generate_content(
