@@ -135,9 +135,9 @@ mod tests {
         ChatRequest::new(vec![Message::new(Role::User, "why?")], 8192)
     }
 
-    fn tools(choice: ToolChoice) -> Option<ToolUse> {
+    fn tools(choice: ToolChoice) -> ToolUse {
         let tool = Tool { name: "look".to_owned(), description: String::new(), schema: json!({}) };
-        Some(ToolUse { tools: vec![tool], choice, at_once: CallsAtOnce::Several })
+        ToolUse { tools: vec![tool], choice, at_once: CallsAtOnce::Several }
     }
 
     fn said(worker: &Worker, request: &ChatRequest) -> Result<(), String> {
@@ -152,13 +152,13 @@ mod tests {
     fn each_feature_that_a_worker_lacks_is_refused_by_name() {
         let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
         let schema = AnswerForm::JsonSchema { name: "s".to_owned(), schema: json!({}) };
-        let one = tools(ToolChoice::Auto).map(|tools| ToolUse { at_once: CallsAtOnce::One, ..tools });
+        let one = Some(ToolUse { at_once: CallsAtOnce::One, ..tools(ToolChoice::Auto) });
         for (feature, request) in [
             ("temperature", ChatRequest { temperature: Some(0.5), ..plain() }),
             ("top_p", ChatRequest { top_p: Some(0.5), ..plain() }),
             ("stop", ChatRequest { stops: vec!["x".to_owned()], ..plain() }),
             ("seed", ChatRequest { seed: Some(1), ..plain() }),
-            ("tools", ChatRequest { tools: tools(ToolChoice::Auto), ..plain() }),
+            ("tools", ChatRequest { tools: Some(tools(ToolChoice::Auto)), ..plain() }),
             ("json_object", ChatRequest { answer: AnswerForm::JsonObject, ..plain() }),
             ("json_schema", ChatRequest { answer: schema, ..plain() }),
             ("effort", ChatRequest { effort: Some(Effort::Low), ..plain() }),
@@ -195,7 +195,7 @@ mod tests {
             ("temperature above 1", ChatRequest { temperature: Some(1.5), ..plain() }),
             (
                 "tools that have to be called together with effort",
-                ChatRequest { tools: tools(ToolChoice::Required), ..hard.clone() },
+                ChatRequest { tools: Some(tools(ToolChoice::Required)), ..hard.clone() },
             ),
         ] {
             assert_eq!(said(&thinker, &request).unwrap_err(), format!("worker `w` does not take {what}"));
@@ -208,10 +208,10 @@ mod tests {
         let worker = worker("openai-chat", r#"["stop", "tools"]"#);
         let stops = ChatRequest { stops: vec!["x".to_owned(); 5], ..plain() };
         assert!(said(&worker, &stops).unwrap_err().contains("stops has 5 entries, the limit is 4"));
-        let none = tools(ToolChoice::Auto).map(|tools| ToolUse { tools: Vec::new(), ..tools });
+        let none = Some(ToolUse { tools: Vec::new(), ..tools(ToolChoice::Auto) });
         let none = ChatRequest { tools: none, ..plain() };
         assert!(said(&worker, &none).unwrap_err().contains("tools has 0 entries"));
-        let other = ChatRequest { tools: tools(ToolChoice::Named("other".to_owned())), ..plain() };
+        let other = ChatRequest { tools: Some(tools(ToolChoice::Named("other".to_owned()))), ..plain() };
         assert!(said(&worker, &other).unwrap_err().contains("tools must have `other`"));
         let call = Part::ToolCall(ToolCall {
             id: "c1".to_owned(),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -75,7 +76,8 @@ fn pool(sim: &Running) -> String {
         ("anthropic", "/v1", r#""stop", "one_tool_call", "thinking_budget", "reasoning_text", "cache_hint""#),
         ("gemini", "/v1beta", r#""seed", "stop", "json_object", "thinking_budget", "reasoning_text""#),
     ] {
-        toml += &format!(
+        write!(
+            toml,
             r#"
             [[vendors]]
             id = "{format}"
@@ -93,7 +95,8 @@ fn pool(sim: &Running) -> String {
             output_tokens_max = 16384
             usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
             "#
-        );
+        )
+        .unwrap();
     }
     toml
 }
@@ -138,7 +141,7 @@ fn question(text: &str) -> ChatRequest {
     ChatRequest::new(vec![Message::new(Role::System, "Repeat."), Message::new(Role::User, text)], 4096)
 }
 
-fn tools(choice: ToolChoice) -> Option<ToolUse> {
+fn tools(choice: ToolChoice) -> ToolUse {
     let tool = |name: &str| Tool {
         name: name.to_owned(),
         description: format!("The {name}."),
@@ -147,7 +150,7 @@ fn tools(choice: ToolChoice) -> Option<ToolUse> {
             "additionalProperties": false,
         }),
     };
-    Some(ToolUse { tools: vec![tool("weather"), tool("clock")], choice, at_once: CallsAtOnce::Several })
+    ToolUse { tools: vec![tool("weather"), tool("clock")], choice, at_once: CallsAtOnce::Several }
 }
 
 #[tokio::test]
@@ -195,8 +198,10 @@ async fn a_limit_and_a_stop_end_the_answer() {
 async fn tools_are_called_in_parallel_and_their_results_go_back() {
     let house = House::new().await;
     for format in FORMATS {
-        let mut request =
-            ChatRequest { tools: tools(ToolChoice::Auto), ..question("Ask weather and clock, please.") };
+        let mut request = ChatRequest {
+            tools: Some(tools(ToolChoice::Auto)),
+            ..question("Ask weather and clock, please.")
+        };
         let heard = house.ask(format, &request).await.unwrap();
         assert_eq!(heard.finish, Some(FinishReason::ToolCalls), "{format}");
         let names: Vec<_> = heard.calls.iter().map(|call| call.name.as_str()).collect();
@@ -226,7 +231,7 @@ async fn the_choice_of_a_tool_and_one_call_at_a_time_are_heeded() {
     let house = House::new().await;
     for format in FORMATS {
         let called = async |choice, at_once| {
-            let tools = tools(choice).map(|tools| ToolUse { at_once, ..tools });
+            let tools = Some(ToolUse { at_once, ..tools(choice) });
             let request = ChatRequest { tools, ..question("Ask weather and clock.") };
             let heard = house.ask(format, &request).await;
             heard.map(|heard| heard.calls.into_iter().map(|call| call.name).collect::<Vec<_>>())
@@ -269,7 +274,7 @@ async fn reasoning_is_shown_sealed_and_taken_back() {
             effort: Some(Effort::High),
             reasoning: ReasoningText::Shown,
             cache_hint: Some("a-hint".to_owned()),
-            tools: tools(ToolChoice::Auto),
+            tools: Some(tools(ToolChoice::Auto)),
             output_tokens_max: 16_384,
             ..question("Ask clock.")
         };

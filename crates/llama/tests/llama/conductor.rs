@@ -31,8 +31,7 @@ const SLOTS: &str = "workers = \"slots\"\n[pool]\nslots = [\"c\", \"b\", \"a\"]"
 const GREEDY: &str = "temperature = 0.0\nplan_tokens_max = 400";
 
 pub(crate) fn pool(workers: &[&str]) -> Pool {
-    let vendor =
-        "[[vendors]]\nid = \"v\"\napi = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+    let vendor = "[[vendors]]\nid = \"v\"\napi = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
     let worker = |id: &&str| {
         format!(
             "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"d\"\ncontext_tokens = 4096\n\

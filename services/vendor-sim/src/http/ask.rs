@@ -43,7 +43,7 @@ pub(super) enum Delivery {
 /// Tools, and how they may be called.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tools {
-    pub(super) tools: Vec<Tool>,
+    pub(super) offered: Vec<Tool>,
     pub(super) choice: Choice,
     /// Most calls of one answer.
     pub(super) calls_max: usize,
@@ -51,7 +51,7 @@ pub(super) struct Tools {
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { tools: Vec::new(), choice: Choice::Auto, calls_max: usize::MAX }
+        Self { offered: Vec::new(), choice: Choice::Auto, calls_max: usize::MAX }
     }
 }
 

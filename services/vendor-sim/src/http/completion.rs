@@ -75,15 +75,15 @@ pub(super) fn calls(ask: &Ask) -> Vec<Call> {
     let tools = &ask.tools;
     let question = ask.last_user_text();
     let words = || question.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
-    let named = tools.tools.iter().filter(|tool| words().any(|word| word == tool.name));
+    let named = tools.offered.iter().filter(|tool| words().any(|word| word == tool.name));
     let called: Vec<_> = match &tools.choice {
         Choice::Never => Vec::new(),
         _ if !ask.last_results().is_empty() => Vec::new(),
-        Choice::Named(name) => tools.tools.iter().filter(|tool| tool.name == *name).collect(),
+        Choice::Named(name) => tools.offered.iter().filter(|tool| tool.name == *name).collect(),
         Choice::Auto => named.collect(),
         Choice::Required => {
             let named: Vec<_> = named.collect();
-            if named.is_empty() { tools.tools.iter().take(1).collect() } else { named }
+            if named.is_empty() { tools.offered.iter().take(1).collect() } else { named }
         }
     };
     let text: String = question.chars().take(ARGUMENT_CHARS_MAX).collect();

@@ -157,7 +157,7 @@ fn tools(fields: &Map<String, Value>) -> Result<Tools, ApiError> {
         _ => return Err(wrong_type("toolConfig.functionCallingConfig.mode", "AUTO, ANY or NONE")),
     };
     let tools = functions.enumerate().map(read).collect::<Result<_, _>>()?;
-    Ok(Tools { tools, choice, calls_max: usize::MAX })
+    Ok(Tools { offered: tools, choice, calls_max: usize::MAX })
 }
 
 fn form(settings: &Map<String, Value>) -> Form {

@@ -184,7 +184,7 @@ fn tools(fields: &Map<String, Value>) -> Result<Tools, ApiError> {
     let named = choice.get("name").and_then(Value::as_str);
     let one_at_a_time = choice.get("disable_parallel_tool_use") == Some(&Value::Bool(true));
     Ok(Tools {
-        tools: listed.iter().enumerate().map(read).collect::<Result<_, _>>()?,
+        offered: listed.iter().enumerate().map(read).collect::<Result<_, _>>()?,
         choice: match (choice.get("type").and_then(Value::as_str), named) {
             (None | Some("auto"), _) => Choice::Auto,
             (Some("none"), _) => Choice::Never,

@@ -142,7 +142,7 @@ fn tools(fields: &Map<String, Value>) -> Result<Tools, ApiError> {
     };
     let one_at_a_time = given(fields, "parallel_tool_calls") == Some(&Value::Bool(false));
     Ok(Tools {
-        tools: listed.iter().enumerate().map(read).collect::<Result<_, _>>()?,
+        offered: listed.iter().enumerate().map(read).collect::<Result<_, _>>()?,
         choice,
         calls_max: if one_at_a_time { 1 } else { usize::MAX },
     })
