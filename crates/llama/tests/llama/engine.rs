@@ -230,14 +230,19 @@ async fn engines_give_their_memory_back() {
         statm.split(' ').nth(1).unwrap().parse().unwrap()
     };
     let mut after = Vec::new();
-    for cycle in 0..60 {
+    for cycle in 0..120 {
         let engine = engine();
         completion(&engine, random("What?", cycle)).await;
         engine.shut_down().await;
         after.push(resident_pages());
     }
-    // Other tests may share the process, so the least of a span counts. A context alone is 2 MiB, which is 512 pages.
-    let least = |cycles: std::ops::Range<usize>| after[cycles].iter().min().copied().unwrap();
-    let grown = least(40..60).saturating_sub(least(10..30));
-    assert!(grown < 2_000, "{grown} pages in 30 cycles");
+    // The allocator keeps some of what it is given back, until it has enough, and other tests may share the process: so the
+    // middle of a span counts, once that has settled. A context alone is 2 MiB, which is 512 pages.
+    let middle = |cycles: std::ops::Range<usize>| {
+        let mut span = after[cycles].to_vec();
+        span.sort_unstable();
+        span[span.len() / 2]
+    };
+    let grown = middle(80..120).saturating_sub(middle(30..70));
+    assert!(grown < 2_000, "{grown} pages in 50 cycles");
 }
