@@ -206,7 +206,8 @@ fn requests_stand_on_the_wire_as_their_golden_files_say() {
                 WireFormat::Anthropic => (anthropic::url(&base), anthropic::body(&worker, &request)),
                 WireFormat::Gemini => (gemini::url(&base, &worker.model), gemini::body(&worker, &request)),
             };
-            let body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+            let mut body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+            body.sort_all_objects();
             let mut text = format!("POST {url}\n");
             for what in refused {
                 let _ = writeln!(text, "refused before: {what}");
@@ -282,14 +283,29 @@ fn events<'a>(decoder: Box<dyn Decoder>, pieces: impl IntoIterator<Item = &'a [u
     text
 }
 
+/// JSON with its keys sorted: whether `serde_json` keeps their order depends on what else is built. Other text as it is.
+fn in_order(text: &str) -> String {
+    serde_json::from_str::<Value>(text).map_or_else(
+        |_| text.to_owned(),
+        |mut value| {
+            value.sort_all_objects();
+            value.to_string()
+        },
+    )
+}
+
 fn write_event(text: &mut String, event: &ChatEvent) {
     let _ = match event {
         ChatEvent::Started { .. } => writeln!(text, "started"),
         ChatEvent::Delta(delta) => writeln!(text, "delta {delta:?}"),
         ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
-        ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", seal.mark),
+        ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", in_order(&seal.mark)),
         ChatEvent::ToolCall(call) => {
-            let seal = call.seal.as_ref().map(|seal| format!(", sealed {}", seal.mark)).unwrap_or_default();
+            let seal = call
+                .seal
+                .as_ref()
+                .map(|seal| format!(", sealed {}", in_order(&seal.mark)))
+                .unwrap_or_default();
             writeln!(text, "call {} of {} with {}{seal}", call.id, call.name, call.arguments)
         }
         ChatEvent::Finished { reason, usage: None } => writeln!(text, "finished: {reason:?}, no usage"),
