@@ -65,7 +65,7 @@ test-clients: binaries ## run the doors and the simulated vendor with the real c
 	@scripts/setup test
 	cd tests/clients && uv run --frozen pytest
 	cd tests/clients && uv run --frozen --group node npm ci --prefix node --ignore-scripts --no-audit --no-fund --loglevel=error
-	cd tests/clients && VENDOR_SIM_BIN=$(CARGO_TARGET_DIR)/debug/vendor-sim uv run --frozen --group node node --test node/
+	cd tests/clients && VENDOR_SIM_BIN=$(CARGO_TARGET_DIR)/debug/vendor-sim uv run --frozen --group node node --test node/*.test.js
 
 .PHONY: test-emulators
 test-emulators: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients

@@ -41,6 +41,16 @@ const SETTINGS: &[&str] = &[
     "topK",
     "topP",
 ];
+/// Fields below which users choose the names.
+const OF_USERS: &[&str] = &[
+    "args",
+    "labels",
+    "parameters",
+    "parametersJsonSchema",
+    "response",
+    "responseJsonSchema",
+    "responseSchema",
+];
 const STOPS_MAX: usize = 5;
 /// What comes with a call as the mark of the thoughts before it.
 const SIGNATURE: &str = "c2ltdWxhdGVk";
@@ -56,7 +66,7 @@ pub(super) fn action(segment: &str) -> Option<(&str, Delivery)> {
 
 /// The request that the body holds.
 pub(super) fn parse(body: &[u8], model: &str, delivery: Delivery) -> Result<Ask, ApiError> {
-    let fields = body_fields(body)?;
+    let fields = camel_fields(body_fields(body)?);
     refuse_unknown(&fields, PARAMETERS, "")?;
     let none = Map::new();
     let settings = given(&fields, "generationConfig").and_then(Value::as_object).unwrap_or(&none);
@@ -83,6 +93,35 @@ pub(super) fn parse(body: &[u8], model: &str, delivery: Delivery) -> Result<Ask,
         form: form(settings),
         reasoning: if is_shown { Reasoning::Shown } else { Reasoning::Hidden },
     })
+}
+
+/// The same fields with names in camel case: Google takes both, and its own clients mix them. What users name stays.
+fn camel_fields(fields: Map<String, Value>) -> Map<String, Value> {
+    let field = |(name, value): (String, Value)| {
+        let name = camel(&name);
+        let value = if OF_USERS.contains(&name.as_str()) { value } else { camel_value(value) };
+        (name, value)
+    };
+    fields.into_iter().map(field).collect()
+}
+
+fn camel_value(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(camel_fields(fields)),
+        Value::Array(list) => Value::Array(list.into_iter().map(camel_value).collect()),
+        other => other,
+    }
+}
+
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+        camel.push_str(&first.to_uppercase());
+        camel.push_str(rest);
+    }
+    camel
 }
 
 fn refuse_unknown(fields: &Map<String, Value>, known: &[&str], at: &str) -> Result<(), ApiError> {
@@ -156,8 +195,8 @@ fn tools(fields: &Map<String, Value>) -> Result<Tools, ApiError> {
         (Some("ANY"), Some(name)) => Choice::Named(name.to_owned()),
         _ => return Err(wrong_type("toolConfig.functionCallingConfig.mode", "AUTO, ANY or NONE")),
     };
-    let tools = functions.enumerate().map(read).collect::<Result<_, _>>()?;
-    Ok(Tools { offered: tools, choice, calls_max: usize::MAX })
+    let offered = functions.enumerate().map(read).collect::<Result<_, _>>()?;
+    Ok(Tools { offered, choice, calls_max: usize::MAX })
 }
 
 fn form(settings: &Map<String, Value>) -> Form {
