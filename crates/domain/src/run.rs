@@ -12,6 +12,8 @@ mod decide;
 mod event;
 mod task;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
@@ -94,7 +96,7 @@ pub struct Round {
     /// The planning of it.
     pub planning: Task,
     /// What the conductor wrote, once it has.
-    pub planned: Option<Planned>,
+    pub planned: Option<Arc<Planned>>,
     /// The steps, as many as the plan has; empty before.
     pub steps: Vec<StepRun>,
 }
@@ -132,7 +134,8 @@ impl StepRun {
 pub struct Run {
     id: RunId,
     version: u64,
-    spec: RunSpec,
+    // What never changes is shared: a run is copied for each decision on it.
+    spec: Arc<RunSpec>,
     state: RunState,
     ended_at: Option<Timestamp>,
     rounds: Vec<Round>,
@@ -141,7 +144,7 @@ pub struct Run {
 impl Run {
     /// The event that begins a run.
     pub fn accept(spec: RunSpec) -> RunEvent {
-        RunEvent::Accepted { spec: Box::new(spec) }
+        RunEvent::Accepted { spec: Arc::new(spec) }
     }
 
     /// Folds a run's events, which must be all of them and in order.

@@ -50,7 +50,7 @@ type Reply = oneshot::Sender<Result<Arc<Run>, CommandError>>;
 
 struct Request {
     run: RunId,
-    command: Command,
+    command: Arc<Command>,
     /// Decided right after it, for the same commit. It is left out if the run does not allow it.
     then: Option<Command>,
     reply: Reply,
@@ -72,14 +72,14 @@ impl Commands {
 
     /// Carries out `command` and returns the run as it is afterwards. The events are durable by then.
     pub(crate) async fn send(&self, run: RunId, command: Command) -> Result<Arc<Run>, CommandError> {
-        self.send_both(run, command, None).await
+        self.send_both(run, Arc::new(command), None).await
     }
 
     /// As [`Self::send`], with a further command in the same commit. Whether that one was allowed is seen from the run.
     pub(crate) async fn send_both(
         &self,
         run: RunId,
-        command: Command,
+        command: Arc<Command>,
         then: Option<Command>,
     ) -> Result<Arc<Run>, CommandError> {
         let (reply, answer) = oneshot::channel();
@@ -197,7 +197,7 @@ impl CommandLoop {
         for ((commit, change), outcome) in commits.into_iter().zip(changes.into_values()).zip(outcomes) {
             match outcome {
                 Ok(()) => {
-                    let run = Arc::new(commit.after.clone());
+                    let run = Arc::clone(&commit.after);
                     known.note(&run);
                     after.insert(run.id(), run);
                     follow_ups.push((commit, change.effects));

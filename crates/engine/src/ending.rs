@@ -7,10 +7,13 @@ use podium_domain::run::Run;
 use podium_ports::live::{Signal, Signals};
 
 use crate::engine::{Engine, WatchError};
-use crate::watch::{next_of, subscribe};
+use crate::parts::Parts;
+use crate::watch::{next_of, or_without};
 
-/// How often the store is read without a signal: a lost signal delays the end by this at most.
-const POLL_EVERY: Duration = Duration::from_secs(1);
+/// When the store is first read without a signal, which is lost with a process that dies between a commit and its telling.
+/// Then after twice that, and so on up to the most: so a lost signal delays an end by no more than the run took already.
+const POLL_AFTER: Duration = Duration::from_secs(1);
+const POLL_AFTER_MAX: Duration = Duration::from_secs(16);
 
 /// The end of a run, to come or past.
 pub struct Ending {
@@ -20,12 +23,13 @@ pub struct Ending {
     signals: Option<Signals>,
     /// Whether the end may have been signalled before anybody listened.
     is_unsure: bool,
+    poll_after: Duration,
 }
 
 impl Ending {
     pub(crate) async fn listen(engine: Engine, id: RunId) -> Self {
-        let signals = subscribe(engine.parts(), id).await;
-        Self { is_unsure: signals.is_none(), engine, id, signals }
+        let signals = subscribe_to_end(engine.parts(), id).await;
+        Self { is_unsure: signals.is_none(), engine, id, signals, poll_after: POLL_AFTER }
     }
 
     pub(crate) fn unsure(self) -> Self {
@@ -52,17 +56,22 @@ impl Ending {
             signal = next_of(&mut self.signals) => match signal {
                 Some(Signal::Ended { .. }) => true,
                 Some(Signal::Missed) | None => {
-                    self.signals = subscribe(self.engine.parts(), self.id).await;
+                    self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                     true
                 }
                 Some(_) => false,
             },
-            () = self.engine.parts().clock.sleep(POLL_EVERY) => {
+            () = self.engine.parts().clock.sleep(self.poll_after) => {
+                self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
                 if self.signals.is_none() {
-                    self.signals = subscribe(self.engine.parts(), self.id).await;
+                    self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                 }
                 true
             }
         }
     }
+}
+
+async fn subscribe_to_end(parts: &Parts, id: RunId) -> Option<Signals> {
+    or_without(id, parts.live.subscribe_to_end(id).await)
 }

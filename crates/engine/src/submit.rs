@@ -1,6 +1,5 @@
 //! Accepting a request.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use podium_domain::conversation::Conversation;
@@ -138,7 +137,7 @@ impl Engine {
     fn planned_at_once(&self, accepted: &Draft) -> Option<Draft> {
         let now = self.now();
         let (task, id) = (TaskRef::Plan { round: 0 }, self.parts().ids.claim_id());
-        let Commit { mut after, mut events, .. } = accepted.commit.clone();
+        let (mut after, mut events) = ((*accepted.commit.after).clone(), accepted.commit.events.clone());
         let request = self.plan_request(&after, task, id);
         let PlanOutcome { result, usage, cost } = self.parts().conductor.plan_at_once(&request)?;
         let claim = Claim {
@@ -164,7 +163,7 @@ impl Engine {
         }
         let run = &commit.after;
         if self.is_at_work() {
-            self.known().note(&Arc::new(run.clone()));
+            self.known().note(run);
         }
         let published = effects.iter().filter_map(|effect| match effect {
             Effect::Dispatch { task, not_before } => {

@@ -194,18 +194,27 @@ async fn handle<W: Work>(
     abandon: &CancellationToken,
 ) {
     let message = *delivery.message();
-    let Done { settle, mut next } = tokio::select! {
+    let Done { settle, next } = tokio::select! {
         biased;
         done = work.work(message, slot, abandon) => done,
         never = stay_in_progress(engine, &delivery) => match never {},
     };
+    // A task in hand does not wait until the queue has confirmed the answer for the one before it.
+    tokio::join!(answer(delivery, settle), go_on(work, next, abandon));
+}
+
+async fn answer(delivery: Delivery, settle: Settle) {
+    let run = delivery.message().run;
     let answered = match settle {
         Settle::Ack => delivery.ack().await,
         Settle::Nak(delay) => delivery.nak(delay).await,
     };
     if let Err(error) = answered {
-        debug!(run = %message.run, error = &error as &dyn std::error::Error, "a message was not answered");
+        debug!(%run, error = &error as &dyn std::error::Error, "a message was not answered");
     }
+}
+
+async fn go_on<W: Work>(work: &W, mut next: Option<W::Next>, abandon: &CancellationToken) {
     while let Some(task) = next {
         next = work.go_on(task, abandon).await;
     }
@@ -273,8 +282,9 @@ impl Engine {
         (command, then): (Command, Option<Command>),
         abandon: &CancellationToken,
     ) -> (Settle, Option<Arc<Run>>) {
+        let command = Arc::new(command);
         loop {
-            match self.commands().send_both(run, command.clone(), then.clone()).await {
+            match self.commands().send_both(run, Arc::clone(&command), then.clone()).await {
                 Ok(run) => return (Settle::Ack, Some(run)),
                 Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {
                     return (Settle::Ack, None);

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
-use podium_ports::live::{Frame, Signal, Signals};
+use podium_ports::live::{Frame, LiveError, Signal, Signals};
 use podium_ports::store::StoreError;
 use tracing::debug;
 
@@ -221,14 +221,13 @@ impl Watcher {
 }
 
 /// Signals of the run; none when the live stream fails.
-pub(crate) async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
-    match parts.live.subscribe(id).await {
-        Ok(signals) => Some(signals),
-        Err(error) => {
-            debug!(run = %id, %error, "watching without live signals");
-            None
-        }
-    }
+async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
+    or_without(id, parts.live.subscribe(id).await)
+}
+
+/// The signals, if there are any.
+pub(crate) fn or_without(id: RunId, subscribed: Result<Signals, LiveError>) -> Option<Signals> {
+    subscribed.inspect_err(|error| debug!(run = %id, %error, "watching without live signals")).ok()
 }
 
 /// The next signal, or the news that there are no more; never, while there is nothing to wait for.

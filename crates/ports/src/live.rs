@@ -58,6 +58,12 @@ pub trait LiveStream: Send + Sync {
 
     /// All signals from now on, preceded by one frame for each attempt under way that holds what it wrote so far.
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
+
+    /// For somebody who waits for the end and needs nothing before it: from now on [`Signal::Ended`] and [`Signal::Missed`],
+    /// and perhaps others.
+    async fn subscribe_to_end(&self, run: RunId) -> Result<Signals, LiveError> {
+        self.subscribe(run).await
+    }
 }
 
 /// The live stream could not do it.

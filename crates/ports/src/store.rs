@@ -1,5 +1,7 @@
 //! The truth about runs.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::money::Cost;
@@ -71,7 +73,7 @@ pub trait RunStore: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The run after the events: stores keep what they search by (state, tasks, cost) from it.
-    pub after: Run,
+    pub after: Arc<Run>,
     /// The new events; not empty; the last one's sequence number is `after.version()`.
     pub events: Vec<SequencedEvent>,
     /// Of each task of `after`, in their order.
@@ -82,7 +84,7 @@ impl Commit {
     /// A commit; `place` says where each task of the run waits.
     pub fn new(after: Run, events: Vec<SequencedEvent>, place: impl Fn(&Run, TaskRef) -> Place) -> Self {
         let places = after.tasks().map(|(task, _)| place(&after, task)).collect();
-        Self { after, events, places }
+        Self { after: Arc::new(after), events, places }
     }
 
     /// Every task of the run, in order, and where it waits.

@@ -75,6 +75,13 @@ pub(crate) struct Health {
     pub(crate) overflows: u64,
 }
 
+impl Health {
+    /// Whether messages may have been lost since it was as `before`.
+    pub(crate) const fn has_lost_since(&self, before: &Self) -> bool {
+        self.connections != before.connections || self.overflows != before.overflows
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Link {
     client: Client,

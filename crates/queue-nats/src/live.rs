@@ -3,7 +3,10 @@
 //! `<prefix>.run.<run>` carries a run's signals; nobody stores them. Whoever subscribes then asks on `<prefix>.ask.<run>`, and
 //! each process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so
 //! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
+//!
+//! `<prefix>.end.<run>` carries the end alone, for those who wait for it and watch nothing: most clients do.
 
+mod end;
 mod merge;
 mod outlet;
 mod text;
@@ -27,6 +30,7 @@ use tracing::debug;
 
 use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
+use end::EndWatch;
 use outlet::outlet;
 use text::TextSoFar;
 use told::Told;
@@ -139,17 +143,24 @@ impl Shared {
         format!("{}.run.{run}", self.options.prefix)
     }
 
+    fn end_subject(&self, run: RunId) -> String {
+        format!("{}.end.{run}", self.options.prefix)
+    }
+
     /// Whether the client took all of it, without waiting.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
         if !self.link.is_connected() {
             return Ok(false);
         }
-        let (client, subject) = (self.link.client(), self.run_subject(run));
-        for message in wire::write(signal, client.max_payload()) {
-            let sending = client.publish(subject.clone(), message?);
-            // Not even for the runtime's sake: a task that has done much would be asked to wait although there is room.
-            if unconstrained(sending).now_or_never().is_none_or(|sent| sent.is_err()) {
-                return Ok(false);
+        let is_end = matches!(signal, Signal::Ended { .. });
+        let subjects = std::iter::once(self.run_subject(run)).chain(is_end.then(|| self.end_subject(run)));
+        for subject in subjects {
+            for message in wire::write(signal, self.link.client().max_payload()) {
+                let sending = self.link.client().publish(subject.clone(), message?);
+                // Not even for the runtime's sake: a task that has done much would be asked to wait although there is room.
+                if unconstrained(sending).now_or_never().is_none_or(|sent| sent.is_err()) {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -188,9 +199,11 @@ impl Shared {
             }
             let owed = self.lock_told().take_owed();
             for run in owed {
-                if self.send(&self.run_subject(run), &Signal::Missed).await.is_err() {
-                    // The connection is lost again; what is owed stays owed.
-                    self.lock_told().dropped(run);
+                for subject in [self.run_subject(run), self.end_subject(run)] {
+                    if self.send(&subject, &Signal::Missed).await.is_err() {
+                        // The connection is lost again; what is owed stays owed.
+                        self.lock_told().dropped(run);
+                    }
                 }
             }
         }
@@ -229,8 +242,11 @@ impl Shared {
 #[async_trait]
 impl LiveStream for NatsLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
-        if let Signal::Frame(frame) = &signal {
-            self.shared.lock_text().hold(run, frame);
+        match &signal {
+            Signal::Frame(frame) => self.shared.lock_text().hold(run, frame),
+            // Whoever comes later reads the store.
+            Signal::Ended { .. } => self.shared.lock_text().forget(run),
+            Signal::Committed { .. } | Signal::Planning { .. } | Signal::Missed => {}
         }
         if self.shared.hand_over(run, &signal)? {
             self.shared.lock_told().sent(run);
@@ -246,5 +262,11 @@ impl LiveStream for NatsLive {
         let (watch, signals) = shared.link.within("subscribe to a run", opening).await?;
         shared.tasks.spawn(watch.run());
         Ok(signals)
+    }
+
+    async fn subscribe_to_end(&self, run: RunId) -> Result<Signals, LiveError> {
+        let (link, subject) = (&self.shared.link, self.shared.end_subject(run));
+        let opening = EndWatch::open(link, subject, self.stop.token().clone());
+        Ok(link.within("subscribe to a run's end", opening).await?.into_signals())
     }
 }

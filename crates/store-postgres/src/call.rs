@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use podium_ports::store::StoreError;
+use sqlx::PgConnection;
 use sqlx::error::DatabaseError;
-use sqlx::pool::PoolConnection;
-use sqlx::{PgConnection, Postgres};
 use tokio::time::timeout;
 
 use crate::Store;
@@ -64,26 +63,15 @@ impl Store {
     }
 
     async fn ask<C: Call>(&self, call: &C) -> Result<Result<C::Answer, sqlx::Error>, StoreError> {
-        let mut borrowed = Borrowed(Some(self.pool.acquire().await.map_err(unavailable)?));
-        let Some(connection) = borrowed.0.as_mut() else { return Err(unavailable(sqlx::Error::PoolClosed)) };
+        let mut taken = self.connections.take().await.map_err(unavailable)?;
+        let Some(connection) = taken.get() else { return Err(unavailable(sqlx::Error::PoolClosed)) };
         let answer_max = self.options.statement_max + ANSWER_MARGIN;
         let answer = timeout(answer_max, call.ask(connection)).await;
         let answer = answer.map_err(|_| StoreError::Unavailable(Box::new(NoAnswer(answer_max))))?;
         if answer.as_ref().map_or_else(is_usable_after, |_| true) {
-            // Back to the pool.
-            drop(borrowed.0.take());
+            self.connections.keep(taken);
         }
         Ok(answer)
-    }
-}
-
-/// A connection that is closed unless it is taken out: who gives up waiting for an answer must not leave the question to the
-/// next one.
-struct Borrowed(Option<PoolConnection<Postgres>>);
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        drop(self.0.take().map(PoolConnection::detach));
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod call;
 mod columns;
+mod connections;
 mod open;
 #[cfg(test)]
 mod plans;
@@ -21,6 +22,7 @@ mod remove;
 mod sweep;
 mod write;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,9 +31,9 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
-use sqlx::PgPool;
 
 pub use call::{NoAnswer, Standby};
+use connections::Connections;
 pub use open::OpenError;
 
 /// How a store behaves. The defaults suit a Postgres in the same data centre.
@@ -65,7 +67,7 @@ impl Default for Options {
 /// Runs in a Postgres database. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pool: PgPool,
+    connections: Arc<Connections>,
     options: Options,
 }
 

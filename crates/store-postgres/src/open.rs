@@ -1,6 +1,7 @@
 //! Opens a database: its connections, its migrations.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -9,12 +10,11 @@ use sqlx::{Connection, SqlSafeStr};
 use tokio::time::timeout;
 
 use crate::call::NoAnswer;
+use crate::connections::{Connections, IDLE_MAX};
 use crate::{Options, Store};
 
 /// How long the migrations may take, waiting for another process's included.
 const MIGRATE_MAX: Duration = Duration::from_mins(5);
-/// How long a connection may be idle before it is asked whether it still lives.
-const IDLE_MAX: Duration = Duration::from_secs(1);
 /// How long a session may leave a transaction open. None of ours does.
 const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(10);
 
@@ -80,12 +80,12 @@ impl Store {
             .connect_with(with_settings(connect, &options))
             .await
             .map_err(|source| OpenError::Connect { database, source })?;
-        Ok(Self { pool, options })
+        Ok(Self { connections: Arc::new(Connections::new(pool)), options })
     }
 
     /// Waits for what is under way and closes the connections. Without it nothing is lost either.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.connections.close().await;
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let store = Store::open(&address, Options::default()).await.unwrap();
         let weaken = "ALTER DATABASE podium_1 SET synchronous_commit = off;
                       ALTER DATABASE podium_1 SET default_transaction_isolation = 'serializable'";
-        sqlx::raw_sql(weaken).execute(&store.pool).await.unwrap();
+        sqlx::raw_sql(weaken).execute(store.connections.pool()).await.unwrap();
         store.close().await;
 
         let store = Store::open(&address, Options::default()).await.unwrap();
@@ -175,7 +175,8 @@ mod tests {
             ("SHOW enable_seqscan", "off"),
             ("SHOW jit", "off"),
         ] {
-            let setting: String = sqlx::query_scalar(question).fetch_one(&store.pool).await.unwrap();
+            let setting: String =
+                sqlx::query_scalar(question).fetch_one(store.connections.pool()).await.unwrap();
             assert_eq!(setting, expected, "{question}");
         }
     }

@@ -321,7 +321,7 @@ async fn no_statement_reads_all_of_a_table_and_each_goes_through_its_indexes() {
     let store = Store::open(&address, Options::default()).await.unwrap();
     let mut raw = PgConnection::connect(&address).await.unwrap();
     fill(&store, &mut raw).await;
-    let mut connection = store.pool.acquire().await.unwrap();
+    let mut connection = store.connections.pool().acquire().await.unwrap();
     let mut faults = Vec::new();
     for statement in STATEMENTS {
         faults.extend(statement.faults(&mut connection).await);

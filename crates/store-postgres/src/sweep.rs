@@ -245,7 +245,7 @@ mod tests {
         let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
         let address = postgres.database().await.unwrap();
         let store = Store::open(&address, Options::default()).await.unwrap();
-        let mut connection = store.pool.acquire().await.unwrap();
+        let mut connection = store.connections.pool().acquire().await.unwrap();
         let mut transaction = connection.begin().await.unwrap();
         let hold = Hold {
             run: RunId::new(Uuid::nil()),

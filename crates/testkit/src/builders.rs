@@ -234,7 +234,7 @@ mod tests {
         driven.step(2, "the answer", &ids);
         assert_eq!(driven.run.answer(), Some("the answer"));
         let commit = driven.commit();
-        assert_eq!(Run::replay(driven.id(), &commit.events), Ok(commit.after));
+        assert_eq!(Run::replay(driven.id(), &commit.events), Ok((*commit.after).clone()));
         assert_eq!(driven.fresh, []);
     }
 }

@@ -95,7 +95,7 @@ fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
     if let Some(row) = rows.runs.values().find(same) {
         return Created::Existing(row.run.id());
     }
-    let (run, events) = (commit.after.clone(), commit.events.clone());
+    let (run, events) = ((*commit.after).clone(), commit.events.clone());
     rows.runs.insert(id, Row { run, events, leases: BTreeMap::new() });
     rows.tasks.written(commit, grace);
     Created::New
@@ -106,7 +106,7 @@ fn append(rows: &mut Rows, commit: &Commit, grace: Duration) -> Result<(), Confl
     if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
         return Err(Conflict);
     }
-    row.run = commit.after.clone();
+    row.run = (*commit.after).clone();
     row.events.extend(commit.events.iter().cloned());
     rows.tasks.written(commit, grace);
     Ok(())

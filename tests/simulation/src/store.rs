@@ -54,7 +54,7 @@ impl StoreState {
             }
             self.by_request.insert(key, id);
         }
-        let (run, events, cost, leases) = (after.clone(), events.clone(), after.cost(), BTreeMap::new());
+        let (run, events, cost, leases) = ((**after).clone(), events.clone(), after.cost(), BTreeMap::new());
         self.rows.insert(id, Row { run, events, cost, leases });
         self.tasks.written(commit, self.dispatch_grace);
         Created::New
@@ -67,7 +67,7 @@ impl StoreState {
         if !follows && self.mutation != Some(Mutation::ForgetVersion) {
             return Err(Conflict);
         }
-        row.run = after.clone();
+        row.run = (**after).clone();
         row.events.extend(events.iter().cloned());
         self.tasks.written(commit, self.dispatch_grace);
         if self.mutation != Some(Mutation::StaleCost) {

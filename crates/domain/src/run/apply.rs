@@ -1,5 +1,7 @@
 //! Folding events into a run. Every transition of a task is one arm of one `match`; what is not listed is illegal.
 
+use std::sync::Arc;
+
 use super::event::RunEvent;
 use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 use super::{Round, Run, RunState, SequencedEvent, StepRun};
@@ -79,7 +81,7 @@ impl Run {
             RunEvent::Accepted { spec } if first.sequence == 1 => Ok(Self {
                 id,
                 version: 1,
-                spec: (**spec).clone(),
+                spec: Arc::clone(spec),
                 state: RunState::Active,
                 ended_at: None,
                 rounds: vec![Round::opened(first.at)],
@@ -128,7 +130,7 @@ impl Run {
                 self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)?;
                 let round = self.round_mut(*round)?;
                 round.steps = planned.plan.steps().iter().map(|_| StepRun::waiting()).collect();
-                round.planned = Some(planned.clone());
+                round.planned = Some(Arc::clone(planned));
                 Ok(())
             }
             RunEvent::AnswerKept { round, claim, usage, cost } => {

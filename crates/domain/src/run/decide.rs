@@ -1,5 +1,7 @@
 //! What follows from a command. Pure: the run is not changed, the events are returned.
 
+use std::sync::Arc;
+
 use super::command::{AttemptError, Claim, Command, Decision, Effect, PlanResult, Refusal, StepResult};
 use super::event::{FailReason, RunEvent};
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
@@ -103,7 +105,7 @@ impl Run {
                 decision.events.push(RunEvent::PlanReady {
                     round,
                     claim,
-                    planned: planned.clone(),
+                    planned: Arc::new(planned.clone()),
                     usage,
                     cost,
                 });

@@ -1,5 +1,7 @@
 //! What can have happened to a run. These are stored: a change here must still read what older versions wrote.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{FinishReason, Planned, RunSpec, TaskRef};
@@ -72,7 +74,7 @@ pub enum RunEvent {
     /// The run began; its first round is ready to be planned.
     Accepted {
         /// What was asked.
-        spec: Box<RunSpec>,
+        spec: Arc<RunSpec>,
     },
     /// A task was claimed. Written before any call is made: the intent to pay.
     Claimed {
@@ -96,7 +98,7 @@ pub enum RunEvent {
         /// Under which claim.
         claim: ClaimId,
         /// The plan and how it came about.
-        planned: Planned,
+        planned: Arc<Planned>,
         /// What planning consumed.
         usage: Usage,
         /// What that cost.

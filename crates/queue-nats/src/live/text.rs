@@ -49,6 +49,13 @@ impl TextSoFar {
         self.evict(run);
     }
 
+    /// Drops a run's text.
+    pub(super) fn forget(&mut self, run: RunId) {
+        if let Some(dropped) = self.runs.remove(&run) {
+            self.bytes -= dropped.bytes();
+        }
+    }
+
     /// What each attempt at a step of the run wrote, from its beginning.
     pub(super) fn of(&self, run: RunId) -> Vec<Frame> {
         let attempts = self.runs.get(&run).into_iter().flat_map(|entry| &entry.attempts);
@@ -66,13 +73,16 @@ impl TextSoFar {
         while self.runs.len() > self.runs_max || self.bytes > self.bytes_max {
             let others = self.runs.iter().filter(|(run, _)| **run != told);
             let silent = others.min_by_key(|(_, entry)| entry.last_tick).map(|(run, _)| *run);
-            let Some(dropped) = self.runs.remove(&silent.unwrap_or(told)) else { return };
-            self.bytes -= dropped.attempts.values().map(|attempt| attempt.text.len()).sum::<usize>();
+            self.forget(silent.unwrap_or(told));
         }
     }
 }
 
 impl RunText {
+    fn bytes(&self) -> usize {
+        self.attempts.values().map(|attempt| attempt.text.len()).sum()
+    }
+
     /// How many bytes the step's attempt had before, and has now.
     fn hold(&mut self, frame: &Frame) -> (usize, usize) {
         let step = (frame.round, frame.step);

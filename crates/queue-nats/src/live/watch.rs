@@ -67,7 +67,7 @@ impl Watch {
                         return;
                     }
                     // Told once there is a connection again: the watcher will then subscribe anew.
-                    if now.connections != self.seen.connections || now.overflows != self.seen.overflows {
+                    if now.has_lost_since(&self.seen) {
                         self.seen = now;
                         self.outlet.miss();
                     }
@@ -93,7 +93,11 @@ fn hear(merge: &mut Merge, message: &Message) {
     }
 }
 
-fn signal(message: &Message) -> Option<Signal> {
+/// What a message says. One that waiters send to themselves says nothing.
+pub(super) fn signal(message: &Message) -> Option<Signal> {
+    if message.payload.is_empty() {
+        return None;
+    }
     match wire::read(&message.payload) {
         Ok(signal) => signal,
         Err(error) => {

@@ -129,3 +129,17 @@ async fn the_signals_end_with_the_live_stream() {
     drop(live);
     assert_eq!(timeout(SECONDS, signals.next()).await.expect("it ends"), None);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_the_end_is_told_that_it_may_have_missed_it() {
+    let mut server = Nats::start().await.unwrap();
+    let (writes, waits) = (connect(&server).await, connect(&server).await);
+    let run = SeededIds::new(1).run_id(TestClock::START);
+    let mut signals = waits.subscribe_to_end(run).await.unwrap();
+    server.kill().await;
+    writes.publish(run, Signal::Ended { version: 3 }).await.unwrap();
+    server.start_again().await.unwrap();
+    assert_eq!(hear(&mut signals).await, Signal::Missed);
+    drop(waits);
+    while timeout(SECONDS, signals.next()).await.expect("it ends").is_some() {}
+}

@@ -26,6 +26,10 @@ impl LiveStream for Served {
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
         self.live.subscribe(run).await
     }
+
+    async fn subscribe_to_end(&self, run: RunId) -> Result<Signals, LiveError> {
+        self.live.subscribe_to_end(run).await
+    }
 }
 
 async fn connect(server: &Arc<Nats>) -> Arc<dyn LiveStream> {

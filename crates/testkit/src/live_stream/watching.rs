@@ -1,5 +1,6 @@
 //! Who hears what.
 
+use futures::{FutureExt, StreamExt};
 use podium_ports::clock::Ids;
 use podium_ports::live::Signal;
 
@@ -60,4 +61,20 @@ pub(crate) async fn publishing_waits_for_no_watcher(scene: &Scene) {
         scene.say(frame(0, claim, offset, "x")).await;
     }
     drop(deaf);
+}
+
+pub(crate) async fn who_waits_for_the_end_hears_it(scene: &Scene) {
+    let (here, elsewhere) = (&scene.fixture.live, &scene.fixture.elsewhere);
+    let other = here.subscribe_to_end(scene.ids.run_id(TestClock::START)).await.unwrap();
+    let waiting = [here, here, elsewhere].map(|live| live.subscribe_to_end(scene.run));
+    let waiting = futures::future::try_join_all(waiting).await.unwrap();
+    scene.say(frame(0, scene.ids.claim_id(), 0, "a")).await;
+    scene.say(committed(2)).await;
+    scene.say(Signal::Missed).await;
+    scene.say(Signal::Ended { version: 3 }).await;
+    for signals in waiting {
+        let mut watcher = Watcher::new(signals);
+        while watcher.hear().await != (Signal::Ended { version: 3 }) {}
+    }
+    assert_eq!(Watcher::new(other).signals.next().now_or_never(), None, "it is not the end of another run");
 }
