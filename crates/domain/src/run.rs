@@ -91,7 +91,7 @@ impl RunState {
 }
 
 /// One workflow inside a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// The planning of it.
     pub planning: Task,
@@ -113,7 +113,7 @@ impl Round {
 }
 
 /// A step's life.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRun {
     /// The work on it.
     pub task: Task,
@@ -130,7 +130,9 @@ impl StepRun {
 }
 
 /// One request, from accept to answer.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// It can be written as a whole for a reader of the same version of the program, in passing. What is kept are its events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     id: RunId,
     version: u64,

@@ -269,9 +269,13 @@ impl Sides {
     /// Tells watchers, and publishes what became ready.
     async fn tell(&self, commit: &Commit, effects: &[Effect]) {
         let run = &commit.after;
-        let version = run.version();
-        let signal = if run.is_ended() { Signal::Ended { version } } else { Signal::Committed { version } };
-        if let Err(error) = self.parts.live.publish(run.id(), signal).await {
+        let live = &self.parts.live;
+        let told = if run.is_ended() {
+            live.publish_end(run).await
+        } else {
+            live.publish(run.id(), Signal::Committed { version: run.version() }).await
+        };
+        if let Err(error) = told {
             debug!(run = %run.id(), %error, "watchers were not told");
         }
         for effect in effects {

@@ -1,10 +1,11 @@
 //! Waiting for a run's end, for those who want the answer and nothing before it: no event is read, and the run once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
-use podium_ports::live::{Signal, Signals};
+use podium_ports::live::{EndSignal, EndSignals};
 
 use crate::engine::{Engine, WatchError};
 use crate::parts::Parts;
@@ -20,7 +21,7 @@ pub struct Ending {
     engine: Engine,
     id: RunId,
     /// None while the live stream fails: then the store is polled, and every poll tries again.
-    signals: Option<Signals>,
+    signals: Option<EndSignals>,
     /// Whether the end may have been signalled before anybody listened.
     is_unsure: bool,
     poll_after: Duration,
@@ -37,41 +38,45 @@ impl Ending {
     }
 
     /// The run once it has ended.
-    pub async fn run(mut self) -> Result<Run, WatchError> {
+    pub async fn run(mut self) -> Result<Arc<Run>, WatchError> {
         loop {
-            if self.is_unsure || self.is_signalled().await {
-                let run = self.engine.run(self.id).await?.ok_or(WatchError::UnknownRun)?;
-                if run.is_ended() {
-                    return Ok(run);
-                }
-                self.is_unsure = false;
+            let news = if self.is_unsure { EndSignal::Missed } else { self.news().await };
+            if let EndSignal::Ended(Some(run)) = news
+                && run.id() == self.id
+                && run.is_ended()
+            {
+                return Ok(run);
             }
+            let run = self.engine.run(self.id).await?.ok_or(WatchError::UnknownRun)?;
+            if run.is_ended() {
+                return Ok(Arc::new(run));
+            }
+            self.is_unsure = false;
         }
     }
 
-    /// Whether there is reason to look whether the run has ended.
-    async fn is_signalled(&mut self) -> bool {
+    /// A reason to look whether the run has ended.
+    async fn news(&mut self) -> EndSignal {
         tokio::select! {
             biased;
-            signal = next_of(&mut self.signals) => match signal {
-                Some(Signal::Ended { .. }) => true,
-                Some(Signal::Missed) | None => {
+            signal = next_of(&mut self.signals) => {
+                let news = signal.unwrap_or(EndSignal::Missed);
+                if news == EndSignal::Missed {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
-                    true
                 }
-                Some(_) => false,
-            },
+                news
+            }
             () = self.engine.parts().clock.sleep(self.poll_after) => {
                 self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
                 if self.signals.is_none() {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                 }
-                true
+                EndSignal::Missed
             }
         }
     }
 }
 
-async fn subscribe_to_end(parts: &Parts, id: RunId) -> Option<Signals> {
+async fn subscribe_to_end(parts: &Parts, id: RunId) -> Option<EndSignals> {
     or_without(id, parts.live.subscribe_to_end(id).await)
 }

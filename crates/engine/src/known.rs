@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use podium_domain::ids::RunId;
-use podium_domain::run::{AttemptOutcome, Run, Task};
+use podium_domain::run::{AttemptOutcome, Run, SequencedEvent, Task};
+use tracing::debug;
 
 /// What a run takes beside its texts, roughly.
 const RUN_BYTES: usize = 1024;
@@ -73,6 +74,17 @@ impl Known {
         }
     }
 
+    /// Remembers a run by the events that came with a message, unless something is known of it.
+    pub(crate) fn note_history(&self, id: RunId, events: &[SequencedEvent]) {
+        if events.is_empty() || self.lock().runs.contains_key(&id) {
+            return;
+        }
+        match Run::replay(id, events) {
+            Ok(run) => self.note(&Arc::new(run)),
+            Err(error) => debug!(run = %id, %error, "a history does not read"),
+        }
+    }
+
     /// What was known of the run is wrong.
     pub(crate) fn forget(&self, id: RunId) {
         self.lock().forget(id);
@@ -126,7 +138,7 @@ fn bytes_of_task(task: &Task) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use podium_domain::run::{RunEvent, SequencedEvent};
+    use podium_domain::run::RunEvent;
     use podium_ports::clock::Ids as _;
     use podium_testkit::{SeededIds, TestClock, a_spec};
 

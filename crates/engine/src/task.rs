@@ -194,6 +194,7 @@ async fn handle<W: Work>(
     abandon: &CancellationToken,
 ) {
     let message = *delivery.message();
+    engine.known().note_history(message.run, delivery.history());
     let Done { settle, next } = tokio::select! {
         biased;
         done = work.work(message, slot, abandon) => done,

@@ -226,12 +226,12 @@ async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
 }
 
 /// The signals, if there are any.
-pub(crate) fn or_without(id: RunId, subscribed: Result<Signals, LiveError>) -> Option<Signals> {
+pub(crate) fn or_without<S>(id: RunId, subscribed: Result<S, LiveError>) -> Option<S> {
     subscribed.inspect_err(|error| debug!(run = %id, %error, "watching without live signals")).ok()
 }
 
 /// The next signal, or the news that there are no more; never, while there is nothing to wait for.
-pub(crate) async fn next_of(signals: &mut Option<Signals>) -> Option<Signal> {
+pub(crate) async fn next_of<T>(signals: &mut Option<BoxStream<'static, T>>) -> Option<T> {
     match signals {
         Some(signals) => signals.next().await,
         None => std::future::pending().await,

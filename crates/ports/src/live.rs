@@ -1,8 +1,12 @@
 //! What happens right now, for those who watch. Nothing here is the truth: a watcher that misses something reads the store.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
+use podium_domain::run::Run;
 
 use crate::BoxError;
 
@@ -50,6 +54,18 @@ pub enum Signal {
 /// Signals of a run, until dropped.
 pub type Signals = BoxStream<'static, Signal>;
 
+/// What somebody hears who waits for the end of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EndSignal {
+    /// It has ended. This is the run as it was committed, if it came along.
+    Ended(Option<Arc<Run>>),
+    /// The end may have been missed: read the store.
+    Missed,
+}
+
+/// Signals of a run's end, until dropped.
+pub type EndSignals = BoxStream<'static, EndSignal>;
+
 /// Carries signals from those who work to those who watch. Losing any is allowed; slowing a worker is not.
 #[async_trait]
 pub trait LiveStream: Send + Sync {
@@ -59,10 +75,20 @@ pub trait LiveStream: Send + Sync {
     /// All signals from now on, preceded by one frame for each attempt under way that holds what it wrote so far.
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
 
-    /// For somebody who waits for the end and needs nothing before it: from now on [`Signal::Ended`] and [`Signal::Missed`],
-    /// and perhaps others.
-    async fn subscribe_to_end(&self, run: RunId) -> Result<Signals, LiveError> {
-        self.subscribe(run).await
+    /// Tells whoever watches or waits for the end of `run`, which has ended.
+    async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
+        self.publish(run.id(), Signal::Ended { version: run.version() }).await
+    }
+
+    /// For somebody who waits for the end and needs nothing before it.
+    async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
+        let signals = self.subscribe(run).await?;
+        let ends = signals.filter_map(async |signal| match signal {
+            Signal::Ended { .. } => Some(EndSignal::Ended(None)),
+            Signal::Missed => Some(EndSignal::Missed),
+            Signal::Committed { .. } | Signal::Frame(_) | Signal::Planning { .. } => None,
+        });
+        Ok(ends.boxed())
     }
 }
 

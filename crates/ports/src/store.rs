@@ -87,6 +87,11 @@ impl Commit {
         Self { after: Arc::new(after), events, places }
     }
 
+    /// All of the run's events, if these are all; else none.
+    pub fn history(&self) -> &[SequencedEvent] {
+        if self.events.first().is_some_and(|first| first.sequence == 1) { &self.events } else { &[] }
+    }
+
     /// Every task of the run, in order, and where it waits.
     pub fn tasks(&self) -> impl Iterator<Item = (TaskRef, &Task, &Place)> {
         self.after.tasks().zip(&self.places).map(|((task, found), place)| (task, found, place))

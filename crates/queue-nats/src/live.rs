@@ -4,7 +4,7 @@
 //! each process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so
 //! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
 //!
-//! `<prefix>.end.<run>` carries the end alone, for those who wait for it and watch nothing: most clients do.
+//! `<prefix>.end.<run>` carries the end alone, with the run, for those who wait for it and watch nothing: most clients do.
 
 mod end;
 mod merge;
@@ -21,7 +21,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use podium_domain::ids::RunId;
-use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
+use podium_domain::run::Run;
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -152,18 +153,35 @@ impl Shared {
         if !self.link.is_connected() {
             return Ok(false);
         }
-        let is_end = matches!(signal, Signal::Ended { .. });
-        let subjects = std::iter::once(self.run_subject(run)).chain(is_end.then(|| self.end_subject(run)));
-        for subject in subjects {
-            for message in wire::write(signal, self.link.client().max_payload()) {
-                let sending = self.link.client().publish(subject.clone(), message?);
-                // Not even for the runtime's sake: a task that has done much would be asked to wait although there is room.
-                if unconstrained(sending).now_or_never().is_none_or(|sent| sent.is_err()) {
-                    return Ok(false);
-                }
+        let messages = wire::write(signal, self.link.client().max_payload());
+        for message in messages {
+            if !self.try_publish(self.run_subject(run), message?) {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// The same for a run's end, with the run.
+    fn hand_over_end(&self, run: &Run) -> Result<bool, NatsError> {
+        let told = self.hand_over(run.id(), &Signal::Ended { version: run.version() })?;
+        Ok(told && self.try_publish(self.end_subject(run.id()), wire::write_end(run)?))
+    }
+
+    /// Whether the client took the message without waiting. Not even for the runtime's sake: a task that has done much would be
+    /// asked to wait although there is room.
+    fn try_publish(&self, subject: String, message: Bytes) -> bool {
+        let sending = self.link.client().publish(subject, message);
+        unconstrained(sending).now_or_never().is_some_and(|sent| sent.is_ok())
+    }
+
+    /// Notes whether something was handed over.
+    fn note(&self, run: RunId, was_sent: bool) {
+        if was_sent {
+            self.lock_told().sent(run);
+        } else if self.lock_told().dropped(run) {
+            self.dropped.notify_one();
+        }
     }
 
     /// Answers with the text so far, for as long as this process lives.
@@ -242,17 +260,17 @@ impl Shared {
 #[async_trait]
 impl LiveStream for NatsLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
-        match &signal {
-            Signal::Frame(frame) => self.shared.lock_text().hold(run, frame),
-            // Whoever comes later reads the store.
-            Signal::Ended { .. } => self.shared.lock_text().forget(run),
-            Signal::Committed { .. } | Signal::Planning { .. } | Signal::Missed => {}
+        if let Signal::Frame(frame) = &signal {
+            self.shared.lock_text().hold(run, frame);
         }
-        if self.shared.hand_over(run, &signal)? {
-            self.shared.lock_told().sent(run);
-        } else if self.shared.lock_told().dropped(run) {
-            self.shared.dropped.notify_one();
-        }
+        self.shared.note(run, self.shared.hand_over(run, &signal)?);
+        Ok(())
+    }
+
+    async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
+        // Whoever comes later reads the store.
+        self.shared.lock_text().forget(run.id());
+        self.shared.note(run.id(), self.shared.hand_over_end(run)?);
         Ok(())
     }
 
@@ -264,7 +282,7 @@ impl LiveStream for NatsLive {
         Ok(signals)
     }
 
-    async fn subscribe_to_end(&self, run: RunId) -> Result<Signals, LiveError> {
+    async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let (link, subject) = (&self.shared.link, self.shared.end_subject(run));
         let opening = EndWatch::open(link, subject, self.stop.token().clone());
         Ok(link.within("subscribe to a run's end", opening).await?.into_signals())

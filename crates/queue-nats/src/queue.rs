@@ -6,6 +6,7 @@
 //! lost track of the stream.
 
 mod api;
+mod body;
 mod lanes;
 mod options;
 mod pull;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use podium_domain::run::SequencedEvent;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -88,11 +89,15 @@ impl NatsQueue {
 }
 
 impl Shared {
-    async fn publish(&self, lane: &Lane, message: &TaskMessage) -> Result<Published, QueueError> {
+    async fn publish(
+        &self,
+        lane: &Lane,
+        message: &TaskMessage,
+        history: &[SequencedEvent],
+    ) -> Result<Published, QueueError> {
         const CALL: &str = "store a message";
-        let body =
-            serde_json::to_vec(message).map_err(|e| NatsError::Client { call: CALL, source: Box::new(e) })?;
-        let body = Bytes::from(body);
+        let body = body::write(message, history)
+            .map_err(|e| NatsError::Client { call: CALL, source: Box::new(e) })?;
         let subject = subjects::subject(&self.api.options.prefix, lane, message);
         let mut tries = TRIES;
         loop {
@@ -245,7 +250,16 @@ impl Shared {
 #[async_trait]
 impl StepQueue for NatsQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
-        self.shared.within("store a message", self.shared.publish(lane, &message)).await
+        self.publish_with(lane, message, &[]).await
+    }
+
+    async fn publish_with(
+        &self,
+        lane: &Lane,
+        message: TaskMessage,
+        history: &[SequencedEvent],
+    ) -> Result<Published, QueueError> {
+        self.shared.within("store a message", self.shared.publish(lane, &message, history)).await
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {

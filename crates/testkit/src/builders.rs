@@ -123,6 +123,15 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
     }
 }
 
+/// The run of that id, of [`a_spec`], that ended with this answer after one step.
+pub fn an_ended_run(id: RunId, answer: &str) -> Run {
+    let ids = SeededIds::new(1);
+    let mut driven = Driven::accept(id, a_spec());
+    driven.plan(plan_of(&[("quick", "Answer it.", &[])]), &ids);
+    driven.step(0, answer, &ids);
+    driven.run
+}
+
 /// A run that a test drives through its life, with its events on the way to a store.
 #[derive(Clone, Debug)]
 pub struct Driven {

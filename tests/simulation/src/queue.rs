@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
-use podium_domain::run::TaskRef;
+use podium_domain::run::{SequencedEvent, TaskRef};
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
 
 use crate::mutation::Mutation;
@@ -16,7 +16,10 @@ use crate::world::{Broken, Core, Filled, Link, Service, Slot};
 type Number = u64;
 
 /// What a fetch comes to: messages with their number and how often they were delivered.
-type Fetched = Result<Vec<(TaskMessage, Number, u32)>, Broken>;
+type Fetched = Result<Vec<(Content, Number, u32)>, Broken>;
+
+/// A message and what is enclosed.
+type Content = (TaskMessage, Vec<SequencedEvent>);
 
 /// The queue itself.
 pub(crate) struct QueueState {
@@ -34,7 +37,7 @@ struct LaneState {
 }
 
 struct Message {
-    content: TaskMessage,
+    content: Content,
     available_at: u64,
     deliveries: u32,
 }
@@ -75,7 +78,7 @@ impl QueueState {
 
     fn remove(&mut self, lane: &Lane, number: Number) {
         let removed = self.lanes.get_mut(lane).and_then(|lane| lane.messages.remove(&number));
-        let task = removed.map(|removed| (removed.content.run, removed.content.task));
+        let task = removed.map(|removed| (removed.content.0.run, removed.content.0.task));
         if let Some(task) = task.filter(|task| self.outstanding.get(task) == Some(&number)) {
             self.outstanding.remove(&task);
         }
@@ -83,7 +86,8 @@ impl QueueState {
 }
 
 impl Core {
-    fn publish(&mut self, node: usize, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+    fn publish(&mut self, node: usize, lane: &Lane, content: Content) -> Result<Published, QueueError> {
+        let message = content.0;
         let (lost, twice, tardy) =
             (self.rates.message_lost, self.rates.message_twice, self.rates.message_late);
         if self.dice.chance(lost) {
@@ -102,18 +106,18 @@ impl Core {
         note!(self, "node {node}: publish {} {} to {lane}", message.run, message.task);
         let number = self.queue.next_number();
         self.queue.outstanding.insert(task, number);
-        self.put(lane, number, message, tardy);
+        self.put(lane, number, content.clone(), tardy);
         if self.dice.chance(twice) {
             self.count("message repeated");
             let copy = self.queue.next_number();
-            self.put(lane, copy, message, tardy);
+            self.put(lane, copy, content, tardy);
         }
         Ok(Published::Queued)
     }
 
-    fn put(&mut self, lane: &Lane, number: Number, message: TaskMessage, tardy: u64) {
+    fn put(&mut self, lane: &Lane, number: Number, content: Content, tardy: u64) {
         let delay = if self.dice.chance(tardy) { self.dice.between(1, 4_000) } else { 0 };
-        let message = Message { content: message, available_at: self.now_ms + delay, deliveries: 0 };
+        let message = Message { content, available_at: self.now_ms + delay, deliveries: 0 };
         self.queue.lanes.entry(lane.clone()).or_default().messages.insert(number, message);
         self.serve_after(delay, lane);
     }
@@ -145,7 +149,7 @@ impl Core {
                 let Some(message) = state.messages.get_mut(&number) else { continue };
                 message.available_at = now + ack_wait;
                 message.deliveries += 1;
-                fetched.push((message.content, number, message.deliveries));
+                fetched.push((message.content.clone(), number, message.deliveries));
             }
             let (back, lost) = (self.latency(), self.rates.answer_lost);
             self.serve_after(ack_wait, lane);
@@ -202,8 +206,17 @@ fn unavailable(broken: Broken) -> QueueError {
 #[async_trait]
 impl StepQueue for SimQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
-        let (node, lane) = (self.0.node, lane.clone());
-        let published = self.0.ask(Service::Queue, move |core| core.publish(node, &lane, message)).await;
+        self.publish_with(lane, message, &[]).await
+    }
+
+    async fn publish_with(
+        &self,
+        lane: &Lane,
+        message: TaskMessage,
+        history: &[SequencedEvent],
+    ) -> Result<Published, QueueError> {
+        let (node, lane, content) = (self.0.node, lane.clone(), (message, history.to_vec()));
+        let published = self.0.ask(Service::Queue, move |core| core.publish(node, &lane, content)).await;
         published.map_err(unavailable)?
     }
 
@@ -224,9 +237,9 @@ impl StepQueue for SimQueue {
         let fetched = Filled(slot).await.map_err(unavailable)?;
         Ok(fetched
             .into_iter()
-            .map(|(message, number, delivery)| {
+            .map(|((message, history), number, delivery)| {
                 let reply = SimReply { link: self.0.clone(), lane: lane.clone(), number, delivery };
-                Delivery::new(message, delivery, Box::new(reply))
+                Delivery::new(message, delivery, Box::new(reply)).enclosing(history)
             })
             .collect())
     }

@@ -47,7 +47,7 @@ impl fmt::Display for TaskRef {
 }
 
 /// Where a task stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
     /// Something that it sees is not done yet.
     Waiting,
@@ -91,7 +91,7 @@ impl TaskState {
 }
 
 /// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptOutcome {
     /// It has not, as far as is known.
     Running,
@@ -106,7 +106,7 @@ pub enum AttemptOutcome {
 }
 
 /// One try at a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The claim that it was made under.
     pub claim: ClaimId,
@@ -129,7 +129,7 @@ pub struct Attempt {
 }
 
 /// A task and every attempt at it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Where it stands.
     pub state: TaskState,

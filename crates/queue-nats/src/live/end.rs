@@ -1,13 +1,13 @@
 //! A watch for the end alone. There is no text, so nothing to put together and nothing to bound.
 
-use async_nats::Subscriber;
+use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
-use podium_ports::live::{Signal, Signals};
+use podium_ports::live::{EndSignal, EndSignals};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::watch::signal;
+use super::wire;
 use crate::error::NatsError;
 use crate::link::{Health, Link};
 
@@ -17,7 +17,7 @@ pub(super) struct EndWatch {
     /// How the connection was when the subscription began.
     seen: Health,
     /// What came before the watch was ready.
-    first: Option<Signal>,
+    first: Option<EndSignal>,
     stop: CancellationToken,
 }
 
@@ -41,7 +41,7 @@ impl EndWatch {
         Ok(Self { live, health, seen, first: signal(&message), stop })
     }
 
-    pub(super) fn into_signals(self) -> Signals {
+    pub(super) fn into_signals(self) -> EndSignals {
         futures::stream::unfold(self, async |mut watch| {
             let signal = watch.next().await?;
             Some((signal, watch))
@@ -49,7 +49,7 @@ impl EndWatch {
         .boxed()
     }
 
-    async fn next(&mut self) -> Option<Signal> {
+    async fn next(&mut self) -> Option<EndSignal> {
         if let Some(signal) = self.first.take() {
             return Some(signal);
         }
@@ -66,10 +66,15 @@ impl EndWatch {
                     let now = *self.health.borrow_and_update();
                     if now.has_lost_since(&self.seen) {
                         self.seen = now;
-                        return Some(Signal::Missed);
+                        return Some(EndSignal::Missed);
                     }
                 }
             }
         }
     }
+}
+
+/// What a message says. One that waiters send to themselves says nothing.
+fn signal(message: &Message) -> Option<EndSignal> {
+    (!message.payload.is_empty()).then(|| wire::read_end(&message.payload))
 }

@@ -93,11 +93,7 @@ fn hear(merge: &mut Merge, message: &Message) {
     }
 }
 
-/// What a message says. One that waiters send to themselves says nothing.
-pub(super) fn signal(message: &Message) -> Option<Signal> {
-    if message.payload.is_empty() {
-        return None;
-    }
+fn signal(message: &Message) -> Option<Signal> {
     match wire::read(&message.payload) {
         Ok(signal) => signal,
         Err(error) => {

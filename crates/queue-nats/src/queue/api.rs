@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::info;
 
+use super::body::BODY_BYTES_MAX;
 use super::options::QueueOptions;
 use super::subjects;
 use crate::error::NatsError;
@@ -26,8 +27,8 @@ pub(super) const NOT_STORED: u64 = 10_077;
 const FETCHES_MAX: usize = 4096;
 /// The one consumer of each stream.
 pub(super) const CONSUMER: &str = "work";
-/// Most bytes of a message: its subject, three ids, and what the server adds.
-const MESSAGE_BYTES_MAX: usize = 1024;
+/// Most bytes of a message: its body, its subject, and what the server adds.
+const MESSAGE_BYTES_MAX: usize = BODY_BYTES_MAX + 1024;
 
 /// JetStream, for the streams of one queue.
 pub(super) struct Api {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_nats::{Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
+use podium_domain::run::SequencedEvent;
 use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -17,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
 
-use super::Shared;
 use super::api::{CONSUMER, nanoseconds};
 use super::reply::NatsReply;
+use super::{Shared, body};
 use crate::error::NatsError;
 use crate::link::Health;
 
@@ -52,6 +53,7 @@ pub(super) struct Pull {
 
 struct Taken {
     message: TaskMessage,
+    history: Vec<SequencedEvent>,
     deliveries: u32,
     reply: NatsReply,
 }
@@ -118,7 +120,9 @@ impl Pull {
         if ended == Ended::Asked {
             self.answers = None;
         }
-        let delivery = |taken: Taken| Delivery::new(taken.message, taken.deliveries, Box::new(taken.reply));
+        let delivery = |Taken { message, history, deliveries, reply }| {
+            Delivery::new(message, deliveries, Box::new(reply)).enclosing(history)
+        };
         mem::take(&mut self.taken).into_iter().map(delivery).collect()
     }
 
@@ -207,8 +211,7 @@ fn end(status: StatusCode, description: Option<&str>) -> Option<Ended> {
 /// The message, or how to answer for one that does not read.
 fn taken(shared: &Arc<Shared>, answer: &Message) -> Result<Taken, Option<NatsReply>> {
     let Some(reply) = reply(shared, answer) else { return Err(None) };
-    let message = serde_json::from_slice::<TaskMessage>(&answer.payload);
-    let message = match message {
+    let message = match body::read(&answer.payload) {
         Ok(message) if message.version <= TaskMessage::VERSION => message,
         Ok(message) => {
             debug!(version = message.version, "a message is of a newer version");
@@ -219,7 +222,8 @@ fn taken(shared: &Arc<Shared>, answer: &Message) -> Result<Taken, Option<NatsRep
             return Err(Some(reply));
         }
     };
-    Ok(Taken { message, deliveries: deliveries(&reply.subject), reply })
+    let history = body::read_history(&answer.payload);
+    Ok(Taken { message, history, deliveries: deliveries(&reply.subject), reply })
 }
 
 fn reply(shared: &Arc<Shared>, answer: &Message) -> Option<NatsReply> {

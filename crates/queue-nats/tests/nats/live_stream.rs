@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::servers::to;
 use podium_domain::ids::RunId;
+use podium_domain::run::Run;
 use podium_harness::Nats;
-use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
 use podium_queue_nats::{LiveOptions, NatsLive};
 use podium_testkit::live_stream::LiveFixture;
 
@@ -27,7 +28,11 @@ impl LiveStream for Served {
         self.live.subscribe(run).await
     }
 
-    async fn subscribe_to_end(&self, run: RunId) -> Result<Signals, LiveError> {
+    async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
+        self.live.publish_end(run).await
+    }
+
+    async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         self.live.subscribe_to_end(run).await
     }
 }

@@ -1,10 +1,14 @@
 //! Who hears what.
 
+use std::sync::Arc;
+
 use futures::{FutureExt, StreamExt};
 use podium_ports::clock::Ids;
-use podium_ports::live::Signal;
+use podium_ports::live::{EndSignal, Signal};
+use tokio::time::timeout;
 
-use super::{Scene, Watcher, committed, frame};
+use super::{SOON, Scene, Watcher, committed, frame};
+use crate::builders::an_ended_run;
 use crate::clock::TestClock;
 
 pub(crate) async fn an_early_watcher_hears_everything_in_order(scene: &Scene) {
@@ -65,16 +69,19 @@ pub(crate) async fn publishing_waits_for_no_watcher(scene: &Scene) {
 
 pub(crate) async fn who_waits_for_the_end_hears_it(scene: &Scene) {
     let (here, elsewhere) = (&scene.fixture.live, &scene.fixture.elsewhere);
-    let other = here.subscribe_to_end(scene.ids.run_id(TestClock::START)).await.unwrap();
+    let mut other = here.subscribe_to_end(scene.ids.run_id(TestClock::START)).await.unwrap();
     let waiting = [here, here, elsewhere].map(|live| live.subscribe_to_end(scene.run));
     let waiting = futures::future::try_join_all(waiting).await.unwrap();
     scene.say(frame(0, scene.ids.claim_id(), 0, "a")).await;
     scene.say(committed(2)).await;
-    scene.say(Signal::Missed).await;
-    scene.say(Signal::Ended { version: 3 }).await;
-    for signals in waiting {
-        let mut watcher = Watcher::new(signals);
-        while watcher.hear().await != (Signal::Ended { version: 3 }) {}
+    let mut watcher = scene.watch().await;
+    let run = Arc::new(an_ended_run(scene.run, "done"));
+    scene.fixture.live.publish_end(&run).await.unwrap();
+    for mut signals in waiting {
+        let end = timeout(SOON, signals.next()).await.expect("something must come");
+        let Some(EndSignal::Ended(came)) = end else { panic!("{end:?} is not the end") };
+        assert!(came.is_none_or(|came| came == run), "the run that comes along is the one that ended");
     }
-    assert_eq!(Watcher::new(other).signals.next().now_or_never(), None, "it is not the end of another run");
+    while watcher.hear().await != (Signal::Ended { version: run.version() }) {}
+    assert_eq!(other.next().now_or_never(), None, "it is not the end of another run");
 }
