@@ -239,7 +239,12 @@ impl Engine {
     /// Claims a task. The claim is durable before this returns; no call may be made without it.
     pub(crate) async fn claim(&self, run: RunId, task: TaskRef, reserve: Cost) -> Result<Claimed, Settle> {
         let wish = self.wish(run, task, reserve);
-        match self.commands().send(run, wish.command()).await {
+        let sent = match self.commands().send(run, wish.command()).await {
+            // It may have been carried out. Then nobody else gets the task for a whole lease; and to repeat a claim is safe.
+            Err(CommandError::Store(_)) => self.commands().send(run, wish.command()).await,
+            sent => sent,
+        };
+        match sent {
             // Otherwise the claim ended the run: the deadline had passed, or the cost cap was reached.
             Ok(run) => wish.granted(run).ok_or(Settle::Ack),
             Err(error) => Err(self.settle_unclaimed(run, &error)),

@@ -88,7 +88,7 @@ impl FromStr for Lane {
 #[error("a lane is `<tier>.plan` or `<tier>.step.<vendor>`")]
 pub struct UnknownLane;
 
-/// A message: ids only. Losing every message loses no run.
+/// A message. Losing every message loses no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskMessage {
     /// The form of the message; this is [`Self::VERSION`].

@@ -56,6 +56,20 @@ async fn a_result_is_not_lost_while_the_store_is_away_or_its_answer_is() {
 }
 
 #[tokio::test]
+async fn a_claim_whose_commit_was_not_answered_holds_its_task_for_whoever_made_it() {
+    let faults = Arc::new(StoreFaults::default());
+    let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.otherwise(Answer::text("fine"));
+    faults.answers_lost.store(1, Ordering::SeqCst);
+    let house = house.at_work();
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(faults.answers_lost.load(Ordering::SeqCst), 0, "it happened, to the first claim");
+    let attempts: Vec<_> = run.tasks().map(|(_, task)| task.attempts.len()).collect();
+    assert_eq!(attempts, [1, 1], "no lease ran out");
+}
+
+#[tokio::test]
 async fn a_damaged_run_keeps_no_other_from_going_on() {
     let faults = Arc::new(StoreFaults::default());
     // Nothing is remembered: what is known here of a damaged run would do.
