@@ -101,6 +101,8 @@ fn with_settings(connect: PgConnectOptions, options: &Options) -> PgConnectOptio
         ("enable_seqscan", "off".to_owned()),
         // They are short, and compiling one takes longer than running it.
         ("jit", "off".to_owned()),
+        // So does planning one anew each time, which a server does once its tables are large. The plans are the same.
+        ("plan_cache_mode", "force_generic_plan".to_owned()),
         ("statement_timeout", ms(options.statement_max)),
         ("lock_timeout", ms(options.lock_max)),
         ("idle_in_transaction_session_timeout", ms(IDLE_IN_TRANSACTION_MAX)),
