@@ -16,7 +16,7 @@ mod store;
 mod task_rows;
 mod vendor;
 
-pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, plan_of};
+pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, head_of, plan_of};
 pub use clock::TestClock;
 pub use conductor::{Planning, ScriptedConductor};
 pub use gate::Gate;
