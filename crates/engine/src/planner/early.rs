@@ -67,7 +67,7 @@ impl<'a> Reading<'a> {
     /// The steps to begin with now, those that have begun included, if there are any that can start in a run that stands so.
     fn news(&self, run: &Run) -> Option<PlanHead> {
         // Nothing but a bracket is missing, or not even that.
-        if self.draft.access_list.len() >= self.draft.model_id.len() {
+        if self.draft.subtasks.len().min(self.draft.access_list.len()) >= self.draft.model_id.len() {
             return None;
         }
         let spec = self.run.spec();

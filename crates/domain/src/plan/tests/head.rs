@@ -38,6 +38,14 @@ fn the_first_step_is_final_with_its_subtask_and_each_further_one_with_its_access
 }
 
 #[test]
+fn where_access_lists_are_written_first_each_step_is_final_with_its_subtask() {
+    let text = "model_id = [0, 1, 2]\naccess_list = [[], [], [1]]\nsubtasks = [\"a\", \"b\", \"c\"]\n";
+    let known = heads(text, &policy(), LastStep::Included);
+    assert_eq!(steps(&known), ["", "a0", "a0 b0", "a0 b0 c1"]);
+    assert_eq!(known[2].1, "subtasks = [\"a\", \"b\",");
+}
+
+#[test]
 fn the_last_step_can_be_withheld() {
     assert_eq!(steps(&heads(TEXT, &policy(), LastStep::Withheld)), ["", "a0", "a0 b0"]);
     let single = "model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [[]]\n";
