@@ -104,3 +104,76 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::run::RunSpec;
+    use podium_ports::clock::Ids as _;
+    use podium_testkit::{Driven, SeededIds, TestClock, a_pool, a_spec, head_of};
+
+    use super::*;
+
+    const CHAIN: &str =
+        "model_id = [\"quick\", \"checker\", \"careful\"]\nsubtasks = [\"a\", \"b\", \"c\"]\n";
+
+    fn a_run(answer_tokens_max: Option<u32>) -> Run {
+        let spec = RunSpec { answer_tokens_max, ..a_spec() };
+        Driven::accept(SeededIds::new(1).run_id(TestClock::START), spec).run
+    }
+
+    fn steps(head: Option<&PlanHead>) -> usize {
+        head.map_or(0, PlanHead::len)
+    }
+
+    #[test]
+    fn there_is_news_only_when_a_step_can_start_and_more_than_a_bracket_is_missing() {
+        let (run, pool) = (a_run(None), a_pool());
+        let mut reading = Reading::new(&run, 0, &pool);
+        let mut news = Vec::new();
+        for text in [CHAIN, "access_list = [[], ", "[0], ", "[]", "]"] {
+            reading.read(text);
+            news.push(steps(reading.news(&run).as_ref()));
+            reading.begun = Some(head_of(&[("quick", "a", &[])]));
+        }
+        assert_eq!(news, [1, 0, 0, 0, 0], "step 2 waits for step 1, and with step 3 the plan is there");
+        let mut reading = Reading::new(&run, 0, &pool);
+        reading.read(&CHAIN.replace("\"c\"]", "\"c\", \"d\"]"));
+        assert_eq!(steps(reading.news(&run).as_ref()), 0, "there are more subtasks than workers");
+    }
+
+    #[test]
+    fn a_step_that_sees_nothing_begins_with_those_before_it() {
+        let (run, pool) = (a_run(None), a_pool());
+        let mut reading = Reading::new(&run, 0, &pool);
+        let four =
+            CHAIN.replace("\"careful\"]", "\"careful\", \"quick\"]").replace("\"c\"]", "\"c\", \"d\"]");
+        reading.read(&(four + "access_list = [[], [0], [], "));
+        assert_eq!(steps(reading.news(&run).as_ref()), 3);
+        reading.begun = Some(head_of(&[("quick", "something else", &[])]));
+        assert_eq!(steps(reading.news(&run).as_ref()), 0, "the round has begun otherwise");
+    }
+
+    #[test]
+    fn a_text_that_begins_anew_is_read_anew() {
+        let (run, pool) = (a_run(None), a_pool());
+        let mut reading = Reading::new(&run, 0, &pool);
+        reading.read("model_id = [\"quick\", \"checker\"]\nsubtasks = [\"a\", ");
+        let first = reading.news(&run).unwrap();
+        reading.read("\nmodel_id = [\"careful\", \"checker\"]\nsubtasks = [\"b\", ");
+        let second = reading.news(&run).unwrap();
+        assert_eq!((first.steps()[0].subtask.as_str(), second.steps()[0].subtask.as_str()), ("a", "b"));
+        reading.begun = Some(first);
+        assert_eq!(reading.news(&run), None);
+    }
+
+    #[test]
+    fn the_step_that_ends_the_plan_waits_where_the_answer_has_a_limit() {
+        let pool = a_pool();
+        for (answer_tokens_max, expected) in [(None, 1), (Some(9), 0)] {
+            let run = a_run(answer_tokens_max);
+            let mut reading = Reading::new(&run, 0, &pool);
+            reading.read("model_id = [\"quick\"]\nsubtasks = [\"a\"]\n");
+            assert_eq!(steps(reading.news(&run).as_ref()), expected);
+        }
+    }
+}

@@ -163,8 +163,10 @@ fn a_substitute_is_not_needed_where_every_step_was_begun() {
 #[test]
 fn a_step_that_was_begun_without_the_limit_of_the_answer_does_not_give_it() {
     let policy = policy(1, 1);
-    let mut run = accepted(policy.clone());
-    run.spec.answer_tokens_max = Some(5);
+    let run = accepted(policy.clone());
+    let spec = RunSpec { answer_tokens_max: Some(5), ..run.spec().clone() };
+    let limited = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
+    let run = Run::replay(run.id(), &[limited]).unwrap();
     let run = drive(run, &[claimed(PLAN, 1), begin(head_of("[[]]", "do it", &policy), 1)]);
     let one = drive(run.clone(), &[complete(plan("[[]]", &policy), None, 1)]);
     assert_eq!((states(&one), one.rounds()[0].superseded), (vec!["cancelled", "ready"], 1));
