@@ -74,10 +74,8 @@ impl From<Option<v1::Usage>> for UsageReport {
 impl RunReport {
     /// The report of a run.
     pub(crate) fn of(run: &v1::Run) -> Self {
-        let steps = run
-            .rounds
-            .iter()
-            .flat_map(|round| round.steps.iter().map(|step| step_report(round, step)));
+        let steps =
+            run.rounds.iter().flat_map(|round| round.steps.iter().map(|step| step_report(round, step)));
         let question = run.messages.iter().rev().find(|message| message.role() == v1::Role::User);
         Self {
             run_id: run.run_id.clone(),
