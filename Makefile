@@ -123,6 +123,12 @@ bench-store: ## time a new run's store operations beside a million finished runs
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-store -- $(BENCH_ARGS)
 
+.PHONY: bench-early
+bench-early: ## time saved by beginning steps while the plan is being written; BENCH_ARGS="--rates 50 --worker-ms 3000"
+	@scripts/setup build
+	@scripts/claim-target
+	cargo run --profile bench-fast -p podium-bench-early -- $(BENCH_ARGS)
+
 .PHONY: bench-engines
 bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
 	@scripts/setup build test

@@ -1,9 +1,10 @@
 //! What happened to a run, as gRPC clients see it.
 
+use podium_domain::plan::PlanHead;
 use podium_domain::run::{Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
 
 use crate::AttemptNumbers;
-use crate::runs::{planned_step, timestamp};
+use crate::runs::{planned_steps, timestamp};
 use crate::v1::{self, run_event::Kind};
 
 /// A stored event as clients see it. `attempts` learns the claims that the event tells of.
@@ -23,6 +24,10 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             attempt: attempts.number(*task, *claim),
             worker: worker.as_ref().map(ToString::to_string).unwrap_or_default(),
         }),
+        RunEvent::StepsPlanned { round, head, .. } => Kind::StepsPlanned(steps_planned(*round, head)),
+        RunEvent::StepsSuperseded { round, steps } => {
+            Kind::StepsSuperseded(v1::StepsSuperseded { round: (*round).into(), steps: (*steps).into() })
+        }
         RunEvent::PlanReady { round, planned, usage, cost, .. } => Kind::PlanReady(v1::PlanReady {
             usage: Some((*usage).into()),
             cost_nano_usd: cost.nano_usd(),
@@ -93,10 +98,14 @@ fn accepted(spec: &RunSpec) -> v1::Accepted {
     }
 }
 
+fn steps_planned(round: u16, head: &PlanHead) -> v1::StepsPlanned {
+    v1::StepsPlanned { round: round.into(), steps: planned_steps(head.steps()) }
+}
+
 fn plan_ready(round: u16, planned: &Planned) -> v1::PlanReady {
     v1::PlanReady {
         round: round.into(),
-        steps: planned.plan.indexed().map(|(index, step)| planned_step(index, step)).collect(),
+        steps: planned_steps(planned.plan.steps()),
         reasoning: planned.reasoning.clone(),
         fallback: planned.fallback.clone(),
         usage: None,

@@ -3,7 +3,7 @@
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
-use podium_domain::plan::{Plan, Step};
+use podium_domain::plan::Step;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::run::{
     Attempt, AttemptOutcome, FailReason, FinishReason, Round, Run, RunState, StepRun, Task, TaskState,
@@ -57,7 +57,7 @@ impl From<&Run> for v1::Run {
 }
 
 fn round_of(number: u32, round: &Round) -> v1::Round {
-    let steps = round.plan().into_iter().flat_map(Plan::indexed).zip(&round.steps);
+    let steps = indices().zip(round.known_steps()).zip(&round.steps);
     let planned = round.planned.as_ref();
     v1::Round {
         number,
@@ -66,6 +66,7 @@ fn round_of(number: u32, round: &Round) -> v1::Round {
         reasoning: planned.map(|planned| planned.reasoning.clone()).unwrap_or_default(),
         fallback: planned.and_then(|planned| planned.fallback.clone()),
         steps: steps.map(|((index, step), done)| step_of(index, step, done)).collect(),
+        superseded_steps: round.superseded.into(),
     }
 }
 
@@ -82,8 +83,16 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
     }
 }
 
-/// A step as it was planned.
-pub(crate) fn planned_step(index: StepIndex, step: &Step) -> v1::PlannedStep {
+/// Steps as they were planned, from the first one on.
+pub(crate) fn planned_steps(steps: &[Step]) -> Vec<v1::PlannedStep> {
+    indices().zip(steps).map(|(index, step)| planned_step(index, step)).collect()
+}
+
+fn indices() -> impl Iterator<Item = StepIndex> {
+    (0u16..).map(StepIndex::new)
+}
+
+fn planned_step(index: StepIndex, step: &Step) -> v1::PlannedStep {
     v1::PlannedStep {
         index: index.get().into(),
         worker: step.worker.to_string(),

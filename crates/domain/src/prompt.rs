@@ -159,12 +159,10 @@ fn write_steps(text: &mut String, run: &Run, round: u16, visible: &AccessList) {
 
 /// What a finished round did, for the conductor that is asked again.
 pub fn of_round(run: &Run, round: u16) -> Option<String> {
-    let plan = run.rounds().get(usize::from(round))?.plan()?;
-    let all: Vec<_> = (0u16..).take(plan.len()).map(StepIndex::new).collect();
+    let done = run.rounds().get(usize::from(round))?;
     let mut text = String::new();
-    for index in all {
-        let step = run.step(round, index)?;
-        let state = &run.rounds()[usize::from(round)].steps[index.as_usize()].task.state;
+    for (index, step) in done.plan()?.indexed().filter(|(index, _)| !done.is_superseded(*index)) {
+        let state = &done.steps[index.as_usize()].task.state;
         let output = run.output(round, index).map(escaped);
         let _ = writeln!(
             text,

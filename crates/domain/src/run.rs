@@ -10,6 +10,7 @@ mod apply;
 mod command;
 mod decide;
 mod event;
+mod head;
 mod task;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Conversation;
 use crate::ids::{RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, PlanHead, Step};
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -95,20 +96,35 @@ impl RunState {
 pub struct Round {
     /// The planning of it.
     pub planning: Task,
+    /// What of the plan was begun before the plan was complete.
+    pub head: Option<PlanHead>,
     /// What the conductor wrote, once it has.
     pub planned: Option<Arc<Planned>>,
-    /// The steps, as many as the plan has; empty before.
+    /// How many of the first steps are superseded: begun, and then not of the plan that was written in the end.
+    pub superseded: u16,
+    /// The steps, as many as the plan has; before there is one, those of the head.
     pub steps: Vec<StepRun>,
 }
 
 impl Round {
     fn opened(now: Timestamp) -> Self {
-        Self { planning: Task::ready(now), planned: None, steps: Vec::new() }
+        Self { planning: Task::ready(now), head: None, planned: None, superseded: 0, steps: Vec::new() }
     }
 
     /// The plan, once there is one.
     pub fn plan(&self) -> Option<&Plan> {
         self.planned.as_ref().map(|planned| &planned.plan)
+    }
+
+    /// The steps as far as they are known: those of the plan, or of its head before there is one.
+    pub fn known_steps(&self) -> &[Step] {
+        let planned = self.plan().map(Plan::steps);
+        planned.or_else(|| self.head.as_ref().map(PlanHead::steps)).unwrap_or_default()
+    }
+
+    /// Whether the step was begun in vain.
+    pub fn is_superseded(&self, step: StepIndex) -> bool {
+        step.get() < self.superseded
     }
 }
 
@@ -227,9 +243,15 @@ impl Run {
         })
     }
 
-    /// The planned step, if there is one.
+    /// The step as it is planned, if there is one.
     pub fn step(&self, round: u16, step: StepIndex) -> Option<&Step> {
-        self.rounds.get(usize::from(round))?.plan()?.steps().get(step.as_usize())
+        self.rounds.get(usize::from(round))?.known_steps().get(step.as_usize())
+    }
+
+    /// Whether the step's output is its round's answer. No step is known to be that one before the plan is complete.
+    pub fn is_final_step(&self, round: u16, step: StepIndex) -> bool {
+        let plan = self.rounds.get(usize::from(round)).and_then(Round::plan);
+        plan.is_some_and(|plan| plan.final_step() == step)
     }
 
     /// What a step produced, if it did.
@@ -256,7 +278,8 @@ impl Run {
         self.attempts().map(|attempt| attempt.usage).sum()
     }
 
-    /// The share of [`Self::cost`] that bought nothing: of attempts that failed, were lost, or whose result came too late.
+    /// The share of [`Self::cost`] that bought nothing: of attempts that failed, were lost, or whose result came too late, and of
+    /// steps that were superseded.
     pub fn wasted_cost(&self) -> Cost {
         self.wasted().map(|attempt| attempt.cost).sum()
     }
@@ -277,7 +300,13 @@ impl Run {
     }
 
     fn wasted(&self) -> impl Iterator<Item = &Attempt> {
-        self.attempts().filter(|attempt| attempt.outcome != AttemptOutcome::Accepted)
+        self.tasks().flat_map(|(task, found)| {
+            let is_superseded = match task {
+                TaskRef::Plan { .. } => false,
+                TaskRef::Step { round, step } => self.rounds[usize::from(round)].is_superseded(step),
+            };
+            found.attempts.iter().filter(move |a| is_superseded || a.outcome != AttemptOutcome::Accepted)
+        })
     }
 
     fn attempts(&self) -> impl Iterator<Item = &Attempt> {

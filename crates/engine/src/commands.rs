@@ -247,8 +247,15 @@ impl CommandLoop {
     /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless,
     /// so nobody waits for them but a loop that is too far ahead of them.
     async fn follow_up(&mut self, committed: Vec<(Commit, Vec<Effect>)>) {
-        for (commit, _) in committed.iter().filter(|(_, effects)| effects.contains(&Effect::Stop)) {
-            self.sides.holds.release_run(commit.after.id());
+        for (commit, effects) in &committed {
+            let run = commit.after.id();
+            for effect in effects {
+                match effect {
+                    Effect::Stop => self.sides.holds.release_run(run),
+                    Effect::CallOff { task } => self.sides.holds.release_task(run, *task),
+                    Effect::Dispatch { .. } => {}
+                }
+            }
         }
         if committed.is_empty() {
             return;

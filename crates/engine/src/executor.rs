@@ -236,7 +236,7 @@ impl Work for Executor {
 /// What a step's worker is asked.
 fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Option<ChatRequest> {
     let spec = run.spec();
-    let is_final = run.rounds().get(usize::from(round))?.plan()?.final_step() == step;
+    let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
     let messages = prompt::for_worker(run, round, step)?;
     Some(ChatRequest {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
+use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::store::Hold;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,14 @@ impl Holds {
         self.lock()
             .iter()
             .filter(|(hold, _)| hold.run == run)
+            .for_each(|(_, registered)| registered.lost.cancel());
+    }
+
+    /// Tells whoever works on the task to stop.
+    pub(crate) fn release_task(&self, run: RunId, task: TaskRef) {
+        self.lock()
+            .iter()
+            .filter(|(hold, _)| hold.run == run && hold.task == task)
             .for_each(|(_, registered)| registered.lost.cancel());
     }
 

@@ -116,11 +116,11 @@ impl Table {
 fn bytes_of(run: &Run) -> usize {
     let asked: usize = run.spec().conversation.messages().iter().map(|message| message.text.len()).sum();
     let rounds = run.rounds().iter().map(|round| {
-        let planned = round.planned.as_ref().map_or(0, |planned| {
-            planned.reasoning.len()
-                + planned.plan.steps().iter().map(|step| step.subtask.len()).sum::<usize>()
-        });
-        planned + round.steps.iter().filter_map(|step| step.output.as_ref()).map(String::len).sum::<usize>()
+        let reasoning = round.planned.as_ref().map_or(0, |planned| planned.reasoning.len());
+        let subtasks: usize = round.known_steps().iter().map(|step| step.subtask.len()).sum();
+        reasoning
+            + subtasks
+            + round.steps.iter().filter_map(|step| step.output.as_ref()).map(String::len).sum::<usize>()
     });
     RUN_BYTES
         + asked

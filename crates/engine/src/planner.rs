@@ -1,4 +1,7 @@
-//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker.
+//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker. Steps that are
+//! final begin while the rest of the plan is being written.
+
+mod early;
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,6 +21,7 @@ use tracing::{debug, warn};
 
 use crate::engine::{Engine, seed};
 use crate::parts::Parts;
+use crate::planner::early::begin_steps;
 use crate::retry;
 use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
 
@@ -48,18 +52,25 @@ impl Planner {
         let attempts = claimed.run.task(claimed.task).map_or(0, podium_domain::run::Task::attempt_number);
         let may_retry = attempts < spec.policy.attempts_max;
         let (texts, heard) = mpsc::unbounded_channel();
-        // The conductor's own bound on tokens bounds this channel.
-        let sink = move |text: &str| drop(texts.send(text.to_owned()));
+        let (copies, to_read) = mpsc::unbounded_channel();
+        // The conductor's own bound on tokens bounds these channels.
+        let sink = move |text: &str| {
+            drop(copies.send(text.to_owned()));
+            drop(texts.send(text.to_owned()));
+        };
         let stop = claimed.held.token().child_token();
         let planning = plan_or_fall_back(engine.parts(), &request, &sink, &stop, may_retry);
         tokio::pin!(planning);
         let telling = tell(engine.parts(), &claimed.run, claimed.task.round(), heard);
         tokio::pin!(telling);
+        let beginning = begin_steps(engine, claimed, to_read);
+        tokio::pin!(beginning);
         loop {
             tokio::select! {
                 biased;
                 outcome = &mut planning => return outcome,
                 () = abandon.cancelled(), if !stop.is_cancelled() => stop.cancel(),
+                () = &mut beginning => {}
                 () = &mut telling => {}
             }
         }

@@ -169,7 +169,7 @@ impl Engine {
             Effect::Dispatch { task, not_before } => {
                 Some(self.dispatch().publish(&commit, *task, *not_before))
             }
-            Effect::Stop => None,
+            Effect::CallOff { .. } | Effect::Stop => None,
         });
         futures::future::join_all(published).await;
         Ok(Submitted::New(run.id()))

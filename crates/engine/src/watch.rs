@@ -32,7 +32,8 @@ pub enum Update {
         /// What it wrote.
         text: String,
     },
-    /// A worker wrote something. The frames of one attempt follow each other without gaps or overlaps.
+    /// A worker wrote something. The frames of one attempt follow each other without gaps or overlaps. What a step writes that
+    /// began before its plan was complete is told when the plan is.
     Frame {
         /// What it wrote.
         frame: Frame,
@@ -62,6 +63,8 @@ pub(crate) struct Watcher {
     /// None while the live stream fails: then the store is polled, and every poll tries again.
     signals: Option<Signals>,
     shown: HashMap<(u16, StepIndex), Shown>,
+    /// The round of which text is not shown yet: until the plan is there nobody knows whether it is the answer.
+    withheld: Option<u16>,
     pending: VecDeque<Update>,
 }
 
@@ -70,7 +73,7 @@ impl Watcher {
         // Subscribed before the store is read: what is committed in between is signalled.
         let signals = subscribe(&parts, id).await;
         let (shown, pending) = (HashMap::new(), VecDeque::new());
-        let mut watcher = Self { parts, id, after, run: None, signals, shown, pending };
+        let mut watcher = Self { parts, id, after, run: None, signals, shown, withheld: None, pending };
         watcher.read_events().await?;
         if watcher.run.is_none() {
             return Err(WatchError::UnknownRun);
@@ -97,6 +100,11 @@ impl Watcher {
             }
             if self.run.as_ref().is_some_and(Run::is_ended) {
                 return Ok(None);
+            }
+            if self.withheld.is_some_and(|round| self.is_planned(round)) {
+                self.withheld = None;
+                self.resubscribe().await?;
+                continue;
             }
             tokio::select! {
                 biased;
@@ -187,6 +195,10 @@ impl Watcher {
         if !self.holds(task, frame.claim) {
             return Ok(());
         }
+        if !self.is_planned(frame.round) {
+            self.withheld = Some(frame.round);
+            return Ok(());
+        }
         let place = (frame.round, frame.step);
         let shown =
             self.shown.get(&place).filter(|shown| shown.claim == frame.claim).map_or(0, |shown| shown.bytes);
@@ -213,10 +225,13 @@ impl Watcher {
         self.run.as_ref().and_then(|run| run.task(task)).is_some_and(|task| task.is_held_by(claim))
     }
 
+    fn is_planned(&self, round: u16) -> bool {
+        self.run.as_ref().and_then(|run| run.rounds().get(usize::from(round))?.plan()).is_some()
+    }
+
     fn is_answer(&self, (round, step): (u16, StepIndex)) -> bool {
         let Some(run) = &self.run else { return false };
-        let plan = run.rounds().get(usize::from(round)).and_then(|round| round.plan());
-        round + 1 == run.spec().policy.rounds_max && plan.is_some_and(|plan| plan.final_step() == step)
+        round + 1 == run.spec().policy.rounds_max && run.is_final_step(round, step)
     }
 }
 

@@ -253,6 +253,10 @@ impl Conductor for LlamaConductor {
         Abilities { steps_max: STEPS_MAX, rounds_max: self.manifest.rounds_max() }
     }
 
+    fn pool_in_text(&self) -> Option<&Pool> {
+        Some(&self.pool)
+    }
+
     async fn plan(
         &self,
         request: &PlanRequest,

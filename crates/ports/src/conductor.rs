@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::money::Cost;
 use podium_domain::policy::Policy;
+use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::usage::Usage;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +67,15 @@ pub trait Conductor: Send + Sync {
         text: TextSink<'_>,
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError>;
+
+    /// The pool in the order in which positions in the text count it, of a conductor whose text is its plan as it is written. Steps
+    /// that are final in such a text begin before the plan is complete. `None` where all has to wait for the plan.
+    ///
+    /// A plan that in the end does not begin with them is no error, but costs what they did: not for conductors that write
+    /// several plans and choose.
+    fn pool_in_text(&self) -> Option<&Pool> {
+        None
+    }
 
     /// What [`Self::plan`] would give, where that needs no model and no waiting: then whoever accepts a run plans it as well.
     /// `None` where it does, and where there is no plan.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
+use podium_domain::plan::{LastStep, Plan, PlanDraft, PlanHead, RawAccess, RawId};
 use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{
@@ -61,7 +61,8 @@ context_tokens = 32768
 usd_per_million_tokens = { input = 5.0, output = 10.0 }
 "#;
 
-static POOL: LazyLock<Pool> = LazyLock::new(|| Pool::parse(POOL_FILE).expect("the test pool is a pool"));
+pub(crate) static POOL: LazyLock<Pool> =
+    LazyLock::new(|| Pool::parse(POOL_FILE).expect("the test pool is a pool"));
 
 /// How long a claim of a driven run holds.
 const LEASE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -92,13 +93,25 @@ pub fn a_spec() -> RunSpec {
 
 /// A plan over [`a_pool`]: each step is a worker, a subtask and the positions of the earlier steps that it sees.
 pub fn plan_of(steps: &[(&str, &str, &[i64])]) -> Plan {
-    let draft = PlanDraft {
+    draft_of(steps).check(&POOL, &longest()).expect("a test's plan is a plan")
+}
+
+/// The same as the beginning of a plan that is still being written.
+pub fn head_of(steps: &[(&str, &str, &[i64])]) -> PlanHead {
+    let head = draft_of(steps).head(&POOL, &longest(), LastStep::Included);
+    head.expect("a test's head is a head")
+}
+
+fn longest() -> Policy {
+    Policy { steps_max: STEPS_MAX, ..Policy::new(Tier::Ultra, Effort::Medium) }
+}
+
+fn draft_of(steps: &[(&str, &str, &[i64])]) -> PlanDraft {
+    PlanDraft {
         model_id: steps.iter().map(|(worker, ..)| RawId::Name((*worker).to_owned())).collect(),
         subtasks: steps.iter().map(|(_, subtask, _)| (*subtask).to_owned()).collect(),
         access_list: steps.iter().map(|(.., sees)| RawAccess::Indices(sees.to_vec())).collect(),
-    };
-    let policy = Policy { steps_max: STEPS_MAX, ..Policy::new(Tier::Ultra, Effort::Medium) };
-    draft.check(&a_pool(), &policy).expect("a test's plan is a plan")
+    }
 }
 
 /// Two steps at once, by `quick` and `careful`, and a last one by `checker` that sees both.

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use podium_domain::money::Cost;
 use podium_domain::plan::Plan;
 use podium_domain::policy::{ROUNDS_MAX, STEPS_MAX};
+use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::builders::a_planned;
+use crate::builders::{POOL, a_planned};
 use crate::gate::Gate;
 
 /// The course of one planning.
@@ -170,6 +171,10 @@ impl Conductor for ScriptedConductor {
             () = gate.pass() => planning.result,
             () = stop.cancelled() => Err(ConductorError::Stopped),
         }
+    }
+
+    fn pool_in_text(&self) -> Option<&Pool> {
+        Some(&POOL)
     }
 
     fn plan_at_once(&self, _request: &PlanRequest) -> Option<PlanOutcome> {

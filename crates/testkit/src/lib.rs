@@ -16,7 +16,7 @@ mod store;
 mod task_rows;
 mod vendor;
 
-pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, an_ended_run, plan_of};
+pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, an_ended_run, head_of, plan_of};
 pub use clock::TestClock;
 pub use conductor::{Planning, ScriptedConductor};
 pub use gate::Gate;

@@ -60,6 +60,7 @@ macro_rules! run_store_suite {
             a_lease_is_extended_for_the_holding_claim_only
             an_extended_lease_does_not_expire_before_its_new_time
             an_extended_lease_survives_other_commits
+            a_step_that_began_before_its_plan_is_held_as_long_as_the_plan_has_it
             a_ready_task_is_due_after_its_grace
             a_retry_is_due_after_its_time
             a_due_task_is_not_due_again_before_its_time

@@ -74,10 +74,8 @@ impl From<Option<v1::Usage>> for UsageReport {
 impl RunReport {
     /// The report of a run.
     pub(crate) fn of(run: &v1::Run) -> Self {
-        let steps = run
-            .rounds
-            .iter()
-            .flat_map(|round| round.steps.iter().map(|step| step_report(round.number, step)));
+        let steps =
+            run.rounds.iter().flat_map(|round| round.steps.iter().map(|step| step_report(round, step)));
         let question = run.messages.iter().rev().find(|message| message.role() == v1::Role::User);
         Self {
             run_id: run.run_id.clone(),
@@ -111,18 +109,19 @@ impl RunReport {
     }
 }
 
-fn step_report(round: u32, step: &v1::Step) -> StepReport {
+fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
     let planned = step.planned.clone().unwrap_or_default();
     let usage = step.usage.unwrap_or_default();
     let first = step.attempts.first().and_then(|attempt| attempt.start_time.as_ref());
     let last = step.attempts.last().and_then(|attempt| attempt.end_time.as_ref());
+    let is_superseded = planned.index < round.superseded_steps;
     StepReport {
-        round,
+        round: round.number,
         index: planned.index,
         worker: planned.worker,
         subtask: planned.subtask,
         access: planned.access,
-        state: task_state(step.state()),
+        state: if is_superseded { "superseded" } else { task_state(step.state()) },
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
         output: step.output.clone(),

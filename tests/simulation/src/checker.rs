@@ -78,6 +78,7 @@ struct Call {
     text: String,
     usage: Option<Usage>,
     is_finished: bool,
+    tokens_max: u32,
 }
 
 /// A step by what it is asked to do, which is unique but for the plan that hands over a whole question.
@@ -204,6 +205,14 @@ impl Checker {
                 self.require(is_its, Invariant::Output, || format!("run {run}: `{output}` is of `{whose}`"));
                 self.require(is_paid, Invariant::Output, || format!("run {run}: `{output}` is paid wrongly"));
             }
+            RunEvent::Succeeded { .. } => {
+                let Some(known) = self.runs.get(&run) else { return };
+                let answer = known.run.answer().unwrap_or_default();
+                let call = self.calls.iter().find(|call| call.run == run && call.text == answer);
+                let limit = known.run.spec().answer_tokens_max;
+                let is_limited = call.is_none_or(|call| limit.is_none_or(|limit| call.tokens_max <= limit));
+                self.require(is_limited, Invariant::Output, || format!("run {run}: the answer has no limit"));
+            }
             _ => {}
         }
     }
@@ -229,7 +238,10 @@ impl Checker {
         }
         let earlier =
             round.checked_sub(1).and_then(|round| self.runs.get(&run)?.run.rounds().get(usize::from(round)));
-        let outputs = earlier.map(|round| round.steps.iter().filter_map(|step| step.output.as_deref()));
+        let outputs = earlier.map(|round| {
+            let steps = round.steps.iter().skip(round.superseded.into());
+            steps.filter_map(|step| step.output.as_deref())
+        });
         let expected: Vec<_> = outputs.into_iter().flatten().flat_map(markers).collect();
         let is_seen = markers(request.earlier.as_deref().unwrap_or_default()) == expected;
         self.require(is_seen, Invariant::Sight, || {
@@ -270,22 +282,36 @@ impl Checker {
         self.require(calls <= claims, Invariant::Claim, what);
         let (run, subtask) = errand;
         let worker = Some(worker.clone());
-        self.calls.push(Call { run, subtask, worker, text: String::new(), usage: None, is_finished: false });
+        let (text, tokens_max) = (String::new(), request.output_tokens_max);
+        self.calls.push(Call { run, subtask, worker, text, usage: None, is_finished: false, tokens_max });
         number
     }
 
     fn check_sight(&mut self, (run, subtask): &Errand, worker: &Worker, prompt: &str) {
         let Some(known) = self.runs.get(run) else { return };
         let place = known.run.rounds().iter().enumerate().rev().find_map(|(number, round)| {
-            let mut steps = round.plan()?.indexed();
-            let (index, _) = steps.find(|(_, step)| step.subtask == *subtask)?;
-            Some((u16::try_from(number).ok()?, index))
+            let index = round.known_steps().iter().rposition(|step| step.subtask == *subtask)?;
+            Some((u16::try_from(number).ok()?, StepIndex::new(u16::try_from(index).ok()?)))
         });
         let Some((round, step)) = place else {
             return self.violated(Invariant::Claim, format!("run {run} has no step `{subtask}`"));
         };
         let intended = self.intended.get(subtask);
-        let sees = intended.map(|intended| intended.sees.as_slice()).unwrap_or_default();
+        let Some(planned) = known.run.rounds().get(usize::from(round)) else { return };
+        // What the conductor wrote counts the plan's own steps. A substitute for a plan sees what was begun of it.
+        let before = if planned.is_superseded(step) { 0 } else { planned.superseded };
+        let moved = |seen: &StepIndex| StepIndex::new(seen.get() + before);
+        let sees: Vec<_> = match intended {
+            Some(intended) => intended.sees.iter().map(moved).collect(),
+            None => planned
+                .head
+                .iter()
+                .flat_map(|head| 0..head.len())
+                .skip(before.into())
+                .filter_map(|seen| u16::try_from(seen).ok())
+                .map(StepIndex::new)
+                .collect(),
+        };
         let state = |step| known.run.task(TaskRef::Step { round, step }).map(|task: &Task| &task.state);
         let early = sees.iter().find(|seen| !state(**seen).is_some_and(TaskState::is_final)).copied();
         let outputs = sees.iter().filter_map(|seen| known.run.output(round, *seen));
@@ -379,7 +405,7 @@ impl Checker {
             is_once &= paid.insert((task, claim), cost).is_none();
         }
         let sum = paid.into_values().sum();
-        let taken = known.events.iter().filter(|event| is_taken(&event.event));
+        let taken = known.events.iter().filter(|event| is_taken(&known.run, &event.event));
         let taken = taken.filter_map(|event| payment(&event.event)).map(|(.., cost)| cost).sum();
         let is_whole = known.run.wasted_cost() + taken == sum;
         let is_sum = is_once && is_whole && known.run.cost() == sum && cost == sum;
@@ -413,8 +439,12 @@ fn payment(event: &RunEvent) -> Option<(TaskRef, ClaimId, podium_domain::money::
 }
 
 /// Whether what was paid bought what the run goes on with.
-fn is_taken(event: &RunEvent) -> bool {
-    matches!(event, RunEvent::PlanReady { .. } | RunEvent::AnswerKept { .. } | RunEvent::StepDone { .. })
+fn is_taken(run: &Run, event: &RunEvent) -> bool {
+    match event {
+        RunEvent::PlanReady { .. } | RunEvent::AnswerKept { .. } => true,
+        RunEvent::StepDone { round, step, .. } => !run.rounds()[usize::from(*round)].is_superseded(*step),
+        _ => false,
+    }
 }
 
 /// The marks that vendors' texts carry, such as `17.2` for the third piece of call 17.

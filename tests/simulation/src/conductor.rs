@@ -1,4 +1,5 @@
-//! The conductor: plans of one to five steps that fan out and in; slow, failing or without an idea at times.
+//! The conductor: plans of one to five steps that fan out and in, written piece by piece; slow, failing or without an idea at
+//! times, and at times its plan is another one in the end than it wrote.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
-use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
+use podium_domain::plan::{PlanDraft, RawAccess, RawId};
 use podium_domain::pool::Pool;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
@@ -39,19 +40,20 @@ impl Conductor for SimConductor {
         text: TextSink<'_>,
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError> {
-        let (number, takes_ms, outcome) = {
+        let (number, takes_ms, outcome, parts) = {
             let mut core = self.link.world.lock();
             let number = core.checker.planned(request);
             note!(core, "node {}: plan {number} for `{}`", self.link.node, request.question);
             let takes_ms = core.dice.mostly_small(1, 6_000);
-            (number, takes_ms, outcome(&mut core, &self.pool, request, number))
+            let (outcome, parts) = written(&mut core, &self.pool, request, number);
+            (number, takes_ms, outcome, parts)
         };
-        text("Let me ");
-        for part in ["think", "."] {
+        text("Let me think.\n");
+        for part in &parts {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Err(ConductorError::Stopped),
-                () = self.link.pause(takes_ms / 2) => text(part),
+                () = self.link.pause(takes_ms / parts.len() as u64) => text(part),
             }
         }
         let mut core = self.link.world.lock();
@@ -64,6 +66,10 @@ impl Conductor for SimConductor {
         outcome
     }
 
+    fn pool_in_text(&self) -> Option<&Pool> {
+        Some(&self.pool)
+    }
+
     /// Now and then it needs no model.
     fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
         let mut core = self.link.world.lock();
@@ -73,15 +79,61 @@ impl Conductor for SimConductor {
         let number = core.checker.planned_at_once();
         note!(core, "node {}: plan {number} at once for `{}`", self.link.node, request.question);
         core.count("planned at once");
-        outcome(&mut core, &self.pool, request, number).ok()
+        let draft = a_draft(&mut core, &self.pool, request, number);
+        outcome(&mut core, &self.pool, request, (number, &draft)).ok()
     }
+}
+
+/// What planning comes to, and what is written on the way there.
+fn written(
+    core: &mut Core,
+    pool: &Pool,
+    request: &PlanRequest,
+    number: u64,
+) -> (Result<PlanOutcome, ConductorError>, Vec<String>) {
+    // A planner that takes over from another one may well write the same.
+    let place = (request.question.clone(), request.earlier.is_some());
+    let again = core.drafts.get(&place).cloned().filter(|_| core.dice.chance(500));
+    if again.is_some() {
+        core.count("planned the same");
+    }
+    let draft = again.unwrap_or_else(|| a_draft(core, pool, request, number));
+    core.drafts.insert(place, draft.clone());
+    let outcome = outcome(core, pool, request, (number, &draft));
+    if outcome.is_ok() && core.dice.chance(150) {
+        let other = a_draft(core, pool, request, number + UNTOLD);
+        return (outcome, parts_of(&other));
+    }
+    (outcome, parts_of(&draft))
+}
+
+/// Added to the number of a plan for what is written first, and then is not the plan.
+const UNTOLD: u64 = 1_000_000;
+
+/// The lists as text, broken wherever an element ends.
+fn parts_of(draft: &PlanDraft) -> Vec<String> {
+    let ids = draft.model_id.iter().map(|id| match id {
+        RawId::Index(index) => index.to_string(),
+        RawId::Name(name) => format!("{name:?}"),
+    });
+    let ids: Vec<_> = ids.collect();
+    let mut parts = vec![format!("model_id = [{}]\nsubtasks = [", ids.join(", "))];
+    parts.extend(draft.subtasks.iter().map(|subtask| format!("{subtask:?}, ")));
+    parts.push("]\naccess_list = [".to_owned());
+    parts.extend(draft.access_list.iter().map(|access| match access {
+        RawAccess::Indices(indices) => format!("{indices:?}, "),
+        RawAccess::None => "[], ".to_owned(),
+        RawAccess::All => "\"all\", ".to_owned(),
+    }));
+    parts.push("]\n".to_owned());
+    parts
 }
 
 fn outcome(
     core: &mut Core,
     pool: &Pool,
     request: &PlanRequest,
-    number: u64,
+    (number, draft): (u64, &PlanDraft),
 ) -> Result<PlanOutcome, ConductorError> {
     let usage = Usage { prompt_tokens: number, completion_tokens: 1, ..Usage::default() };
     let cost = Cost::from_nano_usd(number);
@@ -99,19 +151,19 @@ fn outcome(
         return Ok(PlanOutcome { result: PlanResult::KeepAnswer, usage, cost });
     }
     let plan =
-        a_plan(core, pool, request, number).ok_or_else(|| ConductorError::Unavailable("no plan".into()))?;
+        draft.check(pool, &request.policy).map_err(|_| ConductorError::Unavailable("no plan".into()))?;
     let planned = Planned { plan, reasoning: String::new(), fallback: None };
     Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
 }
 
-fn a_plan(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> Option<Plan> {
+fn a_draft(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> PlanDraft {
     let mut draft = PlanDraft::default();
-    let steps = core.dice.between(1, request.policy.steps_max.min(5).into());
-    for step in 0..i64::try_from(steps).ok()? {
+    let steps = core.dice.between(1, request.policy.steps_max.min(5).into()).cast_signed();
+    for step in 0..steps {
         let worker = &pool.workers()[core.dice.index(pool.workers().len())];
         let subtask = format!("Part {step} of plan {number}.");
         let mut sees: Vec<i64> = (0..step).filter(|_| core.dice.chance(400)).collect();
-        if step + 1 == i64::try_from(steps).ok()? && sees.is_empty() && step > 0 {
+        if step + 1 == steps && sees.is_empty() && step > 0 {
             sees.push(step - 1);
         }
         let indices = sees.iter().filter_map(|seen| u16::try_from(*seen).ok()).map(StepIndex::new).collect();
@@ -123,5 +175,5 @@ fn a_plan(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> O
         draft.subtasks.push(subtask);
         draft.access_list.push(RawAccess::Indices(sees));
     }
-    draft.check(pool, &request.policy).ok()
+    draft
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use podium_domain::plan::PlanHead;
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState};
 use podium_testkit::a_pool;
 
@@ -340,6 +341,24 @@ impl Core {
             });
             if run.rounds().len() > 1 {
                 seen.push("second round");
+            }
+            for round in run.rounds() {
+                let begun = round.head.as_ref().map_or(0, PlanHead::len);
+                let is_substitute = round.planned.as_ref().is_some_and(|planned| planned.fallback.is_some());
+                let plannings = round.planning.attempts.len();
+                if begun > 0 {
+                    seen.push("begun early");
+                }
+                if begun > 1 {
+                    seen.push("begun further");
+                }
+                if round.superseded > 0 {
+                    seen.push("superseded");
+                } else if begun > 0 && is_substitute {
+                    seen.push("completed by a substitute");
+                } else if begun > 0 && plannings > 1 && round.planned.is_some() {
+                    seen.push("kept by another planner");
+                }
             }
             for attempt in run.tasks().flat_map(|(_, task)| &task.attempts) {
                 seen.push(match attempt.outcome {

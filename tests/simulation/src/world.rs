@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use podium_domain::plan::PlanDraft;
 use podium_domain::time::Timestamp;
 use podium_ports::BoxError;
 use podium_ports::clock::Clock;
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) permits: u64,
     pub(crate) calls_under_way: u64,
+    /// What the conductor wrote last, by question and whether a round had gone before.
+    pub(crate) drafts: BTreeMap<(String, bool), PlanDraft>,
     /// What was dropped before its end. A dead runtime drops its tasks in an order that depends on how many tasks the whole
     /// process ever had, so nothing may happen before [`Self::settle`] has put it in order.
     pub(crate) broken_off: Vec<Ended>,
@@ -120,6 +123,7 @@ impl Core {
             counts: BTreeMap::new(),
             permits: 0,
             calls_under_way: 0,
+            drafts: BTreeMap::new(),
             broken_off: Vec::new(),
             events: BTreeMap::new(),
             last_event: 0,

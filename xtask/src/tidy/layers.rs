@@ -49,6 +49,18 @@ const LAYERS: &[Layer] = &[
         tests_use: &["podium-api"],
     },
     Layer {
+        package: "podium-bench-early",
+        uses: &[
+            "podium-domain",
+            "podium-engine",
+            "podium-memory",
+            "podium-ports",
+            "podium-setup",
+            "podium-store-sqlite",
+        ],
+        tests_use: &[],
+    },
+    Layer {
         package: "podium-bench-engine",
         uses: &[
             "podium-cluster",

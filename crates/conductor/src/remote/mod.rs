@@ -212,6 +212,10 @@ impl Conductor for RemoteConductor {
         self.options.abilities
     }
 
+    fn pool_in_text(&self) -> Option<&Pool> {
+        Some(&self.pool)
+    }
+
     async fn plan(
         &self,
         request: &PlanRequest,

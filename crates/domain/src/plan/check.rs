@@ -1,6 +1,7 @@
 //! Holds a draft against a pool and a policy.
 
 use super::draft::{PlanDraft, RawAccess, RawId};
+use super::head::{LastStep, PlanHead};
 use super::steps::{AccessList, Plan, Step, check_step_count};
 use crate::ids::{StepIndex, WorkerId};
 use crate::policy::{Policy, STEPS_MAX};
@@ -133,6 +134,36 @@ impl PlanDraft {
             })
         });
         Plan::from_steps(steps.collect::<Result<_, _>>()?)
+    }
+
+    /// The first steps of a draft whose rest is still being written, as many as nothing that follows can change: their worker,
+    /// subtask and access list are closed. The first step sees nothing, whatever its access list is going to say.
+    ///
+    /// None while there are no such steps, and for a draft that cannot become a plan any more.
+    pub fn head(&self, pool: &Pool, policy: &Policy, last: LastStep) -> Option<PlanHead> {
+        // Subtasks are written when all workers are known, and with them how many steps there are going to be.
+        let planned = self.model_id.len();
+        check_step_count(planned, policy.steps_max.min(STEPS_MAX)).ok()?;
+        if self.subtasks.len() > planned || self.access_list.len() > planned {
+            return None;
+        }
+        let indices = || (0u16..).map(StepIndex::new);
+        let workers = indices().zip(&self.model_id).map(|(step, id)| find_allowed(step, id, pool, policy));
+        let workers: Vec<_> = workers.collect::<Result<_, _>>().ok()?;
+        let steps_max = match last {
+            LastStep::Included => planned,
+            LastStep::Withheld => planned - 1,
+        };
+        let mut steps = Vec::new();
+        for (step, (worker, subtask)) in indices().zip(workers.iter().zip(&self.subtasks)).take(steps_max) {
+            let access = match self.access_list.get(step.as_usize()) {
+                Some(access) => access.before(step).ok()?,
+                None if step.get() == 0 => AccessList::default(),
+                None => break,
+            };
+            steps.push(Step { worker: worker.id.clone(), subtask: subtask.clone(), access });
+        }
+        Plan::from_steps(steps).ok().map(PlanHead::new)
     }
 }
 

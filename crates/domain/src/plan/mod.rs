@@ -10,7 +10,7 @@
 //!
 //! [`PlanStream`] reads that as it is written, [`PlanDraft::parse`] reads it whole; both are one scanner. A
 //! [`PlanDraft`] is what was written, right or wrong. [`PlanDraft::check`] holds it against a pool and a policy and is
-//! the only way to a [`Plan`].
+//! the only way to a [`Plan`]. [`PlanDraft::head`] checks what of a plan is final while the rest is being written.
 //!
 //! Text of any origin may be given: reading takes time and memory in proportion to its length, never panics, never
 //! recurses on it, and has a named bound for all that could grow.
@@ -19,6 +19,7 @@ mod check;
 mod draft;
 mod element;
 mod group;
+mod head;
 mod label;
 mod literal;
 mod parse_error;
@@ -28,6 +29,7 @@ mod text;
 
 pub use check::PlanError;
 pub use draft::{Field, PlanDraft, PlanPiece, RawAccess, RawId};
+pub use head::{LastStep, PlanHead};
 pub use parse_error::ParseError;
 pub use steps::{AccessList, Plan, Step};
 pub use stream::PlanStream;

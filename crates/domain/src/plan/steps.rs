@@ -31,6 +31,11 @@ impl AccessList {
         Ok(Self(indices))
     }
 
+    /// The same steps of a plan that begins `by` steps earlier.
+    pub(super) fn moved(&self, by: u16) -> Self {
+        Self(self.0.iter().map(|index| StepIndex::new(index.get().saturating_add(by))).collect())
+    }
+
     /// The steps, in order.
     pub fn as_slice(&self) -> &[StepIndex] {
         &self.0
@@ -58,7 +63,11 @@ pub struct Step {
     pub access: AccessList,
 }
 
-/// A checked workflow of 1 to [`STEPS_MAX`] steps. The output of the last one is the answer.
+/// Most steps of a plan that is stored: those that a conductor may write, behind as many that they supersede.
+const STORED_STEPS_MAX: u16 = 2 * STEPS_MAX;
+
+/// A checked workflow of 1 to [`STEPS_MAX`] steps, behind those that it supersedes if there are such. The output of the last
+/// one is the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "PlanForm")]
 pub struct Plan {
@@ -69,11 +78,17 @@ impl Plan {
     /// Checks what a plan is apart from any pool and policy. `steps` come with a worker, a subtask and the access list of
     /// their position.
     pub(super) fn from_steps(steps: Vec<Step>) -> Result<Self, PlanError> {
-        check_step_count(steps.len(), STEPS_MAX)?;
+        check_step_count(steps.len(), STORED_STEPS_MAX)?;
         for (index, step) in (0u16..).map(StepIndex::new).zip(&steps) {
             check_subtask(index, &step.subtask)?;
         }
         Ok(Self { steps })
+    }
+
+    /// Steps of checked plans, with access lists for the places that they are in now; at least one.
+    pub(super) fn from_checked(steps: Vec<Step>) -> Self {
+        debug_assert!(!steps.is_empty(), "a plan is never empty");
+        Self { steps }
     }
 
     /// How many steps there are; at least one.
@@ -130,7 +145,7 @@ impl TryFrom<PlanForm> for Plan {
     type Error = PlanError;
 
     fn try_from(form: PlanForm) -> Result<Self, PlanError> {
-        check_step_count(form.steps.len(), STEPS_MAX)?;
+        check_step_count(form.steps.len(), STORED_STEPS_MAX)?;
         let steps = (0u16..).map(StepIndex::new).zip(form.steps).map(|(index, step)| {
             let access = AccessList::before(index, step.access)
                 .map_err(|value| PlanError::NotAnEarlierStep { step: index, value })?;

@@ -7,6 +7,7 @@ use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 use super::{Round, Run, RunState, SequencedEvent, StepRun};
 use crate::ids::ClaimId;
 use crate::money::Cost;
+use crate::plan::PlanHead;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -36,7 +37,7 @@ pub(super) enum TaskEvent {
     Completed,
     Released { claim: ClaimId, not_before: Timestamp },
     Failed,
-    RunEnded,
+    CalledOff,
 }
 
 impl TaskState {
@@ -53,8 +54,10 @@ impl TaskState {
                 Some(Self::Ready { not_before })
             }
             (Self::Waiting | Self::Running { .. }, E::Failed) => Some(Self::Failed),
-            (Self::Waiting | Self::Ready { .. } | Self::Running { .. }, E::RunEnded) => Some(Self::Cancelled),
-            (Self::Done | Self::Failed | Self::Cancelled, E::RunEnded) => Some(self.clone()),
+            (Self::Waiting | Self::Ready { .. } | Self::Running { .. }, E::CalledOff) => {
+                Some(Self::Cancelled)
+            }
+            (Self::Done | Self::Failed | Self::Cancelled, E::CalledOff) => Some(self.clone()),
             _ => None,
         }
     }
@@ -112,7 +115,10 @@ impl Run {
         match event {
             E::Accepted { .. } => Err("a run is accepted once".to_owned()),
             E::Claimed { .. } => self.fold_claimed(event, at),
-            E::PlanReady { .. } | E::AnswerKept { .. } => self.fold_planned(event, at),
+            E::StepsPlanned { .. }
+            | E::StepsSuperseded { .. }
+            | E::PlanReady { .. }
+            | E::AnswerKept { .. } => self.fold_planned(event, at),
             E::StepReady { .. } | E::StepDone { .. } => self.fold_step(event, at),
             E::AttemptFailed { .. }
             | E::LeaseExpired { .. }
@@ -126,11 +132,26 @@ impl Run {
 
     fn fold_planned(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
         match event {
+            RunEvent::StepsPlanned { round, claim, head } => {
+                if !self.round_mut(*round)?.planning.is_held_by(*claim) {
+                    return Err("the claim does not hold the planning".to_owned());
+                }
+                self.grow(*round, head.len(), |begun| head.begins_with(begun))?.head = Some(head.clone());
+                Ok(())
+            }
+            RunEvent::StepsSuperseded { round, steps } => {
+                let round = self.round_mut(*round)?;
+                if round.planned.is_some() || *steps == 0 || usize::from(*steps) != round.steps.len() {
+                    return Err("they are not the steps that were begun".to_owned());
+                }
+                round.superseded = *steps;
+                round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
+            }
             RunEvent::PlanReady { round, claim, planned, usage, cost } => {
                 self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)?;
-                let round = self.round_mut(*round)?;
-                round.steps = planned.plan.steps().iter().map(|_| StepRun::waiting()).collect();
-                round.planned = Some(Arc::clone(planned));
+                let plan = &planned.plan;
+                self.grow(*round, plan.len(), |begun| plan.begins_with(begun))?.planned =
+                    Some(Arc::clone(planned));
                 Ok(())
             }
             RunEvent::AnswerKept { round, claim, usage, cost } => {
@@ -138,6 +159,21 @@ impl Run {
             }
             _ => Err("not a plan".to_owned()),
         }
+    }
+
+    /// Adds steps until there are `steps`. The ones that there are must be the first of them.
+    fn grow(
+        &mut self,
+        round: u16,
+        steps: usize,
+        begin_with: impl Fn(&PlanHead) -> bool,
+    ) -> Result<&mut Round, String> {
+        let round = self.round_mut(round)?;
+        if !round.head.as_ref().is_none_or(begin_with) {
+            return Err("the steps do not begin with those that were begun".to_owned());
+        }
+        round.steps.resize_with(steps, StepRun::waiting);
+        Ok(round)
     }
 
     fn fold_step(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
@@ -254,8 +290,7 @@ impl Run {
         for round in &mut self.rounds {
             let steps = round.steps.iter_mut().map(|step| &mut step.task);
             for task in std::iter::once(&mut round.planning).chain(steps) {
-                step_to(task, TaskEvent::RunEnded)?;
-                lose_running(task, at);
+                call_off(task, at)?;
             }
         }
         Ok(())
@@ -279,6 +314,13 @@ fn step_to(task: &mut Task, event: TaskEvent) -> Result<(), String> {
     let next =
         task.state.next(event).ok_or_else(|| format!("a {} task, on {event:?}", task.state.as_str()))?;
     task.state = next;
+    Ok(())
+}
+
+/// Ends a task that has not ended: it is not wanted any more.
+fn call_off(task: &mut Task, at: Timestamp) -> Result<(), String> {
+    step_to(task, TaskEvent::CalledOff)?;
+    lose_running(task, at);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{RunEvent, TaskRef};
 use crate::ids::ClaimId;
 use crate::money::Cost;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanHead};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -94,6 +94,16 @@ pub enum Command {
         /// By whom, and for how long.
         claim: Claim,
     },
+    /// Begin the first steps of a plan that is still being written: all of those that are final, those that were begun before
+    /// included. Fenced: only who plans knows.
+    BeginSteps {
+        /// Of which round.
+        round: u16,
+        /// Under which claim it is being planned.
+        claim: ClaimId,
+        /// The steps.
+        head: PlanHead,
+    },
     /// Record what planning came to. The first result wins, whatever its claim.
     CompletePlan {
         /// Of which round.
@@ -161,6 +171,11 @@ pub enum Effect {
         /// Earliest time to claim it.
         not_before: Timestamp,
     },
+    /// The task is not wanted any more: stop what still works on it.
+    CallOff {
+        /// Which task.
+        task: TaskRef,
+    },
     /// The run has ended: stop what still works on it.
     Stop,
 }
@@ -199,6 +214,9 @@ pub enum Refusal {
     /// The output is blank: that is a failed attempt, not a result.
     #[error("the output is blank")]
     BlankOutput,
+    /// The round was begun with other steps, by an earlier attempt at its plan.
+    #[error("the round was begun with other steps")]
+    OtherSteps,
     /// There is no earlier answer to keep.
     #[error("there is no earlier answer to keep")]
     NoAnswerToKeep,

@@ -2,23 +2,39 @@
 
 use std::sync::Arc;
 
-use super::command::{AttemptError, Claim, Command, Decision, Effect, PlanResult, Refusal, StepResult};
+use super::command::{
+    AttemptError, Claim, Command, Decision, Effect, PlanResult, Planned, Refusal, StepResult,
+};
 use super::event::{FailReason, RunEvent};
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
-use super::{Run, RunState};
+use super::{Round, Run, RunState};
 use crate::ids::{ClaimId, StepIndex};
 use crate::money::Cost;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
 /// Whether a step can still give its output, as far as the steps that see it care.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sight {
+pub(super) enum Sight {
     Waiting,
     Open,
     Done,
     Failed,
+}
+
+/// A round's steps, as far as they are known.
+pub(super) struct Steps<'a> {
+    pub(super) round: u16,
+    pub(super) known: &'a [Step],
+    /// The one whose output is the answer; none while the plan is being written.
+    pub(super) last: Option<StepIndex>,
+}
+
+impl Round {
+    pub(super) fn sights(&self) -> Vec<Sight> {
+        self.steps.iter().map(|step| Sight::of(&step.task.state)).collect()
+    }
 }
 
 impl Run {
@@ -30,6 +46,7 @@ impl Run {
     pub fn decide(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
         match command {
             Command::Claim { task, claim } => self.decide_claim(*task, claim, now),
+            Command::BeginSteps { round, claim, head } => self.decide_head(*round, *claim, head, now),
             Command::CompletePlan { round, claim, result, usage, cost } => {
                 self.decide_plan(*round, *claim, result, (*usage, *cost), now)
             }
@@ -102,15 +119,11 @@ impl Run {
         match result {
             PlanResult::Plan(planned) => {
                 let mut decision = Decision::default();
-                decision.events.push(RunEvent::PlanReady {
-                    round,
-                    claim,
-                    planned: Arc::new(planned.clone()),
-                    usage,
-                    cost,
-                });
-                let sights = vec![Sight::Waiting; planned.plan.len()];
-                self.settle(round, &planned.plan, sights, now, &mut decision);
+                let (plan, sights) = self.with_head(round, planned, &mut decision);
+                let planned = Arc::new(Planned { plan: plan.clone(), ..planned.clone() });
+                decision.events.push(RunEvent::PlanReady { round, claim, planned, usage, cost });
+                let steps = Steps { round, known: plan.steps(), last: Some(plan.final_step()) };
+                self.settle(&steps, sights, now, &mut decision);
                 Ok(decision)
             }
             PlanResult::KeepAnswer => {
@@ -298,27 +311,30 @@ impl Run {
         let Some(current) = self.rounds.get(usize::from(round)) else {
             return;
         };
-        let Some(plan) = current.plan() else { return };
-        let mut sights: Vec<_> = current.steps.iter().map(|step| Sight::of(&step.task.state)).collect();
+        let mut sights = current.sights();
         sights[step.as_usize()] = became;
-        self.settle(round, plan, sights, now, decision);
+        let last = current.plan().map(Plan::final_step);
+        self.settle(&Steps { round, known: current.known_steps(), last }, sights, now, decision);
     }
 
     /// Readies every waiting step whose sight is complete, fails those that would see nothing but failures, and ends the
     /// round when its final step has ended. One pass suffices: a step sees earlier steps only.
-    fn settle(
+    pub(super) fn settle(
         &self,
-        round: u16,
-        plan: &Plan,
+        steps: &Steps<'_>,
         mut sights: Vec<Sight>,
         now: Timestamp,
         decision: &mut Decision,
     ) {
-        let mut failure = "its last attempt failed".to_owned();
-        if let Some(RunEvent::TaskFailed { message, .. }) = decision.events.last() {
-            failure.clone_from(message);
-        }
-        for (index, step) in (0u16..).map(StepIndex::new).zip(plan.steps()) {
+        let Steps { round, known, last } = *steps;
+        let mut failure = match decision.events.last() {
+            Some(RunEvent::TaskFailed { message, .. }) => message.clone(),
+            _ => last
+                .and_then(|step| self.last_failure(round, step))
+                .unwrap_or("its last attempt failed")
+                .to_owned(),
+        };
+        for (index, step) in (0u16..).map(StepIndex::new).zip(known) {
             if sights[index.as_usize()] != Sight::Waiting {
                 continue;
             }
@@ -337,7 +353,7 @@ impl Run {
                 decision.effects.push(Effect::Dispatch { task, not_before: now });
             }
         }
-        let step = plan.final_step();
+        let Some(step) = last else { return };
         match sights[step.as_usize()] {
             Sight::Waiting | Sight::Open => {}
             Sight::Done => self.end_round_with(round, step, now, decision),
@@ -347,6 +363,15 @@ impl Run {
                 *decision = end;
             }
         }
+    }
+
+    /// What the last attempt at a step said that failed.
+    fn last_failure(&self, round: u16, step: StepIndex) -> Option<&str> {
+        let attempts = &self.task(TaskRef::Step { round, step })?.attempts;
+        attempts.iter().rev().find_map(|attempt| match &attempt.outcome {
+            AttemptOutcome::Failed(message) => Some(message.as_str()),
+            _ => None,
+        })
     }
 
     fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{FinishReason, Planned, RunSpec, TaskRef};
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
+use crate::plan::PlanHead;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -91,7 +92,25 @@ pub enum RunEvent {
         /// The most that the attempt is expected to cost.
         reserved: Cost,
     },
-    /// The conductor wrote a plan; its steps exist, none of them ready yet.
+    /// The first steps of a plan are final while the rest is being written: they exist from now on. Those of an earlier such event
+    /// come first among them.
+    StepsPlanned {
+        /// Of which round.
+        round: u16,
+        /// Under which claim.
+        claim: ClaimId,
+        /// The steps.
+        head: PlanHead,
+    },
+    /// The plan that was written in the end has no use for the first steps, which were begun before. What of them has not ended
+    /// is cancelled.
+    StepsSuperseded {
+        /// Of which round.
+        round: u16,
+        /// How many.
+        steps: u16,
+    },
+    /// The conductor wrote a plan; its steps exist. It begins with those that were begun before.
     PlanReady {
         /// Of which round.
         round: u16,
@@ -215,6 +234,8 @@ impl RunEvent {
         match self {
             Self::Accepted { .. } => "accepted",
             Self::Claimed { .. } => "claimed",
+            Self::StepsPlanned { .. } => "steps_planned",
+            Self::StepsSuperseded { .. } => "steps_superseded",
             Self::PlanReady { .. } => "plan_ready",
             Self::AnswerKept { .. } => "answer_kept",
             Self::StepReady { .. } => "step_ready",
@@ -240,7 +261,10 @@ impl RunEvent {
             Self::StepReady { round, step } | Self::StepDone { round, step, .. } => {
                 task == TaskRef::Step { round: *round, step: *step }
             }
-            Self::PlanReady { round, .. } | Self::AnswerKept { round, .. } => task.round() == *round,
+            Self::StepsPlanned { round, .. }
+            | Self::StepsSuperseded { round, .. }
+            | Self::PlanReady { round, .. }
+            | Self::AnswerKept { round, .. } => task.round() == *round,
             Self::ResultUnused { .. } => false,
             Self::Accepted { .. }
             | Self::RoundOpened { .. }

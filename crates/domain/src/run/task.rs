@@ -67,7 +67,7 @@ pub enum TaskState {
     Done,
     /// It finally has none.
     Failed,
-    /// The run ended without it.
+    /// The run ended without it, or goes on without it.
     Cancelled,
 }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+mod head;
+
 use super::*;
 use crate::ids::{ClaimId, TenantId};
-use crate::plan::PlanDraft;
+use crate::plan::{LastStep, PlanDraft};
 use crate::policy::{Effort, Tier};
 use crate::pool::Pool;
 
@@ -46,6 +48,27 @@ fn plan(access: &str, policy: &Policy) -> Plan {
     let text =
         format!("model_id = [{}]\nsubtasks = [{}]\naccess_list = {access}", list("0"), list("\"do it\""));
     PlanDraft::parse(&text).unwrap().check(&pool(), policy).unwrap()
+}
+
+/// The plan as a head, as if more was to come.
+fn head_of(access: &str, subtask: &str, policy: &Policy) -> PlanHead {
+    let steps = access.matches('[').count() - 1;
+    let list = |element: &str| vec![element; steps].join(", ");
+    let (ids, subtasks) = (list("0"), list(&format!("\"{subtask}\"")));
+    let text = format!("model_id = [{ids}]\nsubtasks = [{subtasks}]\naccess_list = {access}");
+    PlanDraft::parse(&text).unwrap().head(&pool(), policy, LastStep::Included).unwrap()
+}
+
+/// What a conductor may write in the walk.
+struct Written {
+    plan: Plan,
+    heads: Vec<PlanHead>,
+}
+
+impl From<Plan> for Written {
+    fn from(plan: Plan) -> Self {
+        Self { plan, heads: Vec::new() }
+    }
 }
 
 fn accepted(policy: Policy) -> Run {
@@ -89,7 +112,7 @@ fn error(retry_at: Option<Timestamp>) -> AttemptError {
 }
 
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
-fn commands(run: &Run, plan: &Plan) -> Vec<(Command, Timestamp)> {
+fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
     let mut all = vec![Command::Cancel, Command::CheckDeadline];
     let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
@@ -105,8 +128,16 @@ fn commands(run: &Run, plan: &Plan) -> Vec<(Command, Timestamp)> {
             all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
             match task {
                 TaskRef::Plan { round } => {
-                    let planned = Planned { plan: plan.clone(), reasoning: String::new(), fallback: None };
-                    for result in [PlanResult::Plan(planned), PlanResult::KeepAnswer] {
+                    let plan = written.plan.clone();
+                    let planned = Planned { plan, reasoning: String::new(), fallback: None };
+                    let mut results = vec![PlanResult::Plan(planned.clone()), PlanResult::KeepAnswer];
+                    for head in &written.heads {
+                        all.push(Command::BeginSteps { round, claim, head: head.clone() });
+                        let fallback = Some("no plan".to_owned());
+                        results.truncate(2);
+                        results.push(PlanResult::Plan(Planned { fallback, ..planned.clone() }));
+                    }
+                    for result in results {
                         all.push(Command::CompletePlan { round, claim, result, usage, cost });
                     }
                 }
@@ -136,7 +167,9 @@ fn key(run: &Run) -> String {
             )
         })
         .collect();
-    format!("{:?} {tasks:?}", run.state())
+    let known: Vec<_> =
+        run.rounds().iter().map(|r| (r.known_steps(), r.superseded, r.plan().is_some())).collect();
+    format!("{:?} {tasks:?} {known:?}", run.state())
 }
 
 fn folded(run: &Run, events: &[RunEvent]) -> Run {
@@ -156,11 +189,13 @@ fn folded(run: &Run, events: &[RunEvent]) -> Run {
 fn check_promises(run: &Run, command: &Command) {
     let context = || format!("after {command:?}: {}", key(run));
     for (number, round) in run.rounds().iter().enumerate() {
-        let Some(plan) = round.plan() else {
-            assert!(round.steps.is_empty(), "{}", context());
-            continue;
-        };
-        for (step, life) in plan.steps().iter().zip(&round.steps) {
+        assert_eq!(round.known_steps().len(), round.steps.len(), "{}", context());
+        for (index, step) in (0u16..).map(StepIndex::new).zip(round.known_steps()) {
+            let life = &round.steps[index.as_usize()];
+            if round.is_superseded(index) {
+                assert!(life.task.state.is_final(), "{}", context());
+            }
+            assert!(!step.access.as_slice().iter().any(|seen| round.is_superseded(*seen)), "{}", context());
             let began = !matches!(life.task.state, TaskState::Waiting | TaskState::Cancelled)
                 && !life.task.attempts.is_empty();
             let seen_final =
@@ -192,13 +227,13 @@ fn check_promises(run: &Run, command: &Command) {
 }
 
 /// Walks every reachable state and returns all of them with every event that occurred.
-fn walk(begin: Run, plan: &Plan) -> (Vec<Run>, Vec<RunEvent>) {
+fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
     let attempts_max = begin.spec().policy.attempts_max;
     let mut seen = HashSet::from([key(&begin)]);
     let mut events = HashMap::new();
     let (mut queue, mut states) = (VecDeque::from([begin]), Vec::new());
     while let Some(run) = queue.pop_front() {
-        for (command, now) in commands(&run, plan) {
+        for (command, now) in commands(&run, written) {
             let Ok(decision) = run.decide(&command, now) else {
                 continue;
             };
@@ -239,7 +274,7 @@ fn every_reachable_state_keeps_its_promises_under_every_command_and_event() {
         (planned(access, policy.clone()), plan(access, &policy), 1)
     });
     for (begin, plan, rounds_max) in from_the_start.into_iter().chain(with_a_plan) {
-        let (states, events) = walk(begin, &plan);
+        let (states, events) = walk(begin, &Written::from(plan.clone()));
         let names: HashSet<_> = events.iter().map(RunEvent::name).collect();
         eprintln!("{} states, {} events", states.len(), events.len());
         let (mut legal, mut illegal) = (0u32, 0u32);
@@ -440,7 +475,7 @@ fn a_task_cannot_be_claimed_before_its_time() {
 #[test]
 fn events_read_back_from_json_as_they_were() {
     let policy = policy(1, 2);
-    let (_, events) = walk(accepted(policy.clone()), &plan("[[]]", &policy));
+    let (_, events) = walk(accepted(policy.clone()), &plan("[[]]", &policy).into());
     for event in events {
         let json = serde_json::to_string(&event).unwrap();
         assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");

@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::future::join_all;
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::WorkerId;
+use podium_domain::plan::{LastStep, PlanDraft, PlanStream};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{PlanResult, Planned};
 use podium_llama::bundle::Bundle;
@@ -35,15 +37,18 @@ fn conductor() -> LlamaConductor {
     LlamaConductor::open(&bundle, &pool(&slots), options).unwrap()
 }
 
-async fn plan(conductor: &LlamaConductor, question: &str) -> Planned {
-    let request = PlanRequest {
+fn request(question: &str) -> PlanRequest {
+    PlanRequest {
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
         time_max: Duration::from_mins(2),
-    };
-    let outcome = conductor.plan(&request, &|_| {}, &CancellationToken::new()).await.unwrap();
+    }
+}
+
+async fn plan(conductor: &LlamaConductor, question: &str) -> Planned {
+    let outcome = conductor.plan(&request(question), &|_| {}, &CancellationToken::new()).await.unwrap();
     let PlanResult::Plan(planned) = outcome.result else { panic!("{outcome:?}") };
     planned
 }
@@ -67,6 +72,31 @@ async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
     }
     let together = join_all(questions.iter().map(|question| plan(&conductor, question))).await;
     assert_eq!(together, alone);
+    conductor.shut_down().await;
+}
+
+/// Its slots are in another order than the pool's workers.
+#[tokio::test]
+async fn its_text_tells_the_first_steps_of_its_plan_before_it_ends() {
+    let bundle = Bundle::open(&folder()).unwrap();
+    let slots = bundle.manifest().pool.slots.iter().rev().map(WorkerId::as_str).collect::<Vec<_>>();
+    let options = LlamaOptions { threads: Some(NonZeroUsize::MIN), ..LlamaOptions::default() };
+    let conductor = LlamaConductor::open(&bundle, &pool(&slots), options).unwrap();
+    let request = request(QUESTION);
+    let heard = Mutex::new(Vec::new());
+    let sink = |text: &str| heard.lock().unwrap().push(text.to_owned());
+    let outcome = conductor.plan(&request, &sink, &CancellationToken::new()).await.unwrap();
+    let PlanResult::Plan(Planned { plan, .. }) = outcome.result else { panic!("{outcome:?}") };
+    let (mut stream, mut draft, mut heads) = (PlanStream::new(), PlanDraft::default(), Vec::new());
+    let heard = heard.into_inner().unwrap();
+    for text in &heard {
+        stream.push(text).into_iter().for_each(|piece| draft.apply(piece));
+        heads.push(draft.head(conductor.pool_in_text().unwrap(), &request.policy, LastStep::Included));
+    }
+    assert!(heads.iter().flatten().all(|head| plan.begins_with(head)), "{plan:?}, {heads:?}");
+    let first = heads.iter().position(Option::is_some).unwrap();
+    eprintln!("the first step is known after {first} of {} pieces of text", heard.len());
+    assert!(plan.len() > 1 && first * 5 < heard.len() * 4, "{first} of {}", heard.len());
     conductor.shut_down().await;
 }
 

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use podium_domain::ids::StepIndex;
-use podium_domain::run::TaskRef;
+use podium_domain::money::Cost;
+use podium_domain::run::{Command, PlanResult, TaskRef};
 use podium_domain::time::Timestamp;
+use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
 use podium_ports::store::Hold;
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan};
+use crate::builders::{Driven, a_plan, a_planned, head_of};
 use crate::ids::SeededIds;
 
 const FIRST: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
@@ -77,4 +79,37 @@ pub(crate) async fn an_extended_lease_survives_other_commits(store: &StoreFixtur
     store.must_commit(run.commit()).await;
     assert_eq!(expired(store, run.now.after(MINUTE)).await, []);
     assert_eq!(expired(store, until).await, [hold]);
+}
+
+/// It keeps it when the plan goes on from it, and loses it when the plan has no use for it.
+pub(crate) async fn a_step_that_began_before_its_plan_is_held_as_long_as_the_plan_has_it(
+    store: &StoreFixture,
+) {
+    let ids = SeededIds::new(1);
+    for subtask in ["Draft it.", "Something else."] {
+        let mut run = Driven::accepted(&ids);
+        store.must_create(run.commit()).await;
+        let (round, planning) = (0, run.claim(TaskRef::Plan { round: 0 }, &ids));
+        let head = head_of(&[("quick", subtask, &[])]);
+        run.drive(&Command::BeginSteps { round, claim: planning, head });
+        store.must_commit(run.commit()).await;
+        let claim = run.claim(FIRST, &ids);
+        store.must_commit(run.commit()).await;
+        let hold = Hold { run: run.id(), task: FIRST, claim };
+        let until = run.now.after(2 * MINUTE);
+        assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [true]);
+        let (result, usage, cost) = (PlanResult::Plan(a_planned(a_plan())), Usage::default(), Cost::ZERO);
+        run.drive(&Command::CompletePlan { round, claim: planning, result, usage, cost });
+        store.must_commit(run.commit()).await;
+        let is_kept = run.run.rounds()[0].superseded == 0;
+        assert_eq!(is_kept, subtask == "Draft it.");
+        assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [is_kept]);
+        assert_eq!(store.load(run.id()).await, Some(run.run.clone()));
+        let due = store.first.due(until, until, 10).await.unwrap();
+        assert_eq!(due.expired, if is_kept { vec![hold] } else { vec![] });
+        let open = run.run.rounds()[0].steps.iter().filter(|step| step.task.state.as_str() == "ready");
+        assert_eq!(due.ready.len(), open.count());
+        run.drive(&Command::Cancel);
+        store.must_commit(run.commit()).await;
+    }
 }

@@ -225,6 +225,8 @@ impl Board {
                 self.open_round();
             }
             Kind::RoundOpened(_) => self.open_round(),
+            Kind::StepsPlanned(planned) => self.add_steps(planned.round, &planned.steps),
+            Kind::StepsSuperseded(superseded) => self.supersede(*superseded),
             Kind::PlanReady(plan) => self.plan_ready(plan),
             Kind::AnswerKept(kept) => {
                 if let Some(row) = self.row_mut(kept.round, None) {
@@ -304,7 +306,24 @@ impl Board {
             1 => "1 step".to_owned(),
             steps => format!("{steps} steps"),
         });
-        round.steps =
-            plan.steps.iter().map(|step| Row::new(&step.worker, &step.subtask, &step.access)).collect();
+        self.add_steps(plan.round, &plan.steps);
+    }
+
+    /// Adds the steps that are not there yet.
+    fn add_steps(&mut self, round: u32, steps: &[v1::PlannedStep]) {
+        let Some(round) = self.rounds.get_mut(round as usize) else { return };
+        let fresh = steps.iter().skip(round.steps.len());
+        round.steps.extend(fresh.map(|step| Row::new(&step.worker, &step.subtask, &step.access)));
+    }
+
+    fn supersede(&mut self, superseded: v1::StepsSuperseded) {
+        let now = self.now_ms;
+        let Some(round) = self.rounds.get_mut(superseded.round as usize) else { return };
+        for row in round.steps.iter_mut().take(superseded.steps as usize) {
+            if !matches!(row.state, RowState::Done | RowState::Failed) {
+                row.end(RowState::Failed, now);
+            }
+            row.error = Some("superseded: the plan went on without it".to_owned());
+        }
     }
 }

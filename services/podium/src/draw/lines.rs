@@ -34,6 +34,14 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
             format!("{what} begun{by}{again}")
         }
+        Kind::StepsPlanned(planned) => match planned.steps.len() {
+            1 => "step 1 is planned".to_owned(),
+            steps => format!("steps up to {steps} are planned"),
+        },
+        Kind::StepsSuperseded(superseded) => match superseded.steps {
+            1 => "step 1 is superseded: the plan went on without it".to_owned(),
+            steps => format!("steps up to {steps} are superseded: the plan went on without them"),
+        },
         Kind::PlanReady(plan) => say_plan(board, plan),
         Kind::AnswerKept(_) => "the conductor keeps the answer".to_owned(),
         Kind::StepDone(done) => {

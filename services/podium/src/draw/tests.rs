@@ -104,6 +104,36 @@ fn lines_tell_the_story_in_order() {
 }
 
 #[test]
+fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
+    let first = || vec![step(0, "sim-dates", "count the days", &[])];
+    let planned = v1::StepsPlanned { round: 0, steps: first() };
+    let later = |index| step(index, "sim-words", "write it in words", &[]);
+    let superseded = v1::StepsSuperseded { round: 0, steps: 1 };
+    let plan = v1::PlanReady { steps: first().into_iter().chain([later(1)]).collect(), ..Default::default() };
+    let mut board = Board::new("How many days, in words?".into());
+    let mut text = String::new();
+    for (sequence, kind) in (1..).zip([
+        Kind::Accepted(v1::Accepted::default()),
+        Kind::StepsPlanned(planned),
+        started(Some(0), 1, "sim-dates"),
+        done(0, "440"),
+        Kind::StepsSuperseded(superseded),
+        Kind::PlanReady(plan),
+    ]) {
+        let update = event(sequence, 10_000, kind);
+        board.apply(&update);
+        text.push_str(&lines::describe(&board, &update));
+    }
+    let row = board.row(0, Some(0)).unwrap();
+    assert_eq!((&row.state, row.output.as_deref()), (&RowState::Done, Some("440")));
+    assert!(row.error.as_ref().unwrap().starts_with("superseded"));
+    assert!(board.row(0, Some(1)).is_some());
+    for line in ["step 1 is planned\n", "step 1 is superseded", "planned 2 steps"] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+#[test]
 fn a_terminal_shows_a_row_a_task() {
     let text = Frame::default().redraw(&board_after(&story()), SCREEN);
     let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();

@@ -1,11 +1,12 @@
 //! A planner that dies in the middle of plans, as an abort inside llama.cpp ends it: the other processes do not notice, and the
-//! runs go on when a planner is back.
+//! runs go on when a planner is back, from the steps that had begun before their plan was complete.
 
 use std::path::Path;
 use std::time::Duration;
 
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_api::v1::run_event::Kind;
 use podium_api::v1::watch_run_response::Update;
 use podium_local_cluster::{Cluster, Shape};
 use tokio::sync::mpsc;
@@ -41,8 +42,11 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
     cluster.planners[0].start_again().await.unwrap();
 
     let ended = clients.join_all().await;
-    let mut interrupted = 0;
-    for run in &ended {
+    let (mut interrupted, mut begun_early) = (0, 0);
+    for (run, began_early) in &ended {
+        begun_early += usize::from(*began_early);
+        // At temperature 0 the next planner writes the same.
+        assert_eq!(run.rounds[0].superseded_steps, 0, "{run:?}");
         assert_eq!(run.state(), v1::RunState::Succeeded, "{run:?}");
         assert!(!run.answer().is_empty(), "{run:?}");
         let attempts = &run.rounds[0].planning_attempts;
@@ -50,12 +54,13 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
         assert_eq!(attempts.last().unwrap().outcome(), v1::AttemptOutcome::Accepted, "{run:?}");
     }
     assert!(interrupted > 0, "no plan was interrupted");
+    assert!(begun_early > 0, "no step began before its plan was complete");
     cluster.stop().await.unwrap();
 }
 
-/// Asks and watches to the end. Tells when the plan is being written.
+/// Asks and watches to the end. Tells when the plan is being written, and whether steps began before it was complete.
 #[cfg(test)]
-async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> v1::Run {
+async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> (v1::Run, bool) {
     let text = format!("Take 3 times {number}, add 7 to it, and write the result in words.");
     let request = v1::CreateRunRequest {
         messages: vec![v1::Message { role: v1::Role::User.into(), text }],
@@ -64,11 +69,14 @@ async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> v1::R
     let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
     let request = v1::WatchRunRequest { run_id: run_id.clone(), ..v1::WatchRunRequest::default() };
     let mut updates = door.watch_run(request).await.unwrap().into_inner();
+    let mut began_early = false;
     while let Some(update) = updates.message().await.unwrap() {
-        if let Some(Update::PlanningText(_)) = update.update {
+        match update.update {
             // Somebody else may have told already.
-            let _ = heard.try_send(());
+            Some(Update::PlanningText(_)) => drop(heard.try_send(())),
+            Some(Update::Event(event)) => began_early |= matches!(event.kind, Some(Kind::StepsPlanned(_))),
+            _ => {}
         }
     }
-    door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+    (door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap(), began_early)
 }

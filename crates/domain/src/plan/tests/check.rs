@@ -157,7 +157,7 @@ fn a_stored_plan_that_breaks_an_invariant_does_not_read() {
         vec![step("[]").replace("\"x\"", "\" \"")],
         vec![step("[]").replace("\"x\"", "\"\\u0000\"")],
         vec![step("[]").replace("small", "no such name")],
-        vec![step("[]"); 17],
+        vec![step("[]"); 2 * usize::from(crate::policy::STEPS_MAX) + 1],
     ] {
         assert!(read(&plan(&steps)).is_err(), "{steps:?}");
     }

@@ -4,6 +4,7 @@ mod bounds;
 mod check;
 mod examples;
 mod exercise;
+mod head;
 mod properties;
 
 use super::*;

@@ -1,0 +1,92 @@
+//! Steps that begin before their plan is complete: when they may, and what becomes of them when the plan is there.
+
+use super::Run;
+use super::command::{Decision, Effect, Planned, Refusal};
+use super::decide::{Sight, Steps};
+use super::event::RunEvent;
+use super::task::{TaskRef, TaskState};
+use crate::ids::{ClaimId, StepIndex};
+use crate::plan::{Plan, PlanHead};
+use crate::time::Timestamp;
+
+impl Run {
+    pub(super) fn decide_head(
+        &self,
+        round: u16,
+        claim: ClaimId,
+        head: &PlanHead,
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        let planning = self.task(TaskRef::Plan { round }).ok_or(Refusal::UnknownTask)?;
+        if planning.state.is_final() {
+            return Err(Refusal::Ended);
+        }
+        if !planning.is_held_by(claim) {
+            return Err(Refusal::ClaimLost);
+        }
+        let current = self.rounds.get(usize::from(round)).ok_or(Refusal::UnknownTask)?;
+        if let Some(begun) = &current.head {
+            if begun.begins_with(head) {
+                return Ok(Decision::default());
+            }
+            if !head.begins_with(begun) {
+                return Err(Refusal::OtherSteps);
+            }
+        }
+        let planned = RunEvent::StepsPlanned { round, claim, head: head.clone() };
+        let mut decision = Decision { events: vec![planned], effects: vec![] };
+        let mut sights = current.sights();
+        sights.resize(head.len(), Sight::Waiting);
+        self.settle(&Steps { round, known: head.steps(), last: None }, sights, now, &mut decision);
+        Ok(decision)
+    }
+
+    /// The plan that the round goes on with, and how its steps stand. Steps that were begun and are not of it are superseded.
+    pub(super) fn with_head(
+        &self,
+        round: u16,
+        written: &Planned,
+        decision: &mut Decision,
+    ) -> (Plan, Vec<Sight>) {
+        let current = &self.rounds[usize::from(round)];
+        let mut sights = current.sights();
+        let plan = match &current.head {
+            None => written.plan.clone(),
+            Some(head) => self.keeping(head, written, &sights).unwrap_or_else(|| {
+                let steps = u16::try_from(head.len()).unwrap_or(u16::MAX);
+                decision.events.push(RunEvent::StepsSuperseded { round, steps });
+                for (step, sight) in (0..steps).map(StepIndex::new).zip(&mut sights) {
+                    let task = TaskRef::Step { round, step };
+                    if self.task(task).is_some_and(|task| matches!(task.state, TaskState::Running { .. })) {
+                        decision.effects.push(Effect::CallOff { task });
+                    }
+                    if *sight != Sight::Done {
+                        *sight = Sight::Failed;
+                    }
+                }
+                written.plan.behind(head)
+            }),
+        };
+        sights.resize(plan.len(), Sight::Waiting);
+        (plan, sights)
+    }
+
+    /// The plan that begins with what was begun: the one that was written, or, where that is a substitute for none, what was begun
+    /// and then the substitute. None if the plan has no use for what was begun.
+    fn keeping(&self, head: &PlanHead, written: &Planned, sights: &[Sight]) -> Option<Plan> {
+        let plan = &written.plan;
+        // A final step is given the limit of the answer; a step that was begun was not.
+        let may_end_with_head = self.spec.answer_tokens_max.is_none();
+        if plan.begins_with(head) && (plan.len() > head.len() || may_end_with_head) {
+            return Some(plan.clone());
+        }
+        // What stands in for a plan has to answer whatever else fails.
+        if written.fallback.is_none() || sights.contains(&Sight::Failed) {
+            return None;
+        }
+        if head.len() + plan.len() <= usize::from(self.spec.policy.steps_max) {
+            return Some(plan.completing(head));
+        }
+        may_end_with_head.then(|| Plan::from(head))
+    }
+}

@@ -1,0 +1,217 @@
+//! Steps that begin while the rest of their plan is being written.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use podium_domain::money::Cost;
+use podium_domain::plan::Plan;
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::run::{Run, TaskState};
+use podium_domain::usage::Usage;
+use podium_engine::{AnswerPart, Submit, Update};
+use podium_ports::conductor::ConductorError;
+use podium_testkit::{Answer, Gate, Planning, plan_of};
+
+use crate::faults::{FaultyStore, StoreFaults};
+use crate::house::{House, a_queue, quick, request, within};
+
+/// What a conductor writes of [`a_chain`] until the first subtask is closed, and the rest.
+const CHAIN: [&str; 2] = [
+    "Draft, then check.\nmodel_id = [\"quick\", \"checker\"]\nsubtasks = [\"Draft it.\",",
+    " \"Check it.\"]\naccess_list = [[], [0]]\n",
+];
+const SINGLE: &str = "model_id = [\"quick\"]\nsubtasks = [\"Do it.\"";
+
+fn a_chain() -> Plan {
+    plan_of(&[("quick", "Draft it.", &[]), ("checker", "Check it.", &[0])])
+}
+
+fn events(updates: &[Update]) -> Vec<&'static str> {
+    let names = updates.iter().filter_map(|update| match update {
+        Update::Event(event) => Some(event.event.name()),
+        _ => None,
+    });
+    names.collect()
+}
+
+fn is_step_done(run: &Run) -> bool {
+    run.rounds()[0].steps.first().is_some_and(|step| step.output.is_some())
+}
+
+#[tokio::test]
+async fn the_first_step_runs_while_the_rest_of_the_plan_is_being_written() {
+    let house = House::idle(quick(), |store| store).await;
+    let gate = Gate::closed();
+    house.conductor.script([Planning::gives(a_chain()).saying(CHAIN[..1].iter().copied()).behind(&gate)]);
+    house.vendor.script("quick", [Answer::text("a draft")]).script("checker", [Answer::text("checked")]);
+    let id = house.ask().await;
+    let updates = house.engine.watch(id, 0).await.unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    let house = house.at_work();
+    let run = house.until(id, is_step_done).await;
+    assert!(run.rounds()[0].plan().is_none(), "nothing but the first step is known");
+    gate.open();
+    let (run, updates) = within(async { tokio::join!(house.ended(id), updates) }).await;
+    assert_eq!((run.answer(), house.vendor.calls().len()), (Some("checked"), 2));
+    let expected = [
+        "accepted",
+        "claimed",
+        "steps_planned",
+        "step_ready",
+        "claimed",
+        "step_done",
+        "plan_ready",
+        "step_ready",
+        "claimed",
+        "step_done",
+        "succeeded",
+    ];
+    assert_eq!(events(&updates), expected);
+}
+
+#[tokio::test]
+async fn a_step_that_sees_nothing_runs_as_soon_as_its_access_list_is_closed() {
+    let house = House::idle(quick(), |store| store).await;
+    let gate = Gate::closed();
+    let text = "model_id = [\"quick\", \"checker\", \"careful\", \"checker\"]\n\
+                subtasks = [\"a\", \"b\", \"c\", \"d\"]\naccess_list = [[], [0], [],";
+    let plan = plan_of(&[
+        ("quick", "a", &[]),
+        ("checker", "b", &[0]),
+        ("careful", "c", &[]),
+        ("checker", "d", &[1, 2]),
+    ]);
+    house.conductor.script([Planning::gives(plan).saying([text]).behind(&gate)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let house = house.at_work();
+    let id = house.ask().await;
+    within(house.vendor.until_called(3)).await;
+    assert_eq!(house.vendor.calls_of("careful").len(), 1);
+    gate.open();
+    let run = house.ended(id).await;
+    assert_eq!((run.answer(), house.vendor.calls().len()), (Some("fine"), 4));
+}
+
+#[tokio::test]
+async fn a_plan_that_is_there_at_once_costs_no_further_commit() {
+    let faults = Arc::new(StoreFaults::default());
+    let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
+    house.conductor.script([Planning::gives(a_chain()).saying(CHAIN)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let house = house.at_work();
+    house.ended(house.ask().await).await;
+    assert!(!faults.commits().join(", ").contains("steps_planned"), "{:?}", faults.commits());
+}
+
+#[tokio::test]
+async fn an_answer_that_began_before_its_plan_is_streamed_from_its_beginning() {
+    let house = House::idle(quick(), |store| store).await;
+    let (writing, working) = (Gate::closed(), Gate::closed());
+    let plan = plan_of(&[("quick", "Do it.", &[])]);
+    house.conductor.script([Planning::gives(plan).saying([SINGLE, ","]).behind(&writing)]);
+    house.vendor.script("quick", [Answer::text("first ").wait(&working).say("second")]);
+    let id = house.ask().await;
+    let mut parts = house.engine.answer(id).await.unwrap();
+    let updates = house.engine.watch(id, 0).await.unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    let house = house.at_work();
+    let read = async {
+        house.vendor.until_called(1).await;
+        writing.open();
+        let first = parts.next().await.unwrap().unwrap();
+        assert_eq!(first, AnswerPart::Text("first ".to_owned()), "while the worker still writes");
+        working.open();
+        let second = parts.next().await.unwrap().unwrap();
+        assert_eq!(second, AnswerPart::Text("second".to_owned()));
+        assert!(matches!(parts.next().await.unwrap().unwrap(), AnswerPart::Ended(_)));
+    };
+    let ((), updates) = within(async { tokio::join!(read, updates) }).await;
+    let (mut is_planned, mut text) = (false, String::new());
+    for update in updates {
+        match update {
+            Update::Event(event) => is_planned |= event.event.name() == "plan_ready",
+            Update::Frame { frame, is_answer } => {
+                assert!(is_planned && is_answer && frame.offset == text.len() as u64, "{frame:?}");
+                text.push_str(&frame.text);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(text, "first second");
+}
+
+#[tokio::test]
+async fn what_may_be_the_answer_waits_for_the_plan_when_the_answer_has_a_limit() {
+    let house = House::idle(quick(), |store| store).await;
+    let gate = Gate::closed();
+    let plan = plan_of(&[("quick", "Do it.", &[])]);
+    house.conductor.script([Planning::gives(plan).saying([SINGLE, ","]).behind(&gate)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let limited = Submit { answer_tokens_max: Some(7), ..request(Policy::new(Tier::Ultra, Effort::Medium)) };
+    let id = house.engine.submit(limited).await.unwrap().run_id();
+    let mut updates = house.engine.watch(id, 0).await.unwrap();
+    let house = house.at_work();
+    while !matches!(within(updates.next()).await.unwrap().unwrap(), Update::Planning { .. }) {}
+    gate.open();
+    let run = house.ended(id).await;
+    assert!(run.rounds()[0].head.is_none());
+    assert_eq!(house.vendor.calls()[0].1.output_tokens_max, 7);
+}
+
+#[tokio::test]
+async fn a_plan_that_turns_out_otherwise_supersedes_what_was_begun_and_its_call_is_stopped() {
+    let house = House::idle(quick(), |store| store).await;
+    let gate = Gate::closed();
+    let other = plan_of(&[("careful", "Solve it.", &[]), ("checker", "Check it.", &[0])]);
+    house.conductor.script([Planning::gives(other).saying(CHAIN[..1].iter().copied()).behind(&gate)]);
+    house.vendor.script("quick", [Answer::hang()]).script("careful", [Answer::text("solved")]);
+    house.vendor.script("checker", [Answer::text("checked")]);
+    let house = house.at_work();
+    let id = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    gate.open();
+    within(house.vendor.until_aborted(1)).await;
+    let run = house.ended(id).await;
+    let round = &run.rounds()[0];
+    assert_eq!((run.answer(), round.superseded), (Some("checked"), 1));
+    assert_eq!(round.steps[0].task.state, TaskState::Cancelled);
+    let prompt = &house.vendor.calls_of("checker")[0].messages[1].text;
+    assert!(prompt.contains("solved") && prompt.matches("<step number").count() == 1, "{prompt}");
+}
+
+#[tokio::test]
+async fn a_conductor_that_breaks_off_after_the_first_step_does_not_lose_its_output() {
+    let house = House::idle(quick(), |store| store).await;
+    let gate = Gate::closed();
+    let (message, usage, cost) = ("cut off".to_owned(), Usage::default(), Cost::ZERO);
+    let broken = Planning::fails(ConductorError::NoPlan { tries: 1, message, usage, cost });
+    house.conductor.script([broken.saying(CHAIN[..1].iter().copied()).behind(&gate)]);
+    house.vendor.script("quick", [Answer::text("a draft")]).script("careful", [Answer::text("the answer")]);
+    let house = house.at_work();
+    let id = house.ask().await;
+    house.until(id, is_step_done).await;
+    gate.open();
+    let run = house.ended(id).await;
+    assert_eq!((run.answer(), run.rounds()[0].superseded), (Some("the answer"), 0));
+    let prompt = &house.vendor.calls_of("careful")[0].messages[1].text;
+    assert!(prompt.contains("a draft") && prompt.contains("Why is the sky blue?"), "{prompt}");
+    assert_eq!(run.wasted_cost(), Cost::ZERO);
+}
+
+#[tokio::test]
+async fn a_planner_that_dies_after_the_first_step_leaves_its_output_to_the_next() {
+    let mut house = House::idle(quick(), |store| store).await;
+    let never = Gate::closed();
+    house.conductor.script([Planning::gives(a_chain()).saying(CHAIN[..1].iter().copied()).behind(&never)]);
+    house.conductor.otherwise(a_chain());
+    house.vendor.script("quick", [Answer::text("a draft")]).script("checker", [Answer::text("checked")]);
+    // A message in hand comes back to its queue late; the sweeper is faster.
+    let beside = house.beside(quick(), 8, |parts| parts.queue = a_queue());
+    house = house.at_work();
+    let id = house.ask().await;
+    house.until(id, is_step_done).await;
+    house.kill().await;
+    let beside = beside.at_work();
+    let run = beside.ended(id).await;
+    assert_eq!((run.answer(), run.rounds()[0].superseded), (Some("checked"), 0));
+    assert_eq!(house.vendor.calls_of("quick").len(), 1, "it was not called again");
+    assert_eq!(house.conductor.requests().len(), 2);
+}
