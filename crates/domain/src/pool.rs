@@ -2,6 +2,7 @@
 
 mod features;
 mod file;
+mod waits;
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,7 @@ use crate::policy::Policy;
 
 pub use features::{Feature, KeyHeader, WireFormat};
 pub use file::PoolError;
+pub use waits::Waits;
 
 /// Most workers of a pool.
 pub const WORKERS_MAX: usize = 64;
@@ -54,6 +56,8 @@ pub struct Limits {
     pub in_flight_max: u32,
     /// Longest wait for a whole answer, in milliseconds.
     pub call_ms_max: u64,
+    /// Longest silences within it.
+    pub waits: Waits,
 }
 
 /// A vendor model that may be called.

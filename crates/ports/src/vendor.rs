@@ -1,5 +1,6 @@
 //! Calling a worker: one internal request and response form; each adapter speaks one vendor's.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -173,6 +174,37 @@ pub trait Vendors: Send + Sync {
     async fn chat(&self, worker: &Worker, request: &ChatRequest) -> Result<ChatStream, VendorError>;
 }
 
+/// Which wait of a call was too long. Each is a limit of the worker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// For the connection.
+    Connect,
+    /// For the first word of the answer.
+    FirstByte,
+    /// For more of an answer that has begun.
+    Idle,
+    /// For the end.
+    Call,
+}
+
+impl Wait {
+    /// The name of the limit in pool files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect_ms_max",
+            Self::FirstByte => "first_byte_ms_max",
+            Self::Idle => "idle_ms_max",
+            Self::Call => "call_ms_max",
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// How a call went wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum VendorError {
@@ -205,11 +237,13 @@ pub enum VendorError {
         message: String,
     },
     /// No answer in time.
-    #[error("vendor `{vendor}` did not answer within {} ms", limit.as_millis())]
+    #[error("vendor `{vendor}` was silent beyond {wait} of {} ms", limit.as_millis())]
     Timeout {
         /// Which vendor.
         vendor: String,
-        /// The limit.
+        /// Which limit.
+        wait: Wait,
+        /// How long it is.
         limit: Duration,
     },
     /// The connection could not be made, or broke.

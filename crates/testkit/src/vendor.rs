@@ -9,7 +9,7 @@ use futures::StreamExt;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
-use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, FinishReason, VendorError, Vendors};
+use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, FinishReason, VendorError, Vendors, Wait};
 use tokio::sync::watch;
 
 use crate::gate::Gate;
@@ -44,7 +44,9 @@ impl Fault {
             Self::Throttled { retry_after } => VendorError::Throttled { vendor, retry_after },
             Self::Rejected => VendorError::Rejected { vendor, status: 400, message },
             Self::Failed => VendorError::Failed { vendor, status: 500, message },
-            Self::Timeout => VendorError::Timeout { vendor, limit: Duration::from_secs(1) },
+            Self::Timeout => {
+                VendorError::Timeout { vendor, wait: Wait::FirstByte, limit: Duration::from_secs(1) }
+            }
             Self::Unreachable => VendorError::Unreachable { vendor, source: message.into() },
             Self::Garbled => VendorError::Garbled { vendor, message },
             Self::Misconfigured => VendorError::Misconfigured { vendor, message },

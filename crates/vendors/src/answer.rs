@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
@@ -14,7 +15,6 @@ use serde_json::{Map, Value};
 
 use crate::call_clock::CallClock;
 use crate::faults::Faults;
-use crate::http_vendors::WaitLimits;
 use crate::sse::{SseEvent, SseParser};
 
 /// Most bytes of an answer that is not streamed.
@@ -23,6 +23,9 @@ const WHOLE_BYTES_MAX: usize = 16 << 20;
 const GATHERED_BYTES_MAX: usize = 4 << 20;
 /// Most calls of tools in one answer.
 const TOOL_CALLS_MAX: usize = 128;
+
+/// Longest wait, from the end of the text, for the word on usage that may follow.
+const TAIL_MAX: Duration = Duration::from_secs(5);
 
 /// What stands after the last chunk of some formats.
 pub(crate) const DONE: &[u8] = b"[DONE]";
@@ -48,11 +51,10 @@ pub(crate) fn events(
     decoder: Box<dyn Decoder>,
     faults: Faults,
     clock: CallClock,
-    waits: WaitLimits,
 ) -> impl Stream<Item = Item> + Send {
     let mut reader = AnswerReader::new(decoder, faults);
     reader.answer.items.push_back(Ok(ChatEvent::Started { vendor_request_id }));
-    let call = Call { body: body.boxed(), reader, clock, waits };
+    let call = Call { body: body.boxed(), reader, clock };
     stream::unfold(Some(call), |call| async {
         let mut call = call?;
         let item = call.next().await;
@@ -66,7 +68,6 @@ struct Call {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     reader: AnswerReader,
     clock: CallClock,
-    waits: WaitLimits,
 }
 
 impl Call {
@@ -84,12 +85,14 @@ impl Call {
     }
 
     async fn more(&mut self) -> Result<Option<Bytes>, VendorError> {
-        let wait_max = match self.reader.answer.progress() {
-            Progress::Silent => None,
-            Progress::Text => Some(self.waits.gap_max),
-            Progress::Tail => Some(self.waits.tail_max),
+        let next = self.body.next();
+        let more = match self.reader.progress() {
+            Progress::Nothing => self.clock.first(next).await?,
+            Progress::Silent => self.clock.before_text(next).await?,
+            Progress::Text => self.clock.idle(next).await?,
+            // The text is whole: what is late is done without.
+            Progress::Tail => self.clock.at_most(TAIL_MAX, next).await.flatten(),
         };
-        let more = self.clock.wait(wait_max, self.body.next()).await?;
         more.transpose().map_err(|source| self.reader.answer.faults.unreachable(source))
     }
 }
@@ -97,7 +100,9 @@ impl Call {
 /// How far an answer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// No text yet.
+    /// No event yet.
+    Nothing,
+    /// Events, and no text yet.
     Silent,
     /// Text has begun.
     Text,
@@ -136,14 +141,6 @@ impl Answer {
             declined: false,
             is_over: false,
             items: VecDeque::new(),
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        match self.reason {
-            Some(_) => Progress::Tail,
-            None if self.text_bytes > 0 => Progress::Text,
-            None => Progress::Silent,
         }
     }
 
@@ -244,6 +241,8 @@ impl Answer {
 pub(crate) struct AnswerReader {
     decoder: Box<dyn Decoder>,
     format: Format,
+    /// Whether an event came, if only one that says that the vendor lives.
+    has_begun: bool,
     pub(crate) answer: Answer,
 }
 
@@ -257,7 +256,18 @@ enum Format {
 
 impl AnswerReader {
     pub(crate) fn new(decoder: Box<dyn Decoder>, faults: Faults) -> Self {
-        Self { decoder, format: Format::Unknown, answer: Answer::new(faults) }
+        Self { decoder, format: Format::Unknown, has_begun: false, answer: Answer::new(faults) }
+    }
+
+    fn progress(&self) -> Progress {
+        match (self.answer.reason, &self.format) {
+            (Some(_), _) => Progress::Tail,
+            (None, _) if self.answer.text_bytes > 0 => Progress::Text,
+            // The pieces of a whole answer are text as well, though nobody can read them yet.
+            (None, Format::Whole(_)) => Progress::Text,
+            (None, Format::Events(_)) if self.has_begun => Progress::Silent,
+            (None, Format::Events(_) | Format::Unknown) => Progress::Nothing,
+        }
     }
 
     /// Reads more bytes. What comes after the last item is not looked at.
@@ -284,6 +294,7 @@ impl AnswerReader {
             Format::Events(parser) => {
                 let mut events = Vec::new();
                 let result = parser.push(bytes, &mut events);
+                self.has_begun |= !events.is_empty();
                 for event in &events {
                     self.event(event);
                 }
@@ -346,4 +357,30 @@ impl AnswerReader {
 fn is_cut_off(event: &SseEvent) -> bool {
     let is_whole = event.name == b"error" || event.data.trim_ascii() == DONE;
     !is_whole && serde_json::from_slice::<IgnoredAny>(&event.data).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::ids::VendorId;
+    use podium_domain::pool::{Limits, Waits};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_word_on_usage_that_does_not_come_is_done_without() {
+        let vendor = VendorId::new("v").unwrap();
+        let day = Waits { connect_ms_max: 1, first_byte_ms_max: Waits::MS_MAX, idle_ms_max: Waits::MS_MAX };
+        let limits = Limits { in_flight_max: 1, call_ms_max: Waits::MS_MAX, waits: day };
+        let end = br#"data: {"choices":[{"index":0,"delta":{"content":"why"},"finish_reason":"stop"}]}"#;
+        let sent = stream::iter([Ok(Bytes::from([end.as_slice(), b"\n\n"].concat()))]);
+        let clock = CallClock::start(vendor.clone(), &limits);
+        let began = tokio::time::Instant::now();
+        let faults = Faults::new(vendor, None);
+        let answer =
+            events(None, sent.chain(stream::pending()), crate::openai_chat::decoder(), faults, clock);
+        let items: Vec<_> = answer.collect().await;
+        let finished = ChatEvent::Finished { reason: FinishReason::Stop, usage: None };
+        assert_eq!(items.last().unwrap().as_ref().unwrap(), &finished);
+        assert_eq!(began.elapsed(), TAIL_MAX);
+    }
 }

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use reqwest::redirect;
 
-/// Longest wait for a connection, TLS included.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept for the next call.
 const IDLE_MAX: Duration = Duration::from_mins(1);
 /// Idle connections kept for each host.
@@ -17,7 +15,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Which way requests go out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Route {
     /// Through the proxy that the environment names, if it names one.
     Outside,
@@ -25,15 +23,15 @@ pub enum Route {
     Loopback,
 }
 
-/// A client for calling vendors. It has no bound for a whole call: each call sets its own.
+/// A client for calling vendors, which waits `connect_max` for a connection, TLS included. It has no bound for a whole call: each call sets its own.
 ///
 /// Redirects are not followed: they would carry a key, or a question, to a host that nobody configured. Compressed
 /// answers are not asked for: a compressor between here and a worker holds tokens back.
-pub fn http_client(route: Route) -> Result<reqwest::Client, reqwest::Error> {
+pub fn http_client(route: Route, connect_max: Duration) -> Result<reqwest::Client, reqwest::Error> {
     install_tls_provider();
     let builder = reqwest::Client::builder()
         .user_agent(concat!("podium/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_MAX)
+        .connect_timeout(connect_max)
         .redirect(redirect::Policy::none())
         .no_gzip()
         .tcp_nodelay(true)

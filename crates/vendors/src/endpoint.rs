@@ -12,8 +12,9 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::answer::{self, Decoder};
 use crate::call_clock::CallClock;
+use crate::client::Route;
 use crate::faults::Faults;
-use crate::http_vendors::WaitLimits;
+use crate::http_vendors::Clients;
 use crate::keys::KeySource;
 use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
 
@@ -55,13 +56,13 @@ pub(crate) struct Endpoint {
     vendor: Vendor,
     base: Url,
     key: Key,
-    client: Client,
+    route: Route,
 }
 
 impl Endpoint {
     /// An endpoint below `base`, such as `https://api.openai.com/v1`. A query of the base is kept.
-    pub(crate) fn new(vendor: Vendor, base: Url, key: Key, client: Client) -> Self {
-        Self { vendor, base, key, client }
+    pub(crate) fn new(vendor: Vendor, base: Url, key: Key, route: Route) -> Self {
+        Self { vendor, base, key, route }
     }
 
     /// The variable that should hold the key and does not.
@@ -77,15 +78,18 @@ impl Endpoint {
         &self,
         worker: &Worker,
         request: &ChatRequest,
-        waits: WaitLimits,
+        clients: &Clients,
     ) -> Result<ChatStream, VendorError> {
         let faults = self.faults();
         demands::check(worker, request, &faults)?;
-        let call = self.call(worker, request, &faults)?;
-        let clock =
-            CallClock::start(self.vendor.id.clone(), Duration::from_millis(worker.limits.call_ms_max));
-        let sent = clock.wait(Some(waits.first_byte_max), call.send()).await?;
-        let response = sent.map_err(|source| faults.unreachable(source))?;
+        let connect_ms_max = worker.limits.waits.connect_ms_max;
+        let client = clients.get(self.route, connect_ms_max).map_err(|source| faults.unreachable(source))?;
+        let call = self.call(&client, worker, request, &faults)?;
+        let clock = CallClock::start(self.vendor.id.clone(), &worker.limits);
+        let response = clock.first(call.send()).await?.map_err(|source| {
+            let is_late = source.is_connect() && source.is_timeout();
+            if is_late { clock.not_connected() } else { faults.unreachable(source) }
+        })?;
         if !response.status().is_success() {
             return Err(refusal(response, &faults, &clock).await);
         }
@@ -93,11 +97,12 @@ impl Endpoint {
             return Err(faults.garbled("an answer of type text/html: base_url leads to a web page"));
         }
         let id = request_id(response.headers());
-        Ok(answer::events(id, response.bytes_stream(), decoder(worker), faults, clock, waits).boxed())
+        Ok(answer::events(id, response.bytes_stream(), decoder(worker), faults, clock).boxed())
     }
 
     fn call(
         &self,
+        client: &Client,
         worker: &Worker,
         request: &ChatRequest,
         faults: &Faults,
@@ -112,7 +117,7 @@ impl Endpoint {
             WireFormat::Gemini => (gemini::url(base, &worker.model), gemini::body(worker, request)),
         };
         let body = body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot say"))?;
-        Ok(self.client.post(url).headers(self.headers(worker.api, faults)?).body(body))
+        Ok(client.post(url).headers(self.headers(worker.api, faults)?).body(body))
     }
 
     fn faults(&self) -> Faults {
@@ -166,7 +171,7 @@ fn decoder(worker: &Worker) -> Box<dyn Decoder> {
 /// Reads why the vendor refused. A body that does not come is done without: the status says the most.
 async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> VendorError {
     let (status, headers) = (response.status(), response.headers().clone());
-    let body = clock.wait(Some(ERROR_BODY_MAX), up_to(ERROR_BYTES_MAX, response.bytes_stream())).await;
+    let body = clock.at_most(ERROR_BODY_MAX, up_to(ERROR_BYTES_MAX, response.bytes_stream())).await;
     faults.refused(status, &headers, &body.unwrap_or_default())
 }
 

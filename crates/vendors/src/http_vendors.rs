@@ -1,38 +1,18 @@
 //! The vendors of a pool, ready to be called.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::VendorId;
 use podium_domain::pool::{Pool, Vendor, Worker};
 use podium_ports::vendor::{ChatRequest, ChatStream, VendorError, Vendors};
-use reqwest::Url;
+use reqwest::{Client, Url};
 
 use crate::client::{Route, http_client};
 use crate::endpoint::{Endpoint, Key};
 use crate::keys::KeySource;
-
-/// How long a call may be silent. The worker's own `limits.call_ms_max` bounds the whole call besides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitLimits {
-    /// From sending a request to the first byte of its answer.
-    pub first_byte_max: Duration,
-    /// Between two pieces of an answer once its text has begun. Before that, a worker may reason in silence.
-    pub gap_max: Duration,
-    /// From the end of the text to the word on usage that may follow. What is late is done without.
-    pub tail_max: Duration,
-}
-
-impl Default for WaitLimits {
-    fn default() -> Self {
-        Self {
-            first_byte_max: Duration::from_mins(2),
-            gap_max: Duration::from_mins(1),
-            tail_max: Duration::from_secs(5),
-        }
-    }
-}
 
 /// Why a pool's vendors cannot be called at all.
 #[derive(Debug, thiserror::Error)]
@@ -48,35 +28,53 @@ pub enum BuildError {
     },
 }
 
+/// The HTTP clients: one for each way out and each limit of connecting, which a client has once for all its calls. There are as
+/// many as pools say different such limits.
+#[derive(Debug, Default)]
+pub(crate) struct Clients(Mutex<BTreeMap<(Route, u64), Client>>);
+
+impl Clients {
+    /// The client for calls on that route that may wait so many milliseconds for a connection.
+    pub(crate) fn get(&self, route: Route, connect_ms_max: u64) -> reqwest::Result<Client> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&(route, connect_ms_max)) {
+            return Ok(client.clone());
+        }
+        let client = http_client(route, Duration::from_millis(connect_ms_max))?;
+        clients.insert((route, connect_ms_max), client.clone());
+        Ok(client)
+    }
+}
+
 /// Calls the workers of one pool over HTTP. Keys are read once, when it is made.
 #[derive(Debug)]
 pub struct HttpVendors {
     endpoints: BTreeMap<VendorId, Endpoint>,
-    waits: WaitLimits,
+    clients: Clients,
 }
 
 impl HttpVendors {
-    /// Makes an endpoint for each vendor of the pool, with the default limits.
+    /// Makes an endpoint for each vendor of the pool.
     ///
     /// A key that is missing is no error here: only the workers of that vendor cannot be called.
     /// [`Self::missing_keys`] lists such vendors.
     pub fn new(pool: &Pool, keys: &dyn KeySource) -> Result<Self, BuildError> {
-        Self::with_waits(pool, keys, WaitLimits::default())
-    }
-
-    /// As [`Self::new`], with limits of the caller's choice.
-    pub fn with_waits(pool: &Pool, keys: &dyn KeySource, waits: WaitLimits) -> Result<Self, BuildError> {
-        let outside = http_client(Route::Outside).map_err(BuildError::Client)?;
-        let loopback = http_client(Route::Loopback).map_err(BuildError::Client)?;
+        let clients = Clients::default();
+        for worker in pool.workers() {
+            let vendor = pool.vendor(&worker.vendor);
+            let base = vendor.and_then(|vendor| Url::parse(&vendor.base_url).ok());
+            if let Some(base) = base {
+                clients.get(route(&base), worker.limits.waits.connect_ms_max).map_err(BuildError::Client)?;
+            }
+        }
         let endpoint = |vendor: &Vendor| {
             let base = Url::parse(&vendor.base_url).ok().filter(Url::has_host);
             let base = base.ok_or_else(|| BuildError::BaseUrl { vendor: vendor.id.clone() })?;
-            let client = if is_loopback(&base) { &loopback } else { &outside };
-            let key = Key::read(vendor.api_key_env.as_deref(), keys);
-            Ok((vendor.id.clone(), Endpoint::new(vendor.clone(), base, key, client.clone())))
+            let (key, route) = (Key::read(vendor.api_key_env.as_deref(), keys), route(&base));
+            Ok((vendor.id.clone(), Endpoint::new(vendor.clone(), base, key, route)))
         };
         let endpoints = pool.vendors().iter().map(endpoint).collect::<Result<_, _>>()?;
-        Ok(Self { endpoints, waits })
+        Ok(Self { endpoints, clients })
     }
 
     /// The vendors that cannot be called because their key is missing, each with the variable that should hold it.
@@ -92,8 +90,12 @@ impl Vendors for HttpVendors {
             vendor: worker.vendor.as_str().to_owned(),
             message: "the pool does not define it".to_owned(),
         })?;
-        endpoint.chat(worker, request, self.waits).await
+        endpoint.chat(worker, request, &self.clients).await
     }
+}
+
+fn route(base: &Url) -> Route {
+    if is_loopback(base) { Route::Loopback } else { Route::Outside }
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -29,5 +29,5 @@ mod sse;
 mod golden_tests;
 
 pub use client::{Route, http_client};
-pub use http_vendors::{BuildError, HttpVendors, WaitLimits};
+pub use http_vendors::{BuildError, HttpVendors};
 pub use keys::{EnvironmentKeys, KeySource};

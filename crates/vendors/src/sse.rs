@@ -2,10 +2,10 @@
 //!
 //! It knows nothing of what the events say. `id` and `retry` are not read: an answer cannot be resumed.
 
-/// Most bytes of one line.
-pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of one line. The last events of some formats repeat the whole answer.
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 /// Most bytes of one event's data.
-pub(crate) const EVENT_BYTES_MAX: usize = 1 << 20;
+pub(crate) const EVENT_BYTES_MAX: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 

@@ -14,8 +14,8 @@ use axum::routing::post;
 use futures::{StreamExt, stream};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::pool::Pool;
-use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, VendorError, Vendors};
-use podium_vendors::{BuildError, EnvironmentKeys, HttpVendors, KeySource, WaitLimits};
+use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, VendorError, Vendors, Wait};
+use podium_vendors::{BuildError, EnvironmentKeys, HttpVendors, KeySource};
 use secrecy::SecretString;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -50,8 +50,8 @@ impl Server {
         Self { address, asked, _serving: serving }
     }
 
-    fn pool(&self, call_ms_max: u64) -> Pool {
-        pool(&format!("http://{}/v1", self.address), call_ms_max)
+    fn pool(&self, limits: &str) -> Pool {
+        pool(&format!("http://{}/v1", self.address), limits)
     }
 
     fn request(&self) -> (HeaderMap, Bytes) {
@@ -59,9 +59,9 @@ impl Server {
     }
 
     /// The outcome of a call: its events, or the error that ended it.
-    async fn call(&self, waits: WaitLimits, call_ms_max: u64) -> Result<Vec<ChatEvent>, VendorError> {
-        let pool = self.pool(call_ms_max);
-        let vendors = HttpVendors::with_waits(&pool, &keys(), waits).unwrap();
+    async fn call(&self, limits: &str) -> Result<Vec<ChatEvent>, VendorError> {
+        let pool = self.pool(limits);
+        let vendors = HttpVendors::new(&pool, &keys()).unwrap();
         let answer = vendors.chat(&pool.workers()[0], &question()).await?;
         let mut items = tokio::time::timeout(SOON, answer.collect::<Vec<_>>()).await.unwrap();
         match items.pop() {
@@ -77,7 +77,7 @@ async fn give(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) 
     answer.map_or_else(|| plain(StatusCode::IM_A_TEAPOT, "asked twice"), |answer| answer())
 }
 
-fn pool(base_url: &str, call_ms_max: u64) -> Pool {
+fn pool(base_url: &str, limits: &str) -> Pool {
     let toml = format!(
         r#"
         schema = 1
@@ -91,7 +91,7 @@ fn pool(base_url: &str, call_ms_max: u64) -> Pool {
         description = "a worker"
         context_tokens = 8192
         usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
-        limits = {{ call_ms_max = {call_ms_max} }}
+        limits = {{ {limits} }}
         "#
     );
     Pool::parse(&toml).unwrap()
@@ -105,8 +105,12 @@ fn question() -> ChatRequest {
     ChatRequest::new(vec![Message::new(Role::User, "why?")], 100)
 }
 
-fn patient() -> WaitLimits {
-    WaitLimits { first_byte_max: SOON, gap_max: SOON, tail_max: SOON }
+const PATIENT: &str =
+    "call_ms_max = 10_000, connect_ms_max = 10_000, first_byte_ms_max = 10_000, idle_ms_max = 10_000";
+
+/// Patient but for one wait, which is over after 50 ms.
+fn impatient(limit: &str) -> String {
+    PATIENT.replace(&format!("{limit} = 10_000"), &format!("{limit} = 50"))
 }
 
 fn plain(status: StatusCode, body: &'static str) -> Response<Body> {
@@ -148,7 +152,7 @@ async fn a_streamed_answer_arrives_with_the_vendors_request_id() {
             .unwrap()
     })
     .await;
-    let events = server.call(patient(), 60_000).await.unwrap();
+    let events = server.call(PATIENT).await.unwrap();
     let started = ChatEvent::Started { vendor_request_id: Some("req_7".to_owned()) };
     assert_eq!(events, [started, delta("be"), delta("cause"), stopped()]);
 
@@ -165,7 +169,7 @@ async fn a_refusal_to_go_so_fast_says_when_to_come_back() {
         Response::builder().status(429).header("retry-after", "3").body(Body::from("slow down")).unwrap()
     })
     .await;
-    let error = server.call(patient(), 60_000).await.unwrap_err();
+    let error = server.call(PATIENT).await.unwrap_err();
     assert!(matches!(error, VendorError::Throttled { .. }), "{error:?}");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
 }
@@ -173,7 +177,7 @@ async fn a_refusal_to_go_so_fast_says_when_to_come_back() {
 #[tokio::test]
 async fn a_servers_own_trouble_may_be_tried_again_and_a_bad_key_may_not() {
     let server = Server::answering(|| plain(StatusCode::INTERNAL_SERVER_ERROR, "oops")).await;
-    let error = server.call(patient(), 60_000).await.unwrap_err();
+    let error = server.call(PATIENT).await.unwrap_err();
     assert!(
         matches!(&error, VendorError::Failed { status: 500, message, .. } if message == "oops"),
         "{error:?}"
@@ -187,7 +191,7 @@ async fn a_servers_own_trouble_may_be_tried_again_and_a_bad_key_may_not() {
         )
     })
     .await;
-    let error = server.call(patient(), 60_000).await.unwrap_err();
+    let error = server.call(PATIENT).await.unwrap_err();
     assert!(!error.is_retryable());
     assert!(!format!("{error} {error:?}").contains(KEY));
 }
@@ -198,7 +202,7 @@ async fn a_redirect_is_not_followed() {
         Response::builder().status(307).header("location", "http://127.0.0.1:9/").body(Body::empty()).unwrap()
     })
     .await;
-    let error = server.call(patient(), 60_000).await.unwrap_err();
+    let error = server.call(PATIENT).await.unwrap_err();
     assert!(matches!(error, VendorError::Rejected { status: 307, .. }), "{error:?}");
 }
 
@@ -211,7 +215,7 @@ async fn a_web_page_is_no_answer() {
             .unwrap()
     })
     .await;
-    let error = server.call(patient(), 60_000).await.unwrap_err();
+    let error = server.call(PATIENT).await.unwrap_err();
     assert!(
         matches!(error, VendorError::Garbled { .. }) && error.to_string().contains("web page"),
         "{error}"
@@ -230,8 +234,8 @@ async fn a_stream_that_is_cut_may_be_tried_again_after_its_text_was_given() {
         Response::new(Body::from_stream(stream::iter([Ok(chunk("be"))]).chain(end)))
     })
     .await;
-    let pool = server.pool(60_000);
-    let vendors = HttpVendors::with_waits(&pool, &keys(), patient()).unwrap();
+    let pool = server.pool(PATIENT);
+    let vendors = HttpVendors::new(&pool, &keys()).unwrap();
     let mut answer = vendors.chat(&pool.workers()[0], &question()).await.unwrap();
     assert_eq!(answer.next().await.unwrap().unwrap(), started());
     assert_eq!(answer.next().await.unwrap().unwrap(), delta("be"));
@@ -243,28 +247,42 @@ async fn a_stream_that_is_cut_may_be_tried_again_after_its_text_was_given() {
 
 #[tokio::test]
 async fn each_wait_has_its_own_limit() {
-    let brief = Duration::from_millis(50);
-    let limit = |result: Result<Vec<ChatEvent>, VendorError>| match result.unwrap_err() {
-        VendorError::Timeout { limit, .. } => limit,
+    let timed_out = |result: Result<Vec<ChatEvent>, VendorError>| match result.unwrap_err() {
+        VendorError::Timeout { wait, limit, .. } => (wait, limit),
         other => panic!("{other:?}"),
     };
-    // An answer that never begins. The server is this thread's, so it must wait in another way than by blocking.
+    let brief = Duration::from_millis(50);
+    // Nobody ever accepts: the system does, and then there is silence, in which TLS cannot begin nor an answer.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let silent = pool(&format!("http://{}/v1", listener.local_addr().unwrap()), 60_000);
-    let vendors =
-        HttpVendors::with_waits(&silent, &keys(), WaitLimits { first_byte_max: brief, ..patient() }).unwrap();
-    let refused = vendors.chat(&silent.workers()[0], &question()).await;
-    assert_eq!(limit(refused.map(|_| Vec::new())), brief);
+    for (scheme, limit, wait) in
+        [("https", "connect_ms_max", Wait::Connect), ("http", "first_byte_ms_max", Wait::FirstByte)]
+    {
+        let silent = pool(&format!("{scheme}://{}/v1", listener.local_addr().unwrap()), &impatient(limit));
+        let vendors = HttpVendors::new(&silent, &keys()).unwrap();
+        let refused = vendors.chat(&silent.workers()[0], &question()).await;
+        assert_eq!(timed_out(refused.map(|_| Vec::new())), (wait, brief));
+    }
+    let empty = "data: {\"choices\":[]}\n\n";
+    for (pieces, limit, wait) in [
+        (vec![], "first_byte_ms_max", Wait::FirstByte),
+        (vec![": a comment is no event\n\n".to_owned()], "first_byte_ms_max", Wait::FirstByte),
+        (vec![empty.to_owned()], "first_byte_ms_max", Wait::FirstByte),
+        (vec![chunk("be")], "idle_ms_max", Wait::Idle),
+        (vec!["{".to_owned()], "idle_ms_max", Wait::Idle),
+        (vec![chunk("be")], "call_ms_max", Wait::Call),
+        (vec![], "call_ms_max", Wait::Call),
+    ] {
+        let server = Server::answering(move || endless(pieces)).await;
+        assert_eq!(timed_out(server.call(&impatient(limit)).await), (wait, brief), "{limit}");
+    }
+}
 
+#[tokio::test]
+async fn a_timeout_names_its_limit() {
     let server = Server::answering(|| endless(vec![chunk("be")])).await;
-    assert_eq!(limit(server.call(WaitLimits { gap_max: brief, ..patient() }, 60_000).await), brief);
-
-    let server = Server::answering(|| endless(vec![])).await;
-    assert_eq!(limit(server.call(patient(), 50).await), brief);
-
-    let server = Server::answering(|| endless(vec![chunk("be"), END.to_owned()])).await;
-    let events = server.call(WaitLimits { tail_max: brief, ..patient() }, 60_000).await.unwrap();
-    assert_eq!(events, [started(), delta("be"), stopped()]);
+    let error = server.call(&impatient("idle_ms_max")).await.unwrap_err();
+    assert_eq!(error.to_string(), "vendor `v` was silent beyond idle_ms_max of 50 ms");
+    assert!(error.is_retryable());
 }
 
 #[tokio::test]
@@ -279,8 +297,8 @@ async fn dropping_the_answer_aborts_the_call() {
         Response::new(Body::from_stream(body))
     })
     .await;
-    let pool = server.pool(60_000);
-    let vendors = HttpVendors::with_waits(&pool, &keys(), patient()).unwrap();
+    let pool = server.pool(PATIENT);
+    let vendors = HttpVendors::new(&pool, &keys()).unwrap();
     let mut answer = vendors.chat(&pool.workers()[0], &question()).await.unwrap();
     assert_eq!(answer.next().await.unwrap().unwrap(), started());
     assert_eq!(answer.next().await.unwrap().unwrap(), delta("more"));
@@ -293,7 +311,7 @@ async fn a_vendor_that_is_not_there_is_unreachable_and_its_address_stays_unsaid(
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let pool = pool(&format!("http://user:hunter2@{address}/v1"), 60_000);
+    let pool = pool(&format!("http://user:hunter2@{address}/v1"), PATIENT);
     let vendors = HttpVendors::new(&pool, &keys()).unwrap();
     let error = vendors.chat(&pool.workers()[0], &question()).await.err().unwrap();
     assert!(matches!(error, VendorError::Unreachable { .. }) && error.is_retryable(), "{error:?}");
@@ -302,7 +320,7 @@ async fn a_vendor_that_is_not_there_is_unreachable_and_its_address_stays_unsaid(
 
 #[tokio::test]
 async fn a_missing_key_is_told_before_and_at_the_call() {
-    let pool = pool("http://127.0.0.1:9/v1", 60_000);
+    let pool = pool("http://127.0.0.1:9/v1", PATIENT);
     for no_key in [BTreeMap::new(), BTreeMap::from([("TEST_KEY".to_owned(), SecretString::from(" \n"))])] {
         let vendors = HttpVendors::new(&pool, &no_key).unwrap();
         let missing: Vec<_> =
@@ -318,7 +336,7 @@ async fn a_missing_key_is_told_before_and_at_the_call() {
 
 #[test]
 fn a_key_is_in_no_debug_output() {
-    let vendors = HttpVendors::new(&pool("http://127.0.0.1:9/v1", 60_000), &keys()).unwrap();
+    let vendors = HttpVendors::new(&pool("http://127.0.0.1:9/v1", PATIENT), &keys()).unwrap();
     assert!(!format!("{vendors:?}").contains("secret"));
     assert_eq!(vendors.missing_keys().count(), 0);
     assert!(EnvironmentKeys.key("PODIUM_NO_SUCH_VARIABLE").is_none());
@@ -326,6 +344,6 @@ fn a_key_is_in_no_debug_output() {
 
 #[test]
 fn an_address_that_is_none_is_refused_when_the_vendors_are_made() {
-    let error = HttpVendors::new(&pool("http://", 60_000), &keys()).unwrap_err();
+    let error = HttpVendors::new(&pool("http://", PATIENT), &keys()).unwrap_err();
     assert!(matches!(error, BuildError::BaseUrl { .. }), "{error:?}");
 }

@@ -25,6 +25,8 @@ pub struct Behaviour {
     /// So many words follow each answer, all of them `call-` and the call's number in the log: no two calls' texts are then
     /// the same, as those of real models are not, and a text that was put together from two of them shows it.
     pub stamp_words: u32,
+    /// Every answer comes in one piece, whatever was asked for.
+    pub never_streams: bool,
     /// Looked at in order for every call; the first that occurs is shown.
     pub faults: Vec<ScriptedFault>,
 }
@@ -99,7 +101,50 @@ pub enum Fault {
     },
     /// The answer is well-formed as a message, and nonsense as a text.
     Garbage,
+    /// 429, and not a word about when to come back.
+    RateLimitBare,
+    /// 429 that says when to come back as a point in time, by a clock that goes wrong. The answer's `Date` is by the same clock.
+    RateLimitDate {
+        /// Seconds to wait.
+        retry_after_s: u64,
+        /// Seconds that the clock is ahead, or behind if negative.
+        skew_s: i64,
+    },
+    /// Another status than that of success.
+    Status {
+        /// Which: 400 to 599.
+        status: u16,
+    },
+    /// The answer stops after some chunks, and the connection stays.
+    HangAfter {
+        /// Chunks that are still sent, after the head of the answer; a plain answer stops in its middle.
+        after_chunks: usize,
+    },
+    /// The connection is reset after some chunks of the answer.
+    Reset {
+        /// Chunks that are still sent; a plain answer is reset in its middle.
+        after_chunks: usize,
+    },
+    /// The answer ends properly, and too early: in the middle of the chunk after these.
+    Truncate {
+        /// Chunks that are still sent; a plain answer ends in its middle.
+        after_chunks: usize,
+    },
+    /// What should be JSON is none.
+    GarbledJson,
+    /// The answer is a text of so many letters.
+    Huge {
+        /// How many, at most [`HUGE_BYTES_MAX`].
+        bytes: usize,
+    },
+    /// The answer is right, and its content type is `application/octet-stream`.
+    WrongType,
+    /// A web page, with a status of success.
+    WebPage,
 }
+
+/// The longest answer that can be asked for.
+pub const HUGE_BYTES_MAX: usize = 64 << 20;
 
 impl Fault {
     /// The name in the JSON form.
@@ -112,6 +157,16 @@ impl Fault {
             Self::CutStream { .. } => "cut_stream",
             Self::SlowFirstToken { .. } => "slow_first_token",
             Self::Garbage => "garbage",
+            Self::RateLimitBare => "rate_limit_bare",
+            Self::RateLimitDate { .. } => "rate_limit_date",
+            Self::Status { .. } => "status",
+            Self::HangAfter { .. } => "hang_after",
+            Self::Reset { .. } => "reset",
+            Self::Truncate { .. } => "truncate",
+            Self::GarbledJson => "garbled_json",
+            Self::Huge { .. } => "huge",
+            Self::WrongType => "wrong_type",
+            Self::WebPage => "web_page",
         }
     }
 }
@@ -144,6 +199,12 @@ pub enum BehaviourError {
     /// Too many faults.
     #[error("faults: {0} are above {FAULTS_MAX}")]
     TooManyFaults(usize),
+    /// An answer is too long.
+    #[error("faults: {0} bytes are above {HUGE_BYTES_MAX}")]
+    TooHuge(usize),
+    /// A status that is no error.
+    #[error("faults: status {0} is outside 400 to 599")]
+    NotAnError(u16),
     /// Too many words behind an answer.
     #[error("stamp_words: {0} are above {STAMP_WORDS_MAX}")]
     TooManyWords(u32),
@@ -176,6 +237,16 @@ impl Behaviour {
                 Fault::RateLimit { retry_after_s } => {
                     delays.push(("faults: retry_after_s", retry_after_s.saturating_mul(1_000)));
                 }
+                Fault::RateLimitDate { retry_after_s, skew_s } => {
+                    let furthest = retry_after_s.max(skew_s.unsigned_abs());
+                    delays.push(("faults: retry_after_s, skew_s", furthest.saturating_mul(1_000)));
+                }
+                Fault::Huge { bytes } if bytes > HUGE_BYTES_MAX => {
+                    return Err(BehaviourError::TooHuge(bytes));
+                }
+                Fault::Status { status } if !(400..600).contains(&status) => {
+                    return Err(BehaviourError::NotAnError(status));
+                }
                 _ => {}
             }
         }
@@ -206,6 +277,7 @@ impl Behaviour {
             first_token_tick_ms: self.first_token_tick_ms,
             token_ms: self.token_ms,
             stamp_words: self.stamp_words,
+            never_streams: self.never_streams,
             fault,
         }
     }
@@ -218,6 +290,7 @@ pub(crate) struct CallScript {
     pub(crate) first_token_tick_ms: u64,
     pub(crate) token_ms: u64,
     pub(crate) stamp_words: u32,
+    pub(crate) never_streams: bool,
     pub(crate) fault: Option<Fault>,
 }
 

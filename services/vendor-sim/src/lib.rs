@@ -22,7 +22,8 @@ mod sim;
 pub mod skills;
 
 pub use behaviour::{
-    Behaviour, BehaviourError, DELAY_MS_MAX, FAULTS_MAX, Fault, Milliseconds, STAMP_WORDS_MAX, ScriptedFault,
+    Behaviour, BehaviourError, DELAY_MS_MAX, FAULTS_MAX, Fault, HUGE_BYTES_MAX, Milliseconds,
+    STAMP_WORDS_MAX, ScriptedFault,
 };
 pub use calls::{CALLS_MAX, Call, Outcome};
 pub use models::Model;

@@ -2,20 +2,28 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
+    convert::Infallible,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
+use hyper::service::{Service as _, service_fn};
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
 
 use crate::{
     behaviour::{Behaviour, BehaviourError, CallScript},
     calls::{Call, CallLog},
     generalist::Generalist,
-    http,
+    http::{self, ResetAtEnd},
     models::Model,
 };
 
@@ -274,12 +282,27 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::R
     connections.shutdown().await;
 }
 
-fn serve_connection(stream: tokio::net::TcpStream, router: axum::Router) -> impl Future<Output = ()> {
-    let service = TowerToHyperService::new(router);
-    let connection =
+async fn serve_connection(stream: TcpStream, router: axum::Router) {
+    let is_to_be_reset = Arc::new(AtomicBool::new(false));
+    let marked = Arc::clone(&is_to_be_reset);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let (answering, marked) = (router.call(request), Arc::clone(&marked));
+        Box::pin(async move {
+            let response = answering.await?;
+            if response.extensions().get::<ResetAtEnd>().is_some() {
+                marked.store(true, Ordering::Relaxed);
+            }
+            Ok::<_, Infallible>(response)
+        })
+    });
+    let mut connection =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    async move {
-        // A connection that breaks is what this simulator is for; the calls on it are written down as abandoned.
-        let _ = connection.await;
+    // A connection that breaks is what this simulator is for; the calls on it are written down as abandoned.
+    let _ = std::future::poll_fn(|context| connection.poll_without_shutdown(context)).await;
+    let stream = connection.into_parts().io.into_inner();
+    if is_to_be_reset.load(Ordering::Relaxed) {
+        // Closed without lingering, a connection is reset.
+        let _ = stream.set_zero_linger();
     }
 }

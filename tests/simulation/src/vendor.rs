@@ -10,7 +10,7 @@ use podium_domain::pool::Worker;
 use podium_domain::run::FinishReason;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
-use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError, Vendors};
+use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError, Vendors, Wait};
 
 use crate::mutation::Mutation;
 use crate::trace::note;
@@ -123,7 +123,7 @@ fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
         6 => fail(script, 1, Move::Fail(VendorError::Unreachable { vendor, source: message.into() })),
         7 => fail(script, 1, Move::Fail(VendorError::Garbled { vendor, message })),
         // It hangs, until whoever speaks to it loses patience.
-        8 => fail(script, 8_000, Move::Fail(VendorError::Timeout { vendor, limit })),
+        8 => fail(script, 8_000, Move::Fail(VendorError::Timeout { vendor, wait: Wait::Idle, limit })),
         9 => fail(script, 1, Move::Break),
         _ => script.moves.retain(|(_, next)| !matches!(next, Move::Say(_))),
     }

@@ -149,8 +149,16 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-vendor-sim",
         uses: &[],
-        // Its formats are tried with our own adapters, too.
-        tests_use: &["podium-domain", "podium-ports", "podium-vendors"],
+        // Its formats are tried with our own adapters, too, and its faults with an engine on top of them.
+        tests_use: &[
+            "podium-domain",
+            "podium-engine",
+            "podium-memory",
+            "podium-ports",
+            "podium-store-sqlite",
+            "podium-testkit",
+            "podium-vendors",
+        ],
     },
     Layer { package: "xtask", uses: &[], tests_use: &[] },
 ];

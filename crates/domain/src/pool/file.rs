@@ -6,7 +6,8 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::features::features;
-use super::{Feature, KeyHeader, Limits, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
+use super::waits::SaidWaits;
+use super::{Feature, KeyHeader, Limits, Modality, Pool, Vendor, WORKERS_MAX, Waits, WireFormat, Worker};
 use crate::ids::{VendorId, WorkerId};
 use crate::money::{Price, Prices};
 
@@ -89,14 +90,33 @@ struct PriceEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_field_names, reason = "they are the keys of the file, and each is a most")]
 struct LimitsEntry {
     in_flight_max: u32,
     call_ms_max: u64,
+    connect_ms_max: Option<u64>,
+    first_byte_ms_max: Option<u64>,
+    idle_ms_max: Option<u64>,
 }
 
 impl Default for LimitsEntry {
     fn default() -> Self {
-        Self { in_flight_max: 16, call_ms_max: 300_000 }
+        Self {
+            in_flight_max: 16,
+            call_ms_max: 300_000,
+            connect_ms_max: None,
+            first_byte_ms_max: None,
+            idle_ms_max: None,
+        }
+    }
+}
+
+impl LimitsEntry {
+    fn limits(&self, features: &BTreeSet<Feature>) -> Limits {
+        let Self { in_flight_max, call_ms_max, connect_ms_max, first_byte_ms_max, idle_ms_max } = *self;
+        let said = SaidWaits { connect: connect_ms_max, first_byte: first_byte_ms_max, idle: idle_ms_max };
+        let reasons = features.contains(&Feature::Effort) || features.contains(&Feature::ThinkingBudget);
+        Limits { in_flight_max, call_ms_max, waits: Waits::of(said, reasons, call_ms_max) }
     }
 }
 
@@ -173,6 +193,8 @@ fn worker(
     let api = entry.api.or_else(|| apis.get(&entry.vendor).copied()).unwrap_or(WireFormat::OpenaiChat);
     let id = WorkerId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
     let vendor = VendorId::new(entry.vendor).map_err(|e| problems.push(format!("{at}: vendor: {e}"))).ok();
+    let features = features(entry.features, api, &at, problems);
+    let limits = entry.limits.limits(&features);
     let mut bound = |field: &str, value: u64, max: u64| {
         if !(1..=max).contains(&value) {
             problems.push(format!("{at}: {field} is {value}, it must be 1 to {max}"));
@@ -182,10 +204,12 @@ fn worker(
     bound("description length", entry.description.len() as u64, 2000);
     bound("context_tokens", entry.context_tokens.into(), 100_000_000);
     bound("output_tokens_max", entry.output_tokens_max.into(), entry.context_tokens.into());
-    bound("limits.in_flight_max", entry.limits.in_flight_max.into(), 10_000);
-    bound("limits.call_ms_max", entry.limits.call_ms_max, 86_400_000);
+    bound("limits.in_flight_max", limits.in_flight_max.into(), 10_000);
+    bound("limits.call_ms_max", limits.call_ms_max, Waits::MS_MAX);
+    for (field, milliseconds) in limits.waits.named() {
+        bound(field, milliseconds, Waits::MS_MAX);
+    }
     bound("modalities count", entry.modalities.len() as u64, 2);
-    let features = features(entry.features, api, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {
@@ -200,7 +224,7 @@ fn worker(
         output_tokens_max: entry.output_tokens_max,
         features,
         prices,
-        limits: Limits { in_flight_max: entry.limits.in_flight_max, call_ms_max: entry.limits.call_ms_max },
+        limits,
     })
 }
 

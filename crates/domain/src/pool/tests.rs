@@ -38,6 +38,27 @@ fn a_good_file_reads_with_its_defaults() {
 }
 
 #[test]
+fn every_silence_of_a_call_is_bounded() {
+    let pool = |features: &str, limits: &str| {
+        let more =
+            format!("features = [{features}]\nlimits = {{ call_ms_max = 900_000{limits} }}\ncontext_tokens");
+        Pool::parse(&GOOD.replace("context_tokens", &more))
+    };
+    let waits = |features, limits| pool(features, limits).unwrap().workers()[0].limits.waits;
+    let usual = Waits { connect_ms_max: 5_000, first_byte_ms_max: 120_000, idle_ms_max: 60_000 };
+    assert_eq!(waits("", ""), usual);
+    // Who reasons may be silent meanwhile.
+    assert_eq!(waits("\"effort\"", ""), Waits { first_byte_ms_max: 900_000, ..usual });
+    let said = ", connect_ms_max = 1, first_byte_ms_max = 2, idle_ms_max = 3";
+    let expected = Waits { connect_ms_max: 1, first_byte_ms_max: 2, idle_ms_max: 3 };
+    assert_eq!(waits("\"effort\"", said), expected);
+    for field in ["connect_ms_max", "first_byte_ms_max", "idle_ms_max"] {
+        let refused = pool("", &format!(", {field} = 0")).unwrap_err().to_string();
+        assert!(refused.contains(&format!("limits.{field} is 0, it must be 1 to 86400000")), "{refused}");
+    }
+}
+
+#[test]
 fn every_problem_is_listed_at_once() {
     let bad = GOOD
         .replace("http://", "ftp://")

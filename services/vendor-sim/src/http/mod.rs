@@ -12,6 +12,7 @@ mod gemini;
 mod messages;
 mod responses;
 mod serve;
+mod spoil;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
+pub(crate) use self::spoil::ResetAtEnd;
 use self::{error::ApiError, format::Format};
 use crate::{models::Model, sim::Shared};
 

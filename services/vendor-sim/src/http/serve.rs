@@ -25,6 +25,7 @@ use super::{
     error::ApiError,
     format::Format,
     gemini, messages, responses,
+    spoil::{self, Ending, ResetAtEnd, Spoilt},
 };
 use crate::{
     behaviour::{CallScript, Fault},
@@ -98,10 +99,10 @@ async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) ->
     if let Some(fault) = script.fault {
         entry.meets(fault.name());
     }
-    match refusal(model, script.fault) {
-        Some(error) => {
+    match spoil::refusal(model, format, script.fault) {
+        Some(refusal) => {
             entry.end(Outcome::Failed);
-            error.response(format)
+            refusal
         }
         None if script.fault == Some(Fault::Hang) => {
             // The entry is kept until the caller goes away or the simulator stops.
@@ -126,15 +127,6 @@ fn arrival(model: Model, ask: &Ask) -> Arrival {
     Arrival { model, stream: ask.delivery != Delivery::Whole, subtask, message_sha256 }
 }
 
-fn refusal(model: Model, fault: Option<Fault>) -> Option<ApiError> {
-    match fault? {
-        Fault::RateLimit { retry_after_s } => Some(ApiError::rate_limit(model.id(), retry_after_s)),
-        Fault::ServerError => Some(ApiError::server_error()),
-        Fault::Overloaded => Some(ApiError::overloaded()),
-        Fault::Hang | Fault::CutStream { .. } | Fault::SlowFirstToken { .. } | Fault::Garbage => None,
-    }
-}
-
 async fn answered(
     shared: &Arc<Shared>,
     format: Format,
@@ -143,45 +135,36 @@ async fn answered(
     script: CallScript,
     entry: CallEntry,
 ) -> Response {
-    let delivery = ask.delivery;
+    let delivery = if script.never_streams { Delivery::Whole } else { ask.delivery };
     let Some(completion) = complete(shared, model, ask, script, entry.sequence()).await else {
         entry.end(Outcome::Failed);
         return ApiError::server_error().response(format);
     };
-    let cut_after =
-        if let Some(Fault::CutStream { after_chunks }) = script.fault { Some(after_chunks) } else { None };
-    match (delivery, cut_after) {
-        (Delivery::Whole, None) => {
+    let spoilt = Spoilt::by(script.fault);
+    let (frames, content_type) = match delivery {
+        Delivery::Whole => {
             let gaps = u64::try_from(completion.pieces.len().saturating_sub(1)).unwrap_or(u64::MAX);
             first_token(&shared.calls, script).await;
             pause(script.token_ms.saturating_mul(gaps)).await;
-            entry.end(Outcome::Answered);
-            Json(format.whole(&completion)).into_response()
-        }
-        (Delivery::Whole, Some(_)) => {
-            first_token(&shared.calls, script).await;
-            let mut frames = vec![format.whole(&completion).to_string()];
-            let half =
-                (0..=frames[0].len() / 2).rev().find(|end| frames[0].is_char_boundary(*end)).unwrap_or(0);
-            frames[0].truncate(half);
-            let script = CallScript { first_token_ms: 0, first_token_tick_ms: 0, ..script };
-            sent(shared, frames, Ending::Cut, (script, entry), "application/json")
-        }
-        (Delivery::Stream | Delivery::StreamWithUsage, _) => {
-            let (mut frames, last) = format.frames(&completion, delivery);
-            let ending = match cut_after {
-                None => Ending::Whole,
-                Some(after_chunks) => {
-                    frames.truncate(after_chunks);
-                    Ending::Cut
-                }
-            };
-            if ending == Ending::Whole {
-                frames.extend(last.map(str::to_owned));
+            let whole = format.whole(&completion);
+            if spoilt == Spoilt::NOT {
+                entry.end(Outcome::Answered);
+                return Json(whole).into_response();
             }
-            sent(shared, frames, ending, (script, entry), "text/event-stream; charset=utf-8")
+            (spoilt.whole(whole.to_string()), "application/json")
         }
-    }
+        Delivery::Stream | Delivery::StreamWithUsage => {
+            let (frames, last) = format.frames(&completion, delivery);
+            let frames = frames.into_iter().chain(last.map(str::to_owned)).collect();
+            (spoilt.frames(frames), "text/event-stream; charset=utf-8")
+        }
+    };
+    let script = match delivery {
+        Delivery::Whole => CallScript { first_token_ms: 0, first_token_tick_ms: 0, ..script },
+        Delivery::Stream | Delivery::StreamWithUsage => script,
+    };
+    let content_type = if spoilt.has_wrong_type { "application/octet-stream" } else { content_type };
+    sent(shared, frames, spoilt.ending, (script, entry), content_type)
 }
 
 /// Lets the model answer. `None` only if the answering thread died.
@@ -204,7 +187,10 @@ async fn complete(
             // Writing to a string cannot fail.
             let _ = write!(text, " call-{sequence}");
         }
-        limited(&text, &ask.stops, ask.tokens_max)
+        match script.fault {
+            Some(Fault::Huge { bytes }) => (spoil::huge(bytes), End::Stop),
+            _ => limited(&text, &ask.stops, ask.tokens_max),
+        }
     } else {
         (Vec::new(), End::ToolCalls)
     };
@@ -247,12 +233,6 @@ fn garbage(seed: u64, sequence: u64) -> String {
     format!("model_id = [[{draw:x}, subtasks = [\"unfinished, access_list = }} zzz {draw:b}")
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Whole,
-    Cut,
-}
-
 /// A response whose frames are sent at the scripted pace. Its entry is ended with the last frame, or abandoned with it.
 fn sent(
     shared: &Shared,
@@ -264,9 +244,17 @@ fn sent(
     let state = (frames.into_iter().enumerate().peekable(), Some(entry), Arc::clone(&shared.calls));
     let frames = stream::unfold(state, move |(mut frames, mut entry, calls)| async move {
         let Some((index, frame)) = frames.next() else {
-            let entry = entry.take()?;
-            // Only a cut gets here with its entry: the last frame of a whole answer ends it.
+            let kept = entry.take()?;
+            // Only what is spoilt gets here with its entry: the last frame of a whole answer ends it.
             pause(script.token_ms).await;
+            let entry = match ending {
+                Ending::Hang => return spoil::hang(kept).await,
+                Ending::Truncated | Ending::Whole => {
+                    kept.end(Outcome::Cut);
+                    return None;
+                }
+                Ending::Cut | Ending::Reset => kept,
+            };
             // Gives the connection a turn to send what it has, so that the cut comes after it.
             tokio::task::yield_now().await;
             entry.end(Outcome::Cut);
@@ -287,7 +275,11 @@ fn sent(
         Some((Ok(Bytes::from(frame)), (frames, entry, calls)))
     });
     let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "no-cache")];
-    (headers, Body::from_stream(frames)).into_response()
+    let mut response = (headers, Body::from_stream(frames)).into_response();
+    if ending == Ending::Reset {
+        response.extensions_mut().insert(ResetAtEnd);
+    }
+    response
 }
 
 /// Waits as long as the first token is to take.

@@ -1,0 +1,96 @@
+//! A simulator, and pools that lead to it in each wire format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use podium_domain::pool::Pool;
+use podium_vendor_sim::{Behaviour, Options, Running, ScriptedFault, VendorSim};
+use podium_vendors::HttpVendors;
+
+use crate::cases::{Case, Trouble};
+
+pub(crate) const FORMATS: [&str; 4] = ["openai-chat", "openai-responses", "anthropic", "gemini"];
+/// The answer is the question, in more than seven pieces.
+pub(crate) const QUESTION: &str =
+    "A question of more than seven tokens, so that some are left after trouble in its middle.";
+
+/// How the vendor gives its answer; it is always asked for a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Streamed,
+    Whole,
+}
+
+impl Delivery {
+    pub(crate) const BOTH: [Self; 2] = [Self::Streamed, Self::Whole];
+}
+
+pub(crate) struct House {
+    pub(crate) sim: Running,
+}
+
+impl House {
+    pub(crate) async fn new() -> Self {
+        Self { sim: VendorSim::start(Options::loopback(7)).await.unwrap() }
+    }
+
+    /// Makes the next `calls` calls show the trouble, and every answer come in one piece if it is to.
+    pub(crate) fn script(&self, case: &Case, delivery: Delivery, calls: u32) {
+        let faults = match case.trouble {
+            Trouble::Scripted(fault) => vec![ScriptedFault::next_calls(fault, calls)],
+            Trouble::Refused | Trouble::NoTls => Vec::new(),
+        };
+        let never_streams = delivery == Delivery::Whole;
+        self.sim
+            .set_behaviour("sim-echo", Behaviour { faults, never_streams, ..Behaviour::default() })
+            .unwrap();
+    }
+
+    /// A worker in each format, by its name, on the way to the trouble, and one that is sound.
+    pub(crate) fn pool(&self, case: &Case) -> Pool {
+        let (scheme, address) = match case.trouble {
+            Trouble::Scripted(_) => ("http", self.sim.addr().to_string()),
+            Trouble::NoTls => ("https", self.sim.addr().to_string()),
+            Trouble::Refused => ("http", nobody()),
+        };
+        let mut toml = "schema = 1\nname = \"faults\"\nversion = \"1\"\n".to_owned();
+        for format in FORMATS {
+            let path = if format == "gemini" { "/v1beta" } else { "/v1" };
+            let limits = ["connect_ms_max", "first_byte_ms_max", "idle_ms_max", "call_ms_max"].map(|limit| {
+                let milliseconds = if limit == case.brief_wait { 150 } else { 120_000 };
+                format!("{limit} = {milliseconds}")
+            });
+            write!(
+                toml,
+                r#"
+                [[vendors]]
+                id = "{format}"
+                api = "{format}"
+                base_url = "{scheme}://{address}{path}"
+                [[workers]]
+                id = "{format}"
+                vendor = "{format}"
+                model = "sim-echo"
+                description = "repeats its question"
+                context_tokens = 65536
+                output_tokens_max = 16384
+                usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+                limits = {{ {} }}
+                "#,
+                limits.join(", ")
+            )
+            .unwrap();
+        }
+        Pool::parse(&toml).unwrap()
+    }
+}
+
+/// An address of this machine where nobody listens.
+fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+pub(crate) fn vendors(pool: &Pool) -> HttpVendors {
+    HttpVendors::new(pool, &BTreeMap::new()).unwrap()
+}
