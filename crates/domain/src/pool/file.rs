@@ -6,7 +6,8 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::features::features;
-use super::{Feature, KeyHeader, Limits, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
+use super::limits::{AccountLimitsEntry, LimitsEntry};
+use super::{AccountLimits, Feature, KeyHeader, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
 use crate::ids::{VendorId, WorkerId};
 use crate::money::{Price, Prices};
 
@@ -56,6 +57,8 @@ struct VendorEntry {
     base_url: String,
     api_key_env: Option<String>,
     key_header: Option<String>,
+    #[serde(default)]
+    limits: AccountLimitsEntry,
 }
 
 #[derive(Deserialize)]
@@ -87,19 +90,6 @@ struct PriceEntry {
     output: f64,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct LimitsEntry {
-    in_flight_max: u32,
-    call_ms_max: u64,
-}
-
-impl Default for LimitsEntry {
-    fn default() -> Self {
-        Self { in_flight_max: 16, call_ms_max: 300_000 }
-    }
-}
-
 fn text_only() -> Vec<Modality> {
     vec![Modality::Text]
 }
@@ -119,8 +109,9 @@ pub(super) fn parse(toml: &str) -> Result<Pool, PoolError> {
     }
     let apis: BTreeMap<_, _> = file.vendors.iter().map(|entry| (entry.id.clone(), entry.api)).collect();
     let vendors: Vec<_> = file.vendors.into_iter().filter_map(|entry| vendor(entry, &mut problems)).collect();
+    let accounts = vendors.iter().map(|vendor| (vendor.id.to_string(), vendor.limits)).collect();
     let workers: Vec<_> =
-        file.workers.into_iter().filter_map(|entry| worker(entry, &apis, &mut problems)).collect();
+        file.workers.into_iter().filter_map(|entry| worker(entry, &apis, &accounts, &mut problems)).collect();
     check_references(&vendors, &workers, &mut problems);
     if problems.is_empty() {
         Ok(Pool { name: file.name, version: file.version, vendors, workers })
@@ -140,9 +131,10 @@ fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
         problems.push(format!("{at}: api_key_env must name an environment variable, not hold a key"));
     }
     let key_header = entry.key_header.and_then(|name| key_header(&name, &at, problems));
+    let limits = entry.limits.check(&at, problems);
     let id = id.filter(|_| problems.len() == known)?;
     let base_url = entry.base_url.trim_end_matches('/').to_owned();
-    Some(Vendor { id, base_url, api_key_env: entry.api_key_env, key_header })
+    Some(Vendor { id, base_url, api_key_env: entry.api_key_env, key_header, limits })
 }
 
 fn key_header(name: &str, at: &str, problems: &mut Vec<String>) -> Option<KeyHeader> {
@@ -165,12 +157,14 @@ fn is_variable_name(name: &str) -> bool {
 fn worker(
     entry: WorkerEntry,
     apis: &BTreeMap<String, WireFormat>,
+    accounts: &BTreeMap<String, AccountLimits>,
     problems: &mut Vec<String>,
 ) -> Option<Worker> {
     let known = problems.len();
     let at = format!("workers `{}`", entry.id);
     // A vendor that is not defined is told of elsewhere.
     let api = entry.api.or_else(|| apis.get(&entry.vendor).copied()).unwrap_or(WireFormat::OpenaiChat);
+    let account = accounts.get(&entry.vendor).copied().unwrap_or_default();
     let id = WorkerId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
     let vendor = VendorId::new(entry.vendor).map_err(|e| problems.push(format!("{at}: vendor: {e}"))).ok();
     let mut bound = |field: &str, value: u64, max: u64| {
@@ -182,9 +176,8 @@ fn worker(
     bound("description length", entry.description.len() as u64, 2000);
     bound("context_tokens", entry.context_tokens.into(), 100_000_000);
     bound("output_tokens_max", entry.output_tokens_max.into(), entry.context_tokens.into());
-    bound("limits.in_flight_max", entry.limits.in_flight_max.into(), 10_000);
-    bound("limits.call_ms_max", entry.limits.call_ms_max, 86_400_000);
     bound("modalities count", entry.modalities.len() as u64, 2);
+    let limits = entry.limits.check(account, &at, problems);
     let features = features(entry.features, api, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let (id, vendor, prices) = (id?, vendor?, prices?);
@@ -200,7 +193,7 @@ fn worker(
         output_tokens_max: entry.output_tokens_max,
         features,
         prices,
-        limits: Limits { in_flight_max: entry.limits.in_flight_max, call_ms_max: entry.limits.call_ms_max },
+        limits,
     })
 }
 

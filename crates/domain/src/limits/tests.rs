@@ -1,0 +1,1 @@
+//! What a meter grants, refuses and learns.
