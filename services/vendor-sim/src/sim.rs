@@ -16,6 +16,7 @@ use crate::{
     calls::{Call, CallLog},
     generalist::Generalist,
     http,
+    http::quota::AccountLimit,
     models::Model,
 };
 
@@ -37,6 +38,8 @@ pub struct Options {
     pub generalist_accuracy: f64,
     /// How every model behaves at the start and after a reset.
     pub behaviour: Behaviour,
+    /// What the account may use in a minute. All callers have the same account.
+    pub limit: AccountLimit,
 }
 
 impl Options {
@@ -49,6 +52,7 @@ impl Options {
             api_key: None,
             generalist_accuracy: GENERALIST_ACCURACY,
             behaviour: Behaviour::default(),
+            limit: AccountLimit::default(),
         }
     }
 }
@@ -190,6 +194,7 @@ pub(crate) struct Shared {
     options: Options,
     pub(crate) calls: Arc<CallLog>,
     pub(crate) prompts: Mutex<http::cache::PromptCache>,
+    quota: Mutex<http::quota::Quota>,
     behaviours: Mutex<HashMap<Model, Behaviour>>,
 }
 
@@ -207,6 +212,7 @@ impl Shared {
             options,
             calls: Arc::new(CallLog::new()),
             prompts: Mutex::default(),
+            quota: Mutex::default(),
             behaviours: Mutex::new(behaviours),
         }
     }
@@ -221,6 +227,13 @@ impl Shared {
 
     pub(crate) fn api_key(&self) -> Option<&str> {
         self.options.api_key.as_deref()
+    }
+
+    /// The account's limit, and what was used of it; nothing if there is no limit.
+    pub(crate) fn quota(&self) -> Option<(AccountLimit, MutexGuard<'_, http::quota::Quota>)> {
+        let limit = self.options.limit;
+        let quota = || self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        (limit != AccountLimit::default()).then(|| (limit, quota()))
     }
 
     pub(crate) fn generalist(&self) -> Generalist {
@@ -247,6 +260,7 @@ impl Shared {
         self.calls.reset();
         *self.behaviours() = Self::first_behaviours(&self.options);
         *self.prompts.lock().unwrap_or_else(PoisonError::into_inner) = http::cache::PromptCache::default();
+        *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = http::quota::Quota::default();
     }
 
     fn behaviours(&self) -> MutexGuard<'_, HashMap<Model, Behaviour>> {

@@ -17,6 +17,8 @@ use crate::policy::Tier;
 pub(super) const CALL_MS: f64 = 1_000.0;
 /// How soon who has the turn looks for the end of a call.
 pub(super) const LOOK_MS: f64 = 20.0;
+/// How much longer than for room those wait who ask for a worker that is blocked or broken.
+pub(super) const OUT_OF_ORDER_TIMES: f64 = 5.0;
 /// How much later than agreed somebody may come back.
 pub(super) const GRACE_MS: f64 = 1_000.0;
 
@@ -241,27 +243,29 @@ impl Meter {
 
     fn refuse(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>, full: Full) -> Refusal {
         let Full { why, wait } = full;
-        let most = ask.ask_again_ms_max;
-        let told = |after: f64, spread: f64| {
-            let after = after.clamp(1.0, most);
-            Refusal { why, after, spread: spread.min(most - after) }
+        // Who is told the longest time still comes back at random: not all together.
+        let told = |most: f64, after: f64, spread: f64| {
+            let after = if spread > 0.0 { after.min(most / 2.0) } else { after.min(most) };
+            let after = after.max(1.0);
+            Refusal { why, after, spread: spread.min(most - after).max(0.0) }
         };
+        let most = ask.ask_again_ms_max;
         if matches!(why, Why::Blocked | Why::Broken | Why::Away) {
-            return told(wait, wait / 10.0);
+            return told(most * OUT_OF_ORDER_TIMES, wait, (wait / 10.0).max(LOOK_MS));
         }
         let (caller, service_ms) = (ask.caller(), self.service_ms(terms, ask.takes.amounts(1.0)));
         #[expect(clippy::cast_precision_loss, reason = "it is bounded by WAITING_MAX")]
         let waiting = self.turns.waiting(now, caller) as f64;
         let takes_turn = self.turns.may_take(now, caller);
         let refusal = match (why, takes_turn) {
-            (Why::Rate, true) => told(wait, 0.0),
+            (Why::Rate, true) => told(most, wait, 0.0),
             // On the average, half of those who wait come first.
             (Why::Rate, false) => {
                 let after = wait.max(waiting * service_ms / 2.0);
-                told(after, after)
+                told(most, after, after)
             }
-            (_, true) => told(LOOK_MS, LOOK_MS),
-            (_, false) => told(LOOK_MS * waiting, LOOK_MS * waiting),
+            (_, true) => told(most, LOOK_MS, LOOK_MS),
+            (_, false) => told(most, LOOK_MS * waiting, LOOK_MS * waiting),
         };
         let until = now + refusal.after + refusal.spread + GRACE_MS;
         self.turns.wait(caller, until, takes_turn.then_some(service_ms));

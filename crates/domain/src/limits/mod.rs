@@ -117,13 +117,14 @@ pub enum Why {
 
 /// The constants of the arithmetic by name, for whoever does the same sums elsewhere. Times are milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
-pub const CONSTANTS: [(&str, f64); 27] = [
+pub const CONSTANTS: [(&str, f64); 28] = [
     ("burst_s", terms::BURST_S),
     ("mini_weight", turns::MINI_WEIGHT),
     ("groups_max", turns::GROUPS_MAX as f64),
     ("waiting_max", turns::WAITING_MAX as f64),
     ("call_ms", meter::CALL_MS),
     ("look_ms", meter::LOOK_MS),
+    ("out_of_order_times", meter::OUT_OF_ORDER_TIMES),
     ("grace_ms", meter::GRACE_MS),
     ("mean_gain", meter::MEAN_GAIN),
     ("deviation_gain", meter::DEVIATION_GAIN),

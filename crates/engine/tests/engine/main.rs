@@ -15,6 +15,8 @@ mod retention;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
+mod throttle;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod window;

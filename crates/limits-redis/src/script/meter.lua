@@ -149,12 +149,12 @@ end
 local function refuse(scope, caller, why, wait)
   local most = caller.ask_again_max
   local after, spread
-  local function told(a, s)
-    after = math.min(math.max(a, 1), most)
-    spread = math.min(s, most - after)
+  local function told(longest, a, s)
+    after = math.max(math.min(a, s > 0 and longest / 2 or longest), 1)
+    spread = math.max(math.min(s, longest - after), 0)
   end
   if why == 'blocked' or why == 'broken' then
-    told(wait, wait / 10)
+    told(most * C.out_of_order_times, wait, math.max(wait / 10, C.look_ms))
     return after, spread
   end
   local need = service(scope, caller)
@@ -164,14 +164,14 @@ local function refuse(scope, caller, why, wait)
   if not is_known then waiting = waiting + 1 end
   local takes_turn = left_by(scope, caller) == nil
   if why == 'rate' and takes_turn then
-    told(wait, 0)
+    told(most, wait, 0)
   elseif why == 'rate' then
     local later = math.max(wait, waiting * need / 2)
-    told(later, later)
+    told(most, later, later)
   elseif takes_turn then
-    told(C.look_ms, C.look_ms)
+    told(most, C.look_ms, C.look_ms)
   else
-    told(C.look_ms * waiting, C.look_ms * waiting)
+    told(most, C.look_ms * waiting, C.look_ms * waiting)
   end
   local until_ = now + after + spread + C.grace_ms
   if is_known or waiting <= C.waiting_max then
