@@ -19,6 +19,8 @@ pub(super) const CALL_MS: f64 = 1_000.0;
 pub(super) const LOOK_MS: f64 = 20.0;
 /// How much longer than for room those wait who ask for a worker that is blocked or broken.
 pub(super) const OUT_OF_ORDER_TIMES: f64 = 5.0;
+/// What is so little is nothing: a sum of times since 1970 is not more exact than that.
+pub(super) const SLACK_MS: f64 = 0.01;
 /// How much later than agreed somebody may come back.
 pub(super) const GRACE_MS: f64 = 1_000.0;
 
@@ -231,7 +233,7 @@ impl Meter {
                 wait = wait.max(over);
             }
         }
-        if wait > 0.0 { Err(Full { why: Why::Rate, wait }) } else { Ok(()) }
+        if wait > SLACK_MS { Err(Full { why: Why::Rate, wait }) } else { Ok(()) }
     }
 
     /// How much of the scope a call takes: milliseconds' worth of what it takes the most of.

@@ -117,7 +117,7 @@ pub enum Why {
 
 /// The constants of the arithmetic by name, for whoever does the same sums elsewhere. Times are milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
-pub const CONSTANTS: [(&str, f64); 28] = [
+pub const CONSTANTS: [(&str, f64); 29] = [
     ("burst_s", terms::BURST_S),
     ("mini_weight", turns::MINI_WEIGHT),
     ("groups_max", turns::GROUPS_MAX as f64),
@@ -125,6 +125,7 @@ pub const CONSTANTS: [(&str, f64); 28] = [
     ("call_ms", meter::CALL_MS),
     ("look_ms", meter::LOOK_MS),
     ("out_of_order_times", meter::OUT_OF_ORDER_TIMES),
+    ("slack_ms", meter::SLACK_MS),
     ("grace_ms", meter::GRACE_MS),
     ("mean_gain", meter::MEAN_GAIN),
     ("deviation_gain", meter::DEVIATION_GAIN),

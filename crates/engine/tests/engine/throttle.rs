@@ -70,7 +70,7 @@ async fn once_the_vendor_has_room_again_what_waited_is_done_in_one_attempt() {
     for id in ask_all(&house, plan_of(&[("quick", "Do it.", &[])])).await {
         let run = house.ended(id).await;
         assert_eq!(run.answer(), Some("fine"));
-        let attempts: usize = run.rounds()[0].steps.iter().map(|step| step.attempts.len()).sum();
+        let attempts: usize = run.rounds()[0].steps.iter().map(|step| step.task.attempts.len()).sum();
         assert_eq!(attempts, 1);
     }
     assert_eq!(house.vendor.calls_of("quick").len(), RUNS);

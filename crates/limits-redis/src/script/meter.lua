@@ -131,7 +131,7 @@ local function look(scope, caller)
       wait = math.max(wait, over)
     end
   end
-  if wait > 0 then return 'rate', wait end
+  if wait > C.slack_ms then return 'rate', wait end
   return nil
 end
 
