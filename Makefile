@@ -129,6 +129,12 @@ bench-early: ## time saved by beginning steps while the plan is being written; B
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-early -- $(BENCH_ARGS)
 
+.PHONY: bench-limits
+bench-limits: ## 32 executors against a vendor's limits for three minutes; BENCH_ARGS="--seconds 60 --prompt-words 200"
+	@scripts/setup build servers
+	@scripts/claim-target
+	cargo run -p podium-bench-limits -- $(BENCH_ARGS)
+
 .PHONY: bench-engines
 bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
 	@scripts/setup build test

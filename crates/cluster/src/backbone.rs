@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::pool::{Pool, Worker};
+use podium_domain::pool::Pool;
 use podium_engine::{Engine, NotReady, Options, Parts, Roles};
 use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
 use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductor::Conductor;
-use podium_ports::limiter::{Grant, Limiter, LimiterError};
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
 use podium_setup::{RandomIds, SystemClock};
@@ -221,7 +221,7 @@ struct NoCalls;
 
 #[async_trait]
 impl Limiter for NoCalls {
-    async fn acquire(&self, _worker: &Worker) -> Result<Grant, LimiterError> {
-        Ok(Grant::AskAgain { after: NO_CALLS_WAIT })
+    async fn acquire(&self, _: &CallWish<'_>) -> Result<Grant, LimiterError> {
+        Ok(Grant::AskAgain { after: NO_CALLS_WAIT, why: Why::Away })
     }
 }

@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod content;
 pub mod conversation;
 pub mod ids;
+pub mod limits;
 pub mod money;
 pub mod plan;
 pub mod policy;

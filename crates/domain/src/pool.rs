@@ -2,6 +2,7 @@
 
 mod features;
 mod file;
+mod limits;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,8 @@ pub struct Vendor {
     pub api_key_env: Option<String>,
     /// Where a request carries the key, if the vendor wants it elsewhere than its workers' wire formats have it.
     pub key_header: Option<KeyHeader>,
+    /// What the account allows all of its workers together.
+    pub limits: AccountLimits,
 }
 
 impl Vendor {
@@ -58,6 +61,32 @@ pub struct Limits {
     pub call_ms_max: u64,
     /// Longest silences within it.
     pub waits: Waits,
+    /// How much of it may be used in a minute.
+    pub rates: Rates,
+    /// What its vendor allows all of its workers together.
+    pub account: AccountLimits,
+}
+
+/// How hard all workers of a vendor may be used together: what the account allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountLimits {
+    /// Most calls at the same time.
+    pub in_flight_max: Option<u32>,
+    /// How much may be used in a minute.
+    pub rates: Rates,
+}
+
+/// Most of something in a minute. Vendors count tokens together, or apart by prompt and completion, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Calls.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens of prompts and completions together.
+    pub tokens_per_minute: Option<u64>,
+    /// Tokens of prompts.
+    pub input_tokens_per_minute: Option<u64>,
+    /// Tokens of completions.
+    pub output_tokens_per_minute: Option<u64>,
 }
 
 /// A vendor model that may be called.

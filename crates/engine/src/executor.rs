@@ -14,7 +14,7 @@ use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, Effect, Run, TaskRef, TaskState};
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{Grant, Permit};
+use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
 use podium_ports::vendor::ChatRequest;
@@ -75,11 +75,25 @@ impl Executor {
         serve_lane(engine, (lane, slots), self, stop, abandon).await;
     }
 
-    /// Room for a call of `worker`, or how to answer the message.
-    async fn permit(&self, worker: &Worker) -> Result<Box<dyn Permit>, Settle> {
-        match self.engine.parts().limiter.acquire(worker).await {
+    /// Room for a step's call of `worker`, or how to answer the message.
+    async fn permit(
+        &self,
+        run: &Run,
+        at: (u16, StepIndex),
+        worker: &Worker,
+        request: &ChatRequest,
+    ) -> Result<Box<dyn Permit>, Settle> {
+        let wish = CallWish {
+            worker,
+            tenant: &run.spec().tenant,
+            tier: run.spec().policy.tier,
+            run: run.id(),
+            task: TaskRef::Step { round: at.0, step: at.1 },
+            estimate: call::estimate(request),
+        };
+        match self.engine.parts().limiter.acquire(&wish).await {
             Ok(Grant::Permit(permit)) => Ok(permit),
-            Ok(Grant::AskAgain { after }) => Err(Settle::Nak(after)),
+            Ok(Grant::AskAgain { after, .. }) => Err(Settle::Nak(after)),
             Err(error) => {
                 warn!(worker = %worker.id, error = &error as &dyn std::error::Error, "the limiter failed");
                 Err(Settle::Nak(self.engine.options().retry_pause))
@@ -127,21 +141,28 @@ impl Executor {
             let command = Command::FailAttempt { task: message.task, claim: claimed.claim, error };
             return Err(engine.record(run.id(), command, abandon).await);
         };
-        let permit = self.permit(worker).await?;
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
-        let claimed = engine.claim(run.id(), message.task, call::most_cost(worker, &request)).await?;
-        Ok(Step { claimed, at, worker: worker.clone(), permit, slot })
+        let permit = self.permit(&run, at, worker, &request).await?;
+        match engine.claim(run.id(), message.task, call::most_cost(worker, &request)).await {
+            Ok(claimed) => Ok(Step { claimed, at, worker: worker.clone(), permit, slot }),
+            Err(settle) => {
+                permit.settle(Settlement::of(Outcome::NotSent));
+                Err(settle)
+            }
+        }
     }
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
         let Step { claimed, at, worker, permit, slot } = step;
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
-        let Some(request) = request(&claimed.run, at, &worker) else { return Settle::Ack.into() };
+        let Some(request) = request(&claimed.run, at, &worker) else {
+            permit.settle(Settlement::of(Outcome::NotSent));
+            return Settle::Ack.into();
+        };
         let call =
             Call { parts: self.engine.parts(), run: &claimed.run, worker: &worker, at, claim: claimed.claim };
-        let ended = call.make(&request, &claimed.held, abandon).await;
-        drop(permit);
+        let ended = call.make(&request, permit, &claimed.held, abandon).await;
         let command = self.command_for(&claimed, at, &worker, ended);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
@@ -151,7 +172,11 @@ impl Executor {
                 Room::Inherited => slot,
                 Room::Own(own) => own,
             };
-            Some(Step { claimed: wish.granted(run)?, at, worker, permit, slot })
+            let Some(claimed) = wish.granted(run) else {
+                permit.settle(Settlement::of(Outcome::NotSent));
+                return None;
+            };
+            Some(Step { claimed, at, worker, permit, slot })
         });
         Done { settle, next }
     }
@@ -175,7 +200,7 @@ impl Executor {
         let request = request(&after, at, worker)?;
         let permit = tokio::select! {
             biased;
-            permit = self.permit(worker) => permit.ok()?,
+            permit = self.permit(&after, at, worker, &request) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
         let task = TaskRef::Step { round: at.0, step: at.1 };

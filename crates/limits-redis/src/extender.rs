@@ -66,7 +66,7 @@ impl Extender {
         if !self.shared.board.is_shared() {
             return;
         }
-        let batches = self.shared.leases.take_given_back();
+        let batches = self.shared.leases.take_ended();
         if !batches.is_empty() {
             self.keep(batches).await;
         }

@@ -1,18 +1,21 @@
-//! The leases of this process: which are held, and which were given back and Redis was not told yet.
+//! The leases of this process: which are held, and which ended and Redis was not told yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use podium_ports::limiter::Permit;
+use podium_domain::limits::{Ask, Drawn, Meter, Refusal, Settled, TokenEstimate};
+use podium_ports::limiter::{Permit, Settlement};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// Most leases that wait to be given back. Beyond it they come back by running out. Only a Redis that is away lets them wait,
-/// and what was granted meanwhile it never heard of, so this bounds what is held at the moment of its going.
-const GIVEN_BACK_MAX: usize = 100_000;
+use crate::place::Place;
 
-/// All leases of this process, by the key of their worker.
+/// Most leases that wait to be settled. Beyond it they come back by running out. Only a Redis that is away lets them wait,
+/// and what was granted meanwhile it never heard of, so this bounds what is held at the moment of its going.
+const ENDED_MAX: usize = 100_000;
+
+/// All leases of this process, by their worker.
 #[derive(Debug)]
 pub(crate) struct Leases {
     instance: Uuid,
@@ -23,14 +26,17 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    given_back: usize,
+    ended: usize,
     workers: HashMap<Arc<str>, Calls>,
+    /// What is known of workers and accounts without Redis.
+    meters: HashMap<Arc<str>, Meter>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Calls {
+    place: Arc<Place>,
     held: BTreeMap<u64, Known>,
-    given_back: Vec<u64>,
+    ended: Vec<Ended>,
 }
 
 /// Who may know of a lease.
@@ -40,12 +46,19 @@ enum Known {
     Redis,
 }
 
+/// A lease that is to be settled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) number: u64,
+    pub(crate) settled: Settled,
+}
+
 /// What Redis is to be told of one worker.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Batch {
-    pub(crate) key: Arc<str>,
+    pub(crate) place: Arc<Place>,
     pub(crate) held: Vec<u64>,
-    pub(crate) given_back: Vec<u64>,
+    pub(crate) ended: Vec<Ended>,
 }
 
 impl Leases {
@@ -59,10 +72,17 @@ impl Leases {
     }
 
     /// A lease that nobody knows of yet.
-    pub(crate) fn prepare(self: &Arc<Self>, key: String) -> Lease {
+    pub(crate) fn prepare(self: &Arc<Self>, place: Place, estimate: TokenEstimate) -> Lease {
         let mut table = self.lock();
         table.next += 1;
-        Lease { key: key.into(), number: table.next, stage: Stage::Prepared, leases: Arc::clone(self) }
+        let settled = Settled { reserved: None, estimate, probes: false, settlement: Settlement::default() };
+        Lease {
+            place: Arc::new(place),
+            number: table.next,
+            stage: Stage::Prepared,
+            settled,
+            leases: Arc::clone(self),
+        }
     }
 
     /// The name that Redis knows a lease by.
@@ -75,7 +95,7 @@ impl Leases {
         self.instance.as_u64_pair().1 ^ number
     }
 
-    /// Waits until there is something to give back, or [`Self::wake`]. It may be there no longer.
+    /// Waits until there is something to settle, or [`Self::wake`]. It may be there no longer.
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
     }
@@ -85,7 +105,7 @@ impl Leases {
         self.woken.notify_one();
     }
 
-    /// All that is held, and what was given back. From now on Redis may know of it.
+    /// All that is held, and what ended. From now on Redis may know of it.
     pub(crate) fn take_everything(&self) -> Vec<Batch> {
         let mut table = self.lock();
         for known in table.workers.values_mut().flat_map(|calls| calls.held.values_mut()) {
@@ -94,8 +114,8 @@ impl Leases {
         table.take(|calls| calls.held.keys().copied().collect())
     }
 
-    /// What was given back.
-    pub(crate) fn take_given_back(&self) -> Vec<Batch> {
+    /// What ended.
+    pub(crate) fn take_ended(&self) -> Vec<Batch> {
         self.lock().take(|_| Vec::new())
     }
 
@@ -103,8 +123,8 @@ impl Leases {
     pub(crate) fn put_back(&self, batches: Vec<Batch>) {
         let mut table = self.lock();
         for batch in batches {
-            for number in batch.given_back {
-                table.give_back(&batch.key, number);
+            for ended in batch.ended {
+                table.end(&batch.place, ended);
             }
         }
     }
@@ -112,35 +132,50 @@ impl Leases {
 
 impl Table {
     fn take(&mut self, held: impl Fn(&Calls) -> Vec<u64>) -> Vec<Batch> {
-        let batch = |(key, calls): (&Arc<str>, &mut Calls)| Batch {
-            key: Arc::clone(key),
+        let batch = |calls: &mut Calls| Batch {
+            place: Arc::clone(&calls.place),
             held: held(calls),
-            given_back: mem::take(&mut calls.given_back),
+            ended: mem::take(&mut calls.ended),
         };
-        let batches: Vec<_> = self.workers.iter_mut().map(batch).collect();
-        self.given_back = 0;
+        let batches: Vec<_> = self.workers.values_mut().map(batch).collect();
+        self.ended = 0;
         self.workers.retain(|_, calls| !calls.held.is_empty());
-        batches.into_iter().filter(|batch| !batch.held.is_empty() || !batch.given_back.is_empty()).collect()
+        batches.into_iter().filter(|batch| !batch.held.is_empty() || !batch.ended.is_empty()).collect()
     }
 
-    fn give_back(&mut self, key: &Arc<str>, number: u64) {
-        if self.given_back < GIVEN_BACK_MAX {
-            self.given_back += 1;
-            self.calls(key).given_back.push(number);
+    fn end(&mut self, place: &Arc<Place>, ended: Ended) {
+        if self.ended < ENDED_MAX {
+            self.ended += 1;
+            self.calls(place).ended.push(ended);
         }
     }
 
-    fn calls(&mut self, key: &Arc<str>) -> &mut Calls {
-        self.workers.entry(Arc::clone(key)).or_default()
+    fn calls(&mut self, place: &Arc<Place>) -> &mut Calls {
+        let calls = self.workers.entry(place.name().into()).or_insert_with(|| Calls {
+            place: Arc::clone(place),
+            held: BTreeMap::new(),
+            ended: Vec::new(),
+        });
+        // The newest limits count.
+        calls.place = Arc::clone(place);
+        calls
+    }
+
+    /// How many leases of a worker are held, or of all workers of its account.
+    #[expect(clippy::cast_precision_loss, reason = "there are far fewer calls than 2^53")]
+    fn held(&self, of: impl Fn(&Place) -> bool) -> f64 {
+        let calls = self.workers.values().filter(|calls| of(&calls.place));
+        calls.map(|calls| calls.held.len()).sum::<usize>() as f64
     }
 }
 
-/// One lease. It is given back when it is dropped, if somebody may know of it.
+/// One lease. It is settled when it is dropped, if somebody may know of it.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    key: Arc<str>,
+    place: Arc<Place>,
     number: u64,
     stage: Stage,
+    settled: Settled,
     leases: Arc<Leases>,
 }
 
@@ -152,11 +187,13 @@ enum Stage {
     Asked,
     /// It is a permit.
     Held,
+    /// It is a permit that was granted without Redis.
+    HeldHere,
 }
 
 impl Lease {
-    pub(crate) fn key(&self) -> &str {
-        &self.key
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     pub(crate) fn id(&self) -> String {
@@ -179,35 +216,85 @@ impl Lease {
     }
 
     /// Redis granted it.
-    pub(crate) fn hold(mut self) -> Box<dyn Permit> {
+    pub(crate) fn hold(mut self, reserved: Drawn, probes: bool) -> Box<dyn Permit> {
         let leases = Arc::clone(&self.leases);
-        self.enter(&mut leases.lock(), Known::Redis);
+        self.stage = Stage::Held;
+        (self.settled.reserved, self.settled.probes) = (Some(reserved), probes);
+        leases.lock().calls(&self.place).held.insert(self.number, Known::Redis);
         Box::new(self)
     }
 
-    /// Holds it without Redis if this process holds fewer than `bound` of its worker.
-    pub(crate) fn hold_below(mut self, bound: u32) -> Result<Box<dyn Permit>, Self> {
+    /// Holds it without Redis if the process's share has room for it. All that it holds counts.
+    pub(crate) fn hold_here(
+        mut self,
+        now: f64,
+        share: f64,
+        ask: Ask<'_>,
+    ) -> Result<Box<dyn Permit>, (Self, Refusal)> {
         let leases = Arc::clone(&self.leases);
         let mut table = leases.lock();
-        let held = table.workers.get(&self.key).map_or(0, |calls| calls.held.len());
-        if u32::try_from(held).is_ok_and(|held| held < bound) {
-            let known = if self.stage == Stage::Asked { Known::Redis } else { Known::Here };
-            self.enter(&mut table, known);
-            Ok(Box::new(self))
-        } else {
-            // Dropping a lease takes the lock.
-            drop(table);
-            Err(self)
+        match table.ask_here(&self.place, now, share, ask, self.settled.estimate) {
+            Ok(()) => {
+                let known = if self.stage == Stage::Asked { Known::Redis } else { Known::Here };
+                self.stage = Stage::HeldHere;
+                table.calls(&self.place).held.insert(self.number, known);
+                Ok(Box::new(self))
+            }
+            Err(refusal) => {
+                // Dropping a lease takes the lock.
+                drop(table);
+                Err((self, refusal))
+            }
         }
-    }
-
-    fn enter(&mut self, table: &mut Table, known: Known) {
-        self.stage = Stage::Held;
-        table.calls(&self.key).held.insert(self.number, known);
     }
 }
 
-impl Permit for Lease {}
+impl Table {
+    fn ask_here(
+        &mut self,
+        place: &Place,
+        now: f64,
+        share: f64,
+        ask: Ask<'_>,
+        estimate: TokenEstimate,
+    ) -> Result<(), Refusal> {
+        let mut worker = self.meters.remove(place.name()).unwrap_or_default();
+        worker.set_in_flight(self.held(|other| other.name() == place.name()));
+        let takes = worker.expects(estimate);
+        let account = place.account_name().zip(place.account_terms()).map(|(name, terms)| {
+            let mut meter = self.meters.remove(name).unwrap_or_default();
+            meter.set_in_flight(self.held(|other| other.account_name() == Some(name)));
+            (name, meter, terms.share(share))
+        });
+        let (mut account_meter, mut scopes) = (account, Vec::new());
+        scopes.push((&mut worker, place.terms().share(share)));
+        if let Some((_, meter, terms)) = &mut account_meter {
+            scopes.push((meter, *terms));
+        }
+        let asked = Meter::ask(now, &mut scopes, &Ask { takes, ..ask });
+        drop(scopes);
+        self.meters.insert(place.name().into(), worker);
+        if let Some((name, meter, _)) = account_meter {
+            self.meters.insert(name.into(), meter);
+        }
+        asked.map(|_| ())
+    }
+
+    fn release(&mut self, place: &Place, number: u64) -> Option<Known> {
+        let calls = self.workers.get_mut(place.name())?;
+        let known = calls.held.remove(&number);
+        if calls.held.is_empty() && calls.ended.is_empty() {
+            self.workers.remove(place.name());
+        }
+        known
+    }
+}
+
+impl Permit for Lease {
+    fn settle(mut self: Box<Self>, settlement: Settlement) {
+        self.settled.settlement = settlement;
+    }
+}
 
 impl Drop for Lease {
     fn drop(&mut self) {
@@ -216,112 +303,16 @@ impl Drop for Lease {
         }
         let mut table = self.leases.lock();
         let known = match self.stage {
-            Stage::Held => table.release(&self.key, self.number),
+            Stage::Held | Stage::HeldHere => table.release(&self.place, self.number),
             Stage::Asked | Stage::Prepared => Some(Known::Redis),
         };
         if known == Some(Known::Redis) {
-            table.give_back(&self.key, self.number);
+            table.end(&self.place, Ended { number: self.number, settled: self.settled });
             drop(table);
             self.leases.wake();
         }
     }
 }
 
-impl Table {
-    fn release(&mut self, key: &Arc<str>, number: u64) -> Option<Known> {
-        let calls = self.workers.get_mut(key)?;
-        let known = calls.held.remove(&number);
-        if calls.held.is_empty() && calls.given_back.is_empty() {
-            self.workers.remove(key);
-        }
-        known
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn leases() -> Arc<Leases> {
-        Leases::new(Uuid::from_u128(7))
-    }
-
-    fn a_lease(leases: &Arc<Leases>) -> Lease {
-        leases.prepare("k".to_owned())
-    }
-
-    fn granted(leases: &Arc<Leases>) -> Box<dyn Permit> {
-        let mut lease = a_lease(leases);
-        lease.asked();
-        lease.hold()
-    }
-
-    fn batch(held: &[u64], given_back: &[u64]) -> Vec<Batch> {
-        vec![Batch { key: "k".into(), held: held.to_vec(), given_back: given_back.to_vec() }]
-    }
-
-    #[test]
-    fn a_dropped_permit_is_given_back_once() {
-        let leases = leases();
-        let (first, second) = (granted(&leases), granted(&leases));
-        assert_eq!(leases.take_given_back(), []);
-        drop(first);
-        assert_eq!(leases.take_everything(), batch(&[2], &[1]));
-        assert_eq!(leases.take_everything(), batch(&[2], &[]));
-        drop(second);
-        assert_eq!(leases.take_given_back(), batch(&[], &[2]));
-        assert!(leases.lock().workers.is_empty(), "nothing is left behind");
-    }
-
-    #[test]
-    fn what_redis_was_not_told_is_told_later() {
-        let leases = leases();
-        drop(granted(&leases));
-        let batches = leases.take_given_back();
-        leases.put_back(batches);
-        assert_eq!(leases.take_given_back(), batch(&[], &[1]));
-    }
-
-    #[test]
-    fn a_lease_is_given_back_if_redis_may_know_of_it() {
-        let leases = leases();
-        drop(a_lease(&leases));
-        let mut refused = a_lease(&leases);
-        refused.asked();
-        refused.refused();
-        drop(a_lease(&leases).hold_below(1).unwrap());
-        assert_eq!(leases.take_given_back(), [], "Redis knows of none of them");
-
-        let mut given_up = a_lease(&leases);
-        given_up.asked();
-        drop(given_up);
-        assert_eq!(leases.take_given_back(), batch(&[], &[4]));
-
-        let local = a_lease(&leases).hold_below(1).unwrap();
-        assert_eq!(leases.take_everything(), batch(&[5], &[]));
-        drop(local);
-        assert_eq!(leases.take_given_back(), batch(&[], &[5]));
-    }
-
-    #[test]
-    fn a_local_bound_counts_all_that_is_held() {
-        let leases = leases();
-        let shared = granted(&leases);
-        let local = a_lease(&leases).hold_below(2).unwrap();
-        assert!(a_lease(&leases).hold_below(2).is_err());
-        assert!(leases.prepare("other".to_owned()).hold_below(1).is_ok());
-        drop(shared);
-        assert!(a_lease(&leases).hold_below(2).is_ok());
-        drop(local);
-    }
-
-    #[test]
-    fn what_waits_to_be_given_back_is_bounded() {
-        let leases = leases();
-        for _ in 0..=GIVEN_BACK_MAX {
-            drop(granted(&leases));
-        }
-        let waiting: usize = leases.take_given_back().iter().map(|batch| batch.given_back.len()).sum();
-        assert_eq!(waiting, GIVEN_BACK_MAX);
-    }
-}
+mod tests;

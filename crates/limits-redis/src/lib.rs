@@ -29,7 +29,7 @@ mod leases;
 mod limiter;
 mod link;
 mod options;
-mod pause;
+mod place;
 mod script;
 mod standing;
 

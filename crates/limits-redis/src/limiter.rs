@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use podium_domain::pool::Worker;
+use podium_domain::limits::{Ask, Drawn, Refusal, scatter};
+use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{Grant, Limiter, LimiterError};
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use tokio::sync::watch;
 use tracing::warn;
 use uuid::Uuid;
@@ -16,7 +17,8 @@ use crate::failure::Failure;
 use crate::leases::{Lease, Leases};
 use crate::link::{Answer, Link};
 use crate::options::{Away, OpenError, Options};
-use crate::pause::ask_again;
+use crate::place::Place;
+use crate::script::milliseconds;
 use crate::standing::{Board, Standing};
 
 /// What the limiter and its extender have in common.
@@ -28,9 +30,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Grants as many calls at once as each worker's `in_flight_max` says, over all processes that share a Redis and a prefix.
-/// The bound is the one that the asking process has: during a change of the pool each keeps its own. Clones are the same
-/// limiter.
+/// Grants calls as the limits of workers and accounts allow, over all processes that share a Redis and a prefix. The limits are
+/// those that the asking process has: during a change of the pool each keeps its own. Clones are the same limiter.
 #[derive(Clone)]
 pub struct RedisLimiter {
     shared: Arc<Shared>,
@@ -66,37 +67,52 @@ impl RedisLimiter {
     }
 
     /// The share of this process, or nothing.
-    fn grant_without_redis(&self, lease: Lease, worker: &Worker) -> Grant {
-        let ask_again_max = self.shared.options.ask_again_max;
-        let after = ask_again(ask_again_max, ask_again_max, lease.seed());
-        match self.shared.options.away {
-            Away::Hold => Grant::AskAgain { after },
-            Away::Local { share } => lease
-                .hold_below(local_bound(worker.limits.in_flight_max, share))
-                .map_or_else(|_| Grant::AskAgain { after }, Grant::Permit),
-        }
+    fn grant_without_redis(&self, lease: Lease, wish: &CallWish<'_>) -> Grant {
+        let shared = &self.shared;
+        let (seed, ask_again_ms_max) = (lease.seed(), float(shared.options.ask_again_max));
+        let refused = match shared.options.away {
+            Away::Hold => {
+                let half = ask_again_ms_max / 2.0;
+                Refusal { why: Why::Away, after: half, spread: half }
+            }
+            Away::Local { share } => {
+                let ask = Ask {
+                    who: &format!("{}/{}", wish.run, wish.task),
+                    tier: wish.tier,
+                    tenant: wish.tenant.as_str(),
+                    takes: Drawn::default(),
+                    ask_again_ms_max,
+                };
+                let now = float(shared.clock.now().since(Timestamp::default()));
+                match lease.hold_here(now, share, ask) {
+                    Ok(permit) => return Grant::Permit(permit),
+                    Err((_, refusal)) => refusal,
+                }
+            }
+        };
+        Grant::AskAgain { after: scatter(refused, seed), why: refused.why }
     }
 }
 
 #[async_trait]
 impl Limiter for RedisLimiter {
-    async fn acquire(&self, worker: &Worker) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
         let shared = &self.shared;
-        let mut lease = shared.leases.prepare(key(&shared.options.prefix, worker));
+        let mut lease = shared.leases.prepare(Place::of(&shared.options.prefix, wish.worker), wish.estimate);
         if !shared.board.is_shared() {
-            return Ok(self.grant_without_redis(lease, worker));
+            return Ok(self.grant_without_redis(lease, wish));
         }
         lease.asked();
-        match shared.link.acquire(lease.key(), &lease.id(), worker.limits.in_flight_max).await {
-            Ok(Answer::Granted) => Ok(Grant::Permit(lease.hold())),
-            Ok(Answer::Full { first_out }) => {
-                let after = ask_again(first_out, shared.options.ask_again_max, lease.seed());
+        match shared.link.acquire(lease.place(), &lease.id(), wish).await {
+            Ok(Answer::Granted { reserved, probes }) => Ok(Grant::Permit(lease.hold(reserved, probes))),
+            Ok(Answer::Refused(refusal)) => {
+                let after = scatter(refusal, lease.seed());
                 lease.refused();
-                Ok(Grant::AskAgain { after })
+                Ok(Grant::AskAgain { after, why: refusal.why })
             }
             Err(failure) if failure.is_away() => {
                 shared.lose(&failure);
-                Ok(self.grant_without_redis(lease, worker))
+                Ok(self.grant_without_redis(lease, wish))
             }
             Err(failure) => Err(LimiterError(failure.into())),
         }
@@ -124,44 +140,7 @@ impl fmt::Debug for RedisLimiter {
     }
 }
 
-/// Where the leases of a worker are. The vendor's account is the hash tag, so that all keys that one decision may need are on one
-/// node of a cluster. No two workers have the same key: braces are in no name, and the end is fixed.
-fn key(prefix: &str, worker: &Worker) -> String {
-    format!("{prefix}:{{{}}}:{}:calls", worker.vendor, worker.id)
-}
-
-/// `in_flight_max` times `share`, rounded up; at least 1.
-fn local_bound(in_flight_max: u32, share: f64) -> u32 {
-    // A third of three is one, though the product of floats may be a little more.
-    let exact = f64::from(in_flight_max) * share - 1e-6;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the share is at most 1, so it is between 1 and a u32"
-    )]
-    let bound = exact.ceil().max(1.0) as u32;
-    bound
-}
-
-#[cfg(test)]
-mod tests {
-    use podium_testkit::a_pool;
-
-    use super::*;
-
-    #[test]
-    fn a_local_bound_is_a_share_rounded_up_and_never_none() {
-        assert_eq!(local_bound(10, 0.25), 3);
-        assert_eq!(local_bound(70, 0.1), 7);
-        assert_eq!(local_bound(3, 1.0 / 3.0), 1);
-        assert_eq!(local_bound(1, 0.001), 1);
-        assert_eq!(local_bound(u32::MAX, 1.0), u32::MAX);
-    }
-
-    #[test]
-    fn the_vendor_is_the_hash_tag_of_its_workers_keys() {
-        let pool = a_pool();
-        assert_eq!(key("p", &pool.workers()[1]), "p:{south}:careful:calls");
-        assert_eq!(key("p", &pool.workers()[2]), "p:{south}:checker:calls");
-    }
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+fn float(span: std::time::Duration) -> f64 {
+    milliseconds(span) as f64
 }

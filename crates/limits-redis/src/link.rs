@@ -3,6 +3,8 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use podium_domain::limits::{Drawn, Refusal, Settled};
+use podium_ports::limiter::{CallWish, Why};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
@@ -11,9 +13,10 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::failure::Failure;
-use crate::leases::{Batch, Leases};
+use crate::leases::{Batch, Ended, Leases};
 use crate::options::{OpenError, Options};
-use crate::script::{Acquired, Scripts, milliseconds};
+use crate::place::Place;
+use crate::script::{Acquired, Scripts, Times, acquire_arguments};
 
 /// How long the other side may stay silent, to TCP itself, before the connection counts as lost. Without it a server whose
 /// machine is gone would be waited for until the system gives up, which takes a quarter of an hour.
@@ -22,15 +25,19 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Most leases of one script call. Redis does nothing else meanwhile.
 const LEASES_PER_CALL_MAX: usize = 500;
 
+/// Most calls that one script call settles.
+const SETTLED_PER_CALL_MAX: usize = 100;
+
 /// What a script says to one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Answer {
-    Granted,
-    /// The worker has all the calls that it may have.
-    Full {
-        /// When its first lease runs out.
-        first_out: Duration,
+    Granted {
+        /// Tokens that it may take.
+        reserved: Drawn,
+        /// Whether it is to show if the worker is well again.
+        probes: bool,
     },
+    Refused(Refusal),
 }
 
 /// A connection that comes back by itself.
@@ -40,7 +47,7 @@ pub(crate) struct Link {
     scripts: Scripts,
     probe_key: String,
     answer_max: Duration,
-    lease_ttl: Duration,
+    times: Times,
 }
 
 impl Link {
@@ -60,23 +67,30 @@ impl Link {
             scripts: Scripts::new(),
             probe_key: format!("{}:probe", options.prefix),
             answer_max: options.answer_max,
-            lease_ttl: options.lease_ttl,
+            times: Times {
+                lease_ttl: options.lease_ttl,
+                kept: options.kept,
+                ask_again_max: options.ask_again_max,
+            },
         })
     }
 
     /// Asks for one call. After a failure Redis may have granted it.
-    pub(crate) async fn acquire(&self, key: &str, id: &str, in_flight_max: u32) -> Result<Answer, Failure> {
+    pub(crate) async fn acquire(
+        &self,
+        place: &Place,
+        id: &str,
+        wish: &CallWish<'_>,
+    ) -> Result<Answer, Failure> {
         let mut manager = self.manager();
-        let mut call = self.scripts.acquire.key(key);
-        call.arg(id).arg(milliseconds(self.lease_ttl)).arg(in_flight_max);
-        let (granted, first_out_ms): Acquired = self.timed(call.invoke_async(&mut manager)).await?;
-        Ok(match granted {
-            1 => Answer::Granted,
-            _ => Answer::Full { first_out: Duration::from_millis(first_out_ms) },
-        })
+        let (keys, arguments) = acquire_arguments(place, self.times, id, wish);
+        let mut call = self.scripts.acquire.prepare_invoke();
+        call.key(keys).arg(arguments);
+        let acquired: Acquired = self.timed(call.invoke_async(&mut manager)).await?;
+        Ok(answer(acquired))
     }
 
-    /// Extends what is held and removes what was given back. Without either it still asks Redis to write something, to know
+    /// Extends what is held and settles what ended. Without either it still asks Redis to write something, to know
     /// whether it does. A key that Redis refuses is reported and skipped: it must not stop the others.
     pub(crate) async fn keep(&self, leases: &Leases, batches: &[Batch]) -> Result<(), Failure> {
         let pipeline = self.pipeline(leases, batches);
@@ -101,20 +115,23 @@ impl Link {
     fn pipeline(&self, leases: &Leases, batches: &[Batch]) -> Pipeline {
         let ids =
             |numbers: &[u64]| -> Vec<String> { numbers.iter().map(|number| leases.id(*number)).collect() };
+        let Times { lease_ttl, kept, .. } = self.times;
         let mut pipeline = Pipeline::new();
         for batch in batches {
             for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
-                let command = self.scripts.keep_command(&batch.key, self.lease_ttl, &ids(held), &[]);
-                pipeline.add_command(command);
+                for calls in batch.place.calls() {
+                    pipeline.add_command(self.scripts.keep_command(&calls, lease_ttl, &ids(held)));
+                }
             }
-            for given_back in batch.given_back.chunks(LEASES_PER_CALL_MAX) {
-                let command = self.scripts.keep_command(&batch.key, self.lease_ttl, &[], &ids(given_back));
-                pipeline.add_command(command);
+            for ended in batch.ended.chunks(SETTLED_PER_CALL_MAX) {
+                let with_id = |Ended { number, settled }: &Ended| (leases.id(*number), *settled);
+                let ended: Vec<(String, Settled)> = ended.iter().map(with_id).collect();
+                pipeline.add_command(self.scripts.settle_command(&batch.place, kept, &ended));
             }
         }
         if pipeline.is_empty() {
             let probe = [leases.id(0)];
-            pipeline.add_command(self.scripts.keep_command(&self.probe_key, self.lease_ttl, &probe, &[]));
+            pipeline.add_command(self.scripts.keep_command(&self.probe_key, lease_ttl, &probe));
         }
         pipeline.ignore_errors();
         pipeline
@@ -128,6 +145,7 @@ impl Link {
             return Ok(answers);
         }
         self.scripts.keep.load_async(&mut manager).await?;
+        self.scripts.settle.load_async(&mut manager).await?;
         pipeline.query_async(&mut manager).await
     }
 
@@ -142,6 +160,22 @@ impl Link {
     fn manager(&self) -> ConnectionManager {
         self.manager.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn answer((granted, first, second, third): Acquired) -> Answer {
+    #[expect(clippy::cast_precision_loss, reason = "tokens and microseconds are far below 2^53")]
+    let (first_float, second_float, third_float) = (first as f64, second as f64, third as f64);
+    if granted == 1 {
+        let reserved = Drawn { input: first_float, output: second_float };
+        return Answer::Granted { reserved, probes: third == 1 };
+    }
+    let why = match first {
+        1 => Why::Busy,
+        2 => Why::Rate,
+        3 => Why::Blocked,
+        _ => Why::Broken,
+    };
+    Answer::Refused(Refusal { why, after: second_float / 1e3, spread: third_float / 1e3 })
 }
 
 fn is_unknown_script(error: &RedisError) -> bool {

@@ -16,7 +16,7 @@ const EXTENSIONS_MIN: u32 = 3;
 pub enum Away {
     /// Nothing: every call is told to ask again.
     Hold,
-    /// This process's share of each worker's bound, rounded up: at least one call.
+    /// This process's share of each limit; of calls at once rounded up, at least one.
     Local {
         /// More than 0 and at most 1; with N executors 1/N keeps the bound.
         share: f64,
@@ -39,6 +39,8 @@ pub struct Options {
     pub answer_max: Duration,
     /// Longest time after which a refused call is told to ask again.
     pub ask_again_max: Duration,
+    /// How long what is known of a worker outlives its last call, and what it has used up. At least `lease_ttl`.
+    pub kept: Duration,
     /// What to grant while Redis is away.
     pub away: Away,
 }
@@ -51,7 +53,8 @@ impl Default for Options {
             extend_every: Duration::from_secs(5),
             probe_every: Duration::from_millis(250),
             answer_max: Duration::from_millis(500),
-            ask_again_max: Duration::from_millis(250),
+            ask_again_max: Duration::from_secs(2),
+            kept: Duration::from_hours(1),
             away: Away::Hold,
         }
     }
@@ -69,12 +72,16 @@ impl Options {
             ("answer_max", self.answer_max),
             ("ask_again_max", self.ask_again_max),
             ("lease_ttl", self.lease_ttl),
+            ("kept", self.kept),
         ];
         if let Some((option, _)) = times.into_iter().find(|(_, time)| !(TIME_MIN..=TIME_MAX).contains(time)) {
             return Err(OpenError::Time { option });
         }
         if self.lease_ttl < self.extend_every * EXTENSIONS_MIN {
             return Err(OpenError::LeaseTtl);
+        }
+        if self.kept < self.lease_ttl {
+            return Err(OpenError::Kept);
         }
         match self.away {
             Away::Local { share } if !(share > 0.0 && share <= 1.0) => Err(OpenError::Share),
@@ -109,6 +116,9 @@ pub enum OpenError {
     /// A lease would run out while it is held.
     #[error("option `lease_ttl` must be at least {EXTENSIONS_MIN} times `extend_every`")]
     LeaseTtl,
+    /// A worker would be forgotten while it is called.
+    #[error("option `kept` must be at least `lease_ttl`")]
+    Kept,
     /// The share is none.
     #[error("option `away`: `share` must be more than 0 and at most 1")]
     Share,
@@ -142,6 +152,7 @@ mod tests {
             refusal(|options| options.lease_ttl = options.extend_every * 2),
             Some(OpenError::LeaseTtl)
         );
+        assert_eq!(refusal(|options| options.kept = options.lease_ttl / 2), Some(OpenError::Kept));
         for share in [0.0, -1.0, 1.5, f64::NAN] {
             assert_eq!(refusal(|options| options.away = Away::Local { share }), Some(OpenError::Share));
         }

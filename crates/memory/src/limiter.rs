@@ -1,111 +1,142 @@
-//! Calls under way, counted for each worker.
+//! Limits of workers and accounts, kept in this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::WorkerId;
+use podium_domain::ids::{VendorId, WorkerId};
+use podium_domain::limits::{Ask, Drawn, Meter, Settled, Terms, scatter};
 use podium_domain::pool::Worker;
-use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
+use podium_domain::time::Timestamp;
+use podium_ports::clock::Clock;
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate};
 
-/// When to ask again. Whoever asks holds a claim, so this is a beat, not a back-off.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// Longest time after which a refused call is told to ask again.
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Grants as many calls at once as each worker's `in_flight_max` says, in this process.
-#[derive(Debug, Default)]
+/// Grants calls as the limits of workers and of their vendors' accounts allow, in this process.
+#[derive(Clone)]
 pub struct MemoryLimiter {
-    calls: Arc<Calls>,
+    shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
-struct Calls(Mutex<HashMap<WorkerId, u32>>);
+struct Shared {
+    clock: Arc<dyn Clock>,
+    ask_again_max: Duration,
+    table: Mutex<Table>,
+}
 
-impl Calls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<WorkerId, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// As many meters as the pool has workers and vendors.
+#[derive(Default)]
+struct Table {
+    workers: HashMap<(VendorId, WorkerId), Meter>,
+    accounts: HashMap<VendorId, Meter>,
+    /// Counts refusals: something different for each.
+    refusals: u64,
 }
 
 impl MemoryLimiter {
-    /// A limiter that has granted nothing yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// A limiter that has granted nothing yet. Limits a minute begin with nothing to spend.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::asking_again_within(clock, ASK_AGAIN_MAX)
+    }
+
+    /// The same, with the longest time after which a refused call is told to ask again.
+    pub fn asking_again_within(clock: Arc<dyn Clock>, ask_again_max: Duration) -> Self {
+        Self { shared: Arc::new(Shared { clock, ask_again_max, table: Mutex::default() }) }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> f64 {
+        milliseconds(self.clock.now().since(Timestamp::default()))
     }
 }
 
 #[async_trait]
 impl Limiter for MemoryLimiter {
-    async fn acquire(&self, worker: &Worker) -> Result<Grant, LimiterError> {
-        let mut calls = self.calls.lock();
-        let in_flight = calls.get(&worker.id).copied().unwrap_or_default();
-        if in_flight >= worker.limits.in_flight_max {
-            return Ok(Grant::AskAgain { after: ASK_AGAIN_AFTER });
+    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+        let shared = &self.shared;
+        let (worker, now) = (wish.worker, shared.now());
+        let mut table = shared.lock();
+        let table = &mut *table;
+        let meter = table.workers.entry(key(worker)).or_default();
+        let takes = meter.expects(wish.estimate);
+        let mut scopes = vec![(meter, Terms::of_worker(&worker.limits))];
+        if let Some(terms) = Terms::of_account(&worker.limits.account) {
+            scopes.push((table.accounts.entry(worker.vendor.clone()).or_default(), terms));
         }
-        calls.insert(worker.id.clone(), in_flight + 1);
-        Ok(Grant::Permit(Box::new(CallPermit { worker: worker.id.clone(), calls: Arc::clone(&self.calls) })))
+        let ask = Ask {
+            who: &format!("{}/{}", wish.run, wish.task),
+            tier: wish.tier,
+            tenant: wish.tenant.as_str(),
+            takes,
+            ask_again_ms_max: milliseconds(shared.ask_again_max),
+        };
+        match Meter::ask(now, &mut scopes, &ask) {
+            Ok(probes) => Ok(Grant::Permit(Box::new(CallPermit {
+                worker: worker.clone(),
+                reserved: takes,
+                estimate: wish.estimate,
+                probes,
+                shared: Arc::clone(shared),
+                settlement: Settlement::default(),
+            }))),
+            Err(refusal) => {
+                table.refusals += 1;
+                Ok(Grant::AskAgain { after: scatter(refusal, table.refusals), why: refusal.why })
+            }
+        }
     }
 }
 
+/// Settles when it is dropped: with what is known then.
 struct CallPermit {
-    worker: WorkerId,
-    calls: Arc<Calls>,
+    worker: Worker,
+    reserved: Drawn,
+    estimate: TokenEstimate,
+    probes: bool,
+    shared: Arc<Shared>,
+    settlement: Settlement,
 }
 
-impl Permit for CallPermit {}
+impl Permit for CallPermit {
+    fn settle(mut self: Box<Self>, settlement: Settlement) {
+        self.settlement = settlement;
+    }
+}
 
 impl Drop for CallPermit {
     fn drop(&mut self) {
-        let mut calls = self.calls.lock();
-        match calls.get_mut(&self.worker) {
-            Some(in_flight) if *in_flight > 1 => *in_flight -= 1,
-            _ => {
-                calls.remove(&self.worker);
-            }
+        let now = self.shared.now();
+        let Self { reserved, estimate, probes, settlement, worker, .. } = self;
+        let settled = Settled {
+            reserved: Some(*reserved),
+            estimate: *estimate,
+            probes: *probes,
+            settlement: *settlement,
+        };
+        let mut table = self.shared.lock();
+        if let Some(meter) = table.workers.get_mut(&key(worker)) {
+            meter.settle_worker(now, &Terms::of_worker(&worker.limits), &settled);
+        }
+        let account = table.accounts.get_mut(&worker.vendor);
+        if let Some((meter, terms)) = account.zip(Terms::of_account(&worker.limits.account)) {
+            meter.settle_account(now, &terms, &settled);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use podium_domain::pool::Limits;
-    use podium_testkit::a_pool;
+fn key(worker: &Worker) -> (VendorId, WorkerId) {
+    (worker.vendor.clone(), worker.id.clone())
+}
 
-    use super::*;
-
-    fn a_worker(index: usize, in_flight_max: u32) -> Worker {
-        let worker = a_pool().workers()[index].clone();
-        Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker }
-    }
-
-    async fn permit(limiter: &MemoryLimiter, worker: &Worker) -> Option<Box<dyn Permit>> {
-        match limiter.acquire(worker).await.unwrap() {
-            Grant::Permit(permit) => Some(permit),
-            Grant::AskAgain { after } => {
-                assert!(after > Duration::ZERO);
-                None
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_worker_has_no_more_calls_than_it_may() {
-        let (limiter, worker) = (MemoryLimiter::new(), a_worker(0, 2));
-        let first = permit(&limiter, &worker).await;
-        let second = permit(&limiter, &worker).await;
-        assert!(first.is_some() && second.is_some());
-        assert!(permit(&limiter, &worker).await.is_none());
-        assert!(permit(&limiter, &a_worker(1, 1)).await.is_some(), "another worker has room of its own");
-        drop(first);
-        assert!(permit(&limiter, &worker).await.is_some());
-    }
-
-    #[tokio::test]
-    async fn permits_that_were_given_back_leave_nothing_behind() {
-        let (limiter, worker) = (MemoryLimiter::new(), a_worker(0, 3));
-        let permits = [permit(&limiter, &worker).await, permit(&limiter, &worker).await];
-        assert_eq!(limiter.calls.lock().get(&worker.id), Some(&2));
-        drop(permits);
-        assert!(limiter.calls.lock().is_empty());
-    }
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+fn milliseconds(span: Duration) -> f64 {
+    span.as_millis() as f64
 }

@@ -9,14 +9,10 @@ use podium_testkit::TestClock;
 use podium_testkit::limiter::LimiterFixture;
 
 fn fixture() -> LimiterFixture {
-    let limiter: Arc<dyn Limiter> = Arc::new(MemoryLimiter::new());
-    LimiterFixture {
-        first: Arc::clone(&limiter),
-        second: limiter,
-        clock: Arc::new(TestClock::new()),
-        ask_again_max: Duration::from_millis(50),
-        keep: Box::new(()),
-    }
+    let (clock, ask_again_max) = (Arc::new(TestClock::new()), Duration::from_millis(50));
+    let limiter: Arc<dyn Limiter> =
+        Arc::new(MemoryLimiter::asking_again_within(clock.clone(), ask_again_max));
+    LimiterFixture { first: Arc::clone(&limiter), second: limiter, clock, ask_again_max, keep: Box::new(()) }
 }
 
 podium_testkit::limiter_suite! { #[tokio::test(start_paused = true)] async { fixture() } }

@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use podium_domain::content::{Seal, ToolCall};
 use podium_domain::conversation::Message;
 use podium_domain::ids::WorkerId;
+use podium_domain::limits::Quota;
 use podium_domain::policy::Effort;
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
@@ -146,6 +147,8 @@ pub enum ChatEvent {
         /// The vendor's id for it, if it gave one.
         vendor_request_id: Option<String>,
     },
+    /// What the vendor said of its limits, if anything; at most once, before any text.
+    Quota(Quota),
     /// More text.
     Delta(String),
     /// More of how it reasoned, in words.

@@ -4,14 +4,18 @@
 
 mod bound;
 mod give_back;
+mod rates;
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_domain::ids::{RunId, StepIndex, TenantId};
+use podium_domain::policy::Tier;
 use podium_domain::pool::{Limits, Worker};
+use podium_domain::run::TaskRef;
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{Grant, Limiter, Permit};
+use podium_ports::limiter::{CallWish, Grant, Limiter, Permit, TokenEstimate, Why};
 
 use crate::builders::a_pool;
 
@@ -52,6 +56,13 @@ macro_rules! limiter_suite {
             a_permit_may_be_dropped_outside_of_any_task
             permits_that_are_dropped_at_once_are_all_given_back
             a_call_that_is_given_up_takes_no_room
+            a_limit_a_minute_begins_with_nothing_to_spend
+            requests_come_at_the_pace_of_their_limit
+            tokens_come_at_the_pace_of_their_limit
+            what_a_call_did_not_take_is_given_back
+            an_account_bounds_its_workers_together
+            a_vendor_that_asks_to_be_left_alone_is_left_alone_by_all
+            call_after_call_that_fails_opens_the_breaker_for_all
         }
     };
     (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
@@ -75,11 +86,51 @@ pub mod requirements {
 }
 
 mod written {
-    pub(super) use super::{bound::*, give_back::*};
+    pub(super) use super::{bound::*, give_back::*, rates::*};
 }
 
 /// How long a permit that is due may take to come, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Somebody who asks for calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// For whom.
+    pub tenant: TenantId,
+    /// For which tier.
+    pub tier: Tier,
+    /// Tells it from other callers.
+    pub run: RunId,
+    /// What each of its calls may take.
+    pub estimate: TokenEstimate,
+}
+
+impl Caller {
+    /// Number `number`, of tenant `acme`, for `ultra`, whose calls may take nothing.
+    pub fn new(number: u128) -> Self {
+        let tenant = TenantId::new("acme").expect("`acme` is a name");
+        let run = RunId::new(uuid::Uuid::from_u128(number));
+        Self { tenant, tier: Tier::Ultra, run, estimate: TokenEstimate::default() }
+    }
+
+    /// The same with calls that may take so much.
+    #[must_use]
+    pub fn taking(self, input: u64, output_max: u64) -> Self {
+        Self { estimate: TokenEstimate { input, output_max }, ..self }
+    }
+
+    /// A call that it would make.
+    pub fn wish<'a>(&'a self, worker: &'a Worker) -> CallWish<'a> {
+        CallWish {
+            worker,
+            tenant: &self.tenant,
+            tier: self.tier,
+            run: self.run,
+            task: TaskRef::Step { round: 0, step: StepIndex::new(0) },
+            estimate: self.estimate,
+        }
+    }
+}
 
 /// Worker number `index` of the test pool, with a bound of the test's.
 fn a_worker(index: usize, in_flight_max: u32) -> Worker {
@@ -88,15 +139,30 @@ fn a_worker(index: usize, in_flight_max: u32) -> Worker {
 }
 
 impl LimiterFixture {
-    /// A permit now, or when to ask again.
-    async fn ask(&self, limiter: &Arc<dyn Limiter>, worker: &Worker) -> Result<Box<dyn Permit>, Duration> {
-        match limiter.acquire(worker).await.expect("the limiter answers") {
+    /// A permit now, or why not and when to ask again.
+    async fn ask_as(
+        &self,
+        caller: &Caller,
+        limiter: &Arc<dyn Limiter>,
+        worker: &Worker,
+    ) -> Result<Box<dyn Permit>, (Why, Duration)> {
+        match limiter.acquire(&caller.wish(worker)).await.expect("the limiter answers") {
             Grant::Permit(permit) => Ok(permit),
-            Grant::AskAgain { after } => {
-                assert!(after > Duration::ZERO && after <= self.ask_again_max, "ask again after {after:?}");
-                Err(after)
+            Grant::AskAgain { after, why } => {
+                // Of a vendor that cannot be called at all, there is nothing to ask for so soon.
+                let is_bounded = matches!(why, Why::Blocked | Why::Broken) || after <= self.ask_again_max;
+                assert!(after > Duration::ZERO && is_bounded, "ask again after {after:?}");
+                Err((why, after))
             }
         }
+    }
+
+    async fn ask(
+        &self,
+        limiter: &Arc<dyn Limiter>,
+        worker: &Worker,
+    ) -> Result<Box<dyn Permit>, (Why, Duration)> {
+        self.ask_as(&Caller::new(0), limiter, worker).await
     }
 
     async fn must_grant(&self, worker: &Worker) -> Box<dyn Permit> {
@@ -111,11 +177,20 @@ impl LimiterFixture {
 
     /// Asks as often as it is told to, until there is a permit.
     async fn wait_for_grant(&self, limiter: &Arc<dyn Limiter>, worker: &Worker) -> Box<dyn Permit> {
+        self.wait_for_grant_as(&Caller::new(0), limiter, worker).await
+    }
+
+    async fn wait_for_grant_as(
+        &self,
+        caller: &Caller,
+        limiter: &Arc<dyn Limiter>,
+        worker: &Worker,
+    ) -> Box<dyn Permit> {
         let begun = self.clock.now();
         loop {
-            match self.ask(limiter, worker).await {
+            match self.ask_as(caller, limiter, worker).await {
                 Ok(permit) => return permit,
-                Err(after) => self.clock.sleep(after).await,
+                Err((_, after)) => self.clock.sleep(after).await,
             }
             assert!(self.clock.now().since(begun) < PATIENCE, "no permit came in {PATIENCE:?}");
         }

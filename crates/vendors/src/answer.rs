@@ -362,7 +362,7 @@ fn is_cut_off(event: &SseEvent) -> bool {
 #[cfg(test)]
 mod tests {
     use podium_domain::ids::VendorId;
-    use podium_domain::pool::{Limits, Waits};
+    use podium_domain::pool::{AccountLimits, Limits, Rates, Waits};
 
     use super::*;
 
@@ -370,7 +370,13 @@ mod tests {
     async fn a_word_on_usage_that_does_not_come_is_done_without() {
         let vendor = VendorId::new("v").unwrap();
         let day = Waits { connect_ms_max: 1, first_byte_ms_max: Waits::MS_MAX, idle_ms_max: Waits::MS_MAX };
-        let limits = Limits { in_flight_max: 1, call_ms_max: Waits::MS_MAX, waits: day };
+        let limits = Limits {
+            in_flight_max: 1,
+            call_ms_max: Waits::MS_MAX,
+            waits: day,
+            rates: Rates::default(),
+            account: AccountLimits::default(),
+        };
         let end = br#"data: {"choices":[{"index":0,"delta":{"content":"why"},"finish_reason":"stop"}]}"#;
         let sent = stream::iter([Ok(Bytes::from([end.as_slice(), b"\n\n"].concat()))]);
         let clock = CallClock::start(vendor.clone(), &limits);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use podium_domain::pool::{KeyHeader, Vendor, WireFormat, Worker};
-use podium_ports::vendor::{ChatRequest, ChatStream, VendorError};
+use podium_ports::limiter::Quota;
+use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
@@ -16,6 +17,7 @@ use crate::client::Route;
 use crate::faults::Faults;
 use crate::http_vendors::Clients;
 use crate::keys::KeySource;
+use crate::quota::quota;
 use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
 
 /// Most bytes of an error's body that are read.
@@ -97,7 +99,16 @@ impl Endpoint {
             return Err(faults.garbled("an answer of type text/html: base_url leads to a web page"));
         }
         let id = request_id(response.headers());
-        Ok(answer::events(id, response.bytes_stream(), decoder(worker), faults, clock).boxed())
+        let said = quota(response.headers());
+        let events = answer::events(id, response.bytes_stream(), decoder(worker), faults, clock);
+        if said == Quota::default() {
+            return Ok(events.boxed());
+        }
+        // It comes second: `Started` is always the first.
+        let mut said = Some(Ok(ChatEvent::Quota(said)));
+        Ok(events
+            .flat_map(move |event| stream::iter([Some(event), said.take()].into_iter().flatten()))
+            .boxed())
     }
 
     fn call(

@@ -297,6 +297,7 @@ fn in_order(text: &str) -> String {
 fn write_event(text: &mut String, event: &ChatEvent) {
     let _ = match event {
         ChatEvent::Started { .. } => writeln!(text, "started"),
+        ChatEvent::Quota(quota) => writeln!(text, "quota {quota:?}"),
         ChatEvent::Delta(delta) => writeln!(text, "delta {delta:?}"),
         ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
         ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", in_order(&seal.mark)),

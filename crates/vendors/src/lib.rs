@@ -22,6 +22,7 @@ mod http_vendors;
 mod keys;
 mod openai_chat;
 mod openai_responses;
+mod quota;
 mod retry_after;
 mod sse;
 

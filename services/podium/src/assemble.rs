@@ -192,7 +192,7 @@ fn parts(store: Store, vendors: Arc<dyn Vendors>, chosen: &Chosen, pool: Arc<Poo
         store: Arc::new(store),
         queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
-        limiter: Arc::new(MemoryLimiter::new()),
+        limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
         vendors,
         conductor: Arc::clone(&chosen.conductor),
         clock,

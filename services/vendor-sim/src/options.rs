@@ -9,6 +9,7 @@ use clap::Parser;
 
 use crate::{
     behaviour::{Behaviour, Milliseconds},
+    http::quota::AccountLimit,
     sim::{Exposure, GENERALIST_ACCURACY, Options, StartError, VendorSim},
 };
 
@@ -40,6 +41,12 @@ pub struct Arguments {
     /// The probability that one operation of the generalist is right.
     #[arg(long, default_value_t = GENERALIST_ACCURACY)]
     generalist_accuracy: f64,
+    /// Requests that the account may make in any sixty seconds; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    requests_per_minute: u64,
+    /// Tokens, of prompts and answers together, that it may use in any sixty seconds; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    tokens_per_minute: u64,
 }
 
 impl Arguments {
@@ -55,6 +62,10 @@ impl Arguments {
             seed: self.seed,
             api_key: self.api_key,
             generalist_accuracy: self.generalist_accuracy,
+            limit: AccountLimit {
+                requests_per_minute: self.requests_per_minute,
+                tokens_per_minute: self.tokens_per_minute,
+            },
             behaviour: Behaviour { first_token_ms, token_ms: self.token_ms, ..Behaviour::default() },
         }
     }

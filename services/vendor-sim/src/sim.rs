@@ -23,7 +23,7 @@ use crate::{
     behaviour::{Behaviour, BehaviourError, CallScript},
     calls::{Call, CallLog},
     generalist::Generalist,
-    http::{self, ResetAtEnd},
+    http::{self, ResetAtEnd, quota::AccountLimit},
     models::Model,
 };
 
@@ -45,6 +45,8 @@ pub struct Options {
     pub generalist_accuracy: f64,
     /// How every model behaves at the start and after a reset.
     pub behaviour: Behaviour,
+    /// What the account may use in a minute. All callers have the same account.
+    pub limit: AccountLimit,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             api_key: None,
             generalist_accuracy: GENERALIST_ACCURACY,
             behaviour: Behaviour::default(),
+            limit: AccountLimit::default(),
         }
     }
 }
@@ -198,6 +201,7 @@ pub(crate) struct Shared {
     options: Options,
     pub(crate) calls: Arc<CallLog>,
     pub(crate) prompts: Mutex<http::cache::PromptCache>,
+    quota: Mutex<http::quota::Quota>,
     behaviours: Mutex<HashMap<Model, Behaviour>>,
 }
 
@@ -215,6 +219,7 @@ impl Shared {
             options,
             calls: Arc::new(CallLog::new()),
             prompts: Mutex::default(),
+            quota: Mutex::default(),
             behaviours: Mutex::new(behaviours),
         }
     }
@@ -229,6 +234,13 @@ impl Shared {
 
     pub(crate) fn api_key(&self) -> Option<&str> {
         self.options.api_key.as_deref()
+    }
+
+    /// The account's limit, and what was used of it; nothing if there is no limit.
+    pub(crate) fn quota(&self) -> Option<(AccountLimit, MutexGuard<'_, http::quota::Quota>)> {
+        let limit = self.options.limit;
+        let quota = || self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        (limit != AccountLimit::default()).then(|| (limit, quota()))
     }
 
     pub(crate) fn generalist(&self) -> Generalist {
@@ -255,6 +267,7 @@ impl Shared {
         self.calls.reset();
         *self.behaviours() = Self::first_behaviours(&self.options);
         *self.prompts.lock().unwrap_or_else(PoisonError::into_inner) = http::cache::PromptCache::default();
+        *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = http::quota::Quota::default();
     }
 
     fn behaviours(&self) -> MutexGuard<'_, HashMap<Model, Behaviour>> {

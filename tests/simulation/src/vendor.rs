@@ -9,7 +9,7 @@ use futures::StreamExt;
 use podium_domain::pool::Worker;
 use podium_domain::run::FinishReason;
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, Why};
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError, Vendors, Wait};
 
 use crate::mutation::Mutation;
@@ -177,7 +177,7 @@ pub(crate) struct SimLimiter(pub(crate) Link);
 
 #[async_trait]
 impl Limiter for SimLimiter {
-    async fn acquire(&self, _: &Worker) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, _: &CallWish<'_>) -> Result<Grant, LimiterError> {
         let mut core = self.0.world.lock();
         let refuses = core.rates.limiter_refuses;
         if core.dice.chance(refuses) {
@@ -185,7 +185,8 @@ impl Limiter for SimLimiter {
             if core.dice.chance(200) {
                 return Err(LimiterError("the limiter is away".into()));
             }
-            return Ok(Grant::AskAgain { after: Duration::from_millis(core.dice.between(1, 2_000)) });
+            let after = Duration::from_millis(core.dice.between(1, 2_000));
+            return Ok(Grant::AskAgain { after, why: Why::Rate });
         }
         core.permits += 1;
         Ok(Grant::Permit(Box::new(SimPermit(self.0.clone()))))
@@ -194,7 +195,9 @@ impl Limiter for SimLimiter {
 
 struct SimPermit(Link);
 
-impl Permit for SimPermit {}
+impl Permit for SimPermit {
+    fn settle(self: Box<Self>, _: Settlement) {}
+}
 
 impl Drop for SimPermit {
     fn drop(&mut self) {

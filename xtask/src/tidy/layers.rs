@@ -44,6 +44,23 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
+        package: "podium-bench-limits",
+        uses: &[
+            "podium-domain",
+            "podium-engine",
+            "podium-harness",
+            "podium-limits-redis",
+            "podium-memory",
+            "podium-ports",
+            "podium-setup",
+            "podium-store-sqlite",
+            "podium-testkit",
+            "podium-vendor-sim",
+            "podium-vendors",
+        ],
+        tests_use: &[],
+    },
+    Layer {
         package: "podium-local-cluster",
         uses: &["podium-executor", "podium-gateway", "podium-harness", "podium-planner", "podium-vendor-sim"],
         tests_use: &["podium-api"],

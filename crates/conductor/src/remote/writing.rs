@@ -42,6 +42,7 @@ pub(super) async fn write(
             // A plan is text, and so is the reasoning that is asked for.
             Ok(
                 ChatEvent::Started { .. }
+                | ChatEvent::Quota(_)
                 | ChatEvent::Reasoning(_)
                 | ChatEvent::ReasoningSealed(_)
                 | ChatEvent::ToolCall(_),

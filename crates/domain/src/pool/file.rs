@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::features::features;
-use super::waits::SaidWaits;
-use super::{Feature, KeyHeader, Limits, Modality, Pool, Vendor, WORKERS_MAX, Waits, WireFormat, Worker};
+use super::limits::{AccountLimitsEntry, LimitsEntry};
+use super::{AccountLimits, Feature, KeyHeader, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
 use crate::ids::{VendorId, WorkerId};
 use crate::money::{Price, Prices};
 
@@ -57,6 +57,8 @@ struct VendorEntry {
     base_url: String,
     api_key_env: Option<String>,
     key_header: Option<String>,
+    #[serde(default)]
+    limits: AccountLimitsEntry,
 }
 
 #[derive(Deserialize)]
@@ -88,38 +90,6 @@ struct PriceEntry {
     output: f64,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_field_names, reason = "they are the keys of the file, and each is a most")]
-struct LimitsEntry {
-    in_flight_max: u32,
-    call_ms_max: u64,
-    connect_ms_max: Option<u64>,
-    first_byte_ms_max: Option<u64>,
-    idle_ms_max: Option<u64>,
-}
-
-impl Default for LimitsEntry {
-    fn default() -> Self {
-        Self {
-            in_flight_max: 16,
-            call_ms_max: 300_000,
-            connect_ms_max: None,
-            first_byte_ms_max: None,
-            idle_ms_max: None,
-        }
-    }
-}
-
-impl LimitsEntry {
-    fn limits(&self, features: &BTreeSet<Feature>) -> Limits {
-        let Self { in_flight_max, call_ms_max, connect_ms_max, first_byte_ms_max, idle_ms_max } = *self;
-        let said = SaidWaits { connect: connect_ms_max, first_byte: first_byte_ms_max, idle: idle_ms_max };
-        let reasons = features.contains(&Feature::Effort) || features.contains(&Feature::ThinkingBudget);
-        Limits { in_flight_max, call_ms_max, waits: Waits::of(said, reasons, call_ms_max) }
-    }
-}
-
 fn text_only() -> Vec<Modality> {
     vec![Modality::Text]
 }
@@ -139,8 +109,9 @@ pub(super) fn parse(toml: &str) -> Result<Pool, PoolError> {
     }
     let apis: BTreeMap<_, _> = file.vendors.iter().map(|entry| (entry.id.clone(), entry.api)).collect();
     let vendors: Vec<_> = file.vendors.into_iter().filter_map(|entry| vendor(entry, &mut problems)).collect();
+    let accounts = vendors.iter().map(|vendor| (vendor.id.to_string(), vendor.limits)).collect();
     let workers: Vec<_> =
-        file.workers.into_iter().filter_map(|entry| worker(entry, &apis, &mut problems)).collect();
+        file.workers.into_iter().filter_map(|entry| worker(entry, &apis, &accounts, &mut problems)).collect();
     check_references(&vendors, &workers, &mut problems);
     if problems.is_empty() {
         Ok(Pool { name: file.name, version: file.version, vendors, workers })
@@ -160,9 +131,10 @@ fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
         problems.push(format!("{at}: api_key_env must name an environment variable, not hold a key"));
     }
     let key_header = entry.key_header.and_then(|name| key_header(&name, &at, problems));
+    let limits = entry.limits.check(&at, problems);
     let id = id.filter(|_| problems.len() == known)?;
     let base_url = entry.base_url.trim_end_matches('/').to_owned();
-    Some(Vendor { id, base_url, api_key_env: entry.api_key_env, key_header })
+    Some(Vendor { id, base_url, api_key_env: entry.api_key_env, key_header, limits })
 }
 
 fn key_header(name: &str, at: &str, problems: &mut Vec<String>) -> Option<KeyHeader> {
@@ -185,16 +157,16 @@ fn is_variable_name(name: &str) -> bool {
 fn worker(
     entry: WorkerEntry,
     apis: &BTreeMap<String, WireFormat>,
+    accounts: &BTreeMap<String, AccountLimits>,
     problems: &mut Vec<String>,
 ) -> Option<Worker> {
     let known = problems.len();
     let at = format!("workers `{}`", entry.id);
     // A vendor that is not defined is told of elsewhere.
     let api = entry.api.or_else(|| apis.get(&entry.vendor).copied()).unwrap_or(WireFormat::OpenaiChat);
+    let account = accounts.get(&entry.vendor).copied().unwrap_or_default();
     let id = WorkerId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
     let vendor = VendorId::new(entry.vendor).map_err(|e| problems.push(format!("{at}: vendor: {e}"))).ok();
-    let features = features(entry.features, api, &at, problems);
-    let limits = entry.limits.limits(&features);
     let mut bound = |field: &str, value: u64, max: u64| {
         if !(1..=max).contains(&value) {
             problems.push(format!("{at}: {field} is {value}, it must be 1 to {max}"));
@@ -204,12 +176,9 @@ fn worker(
     bound("description length", entry.description.len() as u64, 2000);
     bound("context_tokens", entry.context_tokens.into(), 100_000_000);
     bound("output_tokens_max", entry.output_tokens_max.into(), entry.context_tokens.into());
-    bound("limits.in_flight_max", limits.in_flight_max.into(), 10_000);
-    bound("limits.call_ms_max", limits.call_ms_max, Waits::MS_MAX);
-    for (field, milliseconds) in limits.waits.named() {
-        bound(field, milliseconds, Waits::MS_MAX);
-    }
     bound("modalities count", entry.modalities.len() as u64, 2);
+    let features = features(entry.features, api, &at, problems);
+    let limits = entry.limits.check(account, &features, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {

@@ -72,6 +72,36 @@ fn every_problem_is_listed_at_once() {
 }
 
 #[test]
+fn limits_are_those_of_the_worker_and_of_its_vendors_account() {
+    let limits =
+        "limits = { in_flight_max = 3, requests_per_minute = 60, output_tokens_per_minute = 8000 }\nmodel = ";
+    let account = "limits = { tokens_per_minute = 90000 }\nbase_url";
+    let pool = Pool::parse(&GOOD.replace("model = ", limits).replace("base_url", account)).unwrap();
+    let of_vendor = pool.vendors()[0].limits;
+    let of_worker = pool.workers()[0].limits;
+    assert_eq!((of_worker.in_flight_max, of_worker.rates.requests_per_minute), (3, Some(60)));
+    assert_eq!(of_worker.rates.output_tokens_per_minute, Some(8_000));
+    assert_eq!(of_worker.rates.tokens_per_minute, None);
+    assert_eq!(of_worker.account, of_vendor);
+    assert_eq!((of_vendor.in_flight_max, of_vendor.rates.tokens_per_minute), (None, Some(90_000)));
+    assert_eq!(Pool::parse(GOOD).unwrap().workers()[0].limits.rates, Rates::default());
+}
+
+#[test]
+fn limits_that_are_out_of_bounds_are_refused_by_name() {
+    let refusal = |at: &str, limits: &str| {
+        Pool::parse(&GOOD.replace(at, &format!("limits = {{ {limits} }}\n{at}"))).unwrap_err().to_string()
+    };
+    for field in ["requests_per_minute", "tokens_per_minute", "input_tokens_per_minute", "in_flight_max"] {
+        for at in ["model = ", "base_url"] {
+            let said = refusal(at, &format!("{field} = 0"));
+            assert!(said.contains(&format!("limits.{field} is 0, it must be 1 to")), "{said}");
+        }
+    }
+    assert!(refusal("base_url", "call_ms_max = 5").contains("unknown field `call_ms_max`"));
+}
+
+#[test]
 fn an_unknown_vendor_a_double_and_an_empty_pool_are_refused() {
     let text = |toml: &str| Pool::parse(toml).unwrap_err().to_string();
     assert!(

@@ -36,9 +36,9 @@ impl Waits {
     /// The three with their names in a pool file.
     pub(super) fn named(&self) -> [(&'static str, u64); 3] {
         [
-            ("limits.connect_ms_max", self.connect_ms_max),
-            ("limits.first_byte_ms_max", self.first_byte_ms_max),
-            ("limits.idle_ms_max", self.idle_ms_max),
+            ("connect_ms_max", self.connect_ms_max),
+            ("first_byte_ms_max", self.first_byte_ms_max),
+            ("idle_ms_max", self.idle_ms_max),
         ]
     }
 }

@@ -9,6 +9,7 @@ use podium_domain::pool::Worker;
 use podium_domain::run::{FinishReason, Run, StepResult};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
+use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
 use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,8 @@ struct Progress {
     first_token_ms: Option<u64>,
     text: String,
     prompt_tokens: u64,
+    /// What the limiter is to be told. Of a call that is broken off, nothing is known.
+    settlement: Settlement,
 }
 
 impl Progress {
@@ -79,9 +82,11 @@ impl Progress {
 }
 
 impl Call<'_> {
+    /// Makes the call and settles its permit.
     pub(super) async fn make(
         &self,
         request: &ChatRequest,
+        permit: Box<dyn Permit>,
         held: &Held,
         abandon: &CancellationToken,
     ) -> Ended {
@@ -90,15 +95,18 @@ impl Call<'_> {
             first_token_ms: None,
             text: String::new(),
             prompt_tokens: prompt_tokens(request),
+            settlement: Settlement::default(),
         };
-        tokio::select! {
+        let ended = tokio::select! {
             // A result that is there was paid for, whatever else has happened.
             biased;
-            ended = self.stream(request, &mut progress) => return ended,
-            () = held.lost() => {}
-            () = abandon.cancelled() => return Ended::Abandoned { usage: progress.estimate() },
-        }
-        Ended::Lost { usage: progress.estimate() }
+            ended = self.stream(request, &mut progress) => ended,
+            () = held.lost() => Ended::Lost { usage: progress.estimate() },
+            () = abandon.cancelled() => Ended::Abandoned { usage: progress.estimate() },
+        };
+        let first_token = progress.first_token_ms.map(Duration::from_millis);
+        permit.settle(Settlement { first_token, ..progress.settlement });
+        ended
     }
 
     async fn stream(&self, request: &ChatRequest, progress: &mut Progress) -> Ended {
@@ -115,6 +123,7 @@ impl Call<'_> {
                     | ChatEvent::ReasoningSealed(_)
                     | ChatEvent::ToolCall(_),
                 ) => {}
+                Ok(ChatEvent::Quota(quota)) => progress.settlement.quota = quota,
                 Ok(ChatEvent::Delta(text)) => {
                     if let Err(ended) = self.delta(text, progress).await {
                         return ended;
@@ -124,6 +133,7 @@ impl Call<'_> {
                 Err(error) => return vendor_failure(progress, &error),
             }
         }
+        progress.settlement.outcome = Outcome::Failed;
         progress.failed("the vendor's answer ended early".to_owned(), Some(Duration::ZERO))
     }
 
@@ -136,6 +146,8 @@ impl Call<'_> {
         }
         let bytes_max = self.run.spec().policy.output_bytes_max;
         if progress.text.len() + text.len() > bytes_max {
+            progress.settlement.outcome = Outcome::Refused;
+            progress.settlement.usage = Some(progress.estimate());
             return Err(progress.failed(format!("the output exceeds output_bytes_max of {bytes_max}"), None));
         }
         let (round, step) = self.at;
@@ -150,6 +162,8 @@ impl Call<'_> {
 
     fn finished(&self, finish: FinishReason, usage: Option<Usage>, progress: &mut Progress) -> Ended {
         let usage = usage.unwrap_or_else(|| progress.estimate());
+        progress.settlement.outcome = Outcome::Answered;
+        progress.settlement.usage = Some(usage);
         if progress.text.trim().is_empty() {
             let message = format!("worker `{}` gave an empty answer", self.worker.id);
             return Ended::Failed { message, retry: Some(Duration::ZERO), usage };
@@ -168,7 +182,11 @@ impl Call<'_> {
     }
 }
 
-fn vendor_failure(progress: &Progress, error: &VendorError) -> Ended {
+fn vendor_failure(progress: &mut Progress, error: &VendorError) -> Ended {
+    progress.settlement.outcome = outcome_of(error);
+    if progress.settlement.outcome == Outcome::Refused || progress.first_token_ms.is_some() {
+        progress.settlement.usage = Some(progress.estimate());
+    }
     let retry = error.is_retryable().then(|| error.retry_after().unwrap_or_default());
     let mut message = error.to_string();
     if let Some(source) = std::error::Error::source(error) {
@@ -180,6 +198,11 @@ fn vendor_failure(progress: &Progress, error: &VendorError) -> Ended {
 fn prompt_tokens(request: &ChatRequest) -> u64 {
     let bytes: u64 = request.messages.iter().map(|message| message.text.len() as u64).sum();
     bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// What a call may take of its worker's limits.
+pub(super) fn estimate(request: &ChatRequest) -> TokenEstimate {
+    TokenEstimate { input: prompt_tokens(request), output_max: request.output_tokens_max.into() }
 }
 
 /// The most that a call is expected to cost: its prompt, generously counted, and every token it may write.

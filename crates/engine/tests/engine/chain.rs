@@ -7,12 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::StepIndex;
 use podium_domain::plan::Plan;
-use podium_domain::pool::Worker;
 use podium_domain::run::{AttemptOutcome, Run, TaskRef};
 use podium_engine::Options;
 use podium_memory::MemoryLimiter;
-use podium_ports::limiter::{Grant, Limiter, LimiterError};
-use podium_testkit::{Answer, Gate, a_plan, plan_of};
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use podium_testkit::{Answer, Gate, TestClock, a_plan, plan_of};
 
 use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
 use crate::house::{House, quick, within};
@@ -35,6 +34,10 @@ async fn a_scene(plan: Plan, limiter: Arc<dyn Limiter>, options: Options) -> Sce
     house.conductor.otherwise(plan);
     house.vendor.otherwise(Answer::text("fine"));
     Scene { house, queue, store }
+}
+
+fn a_limiter() -> Arc<dyn Limiter> {
+    Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())))
 }
 
 impl Scene {
@@ -64,17 +67,17 @@ struct RefusesOnce {
 
 #[async_trait]
 impl Limiter for RefusesOnce {
-    async fn acquire(&self, worker: &Worker) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
         if self.granted.fetch_add(1, Ordering::SeqCst) == self.refuses_after {
-            return Ok(Grant::AskAgain { after: Duration::from_millis(1) });
+            return Ok(Grant::AskAgain { after: Duration::from_millis(1), why: Why::Busy });
         }
-        self.limiter.acquire(worker).await
+        self.limiter.acquire(wish).await
     }
 }
 
 #[tokio::test]
 async fn the_steps_of_a_chain_need_no_messages_after_the_first_and_a_commit_each() {
-    let scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let scene = a_scene(a_chain(), a_limiter(), quick()).await;
     let run = scene.house.ended(scene.house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));
     assert_eq!(scene.chained(), 2, "{:#?}", scene.store.commits());
@@ -91,7 +94,7 @@ async fn of_several_steps_that_become_ready_one_goes_on_and_the_others_are_publi
         ("quick", "Three.", &[0]),
         ("checker", "Four.", &[1, 2]),
     ]);
-    let scene = a_scene(plan, Arc::new(MemoryLimiter::new()), quick()).await;
+    let scene = a_scene(plan, a_limiter(), quick()).await;
     let run = scene.house.ended(scene.house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));
     assert!(!scene.was_published(1) && scene.was_published(2));
@@ -100,7 +103,7 @@ async fn of_several_steps_that_become_ready_one_goes_on_and_the_others_are_publi
 
 #[tokio::test]
 async fn without_a_permit_the_next_step_waits_for_its_message_and_the_result_does_not() {
-    let (granted, limiter) = (AtomicUsize::new(0), MemoryLimiter::new());
+    let (granted, limiter) = (AtomicUsize::new(0), MemoryLimiter::new(Arc::new(TestClock::new())));
     let limiter = RefusesOnce { granted, refuses_after: 1, limiter };
     let scene = a_scene(a_chain(), Arc::new(limiter), quick()).await;
     let run = scene.house.ended(scene.house.ask().await).await;
@@ -112,8 +115,7 @@ async fn without_a_permit_the_next_step_waits_for_its_message_and_the_result_doe
 #[tokio::test]
 async fn without_a_slot_in_its_lane_the_next_step_waits_for_its_message() {
     // The only slot of the other vendor's lane waits for messages.
-    let scene =
-        a_scene(a_chain(), Arc::new(MemoryLimiter::new()), Options { step_slots: 1, ..quick() }).await;
+    let scene = a_scene(a_chain(), a_limiter(), Options { step_slots: 1, ..quick() }).await;
     let run = scene.house.ended(scene.house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));
     assert!(scene.was_published(1), "its vendor is another one");
@@ -122,7 +124,7 @@ async fn without_a_slot_in_its_lane_the_next_step_waits_for_its_message() {
 
 #[tokio::test]
 async fn a_process_that_is_told_to_stop_begins_no_further_step() {
-    let mut scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let mut scene = a_scene(a_chain(), a_limiter(), quick()).await;
     let gate = Gate::closed();
     scene.house.vendor.script("quick", [Answer::blank().wait(&gate).say("one")]);
     let id = scene.house.ask().await;
@@ -139,7 +141,7 @@ async fn a_process_that_is_told_to_stop_begins_no_further_step() {
 
 #[tokio::test]
 async fn a_process_that_dies_in_a_step_without_a_message_loses_only_that_call() {
-    let mut scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let mut scene = a_scene(a_chain(), a_limiter(), quick()).await;
     scene.house.vendor.script("careful", [Answer::hang(), Answer::text("two")]);
     let id = scene.house.ask().await;
     within(scene.house.vendor.until_called(2)).await;
@@ -156,7 +158,7 @@ async fn a_process_that_dies_in_a_step_without_a_message_loses_only_that_call() 
 
 #[tokio::test]
 async fn a_result_and_a_claim_whose_commit_was_not_answered_are_one_call_each() {
-    let scene = a_scene(a_chain(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let scene = a_scene(a_chain(), a_limiter(), quick()).await;
     let gate = Gate::closed();
     scene.house.vendor.script("quick", [Answer::blank().wait(&gate).say("one")]);
     let id = scene.house.ask().await;
@@ -170,7 +172,7 @@ async fn a_result_and_a_claim_whose_commit_was_not_answered_are_one_call_each() 
 
 #[tokio::test]
 async fn two_branches_that_end_at_once_run_the_joining_step_once() {
-    let scene = a_scene(a_plan(), Arc::new(MemoryLimiter::new()), quick()).await;
+    let scene = a_scene(a_plan(), a_limiter(), quick()).await;
     let second = scene.house.beside(quick(), 8, |_| ()).at_work();
     for _ in 0..20 {
         let gate = Gate::closed();

@@ -69,7 +69,7 @@ impl House {
             store: wrap(Arc::new(store)),
             queue: Arc::new(MemoryQueue::new(clock.clone(), podium_memory::QueueOptions::default())),
             live: Arc::new(MemoryLive::new(podium_memory::LiveOptions::default())),
-            limiter: Arc::new(MemoryLimiter::new()),
+            limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             vendors: Arc::new(vendor.clone()),
             conductor: Arc::new(conductor.clone()),
             clock,

@@ -17,6 +17,8 @@ mod retention;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
+mod throttle;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod window;

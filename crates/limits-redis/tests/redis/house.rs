@@ -8,6 +8,7 @@ use podium_harness::Redis;
 use podium_limits_redis::{Extender, Options, RedisLimiter, State};
 use podium_ports::clock::Clock;
 use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
+use podium_testkit::limiter::Caller;
 use podium_testkit::{TestClock, a_pool};
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
@@ -81,9 +82,9 @@ impl Process {
     }
 
     pub(crate) async fn ask(&self, worker: &Worker) -> Result<Option<Box<dyn Permit>>, LimiterError> {
-        match self.limiter.acquire(worker).await? {
+        match self.limiter.acquire(&Caller::new(0).wish(worker)).await? {
             Grant::Permit(permit) => Ok(Some(permit)),
-            Grant::AskAgain { after } => {
+            Grant::AskAgain { after, .. } => {
                 assert!(after > Duration::ZERO && after <= options().ask_again_max);
                 Ok(None)
             }

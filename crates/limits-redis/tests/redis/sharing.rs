@@ -9,7 +9,8 @@ use crate::house::{Onlooker, Process, a_worker, options, wait_for};
 
 /// Leases that a test can wait for.
 fn short_leases() -> Options {
-    Options { lease_ttl: Duration::from_secs(2), ..options() }
+    let lease_ttl = Duration::from_secs(2);
+    Options { lease_ttl, kept: lease_ttl, ..options() }
 }
 
 #[tokio::test]

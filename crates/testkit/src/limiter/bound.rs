@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::{LimiterFixture, a_worker};
+use super::{Caller, LimiterFixture, a_worker};
 
 pub(crate) async fn a_worker_has_no_more_calls_than_it_may(limiter: &LimiterFixture) {
     let worker = a_worker(0, 2);
@@ -76,6 +76,7 @@ pub(crate) async fn concurrent_tasks_never_pass_the_bound(limiter: &LimiterFixtu
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let handle = if task % 2 == 0 { &limiter.first } else { &limiter.second };
+        let caller = Caller::new(u128::from(task));
         let task = LimiterFixture {
             first: Arc::clone(handle),
             second: Arc::clone(handle),
@@ -87,7 +88,7 @@ pub(crate) async fn concurrent_tasks_never_pass_the_bound(limiter: &LimiterFixtu
         tasks.spawn(async move {
             let worker = a_worker(0, BOUND);
             for _ in 0..CALLS {
-                let permit = task.wait_for_grant(&task.first, &worker).await;
+                let permit = task.wait_for_grant_as(&caller, &task.first, &worker).await;
                 vendor.call(&task).await;
                 drop(permit);
             }

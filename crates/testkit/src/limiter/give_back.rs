@@ -4,7 +4,7 @@ use std::thread;
 
 use futures::FutureExt;
 
-use super::{LimiterFixture, a_worker};
+use super::{Caller, LimiterFixture, a_worker};
 
 pub(crate) async fn a_permit_is_given_back_when_it_is_dropped(limiter: &LimiterFixture) {
     let worker = a_worker(0, 2);
@@ -38,9 +38,9 @@ pub(crate) async fn permits_that_are_dropped_at_once_are_all_given_back(limiter:
 }
 
 pub(crate) async fn a_call_that_is_given_up_takes_no_room(limiter: &LimiterFixture) {
-    let worker = a_worker(0, 2);
+    let (caller, worker) = (Caller::new(0), a_worker(0, 2));
     for _ in 0..8 {
-        drop(limiter.first.acquire(&worker).now_or_never());
+        drop(limiter.first.acquire(&caller.wish(&worker)).now_or_never());
     }
     let _first = limiter.wait_for_grant(&limiter.first, &worker).await;
     let _second = limiter.wait_for_grant(&limiter.second, &worker).await;

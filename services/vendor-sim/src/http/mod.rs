@@ -10,6 +10,7 @@ mod error;
 mod format;
 mod gemini;
 mod messages;
+pub(crate) mod quota;
 mod responses;
 mod serve;
 mod spoil;

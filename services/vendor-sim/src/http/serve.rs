@@ -5,7 +5,7 @@ use std::{
     io,
     num::NonZero,
     sync::{Arc, PoisonError},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
@@ -90,11 +90,19 @@ async fn respond(shared: &Arc<Shared>, format: Format, ask: Result<Ask, ApiError
     let draw = dice::draw(shared.seed(), &["request", &shared.calls.received().to_string()]);
     let headers = format.headers(&format!("req_{draw:016x}"), response.status());
     response.headers_mut().extend(headers);
+    if let Some((limit, mut quota)) = shared.quota() {
+        response.headers_mut().extend(quota.standing(Instant::now(), limit).headers(format));
+    }
     response
 }
 
 async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) -> Response {
     let entry = shared.calls.begin(arrival(model, &ask));
+    if let Some(wait) = refused_by_limit(shared, &ask) {
+        entry.meets("limit");
+        entry.end(Outcome::Failed);
+        return ApiError::rate_limit(model.id(), wait.as_secs() + 1).response(format);
+    }
     let script = shared.script(model, entry.sequence());
     if let Some(fault) = script.fault {
         entry.meets(fault.name());
@@ -111,6 +119,20 @@ async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) ->
         }
         None => answered(shared, format, model, ask, script, entry).await,
     }
+}
+
+/// How long to wait, if the account's limit does not let the request in.
+fn refused_by_limit(shared: &Shared, ask: &Ask) -> Option<Duration> {
+    let (limit, mut quota) = shared.quota()?;
+    quota.admit(Instant::now(), limit, tokens(prompt_tokens(ask))).err()
+}
+
+fn prompt_tokens(ask: &Ask) -> usize {
+    ask.turns.iter().map(|turn| turn.text.len().div_ceil(TOKEN_BYTES)).sum()
+}
+
+fn tokens(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 fn arrival(model: Model, ask: &Ask) -> Arrival {
@@ -140,6 +162,9 @@ async fn answered(
         entry.end(Outcome::Failed);
         return ApiError::server_error().response(format);
     };
+    if let Some((_, mut quota)) = shared.quota() {
+        quota.written(Instant::now(), tokens(completion.completion_tokens()));
+    }
     let spoilt = Spoilt::by(script.fault);
     let (frames, content_type) = match delivery {
         Delivery::Whole => {
@@ -178,7 +203,7 @@ async fn complete(
     let turns: Vec<&str> =
         ask.turns.iter().flat_map(|turn| [turn.role.as_str(), ": ", turn.text.as_str(), "\n"]).collect();
     let prompt = turns.concat();
-    let prompt_tokens = ask.turns.iter().map(|turn| turn.text.len().div_ceil(TOKEN_BYTES)).sum();
+    let prompt_tokens = prompt_tokens(&ask);
     let cached = shared.prompts.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(model, &prompt);
     let calls = completion::calls(&ask);
     let (pieces, end) = if calls.is_empty() {
@@ -304,6 +329,6 @@ async fn pause(milliseconds: u64) {
     clippy::disallowed_methods,
     reason = "`created` is wall-clock time on the wire, and nothing decides by it"
 )]
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

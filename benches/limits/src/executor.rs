@@ -1,0 +1,152 @@
+//! One executor, as far as limits go: asks for a permit, calls, settles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::StreamExt;
+use podium_domain::conversation::{Message, Role};
+use podium_domain::ids::{RunId, StepIndex, TenantId};
+use podium_domain::policy::Tier;
+use podium_domain::pool::Pool;
+use podium_domain::run::TaskRef;
+use podium_limits_redis::{Options, RedisLimiter};
+use podium_ports::clock::{Clock, Ids};
+use podium_ports::limiter::{CallWish, Grant, Limiter, Outcome, Settlement, TokenEstimate, outcome_of};
+use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError, Vendors};
+use podium_setup::{RandomIds, SystemClock};
+use podium_vendors::HttpVendors;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of a token, at vendor-sim and in our own estimates.
+const TOKEN_BYTES: usize = 4;
+/// How long to wait when Redis fails.
+const TROUBLE_PAUSE: Duration = Duration::from_millis(200);
+
+/// What came of all calls.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) answered: AtomicU64,
+    pub(crate) tokens: AtomicU64,
+    pub(crate) limited: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+/// One executor; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Executor {
+    limiter: RedisLimiter,
+    vendors: Arc<HttpVendors>,
+    pool: Arc<Pool>,
+    tally: Arc<Tally>,
+    stop: CancellationToken,
+}
+
+impl Executor {
+    pub(crate) fn start(
+        redis_url: &str,
+        pool: &Arc<Pool>,
+        tally: &Arc<Tally>,
+        stop: &CancellationToken,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Self> {
+        let instance = *RandomIds.claim_id().as_uuid();
+        let (limiter, extender) =
+            RedisLimiter::open(redis_url, Options::default(), instance, Arc::new(SystemClock))?;
+        tasks.spawn(extender.run(stop.clone()));
+        let vendors = HttpVendors::new(pool, &BTreeMap::new())?;
+        Ok(Self {
+            limiter,
+            vendors: Arc::new(vendors),
+            pool: Arc::clone(pool),
+            tally: Arc::clone(tally),
+            stop: stop.clone(),
+        })
+    }
+
+    pub(crate) async fn call_until_stopped(self, seed: u64, words_max: u64, output_tokens_max: u32) {
+        let mut calls = 0;
+        while !self.stop.is_cancelled() {
+            calls += 1;
+            let words = words_max / 3 + scramble(seed, calls) % (words_max - words_max / 3 + 1);
+            let text = "word ".repeat(usize::try_from(words).unwrap_or(1));
+            let request = ChatRequest::new(vec![Message::new(Role::User, text)], output_tokens_max);
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {}
+                () = self.call(seed, &request) => {}
+            }
+        }
+    }
+
+    async fn call(&self, seed: u64, request: &ChatRequest) {
+        let worker = &self.pool.workers()[0];
+        let run: RunId = RandomIds.run_id(SystemClock.now());
+        let tenant = TenantId::new(if seed % 2 == 0 { "even" } else { "odd" });
+        let Ok(tenant) = tenant else { return };
+        let bytes: usize = request.messages.iter().map(|message| message.text.len()).sum();
+        let input = bytes.div_ceil(TOKEN_BYTES) as u64;
+        let wish = CallWish {
+            worker,
+            tenant: &tenant,
+            tier: if seed % 4 == 0 { Tier::Mini } else { Tier::Ultra },
+            run,
+            task: TaskRef::Step { round: 0, step: StepIndex::new(0) },
+            estimate: TokenEstimate { input, output_max: request.output_tokens_max.into() },
+        };
+        let permit = loop {
+            match self.limiter.acquire(&wish).await {
+                Ok(Grant::Permit(permit)) => break permit,
+                Ok(Grant::AskAgain { after, .. }) => {
+                    self.tally.refused.fetch_add(1, Ordering::Relaxed);
+                    SystemClock.sleep(after).await;
+                }
+                Err(_) => SystemClock.sleep(TROUBLE_PAUSE).await,
+            }
+        };
+        let began = SystemClock.now();
+        let mut settlement = Settlement::default();
+        match self.answer(request, &mut settlement).await {
+            Ok(()) => {
+                self.tally.answered.fetch_add(1, Ordering::Relaxed);
+                let tokens = settlement.usage.unwrap_or_default().total_tokens();
+                self.tally.tokens.fetch_add(tokens, Ordering::Relaxed);
+                settlement.first_token = Some(SystemClock.now().since(began));
+            }
+            Err(error) => {
+                settlement.outcome = outcome_of(&error);
+                let is_limited = matches!(settlement.outcome, Outcome::Limited { .. });
+                let counter = if is_limited { &self.tally.limited } else { &self.tally.failed };
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        permit.settle(settlement);
+    }
+
+    async fn answer(&self, request: &ChatRequest, settlement: &mut Settlement) -> Result<(), VendorError> {
+        let mut events = self.vendors.chat(&self.pool.workers()[0], request).await?;
+        while let Some(event) = events.next().await {
+            match event? {
+                ChatEvent::Quota(quota) => settlement.quota = quota,
+                ChatEvent::Finished { usage, .. } => {
+                    settlement.outcome = Outcome::Answered;
+                    settlement.usage = usage;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `SplitMix64`: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
+fn scramble(seed: u64, call: u64) -> u64 {
+    let mut z = (seed << 32 | call).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

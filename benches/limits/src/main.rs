@@ -1,0 +1,150 @@
+//! Many executors share a vendor's limits through Redis: how much of what is allowed do they use, and how often are they
+//! answered 429?
+//!
+//! Each executor is a limiter with a connection and an instance of its own, and a client of its own for the vendor. The vendor is
+//! vendor-sim, which refuses what is above its limit in any sixty seconds whatever, or another server that counts.
+
+mod executor;
+mod pull;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use podium_domain::pool::Pool;
+use podium_harness::Redis;
+use podium_ports::clock::Clock;
+use podium_setup::SystemClock;
+use podium_vendor_sim::{AccountLimit, Behaviour, Milliseconds, Options as SimOptions, VendorSim};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::{Executor, Tally};
+
+/// What has to be used of the scarcer one of requests and tokens.
+const USED_MIN: f64 = 0.95;
+/// How many calls may be answered 429.
+const LIMITED_MAX: f64 = 0.01;
+/// Decides the simulated vendor's latencies.
+const SEED: u64 = 7;
+
+/// Many executors against a vendor's limits.
+#[derive(Parser, Clone)]
+struct Arguments {
+    /// How long is measured.
+    #[arg(long, default_value_t = 180)]
+    seconds: u64,
+    /// Executors, each with connections of its own.
+    #[arg(long, default_value_t = 32)]
+    executors: u32,
+    /// Calls that each executor would make at the same time.
+    #[arg(long, default_value_t = 4)]
+    callers: u32,
+    /// What the account allows.
+    #[arg(long, default_value_t = 600)]
+    requests_per_minute: u64,
+    /// What the account allows.
+    #[arg(long, default_value_t = 100_000)]
+    tokens_per_minute: u64,
+    /// Words of a prompt at most; it has at least a third of that. The answer repeats them.
+    #[arg(long, default_value_t = 40)]
+    prompt_words: u64,
+    /// Most tokens of an answer, as the calls ask for.
+    #[arg(long, default_value_t = 512)]
+    output_tokens_max: u32,
+    /// Measure instead whether runs of one vendor are slowed down by runs that wait for another.
+    #[arg(long)]
+    pull: bool,
+    /// Where another server than vendor-sim speaks Chat Completions.
+    #[arg(long)]
+    base_url: Option<String>,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    if arguments.pull {
+        return pull::run().await;
+    }
+    let redis = Redis::start().await?;
+    let limit = AccountLimit {
+        requests_per_minute: arguments.requests_per_minute,
+        tokens_per_minute: arguments.tokens_per_minute,
+    };
+    let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 800 }, ..Behaviour::default() };
+    let sim = VendorSim::start(SimOptions { limit, behaviour, ..SimOptions::loopback(SEED) }).await?;
+    let base_url = arguments.base_url.clone().unwrap_or_else(|| sim.base_url());
+    let pool = Arc::new(pool(&arguments, &base_url)?);
+    let (tally, stop, mut tasks) = (Arc::new(Tally::default()), CancellationToken::new(), JoinSet::new());
+    for number in 0..arguments.executors {
+        let executor = Executor::start(&redis.url(), &pool, &tally, &stop, &mut tasks)?;
+        for caller in 0..arguments.callers {
+            let seed = u64::from(number * arguments.callers + caller);
+            let (words, tokens) = (arguments.prompt_words, arguments.output_tokens_max);
+            tasks.spawn(executor.clone().call_until_stopped(seed, words, tokens));
+        }
+    }
+    SystemClock.sleep(Duration::from_secs(arguments.seconds)).await;
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("an executor panicked")?;
+    }
+    report(&arguments, &tally)
+}
+
+fn pool(arguments: &Arguments, base_url: &str) -> Result<Pool> {
+    let Arguments { requests_per_minute, tokens_per_minute, output_tokens_max, .. } = arguments;
+    let toml = format!(
+        r#"
+schema = 1
+name = "limits"
+version = "1"
+
+[[vendors]]
+id = "vendor"
+api = "openai-chat"
+base_url = "{base_url}"
+
+[[workers]]
+id = "worker"
+vendor = "vendor"
+model = "sim-echo"
+description = "repeats what it is asked"
+context_tokens = 100000
+output_tokens_max = {output_tokens_max}
+usd_per_million_tokens = {{ input = 0.0, output = 0.0 }}
+
+[workers.limits]
+in_flight_max = 10000
+requests_per_minute = {requests_per_minute}
+tokens_per_minute = {tokens_per_minute}
+"#
+    );
+    Ok(Pool::parse(&toml)?)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "they are small")]
+#[expect(clippy::print_stdout, reason = "this is what the program is for")]
+fn report(arguments: &Arguments, tally: &Tally) -> Result<()> {
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+    let minutes = arguments.seconds as f64 / 60.0;
+    let (answered, limited) = (count(&tally.answered), count(&tally.limited));
+    let requests = answered / (arguments.requests_per_minute as f64 * minutes);
+    let tokens = count(&tally.tokens) / (arguments.tokens_per_minute as f64 * minutes);
+    let of_calls = limited / (answered + limited).max(1.0);
+    let used = requests.max(tokens);
+    let line = serde_json::json!({
+        "seconds": arguments.seconds, "executors": arguments.executors,
+        "answered": answered, "answered_429": limited, "failed": count(&tally.failed), "refused_asks": count(&tally.refused),
+        "share_of_requests": requests, "share_of_tokens": tokens, "share_answered_429": of_calls,
+    });
+    println!("{line}");
+    ensure!(used >= USED_MIN, "used {used:.3} of the scarcer limit, at least {USED_MIN} is expected");
+    ensure!(
+        of_calls < LIMITED_MAX,
+        "{of_calls:.4} of the calls were answered 429, less than {LIMITED_MAX} is expected"
+    );
+    Ok(())
+}

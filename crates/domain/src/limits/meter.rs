@@ -1,0 +1,353 @@
+//! One scope: what was taken of it, and whether there is room for a call.
+//!
+//! Each limit a minute is a virtual queue that drains at a steady pace (the generic cell rate algorithm, ITU-T I.371): a call
+//! adds what it takes, and is admitted while no more than the burst is in the queue. What takes more than the whole burst is
+//! admitted when the queue is empty. A scope that nothing is known of, since it is new or was forgotten, counts as used up: it
+//! begins with nothing to spend.
+
+use std::time::Duration;
+
+use super::health::Health;
+use super::terms::{AMOUNTS, Amounts, Pace, Terms};
+use super::turns::{Caller, Turns};
+use super::{Quota, Settlement, TokenEstimate, Why};
+use crate::policy::Tier;
+
+/// How much of the room a scope without limits a minute gives to one call, for the sake of fairness alone.
+pub(super) const CALL_MS: f64 = 1_000.0;
+/// How soon who has the turn looks for the end of a call.
+pub(super) const LOOK_MS: f64 = 20.0;
+/// How much longer than for room those wait who ask for a worker that is blocked or broken.
+pub(super) const OUT_OF_ORDER_TIMES: f64 = 5.0;
+/// What is so little is nothing: a sum of times since 1970 is not more exact than that.
+pub(super) const SLACK_MS: f64 = 0.01;
+/// How much later than agreed somebody may come back.
+pub(super) const GRACE_MS: f64 = 1_000.0;
+
+/// How quickly what calls take is learned: as a part of the difference. As TCP does for round trips: RFC 6298.
+pub(super) const MEAN_GAIN: f64 = 1.0 / 8.0;
+pub(super) const DEVIATION_GAIN: f64 = 1.0 / 4.0;
+/// So many deviations above the mean are expected of a completion.
+pub(super) const DEVIATIONS: f64 = 2.0;
+/// Bounds of the ratio of a prompt's real tokens to those estimated.
+pub(super) const RATIO_MIN: f64 = 0.25;
+pub(super) const RATIO_MAX: f64 = 8.0;
+
+/// What the meter of one scope knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meter {
+    /// Calls under way.
+    pub(super) in_flight: f64,
+    /// When each queue will be empty; 0 if nothing is known.
+    pub(super) empty_at: Amounts,
+    /// What the vendor said is allowed; 0 if it said nothing.
+    pub(super) said: Amounts,
+    pub(super) turns: Turns,
+    pub(super) health: Health,
+    pub(super) expectation: Expectation,
+}
+
+/// Somebody asks for a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The same each time that it asks again.
+    pub who: &'a str,
+    /// For which tier.
+    pub tier: Tier,
+    /// For which tenant.
+    pub tenant: &'a str,
+    /// What the call is expected to take.
+    pub takes: Drawn,
+    /// Longest time after which it may be told to ask again, in milliseconds.
+    pub ask_again_ms_max: f64,
+}
+
+impl<'a> Ask<'a> {
+    fn caller(&self) -> Caller<'a> {
+        Caller::new(self.who, self.tier, self.tenant)
+    }
+}
+
+/// Tokens that were reserved, or consumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Drawn {
+    /// Of the prompt.
+    pub input: f64,
+    /// Of the completion.
+    pub output: f64,
+}
+
+impl Drawn {
+    fn amounts(self, requests: f64) -> Amounts {
+        [requests, self.input + self.output, self.input, self.output]
+    }
+}
+
+/// There is no room. Times are milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refusal {
+    /// Why.
+    pub why: Why,
+    /// When to ask again at the earliest.
+    pub after: f64,
+    /// Up to how much later, at random, so that not all come back together.
+    pub spread: f64,
+}
+
+/// When to ask again, by the limiter's `seed`, which is different for each refusal.
+pub fn scatter(refusal: Refusal, seed: u64) -> Duration {
+    // `SplitMix64`: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let random = u32::try_from((z ^ (z >> 31)) >> 32).unwrap_or(u32::MAX);
+    let later = refusal.spread * f64::from(random) / f64::from(u32::MAX);
+    Duration::try_from_secs_f64((refusal.after + later) / 1e3).unwrap_or_default()
+}
+
+/// What was seen: no room, and for how long if that is known.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    why: Why,
+    wait: f64,
+}
+
+/// A call that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    /// What was reserved for it; nothing if it was not granted by this meter.
+    pub reserved: Option<Drawn>,
+    /// What had been estimated.
+    pub estimate: TokenEstimate,
+    /// Whether it was granted as a probe.
+    pub probes: bool,
+    /// What came of it.
+    pub settlement: Settlement,
+}
+
+/// What calls of a worker take, compared with what is known before: learned from those that were settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expectation {
+    /// Tokens of a completion.
+    pub output_mean: f64,
+    /// Their mean deviation.
+    pub output_deviation: f64,
+    /// Tokens of a prompt for each that was estimated.
+    pub input_ratio: f64,
+}
+
+impl Expectation {
+    /// What to reserve. Before anything is known that is the estimate, with all that may be written.
+    pub fn of(&self, estimate: TokenEstimate) -> Drawn {
+        let (input, output_max) = (float(estimate.input), float(estimate.output_max));
+        let ratio = if self.input_ratio > 0.0 { self.input_ratio } else { 1.0 };
+        let output = if self.output_mean > 0.0 {
+            (self.output_mean + self.output_deviation * DEVIATIONS).ceil().min(output_max)
+        } else {
+            output_max
+        };
+        Drawn { input: (input * ratio).ceil(), output }
+    }
+
+    fn learn(&mut self, estimate: TokenEstimate, used: Drawn) {
+        if estimate.input > 0 && used.input > 0.0 {
+            let ratio = (used.input / float(estimate.input)).clamp(RATIO_MIN, RATIO_MAX);
+            let known = if self.input_ratio > 0.0 { self.input_ratio } else { ratio };
+            self.input_ratio = known + (ratio - known) * MEAN_GAIN;
+        }
+        if used.output <= 0.0 {
+            return;
+        }
+        if self.output_mean <= 0.0 {
+            (self.output_mean, self.output_deviation) = (used.output, used.output / 2.0);
+            return;
+        }
+        let error = used.output - self.output_mean;
+        self.output_deviation += (error.abs() - self.output_deviation) * DEVIATION_GAIN;
+        self.output_mean += error * MEAN_GAIN;
+    }
+}
+
+impl Meter {
+    /// What a call is expected to take, by what others took.
+    pub fn expects(&self, estimate: TokenEstimate) -> Drawn {
+        self.expectation.of(estimate)
+    }
+
+    /// So many calls are under way: for whoever counts them elsewhere.
+    pub fn set_in_flight(&mut self, calls: f64) {
+        self.in_flight = calls;
+    }
+
+    /// Decides on one call that needs room in all of `scopes`: the worker's first, then that of its account. It takes room in
+    /// all of them or in none, and says whether it is a probe. `now` is in milliseconds.
+    pub fn ask(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Result<bool, Refusal> {
+        for (meter, terms) in scopes.iter_mut() {
+            meter.begin(now, terms);
+            if let Err(full) = meter.look(now, terms, ask) {
+                return Err(meter.refuse(now, terms, ask, full));
+            }
+        }
+        let mut probes = false;
+        for (meter, terms) in scopes {
+            probes |= meter.grant(now, terms, ask);
+        }
+        Ok(probes)
+    }
+
+    /// The pace of a limit, if there is one. What the vendor says counts where it is less than what is configured.
+    fn pace(&self, terms: &Terms, which: usize) -> Option<Pace> {
+        let (configured, said) = (terms.per_minute[which], self.said[which]);
+        let limit = if said > 0.0 { configured.min(said) } else { configured };
+        (limit > 0.0).then(|| Pace::of(limit))
+    }
+
+    /// Makes what nothing is known of count as used up.
+    fn begin(&mut self, now: f64, terms: &Terms) {
+        for which in 0..AMOUNTS {
+            if let Some(pace) = self.pace(terms, which).filter(|_| self.empty_at[which] <= 0.0) {
+                self.empty_at[which] = now + pace.burst_ms;
+            }
+        }
+    }
+
+    fn look(&self, now: f64, terms: &Terms, ask: &Ask<'_>) -> Result<(), Full> {
+        self.health.look(now).map_err(|(why, wait)| Full { why, wait })?;
+        let left = self.turns.left_by(now, ask.caller());
+        let calls = self.in_flight + 1.0 + if left.is_some() { 1.0 } else { 0.0 };
+        if calls > self.health.calls_max(terms.calls_max) {
+            return Err(Full { why: Why::Busy, wait: 0.0 });
+        }
+        let (takes, left) = (ask.takes.amounts(1.0), left.unwrap_or_default());
+        let mut wait: f64 = 0.0;
+        for which in 0..AMOUNTS {
+            if let Some(pace) = self.pace(terms, which) {
+                let queued = (self.empty_at[which] - now).max(0.0);
+                let added = takes[which] * pace.unit_ms + left;
+                // All that is more than the burst needs is an empty queue.
+                let over = if added > pace.burst_ms && left <= 0.0 {
+                    queued
+                } else {
+                    queued + added - pace.burst_ms
+                };
+                wait = wait.max(over);
+            }
+        }
+        if wait > SLACK_MS { Err(Full { why: Why::Rate, wait }) } else { Ok(()) }
+    }
+
+    /// How much of the scope a call takes: milliseconds' worth of what it takes the most of.
+    fn service_ms(&self, terms: &Terms, takes: Amounts) -> f64 {
+        let each = (0..AMOUNTS).filter_map(|which| Some(takes[which] * self.pace(terms, which)?.unit_ms));
+        let most = each.fold(0.0, f64::max);
+        if most > 0.0 { most } else { CALL_MS }
+    }
+
+    fn refuse(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>, full: Full) -> Refusal {
+        let Full { why, wait } = full;
+        // Who is told the longest time still comes back at random: not all together.
+        let told = |most: f64, after: f64, spread: f64| {
+            let after = if spread > 0.0 { after.min(most / 2.0) } else { after.min(most) };
+            let after = after.max(1.0);
+            Refusal { why, after, spread: spread.min(most - after).max(0.0) }
+        };
+        let most = ask.ask_again_ms_max;
+        if matches!(why, Why::Blocked | Why::Broken | Why::Away) {
+            return told(most * OUT_OF_ORDER_TIMES, wait, (wait / 10.0).max(LOOK_MS));
+        }
+        let (caller, service_ms) = (ask.caller(), self.service_ms(terms, ask.takes.amounts(1.0)));
+        #[expect(clippy::cast_precision_loss, reason = "it is bounded by WAITING_MAX")]
+        let waiting = self.turns.waiting(now, caller) as f64;
+        let takes_turn = self.turns.may_take(now, caller);
+        let refusal = match (why, takes_turn) {
+            (Why::Rate, true) => told(most, wait, 0.0),
+            // On the average, half of those who wait come first.
+            (Why::Rate, false) => {
+                let after = wait.max(waiting * service_ms / 2.0);
+                told(most, after, after)
+            }
+            (_, true) => told(most, LOOK_MS, LOOK_MS),
+            (_, false) => told(most, LOOK_MS * waiting, LOOK_MS * waiting),
+        };
+        let until = now + refusal.after + refusal.spread + GRACE_MS;
+        self.turns.wait(caller, until, takes_turn.then_some(service_ms));
+        refusal
+    }
+
+    fn grant(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>) -> bool {
+        let takes = ask.takes.amounts(1.0);
+        self.add(now, terms, takes);
+        self.in_flight += 1.0;
+        let service_ms = self.service_ms(terms, takes);
+        self.turns.grant(ask.caller(), service_ms);
+        self.health.grant(now)
+    }
+
+    fn add(&mut self, now: f64, terms: &Terms, amounts: Amounts) {
+        for (which, amount) in amounts.into_iter().enumerate() {
+            if let Some(pace) = self.pace(terms, which) {
+                self.empty_at[which] = (self.empty_at[which].max(now) + amount * pace.unit_ms).max(now);
+            }
+        }
+    }
+
+    /// Ends a call, in the scope of its worker.
+    pub fn settle_worker(&mut self, now: f64, terms: &Terms, settled: &Settled) {
+        let (in_flight, configured) = (self.in_flight, terms.calls_max);
+        self.settle_account(now, terms, settled);
+        let Settled { estimate, probes, settlement, .. } = *settled;
+        self.health.settle(now, settlement.outcome, probes, in_flight, configured);
+        if let Some(usage) = settlement.usage.filter(|_| settlement.outcome == super::Outcome::Answered) {
+            self.expectation.learn(estimate, drawn(usage));
+        }
+        if let Some(first_token) = settlement.first_token {
+            #[expect(clippy::cast_precision_loss, reason = "a wait is at most a day")]
+            let ms = first_token.as_millis() as f64;
+            self.health.first_token(now, ms, in_flight, configured);
+        }
+        self.hear(now, terms, &settlement.quota);
+    }
+
+    /// Ends a call, in the scope of its account.
+    pub fn settle_account(&mut self, now: f64, terms: &Terms, settled: &Settled) {
+        self.in_flight = (self.in_flight - 1.0).max(0.0);
+        self.add(now, terms, settled.correction());
+    }
+
+    /// Heeds what the vendor says of its limits. No more is spent at once than it says is left.
+    fn hear(&mut self, now: f64, terms: &Terms, quota: &Quota) {
+        for (which, allowance) in quota.each().into_iter().enumerate() {
+            if let Some(limit) = allowance.limit.filter(|limit| *limit > 0) {
+                self.said[which] = float(limit);
+            }
+            if let (Some(remaining), Some(pace)) = (allowance.remaining, self.pace(terms, which)) {
+                let left_ms = float(remaining) * pace.unit_ms;
+                self.empty_at[which] = self.empty_at[which].max(now + pace.burst_ms - left_ms);
+            }
+        }
+    }
+}
+
+impl Settled {
+    /// What is to be added to what was reserved.
+    pub fn correction(&self) -> Amounts {
+        let reserved = self.reserved.map_or([0.0; AMOUNTS], |reserved| reserved.amounts(1.0));
+        let used = match (self.settlement.outcome, self.settlement.usage) {
+            (super::Outcome::NotSent, _) => Drawn::default().amounts(0.0),
+            (_, Some(usage)) => drawn(usage).amounts(1.0),
+            // Vendors count what they refuse as a request.
+            (super::Outcome::Limited { .. }, None) => Drawn::default().amounts(1.0),
+            (_, None) => return [0.0; AMOUNTS],
+        };
+        std::array::from_fn(|which| used[which] - reserved[which])
+    }
+}
+
+fn drawn(usage: crate::usage::Usage) -> Drawn {
+    Drawn { input: float(usage.prompt_tokens), output: float(usage.completion_tokens) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "tokens and limits are far below 2^53")]
+fn float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,251 @@
+//! What a meter grants, refuses and learns.
+
+use std::time::Duration;
+
+use super::*;
+
+const NOW: f64 = 1e12;
+const SECOND: f64 = 1_000.0;
+
+fn terms(calls_max: f64, requests: f64, tokens: f64) -> Terms {
+    Terms { calls_max, per_minute: [requests, tokens, 0.0, 0.0] }
+}
+
+fn takes(input: f64, output: f64) -> Drawn {
+    Drawn { input, output }
+}
+
+fn ask(meter: &mut Meter, now: f64, terms: Terms, who: &str, takes: Drawn) -> Result<bool, Refusal> {
+    let ask = Ask { who, tier: Tier::Ultra, tenant: "acme", takes, ask_again_ms_max: 2.0 * SECOND };
+    Meter::ask(now, &mut [(meter, terms)], &ask)
+}
+
+fn why(asked: Result<bool, Refusal>) -> Option<Why> {
+    asked.err().map(|refusal| refusal.why)
+}
+
+fn settle(meter: &mut Meter, now: f64, terms: Terms, settlement: Settlement) {
+    let settled = Settled {
+        reserved: Some(Drawn::default()),
+        estimate: TokenEstimate::default(),
+        probes: meter.health.open_until > 0.0,
+        settlement,
+    };
+    meter.settle_worker(now, &terms, &settled);
+}
+
+/// A call that comes to this.
+fn call(meter: &mut Meter, now: f64, terms: Terms, outcome: Outcome) {
+    assert_eq!(why(ask(meter, now, terms, "w", Drawn::default())), None);
+    settle(meter, now, terms, Settlement::of(outcome));
+}
+
+#[test]
+fn a_limit_begins_with_nothing_to_spend() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 600.0, 0.0));
+    let refusal = ask(&mut meter, NOW, terms, "w", Drawn::default()).unwrap_err();
+    assert_eq!(refusal.why, Why::Rate);
+    assert!(refusal.after > 90.0 && refusal.after < 110.0, "{refusal:?}");
+    assert_eq!(ask(&mut meter, NOW + refusal.after, terms, "w", Drawn::default()), Ok(false));
+}
+
+#[test]
+fn no_sixty_seconds_see_more_than_the_limit() {
+    for limit in [1.0, 2.0, 7.0, 60.0, 600.0, 5_000.0] {
+        let (mut meter, terms) = (Meter::default(), terms(1e6, limit, 0.0));
+        let mut granted = Vec::new();
+        // Idle long enough to have all that may be spent at once.
+        let _ = ask(&mut meter, NOW - 600.0 * SECOND, terms, "w", Drawn::default());
+        let mut now = NOW;
+        while now < NOW + 200.0 * SECOND {
+            if ask(&mut meter, now, terms, "w", Drawn::default()).is_ok() {
+                granted.push(now);
+            } else {
+                now += 5.0;
+            }
+        }
+        let most = granted
+            .iter()
+            .map(|first| granted.iter().filter(|at| (0.0..60.0 * SECOND).contains(&(**at - first))).count());
+        let most = most.max().unwrap();
+        #[expect(clippy::cast_precision_loss, reason = "it is small")]
+        let share = most as f64 / limit;
+        assert!(share <= 1.0 && (share >= 0.95 || limit < 20.0), "{most} of {limit}");
+    }
+}
+
+#[test]
+fn what_a_call_did_not_take_is_given_back_and_what_it_took_more_is_charged() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 60_000.0));
+    let later = NOW + 10.0 * SECOND;
+    let _ = ask(&mut meter, NOW, terms, "w", takes(1.0, 0.0));
+    assert_eq!(ask(&mut meter, later, terms, "w", takes(100.0, 800.0)), Ok(false));
+    assert_eq!(why(ask(&mut meter, later, terms, "w", takes(400.0, 400.0))), Some(Why::Rate));
+    let usage = |prompt_tokens, completion_tokens| {
+        Some(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
+    };
+    let settled = |used, reserved| Settled {
+        reserved: Some(reserved),
+        estimate: TokenEstimate::default(),
+        probes: false,
+        settlement: Settlement { usage: used, ..Settlement::of(Outcome::Answered) },
+    };
+    meter.settle_worker(later, &terms, &settled(usage(50, 50), takes(100.0, 800.0)));
+    assert_eq!(ask(&mut meter, later, terms, "w", takes(400.0, 400.0)), Ok(false));
+    meter.settle_worker(later, &terms, &settled(usage(400, 5_000), takes(400.0, 400.0)));
+    let after = |seconds: f64| later + seconds * SECOND;
+    assert_eq!(why(ask(&mut meter, after(4.0), terms, "w", takes(1.0, 0.0))), Some(Why::Rate));
+    assert_eq!(ask(&mut meter, after(5.0), terms, "w", takes(1.0, 0.0)), Ok(false));
+}
+
+#[test]
+fn a_call_takes_room_in_both_scopes_or_in_none() {
+    let (mut worker, mut account) = (Meter::default(), Meter::default());
+    let (of_worker, of_account) = (terms(10.0, 0.0, 0.0), terms(1.0, 0.0, 0.0));
+    let mut ask = || {
+        let ask =
+            Ask { who: "w", tier: Tier::Mini, tenant: "t", takes: Drawn::default(), ask_again_ms_max: 1.0 };
+        let asked = Meter::ask(NOW, &mut [(&mut worker, of_worker), (&mut account, of_account)], &ask);
+        (asked.is_ok(), worker.in_flight, account.in_flight)
+    };
+    assert_eq!(ask(), (true, 1.0, 1.0));
+    assert_eq!(ask(), (false, 1.0, 1.0));
+}
+
+#[test]
+fn a_vendor_that_asks_to_be_left_alone_is_left_alone_for_so_long() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
+    let hours = Duration::from_hours(2);
+    call(&mut meter, NOW, terms, Outcome::Limited { retry_after: Some(hours) });
+    assert_eq!(
+        why(ask(&mut meter, NOW + 7_199.0 * SECOND, terms, "w", Drawn::default())),
+        Some(Why::Blocked)
+    );
+    let mut now = NOW + 7_200.0 * SECOND;
+    for pause in [1.0, 2.0, 4.0] {
+        call(&mut meter, now, terms, Outcome::Limited { retry_after: None });
+        assert_eq!(
+            why(ask(&mut meter, now + pause * SECOND - 1.0, terms, "w", Drawn::default())),
+            Some(Why::Blocked)
+        );
+        now += pause * SECOND;
+    }
+}
+
+#[test]
+fn call_after_call_that_fails_opens_the_breaker_and_one_probe_closes_it() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
+    for _ in 0..4 {
+        call(&mut meter, NOW, terms, Outcome::Failed);
+    }
+    call(&mut meter, NOW, terms, Outcome::Refused);
+    for _ in 0..5 {
+        call(&mut meter, NOW, terms, Outcome::Failed);
+    }
+    assert_eq!(why(ask(&mut meter, NOW + 999.0, terms, "w", Drawn::default())), Some(Why::Broken));
+    let mut now = NOW + SECOND;
+    assert_eq!(ask(&mut meter, now, terms, "w", Drawn::default()), Ok(true), "it is a probe");
+    assert_eq!(why(ask(&mut meter, now, terms, "w", Drawn::default())), Some(Why::Broken), "one at a time");
+    settle(&mut meter, now, terms, Settlement::of(Outcome::Failed));
+    assert_eq!(why(ask(&mut meter, now + 1_999.0, terms, "w", Drawn::default())), Some(Why::Broken));
+    now += 2.0 * SECOND;
+    call(&mut meter, now, terms, Outcome::Answered);
+    assert_eq!(ask(&mut meter, now, terms, "w", Drawn::default()), Ok(false));
+}
+
+#[test]
+fn overload_takes_calls_away_and_success_brings_them_back() {
+    let (mut meter, terms) = (Meter::default(), terms(100.0, 0.0, 0.0));
+    for number in 0..20 {
+        assert_eq!(ask(&mut meter, NOW, terms, &number.to_string(), Drawn::default()), Ok(false));
+    }
+    settle(&mut meter, NOW, terms, Settlement::of(Outcome::Overloaded));
+    settle(&mut meter, NOW, terms, Settlement::of(Outcome::Overloaded));
+    assert!((meter.health.bears - 14.0).abs() < 1e-9, "twice at once counts once: {:?}", meter.health);
+    assert_eq!(why(ask(&mut meter, NOW, terms, "w", Drawn::default())), Some(Why::Busy));
+    let mut now = NOW;
+    for _ in 0..5_000 {
+        now += 10.0;
+        settle(&mut meter, now, terms, Settlement::of(Outcome::Answered));
+        while ask(&mut meter, now, terms, "w", Drawn::default()).is_ok() {}
+    }
+    assert!(meter.health.bears <= 0.0 && meter.in_flight >= 99.0, "{:?}", meter.health);
+}
+
+#[test]
+fn slowness_takes_away_no_more_than_half() {
+    let (mut meter, terms) = (Meter::default(), terms(40.0, 0.0, 0.0));
+    let answered =
+        |ms| Settlement { first_token: Some(Duration::from_millis(ms)), ..Settlement::of(Outcome::Answered) };
+    let mut now = NOW;
+    for ms in [vec![200; 50], vec![5_000; 60]].concat() {
+        while ask(&mut meter, now, terms, "w", Drawn::default()).is_ok() {}
+        now += SECOND;
+        settle(&mut meter, now, terms, answered(ms));
+    }
+    let bears = meter.health.calls_max(40.0);
+    assert!((20.0..30.0).contains(&bears), "{bears}");
+}
+
+#[test]
+fn a_lower_limit_that_the_vendor_says_counts_and_no_more_is_spent_than_is_left() {
+    let (mut meter, terms) = (Meter::default(), terms(1e6, 6_000.0, 0.0));
+    let _ = ask(&mut meter, NOW, terms, "w", Drawn::default());
+    let now = NOW + 60.0 * SECOND;
+    let granted = |meter: &mut Meter, now| {
+        (0..200).filter(|_| ask(meter, now, terms, "w", Drawn::default()).is_ok()).count()
+    };
+    let said = |limit, remaining| {
+        let requests = Allowance { limit, remaining };
+        Settlement { quota: Quota { requests, ..Quota::default() }, ..Settlement::of(Outcome::Answered) }
+    };
+    let mut other = meter.clone();
+    assert_eq!(granted(&mut other, now), 100);
+    settle(&mut meter, now, terms, said(None, Some(3)));
+    assert_eq!(granted(&mut meter, now), 3);
+    settle(&mut meter, now, terms, said(Some(600), None));
+    let later = now + 60.0 * SECOND;
+    assert_eq!(granted(&mut meter, later), 10);
+    settle(&mut meter, later, terms, said(Some(60_000), None));
+    assert_eq!(granted(&mut meter, later + 60.0 * SECOND), 100, "a higher one does not");
+}
+
+#[test]
+fn what_calls_write_is_learned() {
+    let mut meter = Meter::default();
+    let estimate = TokenEstimate { input: 100, output_max: 4_096 };
+    assert_eq!(meter.expects(estimate), takes(100.0, 4_096.0));
+    let terms = terms(10.0, 0.0, 0.0);
+    for _ in 0..100 {
+        let usage = Usage { prompt_tokens: 150, completion_tokens: 80, ..Usage::default() };
+        let settlement = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
+        meter.settle_worker(NOW, &terms, &Settled { reserved: None, estimate, probes: false, settlement });
+    }
+    let expected = meter.expects(estimate);
+    assert!(
+        (149.0..152.0).contains(&expected.input) && (80.0..90.0).contains(&expected.output),
+        "{expected:?}"
+    );
+    assert_eq!(
+        meter.expects(TokenEstimate { output_max: 50, ..estimate }).output,
+        50.0,
+        "never more than asked for"
+    );
+}
+
+#[test]
+fn tags_of_tenants_are_bounded() {
+    let (mut meter, terms) = (Meter::default(), terms(1e9, 0.0, 0.0));
+    for number in 0..2_000 {
+        let tenant = number.to_string();
+        let ask = Ask {
+            who: &tenant,
+            tier: Tier::Ultra,
+            tenant: &tenant,
+            takes: Drawn::default(),
+            ask_again_ms_max: 1.0,
+        };
+        assert_eq!(Meter::ask(NOW, &mut [(&mut meter, terms)], &ask), Ok(false));
+    }
+    assert!(meter.turns.groups.len() <= GROUPS_MAX, "{}", meter.turns.groups.len());
+}

@@ -1,0 +1,134 @@
+//! Who goes first where calls wait for each other.
+//!
+//! Start-time fair queuing, in two levels: tiers by weight, and the tenants of a tier alike. Everybody has a tag that grows
+//! with what they were granted; the smallest tag goes first. Callers are not queued, they ask again. So there is one *turn*: who
+//! is refused takes it unless it is held by somebody who goes before, and whoever has it is left room by those who come after.
+//! It lapses when its holder does not come back as agreed.
+//!
+//! Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996.
+
+use std::collections::BTreeMap;
+
+use super::tier_index;
+use crate::policy::Tier;
+
+/// How much more of what is scarce `mini` gets than `ultra` while calls of both wait. A ninth is left to `ultra`.
+pub const MINI_WEIGHT: f64 = 8.0;
+
+/// Most tenants of a scope whose tags are kept. Those that mean nothing any more go first; beyond that the tenant counts as
+/// one that was never seen.
+pub const GROUPS_MAX: usize = 256;
+
+/// Most callers of a scope that are counted as waiting, in each tier.
+pub const WAITING_MAX: usize = 1024;
+
+const WEIGHTS: [f64; 2] = [MINI_WEIGHT, 1.0];
+
+/// The tags and the turn of one scope.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Turns {
+    /// The tag of the tier that was granted last.
+    pub(super) tiers_now: f64,
+    pub(super) tiers: [f64; 2],
+    /// The tag of the tenant that was granted last, by tier.
+    pub(super) groups_now: [f64; 2],
+    pub(super) groups: BTreeMap<(usize, String), f64>,
+    pub(super) turn: Option<Turn>,
+    /// By tier: who was told to come back, and until when that counts.
+    pub(super) waiting: [BTreeMap<String, f64>; 2],
+}
+
+/// Whose turn it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Turn {
+    pub(super) who: String,
+    pub(super) tier: usize,
+    pub(super) tenant: String,
+    /// How many milliseconds' worth are left to it.
+    pub(super) need_ms: f64,
+    pub(super) until: f64,
+}
+
+/// Somebody who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller<'a> {
+    pub(super) who: &'a str,
+    pub(super) tier: usize,
+    pub(super) tenant: &'a str,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(who: &'a str, tier: Tier, tenant: &'a str) -> Self {
+        Self { who, tier: tier_index(tier), tenant }
+    }
+}
+
+impl Turns {
+    fn tier_tag(&self, tier: usize) -> f64 {
+        self.tiers[tier].max(self.tiers_now)
+    }
+
+    fn group_tag(&self, tier: usize, tenant: &str) -> f64 {
+        let own = self.groups.get(&(tier, tenant.to_owned())).copied().unwrap_or_default();
+        own.max(self.groups_now[tier])
+    }
+
+    fn goes_before(&self, caller: Caller<'_>, turn: &Turn) -> bool {
+        if caller.tier == turn.tier {
+            return self.group_tag(caller.tier, caller.tenant) < self.group_tag(turn.tier, &turn.tenant);
+        }
+        let (own, other) = (self.tier_tag(caller.tier), self.tier_tag(turn.tier));
+        own < other || (own <= other && caller.tier < turn.tier)
+    }
+
+    /// What a caller has to leave to somebody else, in milliseconds' worth.
+    pub(super) fn left_by(&self, now: f64, caller: Caller<'_>) -> Option<f64> {
+        let turn = self.turn.as_ref().filter(|turn| turn.until > now && turn.who != caller.who)?;
+        (!self.goes_before(caller, turn)).then_some(turn.need_ms)
+    }
+
+    /// Whether the caller may take the turn.
+    pub(super) fn may_take(&self, now: f64, caller: Caller<'_>) -> bool {
+        self.left_by(now, caller).is_none()
+    }
+
+    /// How many wait in a tier, `who` among them.
+    pub(super) fn waiting(&mut self, now: f64, caller: Caller<'_>) -> usize {
+        let waiting = &mut self.waiting[caller.tier];
+        waiting.retain(|_, until| *until > now);
+        waiting.len() + usize::from(!waiting.contains_key(caller.who))
+    }
+
+    /// The caller was told to come back by `until`.
+    pub(super) fn wait(&mut self, caller: Caller<'_>, until: f64, turn: Option<f64>) {
+        let waiting = &mut self.waiting[caller.tier];
+        if waiting.len() < WAITING_MAX || waiting.contains_key(caller.who) {
+            waiting.insert(caller.who.to_owned(), until);
+        }
+        if let Some(need_ms) = turn {
+            let (who, tenant) = (caller.who.to_owned(), caller.tenant.to_owned());
+            self.turn = Some(Turn { who, tier: caller.tier, tenant, need_ms, until });
+        }
+    }
+
+    /// The caller was granted so many milliseconds' worth.
+    pub(super) fn grant(&mut self, caller: Caller<'_>, service_ms: f64) {
+        let Caller { who, tier, tenant } = caller;
+        self.tiers_now = self.tier_tag(tier);
+        self.tiers[tier] = self.tiers_now + service_ms / WEIGHTS[tier];
+        let now = self.group_tag(tier, tenant);
+        self.groups_now[tier] = now;
+        if self.groups.len() >= GROUPS_MAX {
+            let groups_now = self.groups_now;
+            self.groups.retain(|(tier, _), tag| *tag > groups_now[*tier]);
+        }
+        let key = (tier, tenant.to_owned());
+        if self.groups.len() < GROUPS_MAX || self.groups.contains_key(&key) {
+            self.groups.insert(key, now + service_ms);
+        }
+        self.waiting[tier].remove(who);
+        if self.turn.as_ref().is_some_and(|turn| turn.who == who) {
+            self.turn = None;
+        }
+    }
+}

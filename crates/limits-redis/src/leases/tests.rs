@@ -1,0 +1,122 @@
+//! What is held, what is settled, and who is told.
+
+use podium_domain::policy::Tier;
+use podium_domain::pool::{Limits, Worker};
+use podium_domain::usage::Usage;
+use podium_ports::limiter::Outcome;
+use podium_testkit::a_pool;
+
+use super::*;
+
+fn leases() -> Arc<Leases> {
+    Leases::new(Uuid::from_u128(7))
+}
+
+fn place(index: usize, in_flight_max: u32) -> Place {
+    let worker = a_pool().workers()[index].clone();
+    Place::of("p", &Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker })
+}
+
+fn a_lease(leases: &Arc<Leases>) -> Lease {
+    leases.prepare(place(0, 10), TokenEstimate::default())
+}
+
+fn granted(leases: &Arc<Leases>) -> Box<dyn Permit> {
+    let mut lease = a_lease(leases);
+    lease.asked();
+    lease.hold(Drawn { input: 5.0, output: 7.0 }, false)
+}
+
+fn here(lease: Lease) -> Result<Box<dyn Permit>, Refusal> {
+    let ask =
+        Ask { who: "w", tier: Tier::Ultra, tenant: "t", takes: Drawn::default(), ask_again_ms_max: 100.0 };
+    lease.hold_here(1.0, 0.2, ask).map_err(|(_, refusal)| refusal)
+}
+
+/// The leases that are held and those that ended.
+fn told(batches: &[Batch]) -> Vec<(Vec<u64>, Vec<u64>)> {
+    let told = batches
+        .iter()
+        .map(|batch| (batch.held.clone(), batch.ended.iter().map(|ended| ended.number).collect()));
+    told.collect()
+}
+
+#[test]
+fn a_dropped_permit_is_settled_once() {
+    let leases = leases();
+    let (first, second) = (granted(&leases), granted(&leases));
+    assert!(leases.take_ended().is_empty());
+    drop(first);
+    assert_eq!(told(&leases.take_everything()), [(vec![2], vec![1])]);
+    assert_eq!(told(&leases.take_everything()), [(vec![2], vec![])]);
+    drop(second);
+    assert_eq!(told(&leases.take_ended()), [(vec![], vec![2])]);
+    assert!(leases.lock().workers.is_empty(), "nothing is left behind");
+}
+
+#[test]
+fn a_permit_is_settled_with_what_came_of_its_call() {
+    let leases = leases();
+    let usage = Usage { prompt_tokens: 4, completion_tokens: 1, ..Usage::default() };
+    let settlement = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
+    granted(&leases).settle(settlement);
+    drop(granted(&leases));
+    let batches = leases.take_ended();
+    let settled: Vec<_> = batches[0].ended.iter().map(|ended| ended.settled).collect();
+    assert_eq!(settled[0].settlement, settlement);
+    assert_eq!(settled[0].correction(), [0.0, -7.0, -1.0, -6.0]);
+    assert_eq!(settled[1].settlement.outcome, Outcome::Unknown);
+    assert_eq!(settled[1].correction(), [0.0; 4], "what nobody knows of stays reserved");
+}
+
+#[test]
+fn what_redis_was_not_told_is_told_later() {
+    let leases = leases();
+    drop(granted(&leases));
+    let batches = leases.take_ended();
+    leases.put_back(batches);
+    assert_eq!(told(&leases.take_ended()), [(vec![], vec![1])]);
+}
+
+#[test]
+fn a_lease_is_settled_if_redis_may_know_of_it() {
+    let leases = leases();
+    drop(a_lease(&leases));
+    let mut refused = a_lease(&leases);
+    refused.asked();
+    refused.refused();
+    drop(here(a_lease(&leases)).unwrap());
+    assert!(leases.take_ended().is_empty(), "Redis knows of none of them");
+
+    let mut given_up = a_lease(&leases);
+    given_up.asked();
+    drop(given_up);
+    assert_eq!(told(&leases.take_ended()), [(vec![], vec![4])]);
+
+    let local = here(a_lease(&leases)).unwrap();
+    assert_eq!(told(&leases.take_everything()), [(vec![5], vec![])]);
+    drop(local);
+    assert_eq!(told(&leases.take_ended()), [(vec![], vec![5])]);
+}
+
+#[test]
+fn a_share_counts_all_that_is_held() {
+    let leases = leases();
+    let shared = granted(&leases);
+    let local = here(a_lease(&leases)).unwrap();
+    assert!(here(a_lease(&leases)).is_err(), "a fifth of ten");
+    assert!(here(leases.prepare(place(1, 1), TokenEstimate::default())).is_ok(), "another worker");
+    drop(shared);
+    assert!(here(a_lease(&leases)).is_ok());
+    drop(local);
+}
+
+#[test]
+fn what_waits_to_be_settled_is_bounded() {
+    let leases = leases();
+    for _ in 0..=ENDED_MAX {
+        drop(granted(&leases));
+    }
+    let waiting: usize = leases.take_ended().iter().map(|batch| batch.ended.len()).sum();
+    assert_eq!(waiting, ENDED_MAX);
+}

@@ -1,0 +1,113 @@
+//! Limits a minute, and what vendors say, hold for whoever asks on whichever handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
+use podium_domain::usage::Usage;
+use podium_ports::limiter::{Limiter, Outcome, Permit, Settlement, Why};
+
+use super::{Caller, LimiterFixture, PATIENCE, a_worker};
+
+fn limited_to(rates: Rates) -> Worker {
+    let worker = a_worker(0, 1_000);
+    Worker { limits: Limits { rates, ..worker.limits }, ..worker }
+}
+
+impl LimiterFixture {
+    fn handle(&self, number: u32) -> &Arc<dyn Limiter> {
+        if number.is_multiple_of(2) { &self.first } else { &self.second }
+    }
+
+    /// Asks until the answer is of that kind; permits are settled at once.
+    async fn until_refused_for(&self, worker: &Worker, wanted: Why) {
+        let begun = self.clock.now();
+        loop {
+            match self.ask(&self.second, worker).await {
+                Ok(permit) => permit.settle(Settlement::of(Outcome::NotSent)),
+                Err((why, _)) if why == wanted => return,
+                Err(_) => {}
+            }
+            assert!(self.clock.now().since(begun) < PATIENCE, "never refused for {wanted:?}");
+            self.clock.sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+pub(crate) async fn a_limit_a_minute_begins_with_nothing_to_spend(limiter: &LimiterFixture) {
+    let worker = limited_to(Rates { requests_per_minute: Some(60), ..Rates::default() });
+    let refused = limiter.ask(&limiter.first, &worker).await.err();
+    assert_eq!(refused.map(|(why, _)| why), Some(Why::Rate));
+    limiter.wait_for_grant(&limiter.second, &worker).await;
+}
+
+pub(crate) async fn requests_come_at_the_pace_of_their_limit(limiter: &LimiterFixture) {
+    // Ten milliseconds for each.
+    let worker = limited_to(Rates { requests_per_minute: Some(6_000), ..Rates::default() });
+    let begun = limiter.clock.now();
+    for number in 0..40 {
+        limiter.wait_for_grant(limiter.handle(number), &worker).await;
+    }
+    let took = limiter.clock.now().since(begun);
+    assert!(took >= Duration::from_millis(390), "{took:?}");
+}
+
+pub(crate) async fn tokens_come_at_the_pace_of_their_limit(limiter: &LimiterFixture) {
+    // A hundred milliseconds for each call, of which half is a limit of completions.
+    let rates = Rates { output_tokens_per_minute: Some(60_000), ..Rates::default() };
+    let (worker, caller) = (limited_to(rates), Caller::new(0).taking(1_000, 100));
+    let begun = limiter.clock.now();
+    for number in 0..6 {
+        limiter.wait_for_grant_as(&caller, limiter.handle(number), &worker).await;
+    }
+    let took = limiter.clock.now().since(begun);
+    assert!(took >= Duration::from_millis(580), "{took:?}");
+}
+
+pub(crate) async fn what_a_call_did_not_take_is_given_back(limiter: &LimiterFixture) {
+    // So much is reserved that the next one would have to wait for a minute.
+    let rates = Rates { tokens_per_minute: Some(600), ..Rates::default() };
+    let (worker, caller) = (limited_to(rates), Caller::new(0).taking(0, 600));
+    let permit = limiter.wait_for_grant_as(&caller, &limiter.first, &worker).await;
+    assert!(limiter.ask_as(&caller, &limiter.second, &worker).await.is_err());
+    let usage = Usage { completion_tokens: 1, ..Usage::default() };
+    permit.settle(Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) });
+    limiter.wait_for_grant_as(&caller, &limiter.second, &worker).await;
+}
+
+pub(crate) async fn an_account_bounds_its_workers_together(limiter: &LimiterFixture) {
+    let account = AccountLimits { in_flight_max: Some(2), ..AccountLimits::default() };
+    let [careful, checker] = [1, 2].map(|index| {
+        let worker = a_worker(index, 5);
+        Worker { limits: Limits { account, ..worker.limits }, ..worker }
+    });
+    let mut held: Vec<Box<dyn Permit>> = vec![limiter.must_grant(&careful).await];
+    held.push(limiter.ask(&limiter.second, &checker).await.expect("there is room for another"));
+    limiter.must_refuse(&careful).await;
+    limiter.must_refuse(&checker).await;
+    let _elsewhere = limiter.must_grant(&a_worker(0, 1)).await;
+    held.remove(0);
+    limiter.wait_for_grant(&limiter.second, &checker).await;
+}
+
+pub(crate) async fn a_vendor_that_asks_to_be_left_alone_is_left_alone_by_all(limiter: &LimiterFixture) {
+    let worker = a_worker(0, 5);
+    let permit = limiter.must_grant(&worker).await;
+    let retry_after = Some(Duration::from_hours(1));
+    permit.settle(Settlement::of(Outcome::Limited { retry_after }));
+    limiter.until_refused_for(&worker, Why::Blocked).await;
+    let _elsewhere = limiter.must_grant(&a_worker(1, 1)).await;
+}
+
+pub(crate) async fn call_after_call_that_fails_opens_the_breaker_for_all(limiter: &LimiterFixture) {
+    let worker = a_worker(0, 50);
+    for _ in 0..5 {
+        limiter.must_grant(&worker).await.settle(Settlement::of(Outcome::Failed));
+    }
+    limiter.until_refused_for(&worker, Why::Broken).await;
+    let probe = limiter.wait_for_grant(&limiter.first, &worker).await;
+    assert!(matches!(limiter.ask(&limiter.second, &worker).await, Err((Why::Broken, _))), "one at a time");
+    probe.settle(Settlement::of(Outcome::Answered));
+    let mut held = vec![limiter.wait_for_grant(&limiter.second, &worker).await];
+    held.push(limiter.must_grant(&worker).await);
+}
