@@ -44,7 +44,7 @@ impl AtWork {
             store: Arc::new(store),
             queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
-            limiter: Arc::new(MemoryLimiter::new()),
+            limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             vendors: Arc::new(vendors(&pool)),
             conductor: Arc::new(conductor.clone()),
             clock,
@@ -68,7 +68,7 @@ impl AtWork {
         draft.check(&self.pool, &policy()).unwrap()
     }
 
-    async fn run(&self, format: &str) -> Run {
+    async fn run(&self, format: &str) -> Arc<Run> {
         self.conductor.otherwise(self.plan(format));
         let submit = Submit {
             tenant: TenantId::new("acme").unwrap(),
