@@ -3,6 +3,7 @@
 use super::event::RunEvent;
 use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 use super::{Round, Run, RunState, SequencedEvent, StepRun};
+use crate::budget::Charge;
 use crate::ids::ClaimId;
 use crate::money::Cost;
 use crate::time::Timestamp;
@@ -76,14 +77,20 @@ impl End {
 impl Run {
     pub(super) fn begin(id: crate::ids::RunId, first: &SequencedEvent) -> Result<Self, IllegalEvent> {
         match &first.event {
-            RunEvent::Accepted { spec } if first.sequence == 1 => Ok(Self {
-                id,
-                version: 1,
-                spec: (**spec).clone(),
-                state: RunState::Active,
-                ended_at: None,
-                rounds: vec![Round::opened(first.at)],
-            }),
+            RunEvent::Accepted { spec } if first.sequence == 1 => {
+                let mut run = Self {
+                    id,
+                    version: 1,
+                    spec: (**spec).clone(),
+                    state: RunState::Active,
+                    ended_at: None,
+                    rounds: vec![Round::opened(first.at)],
+                    hold: spec.hold,
+                    booked: Charge::default(),
+                };
+                run.book(&first.event);
+                Ok(run)
+            }
             _ => Err(IllegalEvent::nothing_accepted()),
         }
     }
@@ -102,6 +109,7 @@ impl Run {
         }
         self.fold(&event.event, event.at).map_err(illegal)?;
         self.version = event.sequence;
+        self.book(&event.event);
         Ok(())
     }
 
@@ -124,7 +132,7 @@ impl Run {
 
     fn fold_planned(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
         match event {
-            RunEvent::PlanReady { round, claim, planned, usage, cost } => {
+            RunEvent::PlanReady { round, claim, planned, usage, cost, .. } => {
                 self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)?;
                 let round = self.round_mut(*round)?;
                 round.steps = planned.plan.steps().iter().map(|_| StepRun::waiting()).collect();

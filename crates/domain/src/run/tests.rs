@@ -51,6 +51,9 @@ fn plan(access: &str, policy: &Policy) -> Plan {
 fn accepted(policy: Policy) -> Run {
     let spec = RunSpec {
         tenant: TenantId::new("t").unwrap(),
+        key: None,
+        budgets: Vec::new(),
+        hold: Cost::ZERO,
         request_id: None,
         model: "podium-ultra".to_owned(),
         conversation: Conversation::question_only("why?").unwrap(),
@@ -107,7 +110,14 @@ fn commands(run: &Run, plan: &Plan) -> Vec<(Command, Timestamp)> {
                 TaskRef::Plan { round } => {
                     let planned = Planned { plan: plan.clone(), reasoning: String::new(), fallback: None };
                     for result in [PlanResult::Plan(planned), PlanResult::KeepAnswer] {
-                        all.push(Command::CompletePlan { round, claim, result, usage, cost });
+                        all.push(Command::CompletePlan {
+                            round,
+                            claim,
+                            result,
+                            usage,
+                            cost,
+                            reserve: Cost::ZERO,
+                        });
                     }
                 }
                 TaskRef::Step { round, step } => {
@@ -290,7 +300,14 @@ fn planned(access: &str, policy: Policy) -> Run {
     let result =
         PlanResult::Plan(Planned { plan: plan(access, &policy), reasoning: String::new(), fallback: None });
     let (usage, cost) = (Usage::default(), Cost::ZERO);
-    let complete = Command::CompletePlan { round: 0, claim: claim_id(task, 1), result, usage, cost };
+    let complete = Command::CompletePlan {
+        round: 0,
+        claim: claim_id(task, 1),
+        result,
+        usage,
+        cost,
+        reserve: Cost::ZERO,
+    };
     drive(accepted(policy), &[claimed(task, 1), complete])
 }
 

@@ -10,6 +10,7 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{PlanResult, Planned};
+use podium_domain::time::Timestamp;
 use podium_llama::bundle::Bundle;
 use podium_llama::engine::{Completion, Ended, Engine, EngineOptions, Pending, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
@@ -41,6 +42,7 @@ async fn plan(conductor: &LlamaConductor, question: &str) -> Planned {
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
+        asked_at: Timestamp::default(),
         time_max: Duration::from_mins(2),
     };
     let outcome = conductor.plan(&request, &|_| {}, &CancellationToken::new()).await.unwrap();
