@@ -116,6 +116,7 @@ impl ErrorCode {
     ];
 
     /// The table.
+    #[expect(clippy::too_many_lines, reason = "it is a table")]
     pub const fn mapping(self) -> Mapping {
         let (reason, grpc, status, kind, code, retry) = match self {
             Self::InvalidJson => ("INVALID_JSON", Code::InvalidArgument, 400, INVALID, "invalid_json", false),

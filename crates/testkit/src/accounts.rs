@@ -256,7 +256,7 @@ pub async fn a_plan_that_does_not_fit_leaves_no_trace(store: AccountsFixture) {
     let before = run.clone();
     plan(&mut run, 101, &ids);
     let Err(Unwritten::OverBudget(shortage)) = store.commit(&mut run).await else {
-        panic!("it must not fit")
+        unreachable!("it must not fit")
     };
     assert_eq!((shortage.payer, shortage.asked), (tenants(), NANO(91)));
     assert_eq!(store.runs.load(&[run.id()]).await.unwrap(), [Some(before.run)]);

@@ -40,10 +40,10 @@ fn a_good_file_reads_with_its_defaults() {
 
 #[test]
 fn prices_change_on_their_day() {
-    let lists = r#"[
+    let lists = r"[
     { from = 2026-03-01, input = 1.0, output = 2.0 },
     { from = 2025-01-01, input = 3.0, cached_input = 0.3, cache_write = 3.75, output = 15.0, reasoning = 20.0 },
-]"#;
+]";
     let pool = Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", lists)).unwrap();
     let prices = &pool.workers()[0].prices;
     let at = |ms| *prices.at(Timestamp::from_unix_ms(ms));

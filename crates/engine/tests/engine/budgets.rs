@@ -144,7 +144,7 @@ async fn two_engines_under_a_burst_never_pass_the_cap() {
     }))
     .await;
     let answered = runs.iter().flatten().filter(|run| run.answer().is_some()).count();
-    assert!(answered >= 20 && answered < 100, "{answered} of 100");
+    assert!((20..100).contains(&answered), "{answered} of 100");
     assert_eq!(bank.house.vendor.calls().len(), answered, "who was refused called nobody");
     bank.assert_charged(runs.iter().flatten().map(|run| run.cost().nano_usd()).sum(), 0).await;
 }

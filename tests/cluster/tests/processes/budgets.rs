@@ -108,7 +108,7 @@ async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
     let spent: u64 = ended.iter().map(|run| run.cost_nano_usd).sum();
     let charge = charge(&store).await;
     assert_eq!((charge.spent.nano_usd(), charge.reserved.nano_usd()), (spent, 0));
-    println!("{} of {REQUESTS} answered, at most {most} of {cap} nano-dollars committed", ended.len());
+    eprintln!("{} of {REQUESTS} answered, at most {most} of {cap} nano-dollars committed", ended.len());
     store.close().await;
     cluster.stop().await.unwrap();
 }
