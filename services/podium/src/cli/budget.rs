@@ -38,22 +38,9 @@ pub(super) struct OfArgs {
     accounts: AccountsArgs,
 }
 
-/// How much, in which span.
-#[derive(Debug, Args)]
-pub(super) struct Cap {
-    /// How many US dollars may be spent in each period.
-    #[arg(long = "budget-usd", value_name = "USD")]
-    usd: f64,
-    /// The period, in UTC.
-    #[arg(long, value_enum, default_value = "month", requires = "usd")]
-    pub(super) period: PeriodName,
-}
-
-impl Cap {
-    pub(super) fn cost(&self) -> Result<Cost, Error> {
-        let wrong = || Error::Refused(format!("--budget-usd is {}, it must be 0 to 1e9", self.usd));
-        Cost::from_usd(self.usd).ok_or_else(wrong)
-    }
+/// A number of US dollars that a flag gave.
+pub(super) fn cost(flag: &str, usd: f64) -> Result<Cost, Error> {
+    Cost::from_usd(usd).ok_or_else(|| Error::Refused(format!("{flag} is {usd}, it must be 0 to 1e9")))
 }
 
 #[derive(Debug, Args)]
@@ -128,7 +115,7 @@ async fn set(args: SetArgs) -> Result<ExitCode, Error> {
         return Ok(run_failed());
     }
     let period = args.period.into();
-    let cap = args.usd.map(|usd| Cap { usd, period: args.period }.cost()).transpose()?;
+    let cap = args.usd.map(|usd| cost("--usd", usd)).transpose()?;
     accounts.set_budget(&Budget { payer, tenant, period, cap }).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,7 @@ use rand::TryRngCore as _;
 use rand::rngs::OsRng;
 
 use super::accounts::{AccountsArgs, tenant};
-use super::budget::Cap;
+use super::budget::{PeriodName, cost};
 use super::output::print_line;
 use crate::error::{Error, run_failed};
 
@@ -32,8 +32,12 @@ pub(super) struct CreateArgs {
     /// Whose key it is.
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: TenantId,
-    #[command(flatten)]
-    cap: Option<Cap>,
+    /// How many US dollars may be spent with it in each period; without it, no more than its tenant may.
+    #[arg(long, value_name = "USD")]
+    budget_usd: Option<f64>,
+    /// The period of the budget, in UTC.
+    #[arg(long, value_enum, default_value = "month")]
+    period: PeriodName,
     #[command(flatten)]
     accounts: AccountsArgs,
 }
@@ -83,11 +87,10 @@ async fn create(args: CreateArgs) -> Result<ExitCode, Error> {
         revoked_at: None,
     };
     // The budget first: there must be no moment in which the key may spend what it likes.
-    if let Some(cap) = args.cap {
+    if let Some(usd) = args.budget_usd {
         let (payer, tenant) = (Payer::Key(id.clone()), args.tenant);
-        accounts
-            .set_budget(&Budget { payer, tenant, period: cap.period.into(), cap: Some(cap.cost()?) })
-            .await?;
+        let cap = Some(cost("--budget-usd", usd)?);
+        accounts.set_budget(&Budget { payer, tenant, period: args.period.into(), cap }).await?;
     }
     match accounts.add_key(&record, &key.hash()).await? {
         KeyAdded::Added => {
