@@ -270,4 +270,37 @@ mod tests {
         assert_eq!(Run::replay(driven.id(), &commit.events), Ok(commit.after));
         assert_eq!(driven.fresh, []);
     }
+
+    #[test]
+    fn budgets_are_told_of_a_runs_acceptance_plan_and_end_and_not_of_its_steps() {
+        let (ids, payer) = (SeededIds::new(1), podium_domain::budget::Payer::Tenant(a_tenant()));
+        let budgets = vec![podium_domain::budget::BudgetRef { payer, from: TestClock::START }];
+        let spec = RunSpec { budgets, hold: Cost::from_nano_usd(7), ..a_spec() };
+        let mut driven = Driven::accept(ids.run_id(spec.accepted_at), spec);
+        let mut told = Vec::new();
+        let mut tell = |driven: &mut Driven| {
+            let commit = driven.commit();
+            told.push(commit.booking().map(|b| (b.spent, b.reserved, b.needs_room)));
+        };
+        tell(&mut driven);
+        let claim = driven.claim(TaskRef::Plan { round: 0 }, &ids);
+        tell(&mut driven);
+        driven.reserve = Cost::from_nano_usd(1_000_000);
+        driven.planned(a_plan(), claim);
+        tell(&mut driven);
+        driven.reserve = Cost::from_nano_usd(200_000);
+        for step in 0..3 {
+            driven.step(step, "done", &ids);
+            tell(&mut driven);
+        }
+        let expected = [
+            Some((0, 7, true)),
+            None,
+            Some((0, 999_993, true)),
+            None,
+            None,
+            Some((360_000, -1_000_000, false)),
+        ];
+        assert_eq!(told, expected);
+    }
 }
