@@ -58,14 +58,14 @@ async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
     assert_eq!(code_and_message(client.create_run(by(&wrong, asking())).await).0, Code::Unauthenticated);
 
     let calls = sim.calls().len();
-    let poor =
+    let thrifty =
         operate(&data, &["key", "create", "--tenant", "acme", "--budget-usd", "0.000001", "--period", "day"]);
-    let (code, message) = code_and_message(client.create_run(by(&poor, asking())).await);
+    let (code, message) = code_and_message(client.create_run(by(&thrifty, asking())).await);
     assert_eq!(code, Code::ResourceExhausted, "{message}");
     assert!(message.starts_with("budget `key:key_"), "{message}");
     assert!(message.contains("of $0.000001 has $0.000000 spent"), "{message}");
     assert_eq!(sim.calls().len(), calls, "nobody was called");
-    let budgets = client.list_budgets(by(&poor, v1::ListBudgetsRequest {})).await.unwrap().into_inner();
+    let budgets = client.list_budgets(by(&thrifty, v1::ListBudgetsRequest {})).await.unwrap().into_inner();
     assert_eq!(budgets.budgets[0].cap_nano_usd, Some(1_000));
     assert!(operate(&data, &["budget", "show", "--tenant", "acme"]).contains("of $0.000001 (day)"));
 }
