@@ -22,6 +22,8 @@ CREATE TABLE runs (
 );
 
 CREATE UNIQUE INDEX runs_request ON runs (tenant, request_id) WHERE request_id IS NOT NULL;
+-- Each tenant's runs by age, for lists.
+CREATE INDEX runs_tenant ON runs (tenant, id);
 
 -- How far a run has come.
 CREATE TABLE run_states (
@@ -78,3 +80,39 @@ CREATE INDEX tasks_backlog ON tasks (lane, tenant, ready_ms) WHERE state = 'read
 -- `lease_until_ms`, which every sign of life changes. There are no more of them than the lanes have room and executors slots.
 CREATE INDEX tasks_outstanding ON tasks (lane, tenant)
 WHERE state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL);
+
+-- A tenant's keys, as their SHA-256: a key itself is shown once and never kept.
+CREATE TABLE keys (
+    id         text   NOT NULL PRIMARY KEY,
+    tenant     text   NOT NULL,
+    hash       bytea  NOT NULL,
+    created_ms bigint NOT NULL,
+    revoked_ms bigint
+);
+
+CREATE UNIQUE INDEX keys_hash ON keys (hash);
+CREATE INDEX keys_tenant ON keys (tenant, created_ms);
+
+-- How much a tenant or a key may spend in each period.
+CREATE TABLE budgets (
+    -- `tenant:NAME` or `key:ID`.
+    payer        text NOT NULL PRIMARY KEY,
+    -- The payer, or whose key it is.
+    tenant       text NOT NULL,
+    period       text NOT NULL,
+    -- None: it is only counted.
+    cap_nano_usd bigint
+);
+
+CREATE INDEX budgets_tenant ON budgets (tenant, payer);
+
+-- What the runs weigh that were accepted in a period, written by the statements that change it. It outlives the runs, and the
+-- budget itself. Runs without a budget have no row here.
+CREATE TABLE budget_sums (
+    payer             text   NOT NULL COLLATE "C",
+    -- The beginning of the period.
+    from_ms           bigint NOT NULL,
+    spent_nano_usd    bigint NOT NULL,
+    reserved_nano_usd bigint NOT NULL,
+    PRIMARY KEY (payer, from_ms)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);

@@ -21,6 +21,8 @@ CREATE TABLE runs (
     UNIQUE (tenant, request_id)
 ) STRICT;
 
+-- Each tenant's runs by age, for lists.
+CREATE INDEX runs_tenant ON runs (tenant, id);
 CREATE INDEX runs_active ON runs (deadline_ms) WHERE state = 'active';
 
 -- Insert only.
@@ -63,3 +65,39 @@ CREATE INDEX tasks_backlog ON tasks (lane, tenant, ready_ms) WHERE state = 'read
 CREATE INDEX tasks_outstanding ON tasks (lane, tenant)
 WHERE state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL);
 CREATE INDEX tasks_running ON tasks (lease_until_ms) WHERE state = 'running';
+
+-- A tenant's keys, as their SHA-256: a key itself is shown once and never kept.
+CREATE TABLE keys (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    tenant     TEXT    NOT NULL,
+    hash       BLOB   NOT NULL,
+    created_ms INTEGER NOT NULL,
+    revoked_ms INTEGER
+) STRICT;
+
+CREATE UNIQUE INDEX keys_hash ON keys (hash);
+CREATE INDEX keys_tenant ON keys (tenant, created_ms);
+
+-- How much a tenant or a key may spend in each period.
+CREATE TABLE budgets (
+    -- `tenant:NAME` or `key:ID`.
+    payer        TEXT NOT NULL PRIMARY KEY,
+    -- The payer, or whose key it is.
+    tenant       TEXT NOT NULL,
+    period       TEXT NOT NULL,
+    -- None: it is only counted.
+    cap_nano_usd INTEGER
+) STRICT;
+
+CREATE INDEX budgets_tenant ON budgets (tenant, payer);
+
+-- What the runs weigh that were accepted in a period, written by the statements that change it. It outlives the runs, and the
+-- budget itself. Runs without a budget have no row here.
+CREATE TABLE budget_sums (
+    payer             TEXT    NOT NULL,
+    -- The beginning of the period.
+    from_ms           INTEGER NOT NULL,
+    spent_nano_usd    INTEGER NOT NULL,
+    reserved_nano_usd INTEGER NOT NULL,
+    PRIMARY KEY (payer, from_ms)
+) STRICT, WITHOUT ROWID;

@@ -74,6 +74,8 @@ impl House {
         self.conductor.otherwise(plan_of(&[(worker, "Do it.", &[])]));
         let submit = Submit {
             tenant: TenantId::new("bench")?,
+            key: None,
+            budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
             conversation: Conversation::question_only("Why?")?,

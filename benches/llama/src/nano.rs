@@ -11,6 +11,7 @@ use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
+use podium_domain::time::Timestamp;
 use podium_llama::bundle::Bundle;
 use podium_llama::{LlamaConductor, LlamaOptions};
 use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
@@ -54,6 +55,7 @@ async fn plan(conductor: &LlamaConductor, question: &str) -> Result<PlanOutcome>
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
+        asked_at: Timestamp::default(),
         time_max: Duration::from_mins(1),
     };
     Ok(conductor.plan(&request, &|_| {}, &CancellationToken::new()).await?)

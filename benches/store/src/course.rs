@@ -34,7 +34,7 @@ impl Course {
             ("checker", "Decide.", &[0, 1]),
         ]);
         let (result, usage, cost) = (PlanResult::Plan(a_planned(plan)), Usage::default(), Cost::ZERO);
-        run.drive(&Command::CompletePlan { round: 0, claim, result, usage, cost });
+        run.drive(&Command::CompletePlan { round: 0, claim, result, usage, cost, reserve: Cost::ZERO });
         commits.push(run.commit());
         for step in (0..STEPS).map(StepIndex::new) {
             let claim = run.claim(TaskRef::Step { round: 0, step }, ids);

@@ -12,7 +12,7 @@ use podium_domain::time::Timestamp;
 use podium_harness::Postgres;
 use podium_ports::store::RunStore;
 use podium_store_postgres::{Options, Store};
-use podium_testkit::{SeededIds, TestClock};
+use podium_testkit::{SeededIds, TestClock, a_tenant};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -67,7 +67,7 @@ impl Subject {
         self.store.due(TestClock::START, TestClock::START, SWEEP_MAX).await?;
         self.due_ms.push(milliseconds(begun.elapsed()));
         let begun = Instant::now();
-        self.store.list(None, LIST_MAX).await?;
+        self.store.list(&a_tenant(), None, LIST_MAX).await?;
         self.list_ms.push(milliseconds(begun.elapsed()));
         Ok(())
     }

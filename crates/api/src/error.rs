@@ -43,6 +43,12 @@ pub enum ErrorCode {
     RunDeadlineExceeded,
     /// The run has no answer: its cost cap was reached.
     CostCapReached,
+    /// A budget has no room for the run; or the run has no answer, because a budget had no room for its plan.
+    InsufficientQuota,
+    /// The key is not one of ours, or was revoked.
+    InvalidApiKey,
+    /// A key is needed and there is none.
+    MissingApiKey,
     /// The run has no answer: somebody took it back.
     RunCancelled,
     /// Part of an answer was streamed that the final answer does not begin with.
@@ -77,10 +83,11 @@ pub struct Mapping {
 
 const INVALID: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
+const QUOTA: &str = "insufficient_quota";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -97,6 +104,9 @@ impl ErrorCode {
         Self::FinalStepFailed,
         Self::RunDeadlineExceeded,
         Self::CostCapReached,
+        Self::InsufficientQuota,
+        Self::InvalidApiKey,
+        Self::MissingApiKey,
         Self::RunCancelled,
         Self::AnswerRestarted,
         Self::CallDeadlineExceeded,
@@ -106,6 +116,7 @@ impl ErrorCode {
     ];
 
     /// The table.
+    #[expect(clippy::too_many_lines, reason = "it is a table")]
     pub const fn mapping(self) -> Mapping {
         let (reason, grpc, status, kind, code, retry) = match self {
             Self::InvalidJson => ("INVALID_JSON", Code::InvalidArgument, 400, INVALID, "invalid_json", false),
@@ -150,14 +161,18 @@ impl ErrorCode {
             Self::RunDeadlineExceeded => {
                 ("RUN_DEADLINE_EXCEEDED", Code::DeadlineExceeded, 504, SERVER, "deadline_exceeded", false)
             }
-            Self::CostCapReached => (
-                "COST_CAP_REACHED",
-                Code::ResourceExhausted,
-                429,
-                "insufficient_quota",
-                "cost_cap_reached",
-                false,
-            ),
+            Self::CostCapReached => {
+                ("COST_CAP_REACHED", Code::ResourceExhausted, 429, QUOTA, "cost_cap_reached", false)
+            }
+            Self::InsufficientQuota => {
+                ("INSUFFICIENT_QUOTA", Code::ResourceExhausted, 429, QUOTA, "insufficient_quota", false)
+            }
+            Self::InvalidApiKey => {
+                ("INVALID_API_KEY", Code::Unauthenticated, 401, INVALID, "invalid_api_key", false)
+            }
+            Self::MissingApiKey => {
+                ("MISSING_API_KEY", Code::Unauthenticated, 401, INVALID, "missing_api_key", false)
+            }
             Self::RunCancelled => ("RUN_CANCELLED", Code::Cancelled, 409, INVALID, "run_cancelled", false),
             Self::AnswerRestarted => {
                 ("ANSWER_RESTARTED", Code::Aborted, 500, SERVER, "answer_restarted", true)
@@ -185,6 +200,7 @@ impl ErrorCode {
             Reason::FinalStepFailed { .. } => Self::FinalStepFailed,
             Reason::DeadlineExceeded { .. } => Self::RunDeadlineExceeded,
             Reason::CostCapReached { .. } => Self::CostCapReached,
+            Reason::BudgetExhausted { .. } => Self::InsufficientQuota,
         }
     }
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, NotReady, Options, Parts, Roles};
 use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
+use podium_ports::accounts::Accounts;
 use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductor::Conductor;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
@@ -80,6 +81,9 @@ impl Backbone {
             for (vendor, name) in vendors.missing_keys() {
                 warn!("{name} is not set: workers of vendor `{vendor}` cannot be called");
             }
+            for worker in pool.unpriced_at(SystemClock.now()) {
+                warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);
+            }
             Some(redis(&settings.redis, &keepers, &stop)?)
         } else {
             None
@@ -100,6 +104,11 @@ impl Backbone {
     #[must_use]
     pub fn with_vendors(self, vendors: Arc<dyn Vendors>) -> Self {
         Self { vendors, ..self }
+    }
+
+    /// The keys and budgets.
+    pub fn accounts(&self) -> Arc<dyn Accounts> {
+        Arc::new(self.store.clone())
     }
 
     /// The workers.

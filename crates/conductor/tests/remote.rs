@@ -11,6 +11,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{PlanResult, Planned};
+use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::vendor::{ChatRequest, FinishReason};
@@ -47,6 +48,7 @@ fn request() -> PlanRequest {
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
+        asked_at: Timestamp::default(),
         time_max: Duration::from_mins(1),
     }
 }

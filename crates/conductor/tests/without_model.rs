@@ -12,6 +12,7 @@ use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
+use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanRequest};
 use podium_testkit::a_pool;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ fn request(question: &str) -> PlanRequest {
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
+        asked_at: Timestamp::default(),
         time_max: Duration::from_secs(10),
     }
 }

@@ -133,6 +133,10 @@ name_id! {
     /// Whose run it is.
     TenantId
 }
+name_id! {
+    /// The public name of a tenant's API key, which tells nothing of the key.
+    KeyId
+}
 
 fn checked_name(name: String) -> Result<String, InvalidName> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);

@@ -4,6 +4,7 @@
 //! That is what lets every state be walked by a test and every run be replayed from its events.
 #![deny(missing_docs)]
 
+pub mod budget;
 pub mod bundle;
 pub mod content;
 pub mod conversation;
@@ -13,6 +14,7 @@ pub mod money;
 pub mod plan;
 pub mod policy;
 pub mod pool;
+pub mod prices;
 pub mod prompt;
 pub mod run;
 pub mod time;

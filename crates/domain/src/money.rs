@@ -15,6 +15,11 @@ impl Cost {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
+    /// Whether it is nothing.
+    pub const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// From billionths of a US dollar.
     pub const fn from_nano_usd(nano: u64) -> Self {
         Self(nano)
@@ -28,6 +33,12 @@ impl Cost {
     /// From dollars; `None` when negative, not a number or beyond a billion dollars.
     pub fn from_usd(usd: f64) -> Option<Self> {
         scaled(usd, 1e9).map(Self)
+    }
+
+    /// What is left of it without `other`; nothing if that is more.
+    #[must_use]
+    pub const fn less(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
     }
 
     /// In dollars, for people and for wire formats that want a float.
@@ -86,26 +97,51 @@ impl Price {
     }
 }
 
-/// What a worker charges a token.
+/// What a worker charges a token, by the class of the token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prices {
     /// Prompt tokens.
     pub input: Price,
     /// Prompt tokens that the vendor had cached.
     pub cached_input: Price,
-    /// Completion tokens, reasoning included.
+    /// Prompt tokens that the vendor put into its cache.
+    pub cache_write: Price,
+    /// Completion tokens that somebody can read.
     pub output: Price,
+    /// Completion tokens that were hidden reasoning.
+    pub reasoning: Price,
 }
 
 impl Prices {
+    /// The same for all of a prompt, and the same for all of a completion.
+    pub const fn plain(input: Price, output: Price) -> Self {
+        Self { input, cached_input: input, cache_write: input, output, reasoning: output }
+    }
+
     /// The cost of a call, rounded up to a billionth of a dollar.
     pub fn cost(&self, usage: &crate::usage::Usage) -> Cost {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
-        let pico = self.input.pico_usd(usage.prompt_tokens - cached)
-            + self.cached_input.pico_usd(cached)
-            + self.output.pico_usd(usage.completion_tokens);
-        Cost(u64::try_from(pico.div_ceil(1000)).unwrap_or(u64::MAX))
+        let written = usage.cache_write_tokens.min(usage.prompt_tokens - cached);
+        let reasoning = usage.reasoning_tokens.min(usage.completion_tokens);
+        rounded_up(
+            self.input.pico_usd(usage.prompt_tokens - cached - written)
+                + self.cached_input.pico_usd(cached)
+                + self.cache_write.pico_usd(written)
+                + self.output.pico_usd(usage.completion_tokens - reasoning)
+                + self.reasoning.pico_usd(reasoning),
+        )
     }
+
+    /// The most that a call can cost: every token is of its dearest class.
+    pub fn most_cost(&self, prompt_tokens: u64, completion_tokens: u64) -> Cost {
+        let prompt = self.input.max(self.cached_input).max(self.cache_write);
+        let completion = self.output.max(self.reasoning);
+        rounded_up(prompt.pico_usd(prompt_tokens) + completion.pico_usd(completion_tokens))
+    }
+}
+
+fn rounded_up(pico_usd: u128) -> Cost {
+    Cost(u64::try_from(pico_usd.div_ceil(1000)).unwrap_or(u64::MAX))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked first")]
@@ -118,14 +154,63 @@ mod tests {
     use super::*;
     use crate::usage::Usage;
 
+    fn price(usd: f64) -> Price {
+        Price::from_usd_per_million_tokens(usd).unwrap()
+    }
+
+    fn prices() -> Prices {
+        Prices {
+            input: price(2.5),
+            cached_input: price(1.25),
+            cache_write: price(3.125),
+            output: price(10.0),
+            reasoning: price(12.0),
+        }
+    }
+
     #[test]
     fn a_call_costs_what_the_vendors_price_list_says() {
-        let price = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
-        let prices = Prices { input: price(2.5), cached_input: price(1.25), output: price(10.0) };
-        let usage =
-            Usage { prompt_tokens: 1000, cached_tokens: 400, completion_tokens: 100, reasoning_tokens: 0 };
-        // 600 * 2.5 + 400 * 1.25 + 100 * 10 millionths of a dollar.
-        assert_eq!(prices.cost(&usage), Cost::from_nano_usd(3_000_000));
+        let usage = Usage {
+            prompt_tokens: 1000,
+            cached_tokens: 400,
+            cache_write_tokens: 200,
+            completion_tokens: 100,
+            reasoning_tokens: 50,
+        };
+        // 400 * 2.5 + 400 * 1.25 + 200 * 3.125 + 50 * 10 + 50 * 12 millionths of a dollar.
+        assert_eq!(prices().cost(&usage), Cost::from_nano_usd(3_225_000));
+    }
+
+    #[test]
+    fn no_tokens_of_a_call_are_paid_twice_whatever_the_vendor_counts() {
+        let usage = Usage {
+            prompt_tokens: 100,
+            cached_tokens: 80,
+            cache_write_tokens: 80,
+            completion_tokens: 10,
+            reasoning_tokens: 20,
+        };
+        // 80 * 1.25 + 20 * 3.125 + 10 * 12 millionths of a dollar.
+        assert_eq!(prices().cost(&usage), Cost::from_nano_usd(282_500));
+    }
+
+    #[test]
+    fn no_call_costs_more_than_the_most() {
+        let most = prices().most_cost(100, 10);
+        for cached_tokens in 0..=100 {
+            for reasoning_tokens in 0..=10 {
+                let cache_write_tokens = 100 - cached_tokens;
+                let (prompt_tokens, completion_tokens) = (100, 10);
+                let usage = Usage {
+                    prompt_tokens,
+                    cached_tokens,
+                    cache_write_tokens,
+                    completion_tokens,
+                    reasoning_tokens,
+                };
+                assert!(prices().cost(&usage) <= most, "{usage:?}");
+            }
+        }
     }
 
     #[test]

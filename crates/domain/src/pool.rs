@@ -3,6 +3,7 @@
 mod features;
 mod file;
 mod limits;
+mod price_file;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -10,8 +11,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{VendorId, WorkerId};
-use crate::money::Prices;
 use crate::policy::Policy;
+use crate::prices::PriceLists;
+use crate::time::Timestamp;
 
 pub use features::{Feature, KeyHeader, WireFormat};
 pub use file::PoolError;
@@ -112,8 +114,8 @@ pub struct Worker {
     pub output_tokens_max: u32,
     /// What it takes of what a request may ask for, pictures aside.
     pub features: BTreeSet<Feature>,
-    /// What it charges.
-    pub prices: Prices,
+    /// What it charges, and from when.
+    pub prices: PriceLists,
     /// How hard it may be used.
     pub limits: Limits,
 }
@@ -180,11 +182,22 @@ impl Pool {
         Ok(Self { workers, ..self.clone() })
     }
 
+    /// The same pool with other workers, of the same vendors.
+    #[must_use]
+    pub fn with_workers(self, workers: Vec<Worker>) -> Self {
+        Self { workers, ..self }
+    }
+
     /// The worker to hand a whole question to when nothing better is known: the dearest completion that the policy allows,
     /// since vendors price by ability; the first of equals.
     pub fn safest(&self, policy: &Policy) -> Option<&Worker> {
         let allowed = self.workers.iter().filter(|worker| policy.allows(worker));
-        allowed.rev().max_by_key(|worker| worker.prices.output)
+        allowed.rev().max_by_key(|worker| worker.prices.latest().output)
+    }
+
+    /// The workers that have no price list yet that is valid at `at`: they cannot be called.
+    pub fn unpriced_at(&self, at: Timestamp) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().filter(move |worker| !worker.prices.is_valid_at(at))
     }
 
     /// The vendor of that name.

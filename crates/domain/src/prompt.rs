@@ -85,8 +85,8 @@ fn describe_workers(text: &mut String, context: &PlanContext<'_>) {
         let _ = writeln!(
             text,
             " (${:.2} in, ${:.2} out a million tokens)",
-            worker.prices.input.usd_per_million_tokens(),
-            worker.prices.output.usd_per_million_tokens()
+            worker.prices.latest().input.usd_per_million_tokens(),
+            worker.prices.latest().output.usd_per_million_tokens()
         );
     }
 }

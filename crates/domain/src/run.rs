@@ -7,6 +7,7 @@
 //! running under a claim, then done, failed or cancelled.
 
 mod apply;
+mod charge;
 mod command;
 mod decide;
 mod event;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{BudgetRef, Charge};
 use crate::conversation::Conversation;
-use crate::ids::{RequestId, RunId, StepIndex, TenantId, WorkerId};
+use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
 use crate::policy::Policy;
@@ -37,6 +39,15 @@ pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 pub struct RunSpec {
     /// Whose run it is.
     pub tenant: TenantId,
+    /// The key that it was asked with, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyId>,
+    /// The budgets that it is charged to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<BudgetRef>,
+    /// What it reserves of them until there is a plan: the least that a plan can cost.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    pub hold: Cost,
     /// The client's own name for the request.
     pub request_id: Option<RequestId>,
     /// The model that the client named, such as `podium-ultra`.
@@ -157,6 +168,10 @@ pub struct Run {
     state: RunState,
     ended_at: Option<Timestamp>,
     rounds: Vec<Round>,
+    /// What it may cost in all, by its last plan: what it reserves of its budgets.
+    hold: Cost,
+    /// What its budgets know that it weighs.
+    booked: Charge,
 }
 
 impl Run {

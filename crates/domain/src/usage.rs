@@ -12,13 +12,30 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Those of the prompt that the vendor had cached.
     pub cached_tokens: u64,
+    /// Those of the prompt that the vendor put into its cache, at a price of their own; none of [`Self::cached_tokens`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// All completion tokens, reasoning included.
     pub completion_tokens: u64,
     /// Those of the completion that were hidden reasoning.
     pub reasoning_tokens: u64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
 impl Usage {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        prompt_tokens: 0,
+        cached_tokens: 0,
+        cache_write_tokens: 0,
+        completion_tokens: 0,
+        reasoning_tokens: 0,
+    };
+
     /// Prompt and completion together.
     pub fn total_tokens(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
@@ -32,6 +49,7 @@ impl Add for Usage {
         Self {
             prompt_tokens: self.prompt_tokens.saturating_add(other.prompt_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
             completion_tokens: self.completion_tokens.saturating_add(other.completion_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
         }

@@ -5,23 +5,33 @@ use std::error::Error;
 use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{FailReason, Run, RunState};
-use podium_engine::{AnswerError, CommandError, Ending, Engine, Submit, SubmitError, Submitted, WatchError};
+use podium_engine::{
+    AnswerError, CommandError, Ending, Engine, Estimate, Submit, SubmitError, Submitted, WatchError,
+};
 use podium_ports::store::StoreError;
 
-/// Whose runs these are, until there are keys.
-const TENANT: &str = "local";
+use crate::access::Caller;
 
 /// Accepts a run.
-pub async fn submit(engine: &Engine, new_run: NewRun) -> Result<Submitted, ApiError> {
-    engine.submit(request(engine, new_run)?).await.map_err(|e| submit_error(&e))
+pub async fn submit(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submitted, ApiError> {
+    engine.submit(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
 /// Accepts a run of a client who waits for its end.
-pub(crate) async fn ask(engine: &Engine, new_run: NewRun) -> Result<(Submitted, Ending), ApiError> {
-    engine.ask(request(engine, new_run)?).await.map_err(|e| submit_error(&e))
+pub(crate) async fn ask(
+    engine: &Engine,
+    caller: Caller,
+    new_run: NewRun,
+) -> Result<(Submitted, Ending), ApiError> {
+    engine.ask(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
-fn request(engine: &Engine, new_run: NewRun) -> Result<Submit, ApiError> {
+/// What a run could cost.
+pub(crate) fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
+    engine.estimate(request(engine, caller, new_run)?).map_err(|e| submit_error(&e))
+}
+
+fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
     let conductor = engine.conductor_id();
     if !new_run.model.is_served_by(conductor) {
         let message = format!(
@@ -30,9 +40,10 @@ fn request(engine: &Engine, new_run: NewRun) -> Result<Submit, ApiError> {
         );
         return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
     }
-    let tenant = TenantId::new(TENANT).map_err(|e| defect(&e))?;
     Ok(Submit {
-        tenant,
+        tenant: caller.tenant,
+        key: caller.key,
+        budgets: caller.budgets,
         request_id: new_run.request_id,
         model: new_run.model.to_string(),
         conversation: new_run.conversation,
@@ -41,9 +52,10 @@ fn request(engine: &Engine, new_run: NewRun) -> Result<Submit, ApiError> {
     })
 }
 
-/// A run as it stands.
-pub async fn load(engine: &Engine, id: RunId) -> Result<Run, ApiError> {
-    engine.run(id).await.map_err(|e| store_error(&e))?.ok_or_else(|| unknown_run(id))
+/// A tenant's run as it stands. Another's is one that there is not.
+pub async fn load(engine: &Engine, tenant: &TenantId, id: RunId) -> Result<Run, ApiError> {
+    let run = engine.run(id).await.map_err(|e| store_error(&e))?;
+    run.filter(|run| run.spec().tenant == *tenant).ok_or_else(|| unknown_run(id))
 }
 
 /// The error for a run that there is not.
@@ -77,6 +89,7 @@ fn submit_error(error: &SubmitError) -> ApiError {
         SubmitError::NoWorkerAllowed => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
         }
+        SubmitError::OverBudget(e) => ApiError::new(ErrorCode::InsufficientQuota, e.to_string()),
         SubmitError::Store(e) => store_error(e),
         SubmitError::Illegal(e) => defect(e),
     }

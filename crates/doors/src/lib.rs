@@ -1,6 +1,7 @@
 //! The doors: what a client may ask of an engine, over HTTP as OpenAI's Chat Completions and over gRPC as `podium.v1`.
 #![deny(missing_docs)]
 
+mod access;
 mod asking;
 mod grpc;
 mod http;
@@ -8,6 +9,7 @@ mod open;
 
 use tokio_util::sync::CancellationToken;
 
+pub use access::{Access, ApiKey, Caller, sums};
 pub use asking::{chain, load, submit, watch_error};
 pub use grpc::{GrpcError, Runs};
 pub use open::{DoorError, Doors, ListenError, Listeners};

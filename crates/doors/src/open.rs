@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::info;
 
+use crate::access::Access;
 use crate::grpc::GrpcError;
 use crate::{Closing, grpc, http};
 
@@ -61,12 +62,12 @@ impl Listeners {
     }
 
     /// Opens the doors to an engine. `started` is in seconds since the Unix epoch.
-    pub fn open(self, engine: &Engine, started: u64) -> Doors {
+    pub fn open(self, engine: &Engine, access: &Access, started: u64) -> Doors {
         let closing = Closing::default();
         let mut tasks = JoinSet::new();
-        let http = http::serve(self.http, engine.clone(), started, closing.clone());
+        let http = http::serve(self.http, (engine.clone(), access.clone()), started, closing.clone());
         tasks.spawn(async move { http.await.map_err(DoorError::Http) });
-        let grpc = grpc::serve(self.grpc, engine.clone(), closing.stopping.clone());
+        let grpc = grpc::serve(self.grpc, (engine.clone(), access.clone()), closing.stopping.clone());
         tasks.spawn(async move { grpc.await.map_err(DoorError::from) });
         Doors { tasks, closing }
     }

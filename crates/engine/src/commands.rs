@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use podium_domain::budget::{Charge, Shortage};
 use podium_domain::ids::RunId;
 use podium_domain::run::{Command, Effect, Refusal, Run, SequencedEvent, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::live::Signal;
-use podium_ports::store::{Commit, StoreError};
+use podium_ports::store::{Commit, StoreError, Unwritten};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
@@ -53,6 +54,8 @@ struct Request {
     command: Arc<Command>,
     /// Decided right after it, for the same commit. It is left out if the run does not allow it.
     then: Option<Command>,
+    /// A budget had no room for what it permitted: the run is to end instead.
+    shortage: Option<Shortage>,
     reply: Reply,
 }
 
@@ -83,7 +86,7 @@ impl Commands {
         then: Option<Command>,
     ) -> Result<Arc<Run>, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { run, command, then, reply };
+        let request = Request { run, command, then, shortage: None, reply };
         self.requests.send(request).await.map_err(|_| CommandError::Stopped)?;
         answer.await.map_err(|_| CommandError::Stopped)?
     }
@@ -115,8 +118,16 @@ pub(crate) struct CommandLoop {
 /// A run that commands are decided on.
 struct InHand {
     run: Run,
+    /// What it weighed on its budgets when it was taken in hand.
+    booked: Charge,
     /// It was not read just now: others may have gone on with it since.
     is_remembered: bool,
+}
+
+impl InHand {
+    fn new(run: Run, is_remembered: bool) -> Self {
+        Self { booked: run.booked(), run, is_remembered }
+    }
 }
 
 /// What a batch does to one run.
@@ -173,14 +184,12 @@ impl CommandLoop {
         }
         let mut commits = Vec::with_capacity(changes.len());
         for (id, change) in &mut changes {
-            if let Some(InHand { run, .. }) = runs.remove(id) {
-                commits.push(self.sides.dispatch.commit(run, std::mem::take(&mut change.events)));
+            if let Some(InHand { run, booked, .. }) = runs.remove(id) {
+                let commit = self.sides.dispatch.commit(run, std::mem::take(&mut change.events));
+                commits.push(commit.charged(booked));
             }
         }
-        let committed = match commits.as_slice() {
-            [] => Ok(Vec::new()),
-            commits => self.sides.parts.store.commit(commits).await,
-        };
+        let committed = self.write(&commits).await;
         let outcomes = match committed {
             Ok(outcomes) => outcomes,
             Err(error) => {
@@ -193,7 +202,7 @@ impl CommandLoop {
         };
         let mut after: HashMap<_, _> =
             runs.into_iter().map(|(id, in_hand)| (id, Arc::new(in_hand.run))).collect();
-        let mut follow_ups = Vec::with_capacity(commits.len());
+        let (mut follow_ups, mut shortages) = (Vec::with_capacity(commits.len()), HashMap::new());
         for ((commit, change), outcome) in commits.into_iter().zip(changes.into_values()).zip(outcomes) {
             match outcome {
                 Ok(()) => {
@@ -202,12 +211,33 @@ impl CommandLoop {
                     after.insert(run.id(), run);
                     follow_ups.push((commit, change.effects));
                 }
-                Err(_) => known.forget(commit.after.id()),
+                Err(unwritten) => {
+                    known.forget(commit.after.id());
+                    if let Unwritten::OverBudget(shortage) = unwritten {
+                        shortages.insert(commit.after.id(), shortage);
+                    }
+                }
             }
         }
         self.follow_up(follow_ups).await;
         again.extend(answer_all(requests, &after));
+        for request in &mut again {
+            request.shortage = shortages.get(&request.run).cloned().or(request.shortage.take());
+        }
         again
+    }
+
+    /// Commits. Only where something is booked have budgets to be asked.
+    async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+        let store = &self.sides.parts.store;
+        if commits.is_empty() {
+            Ok(Vec::new())
+        } else if commits.iter().any(|commit| commit.booking().is_some()) {
+            store.commit_charged(commits).await
+        } else {
+            let written = store.commit(commits).await?;
+            Ok(written.into_iter().map(|written| written.map_err(Unwritten::from)).collect())
+        }
     }
 
     /// The runs that the requests are about. Requests for runs that there are not, or that cannot be read, are answered.
@@ -221,7 +251,7 @@ impl CommandLoop {
         let mut runs = HashMap::with_capacity(ids.len());
         ids.retain(|id| match self.sides.known.get(*id) {
             Some(run) => {
-                runs.insert(*id, InHand { run: (*run).clone(), is_remembered: true });
+                runs.insert(*id, InHand::new((*run).clone(), true));
                 false
             }
             None => true,
@@ -233,7 +263,7 @@ impl CommandLoop {
                 Err(error) => return Err((requests, error)),
             },
         };
-        runs.extend(sound.into_iter().map(|run| (run.id(), InHand { run, is_remembered: false })));
+        runs.extend(sound.into_iter().map(|run| (run.id(), InHand::new(run, false))));
         let (found, lost): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|request| runs.contains_key(&request.run));
         for request in lost {
@@ -327,17 +357,27 @@ fn decide_all(requests: Vec<Request>, runs: &mut HashMap<RunId, InHand>, now: Ti
 
 fn decide(run: &mut Run, request: &Request, now: Timestamp) -> Result<Change, Refusal> {
     let mut change = Change::default();
-    carry(run, &request.command, now, &mut change)?;
+    let shortage = request.shortage.as_ref();
+    carry(run, &request.command, shortage, now, &mut change)?;
     if let Some(then) = &request.then
-        && let Err(refusal) = carry(run, then, now, &mut change)
+        && let Err(refusal) = carry(run, then, shortage, now, &mut change)
     {
         debug!(run = %run.id(), %refusal, "the second of two commands is left out");
     }
     Ok(change)
 }
 
-fn carry(run: &mut Run, command: &Command, now: Timestamp, change: &mut Change) -> Result<(), Refusal> {
-    let decision = run.decide(command, now)?;
+fn carry(
+    run: &mut Run,
+    command: &Command,
+    shortage: Option<&Shortage>,
+    now: Timestamp,
+    change: &mut Change,
+) -> Result<(), Refusal> {
+    let decision = match shortage {
+        Some(shortage) => run.decide_over_budget(command, shortage, now)?,
+        None => run.decide(command, now)?,
+    };
     for event in decision.events {
         let event = SequencedEvent { sequence: run.version() + 1, at: now, event };
         if let Err(error) = run.apply(&event) {
@@ -359,7 +399,7 @@ pub(crate) fn rehearse(
     now: Timestamp,
 ) -> Result<(Vec<SequencedEvent>, Vec<Effect>), Refusal> {
     let mut change = Change::default();
-    carry(run, command, now, &mut change)?;
+    carry(run, command, None, now, &mut change)?;
     Ok((change.events, change.effects))
 }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::BoxStream;
 use podium_domain::conversation::Conversation;
-use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Command, Run};
 use podium_domain::time::Timestamp;
 use podium_ports::BoxError;
-use podium_ports::conductor::{ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::conductor::{ConductorError, PlanOutcome, TextSink};
 use podium_ports::queue::Lane;
 use podium_ports::store::{RunSummary, StoreError};
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ use crate::commands::{Bounds, CommandError, Commands, Sides};
 use crate::dispatch::Dispatch;
 use crate::dispatcher::Dispatcher;
 use crate::executor::Executor;
-use crate::gather::{self, Creations, Gathering, Loads};
+use crate::gather::{self, ChargedCreations, Creations, Gathering, Loads};
 use crate::holds::Holds;
 use crate::known::{Bounds as KnownBounds, Known};
 use crate::parts::{Options, Parts, Roles};
@@ -48,6 +48,7 @@ struct Shared {
     known: Known,
     commands: Commands,
     creations: Creations,
+    charged_creations: ChargedCreations,
     loads: Loads,
     /// Whether its loops have begun to run.
     is_at_work: AtomicBool,
@@ -92,14 +93,26 @@ impl Engine {
         };
         let (commands, command_loop) = Commands::new(sides, bounds);
         let (creations, to_create) = Gathering::new(bounds);
+        let (charged_creations, to_create_charged) = Gathering::new(bounds);
         let (loads, to_load) = Gathering::new(bounds);
         let loops = TaskTracker::new();
         loops.spawn(command_loop.run());
         loops.spawn(gather::create(to_create, Arc::clone(&parts.store)));
+        loops.spawn(gather::create_charged(to_create_charged, Arc::clone(&parts.store)));
         loops.spawn(gather::load(to_load, Arc::clone(&parts.store)));
         let is_at_work = AtomicBool::new(false);
-        let shared =
-            Shared { parts, options, dispatch, holds, known, commands, creations, loads, is_at_work };
+        let shared = Shared {
+            parts,
+            options,
+            dispatch,
+            holds,
+            known,
+            commands,
+            creations,
+            charged_creations,
+            loads,
+            is_at_work,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -123,9 +136,14 @@ impl Engine {
         self.commands().send(id, Command::Cancel).await.map(|run| (*run).clone())
     }
 
-    /// The newest runs first, those before `before` when given.
-    pub async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
-        self.parts().store.list(before, limit).await
+    /// A tenant's runs, the newest first, those before `before` when given.
+    pub async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.parts().store.list(tenant, before, limit).await
     }
 
     /// All updates after event `after` (0: from the beginning): stored events without gaps, live text between them. Ends
@@ -154,13 +172,7 @@ impl Engine {
         policy: Policy,
         text: TextSink<'_>,
     ) -> Result<PlanOutcome, ConductorError> {
-        let request = PlanRequest {
-            question: conversation.question(),
-            policy: self.within_abilities(policy),
-            earlier: None,
-            seed: seed(self.parts().ids.claim_id()),
-            time_max: self.options().plan_time_max,
-        };
+        let request = self.first_request(conversation, self.within_abilities(policy));
         let stop = CancellationToken::new();
         plan_or_fall_back(self.parts(), &request, text, &stop, false).await
     }
@@ -244,6 +256,10 @@ impl Engine {
 
     pub(crate) fn creations(&self) -> &Creations {
         &self.shared.creations
+    }
+
+    pub(crate) fn charged_creations(&self) -> &ChargedCreations {
+        &self.shared.charged_creations
     }
 
     pub(crate) fn commands(&self) -> &Commands {

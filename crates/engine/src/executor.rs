@@ -134,22 +134,34 @@ impl Executor {
         let run = self.run_of(message).await?;
         let planned = run.step(round, step).ok_or(Settle::Ack)?;
         let Some(worker) = engine.pool().worker(&planned.worker) else {
-            let claimed = engine.claim(run.id(), message.task, Cost::ZERO).await?;
             let text = format!("the pool has no worker `{}`", planned.worker);
-            let error =
-                AttemptError { message: text, retry_at: None, usage: Usage::default(), cost: Cost::ZERO };
-            let command = Command::FailAttempt { task: message.task, claim: claimed.claim, error };
-            return Err(engine.record(run.id(), command, abandon).await);
+            return Err(self.fail(&run, message.task, text, abandon).await);
         };
+        if !worker.prices.is_valid_at(engine.now()) {
+            let text = format!("worker `{}` has no price list that is valid yet", worker.id);
+            return Err(self.fail(&run, message.task, text, abandon).await);
+        }
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
         let permit = self.permit(&run, at, worker, &request).await?;
-        match engine.claim(run.id(), message.task, call::most_cost(worker, &request)).await {
+        let reserve = call::most_cost(worker, &request, engine.now());
+        match engine.claim(run.id(), message.task, reserve).await {
             Ok(claimed) => Ok(Step { claimed, at, worker: worker.clone(), permit, slot }),
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
                 Err(settle)
             }
         }
+    }
+
+    /// Fails a step whose worker cannot be called at all.
+    async fn fail(&self, run: &Run, task: TaskRef, message: String, abandon: &CancellationToken) -> Settle {
+        let claimed = match self.engine.claim(run.id(), task, Cost::ZERO).await {
+            Ok(claimed) => claimed,
+            Err(settle) => return settle,
+        };
+        let error = AttemptError { message, retry_at: None, usage: Usage::default(), cost: Cost::ZERO };
+        let command = Command::FailAttempt { task, claim: claimed.claim, error };
+        self.engine.record(run.id(), command, abandon).await
     }
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
@@ -197,6 +209,9 @@ impl Executor {
         });
         let (at, room) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
         let worker = engine.pool().worker(&after.step(at.0, at.1)?.worker)?;
+        if !worker.prices.is_valid_at(engine.now()) {
+            return None;
+        }
         let request = request(&after, at, worker)?;
         let permit = tokio::select! {
             biased;
@@ -204,7 +219,7 @@ impl Executor {
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
         let task = TaskRef::Step { round: at.0, step: at.1 };
-        let wish = engine.wish(run.id(), task, call::most_cost(worker, &request));
+        let wish = engine.wish(run.id(), task, call::most_cost(worker, &request, engine.now()));
         Some(Next { wish, at, worker: worker.clone(), permit, room })
     }
 
@@ -231,12 +246,12 @@ impl Executor {
                 let failed = claimed.run.task(task).map_or(1, podium_domain::run::Task::attempt_number);
                 let pause = |asked| retry::pause(self.engine.options(), failed, claim, asked);
                 let retry_at = retry.map(|asked| self.engine.now().after(pause(asked)));
-                let cost = worker.prices.cost(&usage);
+                let cost = call::prices(worker, &claimed.run, task, claim).cost(&usage);
                 Command::FailAttempt { task, claim, error: AttemptError { message, retry_at, usage, cost } }
             }
             // Fenced: of a claim that was really lost, only the cost is recorded.
             Ended::Lost { usage } | Ended::Abandoned { usage } => {
-                let cost = worker.prices.cost(&usage);
+                let cost = call::prices(worker, &claimed.run, task, claim).cost(&usage);
                 Command::HandBack { task, claim, usage, cost }
             }
         }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::store::{Commit, Created, RunStore, StoreError};
@@ -12,6 +13,8 @@ use crate::commands::Bounds;
 
 /// Runs to be created.
 pub(crate) type Creations = Gathering<Commit, Created>;
+/// Runs to be created that are charged to budgets.
+pub(crate) type ChargedCreations = Gathering<Commit, Result<Created, Shortage>>;
 /// Runs to be loaded.
 pub(crate) type Loads = Gathering<RunId, Option<Run>>;
 
@@ -70,6 +73,25 @@ pub(crate) async fn create(mut waiting: Waiting<Commit, Created>, store: Arc<dyn
             Err(StoreError::Inconsistent { .. }) if commits.len() > 1 => {
                 for (commit, reply) in commits.iter().zip(replies) {
                     let created = store.create(std::slice::from_ref(commit)).await;
+                    reply_all(vec![reply], created);
+                }
+            }
+            created => reply_all(replies, created),
+        }
+    }
+}
+
+/// The same for runs that are charged to budgets.
+pub(crate) async fn create_charged(
+    mut waiting: Waiting<Commit, Result<Created, Shortage>>,
+    store: Arc<dyn RunStore>,
+) {
+    while let Some((commits, replies)) = waiting.next().await {
+        match store.create_charged(&commits).await {
+            // One that cannot be must not keep others out.
+            Err(StoreError::Inconsistent { .. }) if commits.len() > 1 => {
+                for (commit, reply) in commits.iter().zip(replies) {
+                    let created = store.create_charged(std::slice::from_ref(commit)).await;
                     reply_all(vec![reply], created);
                 }
             }

@@ -6,9 +6,11 @@ mod early;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use podium_domain::conversation::Conversation;
 use podium_domain::ids::ClaimId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
+use podium_domain::policy::Policy;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, TaskRef};
 use podium_domain::usage::Usage;
@@ -24,6 +26,7 @@ use crate::parts::Parts;
 use crate::planner::early::begin_steps;
 use crate::retry;
 use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
+use crate::worth::Question;
 
 /// Serves the lanes of plans.
 #[derive(Clone)]
@@ -78,6 +81,37 @@ impl Planner {
 }
 
 impl Engine {
+    /// What the conductor is asked for the first round of a question that is no run yet.
+    pub(crate) fn first_request(&self, conversation: &Conversation, policy: Policy) -> PlanRequest {
+        PlanRequest {
+            question: conversation.question(),
+            policy,
+            earlier: None,
+            seed: seed(self.parts().ids.claim_id()),
+            asked_at: self.now(),
+            time_max: self.options().plan_time_max,
+        }
+    }
+
+    /// What a plan reserves of the budgets of its run: its steps, and the planning of the round after it.
+    pub(crate) fn reserve_for(&self, run: &Run, result: &PlanResult) -> Cost {
+        let (spec, parts) = (run.spec(), self.parts());
+        let PlanResult::Plan(planned) = result else { return Cost::ZERO };
+        if spec.budgets.is_empty() {
+            return Cost::ZERO;
+        }
+        let question = Question {
+            conversation: &spec.conversation,
+            policy: &spec.policy,
+            answer_tokens_max: spec.answer_tokens_max,
+            at: self.now(),
+        };
+        let is_last = run.current_round() + 1 >= spec.policy.rounds_max;
+        let next =
+            || parts.conductor.plan_cost_max(&self.first_request(&spec.conversation, spec.policy.clone()));
+        question.plan_max(&parts.pool, &planned.plan) + if is_last { Cost::ZERO } else { next() }
+    }
+
     /// What the conductor is asked for a round of a run.
     pub(crate) fn plan_request(&self, run: &Run, task: TaskRef, claim: ClaimId) -> PlanRequest {
         let spec = run.spec();
@@ -86,6 +120,7 @@ impl Engine {
             policy: spec.policy.clone(),
             earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round)),
             seed: seed(claim),
+            asked_at: self.now(),
             time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
         }
     }
@@ -122,7 +157,8 @@ impl Planner {
         let (claim, task, round) = (claimed.claim, claimed.task, claimed.task.round());
         let command = match self.plan(claimed, abandon).await {
             Ok(PlanOutcome { result, usage, cost }) => {
-                Command::CompletePlan { round, claim, result, usage, cost }
+                let reserve = self.engine.reserve_for(&claimed.run, &result);
+                Command::CompletePlan { round, claim, result, usage, cost, reserve }
             }
             Err(ConductorError::Stopped) if claimed.held.token().is_cancelled() => return Settle::Ack,
             Err(ConductorError::Stopped) => {

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use podium_domain::budget::{Budget, Charge, Shortage};
 use podium_domain::conversation::Conversation;
-use podium_domain::ids::{RequestId, RunId, TenantId};
+use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, PolicyError};
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
@@ -13,12 +14,17 @@ use podium_ports::store::{Commit, Created, StoreError};
 use crate::commands::rehearse;
 use crate::ending::Ending;
 use crate::engine::Engine;
+use crate::worth::Question;
 
 /// A request, already read and bounded by a door.
 #[derive(Clone, Debug)]
 pub struct Submit {
     /// Whose it is.
     pub tenant: TenantId,
+    /// The key that it was asked with, if any.
+    pub key: Option<KeyId>,
+    /// The budgets that it is charged to.
+    pub budgets: Vec<Budget>,
     /// The client's own name for it: repeating it gives the same run.
     pub request_id: Option<RequestId>,
     /// The model that the client named.
@@ -58,6 +64,9 @@ pub enum SubmitError {
     /// No worker is left.
     #[error("policy workers_allowed leaves no worker of the pool")]
     NoWorkerAllowed,
+    /// A budget has no room for the least that the run can cost.
+    #[error(transparent)]
+    OverBudget(Shortage),
     /// The store failed. The run may exist: repeating with a request id is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -113,8 +122,18 @@ impl Engine {
             return Err(SubmitError::NoWorkerAllowed);
         }
         let now = self.now();
+        let question = Question {
+            conversation: &request.conversation,
+            policy: &policy,
+            answer_tokens_max: request.answer_tokens_max,
+            at: now,
+        };
+        let hold = if request.budgets.is_empty() { Cost::ZERO } else { self.least(&question) };
         let spec = RunSpec {
             tenant: request.tenant,
+            key: request.key,
+            budgets: request.budgets.iter().map(|budget| budget.at(now)).collect(),
+            hold,
             request_id: request.request_id,
             model: request.model,
             conversation: request.conversation,
@@ -129,7 +148,8 @@ impl Engine {
         let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
         let after = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
         let dispatch = Effect::Dispatch { task: TaskRef::Plan { round: 0 }, not_before: now };
-        let accepted = Draft { commit: self.dispatch().commit(after, events), effects: vec![dispatch] };
+        let commit = self.dispatch().commit(after, events).charged(Charge::default());
+        let accepted = Draft { commit, effects: vec![dispatch] };
         Ok(self.planned_at_once(&accepted).unwrap_or(accepted))
     }
 
@@ -147,18 +167,25 @@ impl Engine {
             reserve: Cost::ZERO,
         };
         let mut effects = Vec::new();
-        let complete = Command::CompletePlan { round: 0, claim: id, result, usage, cost };
+        let reserve = self.reserve_for(&after, &result);
+        let complete = Command::CompletePlan { round: 0, claim: id, result, usage, cost, reserve };
         for command in [Command::Claim { task, claim }, complete] {
             let (fresh, then) = rehearse(&mut after, &command, now).ok()?;
             events.extend(fresh);
             effects = then;
         }
-        Some(Draft { commit: self.dispatch().commit(after, events), effects })
+        let commit = self.dispatch().commit(after, events).charged(Charge::default());
+        Some(Draft { commit, effects })
     }
 
     async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
         let Draft { commit, effects } = draft;
-        if let Created::Existing(id) = self.creations().ask(commit.clone()).await? {
+        let created = if commit.booking().is_some() {
+            self.charged_creations().ask(commit.clone()).await?.map_err(SubmitError::OverBudget)?
+        } else {
+            self.creations().ask(commit.clone()).await?
+        };
+        if let Created::Existing(id) = created {
             return Ok(Submitted::Existing(id));
         }
         let run = &commit.after;
@@ -173,6 +200,12 @@ impl Engine {
         });
         futures::future::join_all(published).await;
         Ok(Submitted::New(run.id()))
+    }
+
+    /// The least that a run can cost: its first plan, and one step.
+    pub(crate) fn least(&self, question: &Question<'_>) -> Cost {
+        let request = self.first_request(question.conversation, question.policy.clone());
+        self.parts().conductor.plan_cost_max(&request) + question.least(&self.parts().pool)
     }
 
     /// The policy, narrowed to what the conductor can do.

@@ -292,6 +292,7 @@ fn used(completion: &Completion) -> Usage {
     Usage {
         prompt_tokens: completion.prompt_tokens as u64,
         cached_tokens: completion.cached_tokens as u64,
+        cache_write_tokens: 0,
         completion_tokens: completion.completion_tokens as u64,
         reasoning_tokens: completion.reasoning_tokens as u64,
     }

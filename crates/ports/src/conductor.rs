@@ -8,6 +8,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
+use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ pub struct PlanRequest {
     pub earlier: Option<String>,
     /// Seeds the choice of tokens: another attempt should not write the same.
     pub seed: u64,
+    /// When it is asked: what planning costs is priced by the list that is valid then.
+    pub asked_at: Timestamp,
     /// Longest time for it.
     pub time_max: Duration,
 }
@@ -81,6 +84,11 @@ pub trait Conductor: Send + Sync {
     /// `None` where it does, and where there is no plan.
     fn plan_at_once(&self, _request: &PlanRequest) -> Option<PlanOutcome> {
         None
+    }
+
+    /// The most that one plan may cost, for whoever has to reserve it; nothing for a model that is not paid for.
+    fn plan_cost_max(&self, _request: &PlanRequest) -> Cost {
+        Cost::ZERO
     }
 
     /// Stops all planning and frees what is held. A program does this before it exits.

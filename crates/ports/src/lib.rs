@@ -2,6 +2,8 @@
 //! side of a database, a queue or a vendor. `podium-testkit` holds the conformance suites.
 #![deny(missing_docs)]
 
+pub mod accounts;
+pub mod charge;
 pub mod clock;
 pub mod conductor;
 pub mod limiter;

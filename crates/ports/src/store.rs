@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use podium_domain::budget::{Charge, Shortage};
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{IllegalEvent, Run, SequencedEvent, Task, TaskRef};
 use podium_domain::time::Timestamp;
 
 use crate::BoxError;
+use crate::charge::Booking;
 use crate::queue::Lane;
 
 /// Keeps the events of runs, and finds what needs doing.
@@ -26,6 +28,20 @@ pub trait RunStore: Send + Sync {
     /// Appends each commit's events if its run is still at the version that they follow. One transaction for all; a conflict
     /// on one leaves no trace of that one and does not touch the others. Each run occurs at most once.
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError>;
+
+    /// As [`Self::create`], for runs that are charged to budgets: what each weighs is booked in the same transaction, or, where a
+    /// budget has no room for it, the run is not created. A repeated request id gives the existing run all the same.
+    ///
+    /// However many do so at once, what is spent and reserved never exceeds a cap by a booking that needs room.
+    async fn create_charged(&self, _runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
+        Err(StoreError::Unavailable("this store keeps no budgets".into()))
+    }
+
+    /// As [`Self::commit`], for commits some of which have a [`Commit::booking`]: it is booked in the same transaction, or, where
+    /// it needs room that a budget has not, that commit leaves no trace.
+    async fn commit_charged(&self, _commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+        Err(StoreError::Unavailable("this store keeps no budgets".into()))
+    }
 
     /// Extends leases to `until`, each only if its claim still holds its task; tells which did. No event is written.
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError>;
@@ -62,8 +78,13 @@ pub trait RunStore: Send + Sync {
     /// A run's events after `after`, at most `limit`, in order.
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError>;
 
-    /// The newest runs first, at most `limit`, of those before `before` when given.
-    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError>;
+    /// A tenant's runs, the newest first, at most `limit`, of those before `before` when given.
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError>;
 
     /// Whether the store answers; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
@@ -78,18 +99,32 @@ pub struct Commit {
     pub events: Vec<SequencedEvent>,
     /// Of each task of `after`, in their order.
     places: Vec<Place>,
+    /// What it adds to the budgets of the run.
+    booking: Option<Booking>,
 }
 
 impl Commit {
     /// A commit; `place` says where each task of the run waits.
     pub fn new(after: Run, events: Vec<SequencedEvent>, place: impl Fn(&Run, TaskRef) -> Place) -> Self {
         let places = after.tasks().map(|(task, _)| place(&after, task)).collect();
-        Self { after: Arc::new(after), events, places }
+        Self { after: Arc::new(after), events, places, booking: None }
     }
 
     /// All of the run's events, if these are all; else none.
     pub fn history(&self) -> &[SequencedEvent] {
         if self.events.first().is_some_and(|first| first.sequence == 1) { &self.events } else { &[] }
+    }
+
+    /// The same, with what it adds to the budgets of a run that weighed `before`.
+    #[must_use]
+    pub fn charged(mut self, before: Charge) -> Self {
+        self.booking = Booking::of(before, &self.after, &self.events);
+        self
+    }
+
+    /// What it adds to the budgets of its run; none if they need not know of it.
+    pub fn booking(&self) -> Option<&Booking> {
+        self.booking.as_ref()
     }
 
     /// Every task of the run, in order, and where it waits.
@@ -134,6 +169,17 @@ pub enum Created {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("another writer committed to the run first")]
 pub struct Conflict;
+
+/// Why a commit that is charged was not written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unwritten {
+    /// Another writer committed first.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// A budget has no room.
+    #[error(transparent)]
+    OverBudget(Shortage),
+}
 
 /// A claim on a task, for extending its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

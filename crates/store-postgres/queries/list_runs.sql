@@ -1,5 +1,6 @@
 -- list_runs
--- Said of both tables: a plan that walks them side by side begins at the page, not at the newest run.
+-- The tenant is not said to be one: a plan that knows it to be most of them would walk all runs by their age, and go on doing so
+-- for a tenant that has few.
 SELECT runs.id AS "id!",
     tenant AS "tenant!",
     model AS "model!",
@@ -11,6 +12,6 @@ SELECT runs.id AS "id!",
     ended_ms AS "ended_ms?"
 FROM runs
 JOIN run_states ON run_states.run_id = runs.id
-WHERE runs.id < $1 AND run_states.run_id < $1
-ORDER BY runs.id DESC
-LIMIT $2
+WHERE tenant >= $1 AND (tenant, runs.id) < ($1, $2)
+ORDER BY tenant DESC, runs.id DESC
+LIMIT $3

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
+use podium_ports::charge::Booking;
 use podium_ports::store::{Commit, StoreError, Telling};
 use podium_ports::stored::{EventToStore, stored, version_before};
 use uuid::Uuid;
@@ -130,6 +131,30 @@ impl<'c> TaskColumns<'c> {
     }
 }
 
+/// What is to be added to rows of `budget_sums`.
+#[derive(Debug, Default)]
+pub(crate) struct ChargeColumns {
+    pub(crate) runs: Vec<Uuid>,
+    pub(crate) payers: Vec<String>,
+    pub(crate) from_ms: Vec<i64>,
+    pub(crate) spent: Vec<i64>,
+    pub(crate) reserved: Vec<i64>,
+    pub(crate) need_room: Vec<bool>,
+}
+
+impl ChargeColumns {
+    fn push(&mut self, run: RunId, booking: &Booking) {
+        for budget in &booking.budgets {
+            self.runs.push(*run.as_uuid());
+            self.payers.push(budget.payer.to_string());
+            self.from_ms.push(stored(budget.from.unix_ms()));
+            self.spent.push(booking.spent);
+            self.reserved.push(booking.reserved);
+            self.need_room.push(booking.needs_room);
+        }
+    }
+}
+
 /// A batch of commits. Each run occurs in it once: of several commits to one, the first.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'c> {
@@ -137,6 +162,7 @@ pub(crate) struct Batch<'c> {
     pub(crate) states: StateColumns,
     pub(crate) events: EventColumns,
     pub(crate) tasks: TaskColumns<'c>,
+    pub(crate) charges: ChargeColumns,
 }
 
 impl<'c> Batch<'c> {
@@ -151,6 +177,9 @@ impl<'c> Batch<'c> {
             batch.runs.push(run);
             batch.states.push(run, version_before);
             batch.tasks.push(commit, dispatch_grace);
+            if let Some(booking) = commit.booking() {
+                batch.charges.push(run.id(), booking);
+            }
             for event in &commit.events {
                 batch.events.push(run.id(), event)?;
             }

@@ -25,7 +25,7 @@ use crate::{Options, Store};
 /// Ended runs, of which each has five events and two tasks.
 const ENDED_RUNS: i64 = 100_000;
 /// Tables of which no statement may read everything.
-const TABLES: [&str; 4] = ["runs", "run_states", "run_events", "tasks"];
+const TABLES: [&str; 7] = ["runs", "run_states", "run_events", "tasks", "keys", "budgets", "budget_sums"];
 
 /// A statement and how it must be carried out.
 struct Statement {
@@ -43,11 +43,18 @@ const RUN: &str = "copied_id(10, 10)";
 const RUNS: &str = "ARRAY[copied_id(10, 10), copied_id(11, 11)]";
 const TWO: &str = "ARRAY[7, 8]::bigint[]";
 const TEXTS: &str = "ARRAY['plan.0', 'plan.0']";
+const PAYERS: &str = "ARRAY['tenant:acme', 'key:key_1']";
 const LANE: &str = "'ultra.plan'";
 const LANES: &str = "ARRAY['ultra.plan', 'ultra.plan']";
 const STATES: &str = "ARRAY['active', 'succeeded']";
 
 const STATEMENTS: &[Statement] = &[
+    Statement {
+        file: "add_key.sql",
+        arguments: &["'key_1'", "'acme'", "'\\x00'::bytea", "8::bigint", "1000::bigint"],
+        indexes: &["keys_tenant"],
+        whole: &[],
+    },
     Statement {
         file: "commit.sql",
         arguments: &[
@@ -75,6 +82,41 @@ const STATEMENTS: &[Statement] = &[
             TWO,
         ],
         indexes: &["run_states_pkey", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "commit_charged.sql",
+        arguments: &[
+            RUNS,
+            TWO,
+            TWO,
+            STATES,
+            TWO,
+            TWO,
+            TWO,
+            "1::smallint",
+            RUNS,
+            TWO,
+            TWO,
+            TEXTS,
+            TEXTS,
+            RUNS,
+            TEXTS,
+            STATES,
+            LANES,
+            TEXTS,
+            TWO,
+            TWO,
+            RUNS,
+            TWO,
+            RUNS,
+            PAYERS,
+            TWO,
+            TWO,
+            TWO,
+            "ARRAY[true, false]",
+        ],
+        indexes: &["budget_sums_pkey", "budgets_pkey", "run_states_pkey", "tasks_pkey"],
         whole: &[],
     },
     Statement {
@@ -114,6 +156,47 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "create_charged.sql",
+        arguments: &[
+            RUNS,
+            TEXTS,
+            TEXTS,
+            TEXTS,
+            TEXTS,
+            TWO,
+            TWO,
+            RUNS,
+            TWO,
+            STATES,
+            TWO,
+            TWO,
+            TWO,
+            "1::smallint",
+            RUNS,
+            TWO,
+            TWO,
+            TEXTS,
+            TEXTS,
+            RUNS,
+            TEXTS,
+            STATES,
+            LANES,
+            TEXTS,
+            TWO,
+            TWO,
+            RUNS,
+            TWO,
+            RUNS,
+            PAYERS,
+            TWO,
+            TWO,
+            TWO,
+            "ARRAY[true, false]",
+        ],
+        indexes: &["budget_sums_pkey", "budgets_pkey"],
+        whole: &[],
+    },
+    Statement {
         file: "extend_leases.sql",
         arguments: &[RUNS, TEXTS, RUNS, "8::bigint"],
         indexes: &["tasks_pkey"],
@@ -138,6 +221,7 @@ const STATEMENTS: &[Statement] = &[
         indexes: &["tasks_outstanding"],
         whole: &["tasks_outstanding"],
     },
+    Statement { file: "find_key.sql", arguments: &["'\\x00'::bytea"], indexes: &["keys_hash"], whole: &[] },
     Statement {
         file: "find_overdue.sql",
         arguments: &["8::bigint", "256::bigint"],
@@ -145,9 +229,21 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "list_budgets.sql",
+        arguments: &["'acme'", "1001::bigint"],
+        indexes: &["budgets_tenant"],
+        whole: &[],
+    },
+    Statement {
+        file: "list_keys.sql",
+        arguments: &["'acme'", "1000::bigint"],
+        indexes: &["keys_tenant"],
+        whole: &[],
+    },
+    Statement {
         file: "list_runs.sql",
-        arguments: &[RUN, "50::bigint"],
-        indexes: &["run_states_pkey", "runs_pkey"],
+        arguments: &["'acme'", RUN, "50::bigint"],
+        indexes: &["run_states_pkey", "runs_tenant"],
         whole: &[],
     },
     Statement {
@@ -163,6 +259,7 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     // Whether there is any run at all: it stops at the first.
+    Statement { file: "open_sums.sql", arguments: &[PAYERS, TWO], indexes: &[], whole: &[] },
     Statement { file: "ping.sql", arguments: &[], indexes: &["runs_pkey"], whole: &["runs_pkey"] },
     Statement { file: "put_back.sql", arguments: &[RUNS, TEXTS], indexes: &["tasks_pkey"], whole: &[] },
     Statement {
@@ -172,9 +269,33 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "read_sums.sql",
+        arguments: &[PAYERS, TWO],
+        indexes: &["budget_sums_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "remove_budget.sql",
+        arguments: &["'tenant:acme'"],
+        indexes: &["budgets_pkey"],
+        whole: &[],
+    },
+    Statement {
         file: "remove_runs.sql",
         arguments: &[RUNS],
         indexes: &["run_events_pkey", "run_states_pkey", "runs_pkey", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "revoke_key.sql",
+        arguments: &["'key_1'", "'acme'", "8::bigint"],
+        indexes: &["keys_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "set_budget.sql",
+        arguments: &["'tenant:acme'", "'acme'", "'day'", "8::bigint"],
+        indexes: &[],
         whole: &[],
     },
     Statement {
@@ -191,6 +312,12 @@ const STATEMENTS: &[Statement] = &[
     },
 ];
 
+/// Twenty thousand tenants with a budget; a thousand of them have ten keys and sums of ten days.
+const FILL_ACCOUNTS: &str = "
+    INSERT INTO keys SELECT 'key_' || n, 'tenant_' || n % 1000, sha256(n::text::bytea), n, NULL
+    FROM generate_series(1, 10000) AS n;
+    INSERT INTO budgets SELECT 'tenant:tenant_' || n, 'tenant_' || n, 'day', n FROM generate_series(1, 20000) AS n;
+    INSERT INTO budget_sums SELECT 'tenant:tenant_' || n % 1000, n / 1000, n, 0 FROM generate_series(1, 10000) AS n";
 const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
 /// Active runs: half of them have a ready task, the others a claimed one.
 const ACTIVE_RUNS: i64 = 100;
@@ -301,6 +428,7 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
         last += count;
         execute(raw, format!("SELECT copy_run('{id}', {first}, {last}, 0, 1)")).await;
     }
+    execute(raw, FILL_ACCOUNTS.to_owned()).await;
     execute(raw, "VACUUM ANALYZE".to_owned()).await;
 }
 

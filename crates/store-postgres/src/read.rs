@@ -56,12 +56,13 @@ pub(crate) async fn events(
 
 pub(crate) async fn list(
     store: &Store,
+    tenant: &TenantId,
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
     // No id is the greatest there is: it would be of a version that does not exist.
     let before = before.map_or(Uuid::max(), |run| *run.as_uuid());
-    let rows = store.call(&List { before, limit }).await?;
+    let rows = store.call(&List { tenant: tenant.as_str(), before, limit }).await?;
     rows.into_iter().map(SummaryRow::read).collect()
 }
 
@@ -121,7 +122,8 @@ impl Call for ReadEvents {
     }
 }
 
-struct List {
+struct List<'l> {
+    tenant: &'l str,
     before: Uuid,
     limit: u32,
 }
@@ -157,11 +159,12 @@ impl SummaryRow {
     }
 }
 
-impl Call for List {
+impl Call for List<'_> {
     type Answer = Vec<SummaryRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        sqlx::query_file_as!(SummaryRow, "queries/list_runs.sql", self.before, i64::from(self.limit))
+        let Self { tenant, before, limit } = self;
+        sqlx::query_file_as!(SummaryRow, "queries/list_runs.sql", tenant, before, i64::from(*limit))
             .fetch_all(connection)
             .await
     }

@@ -13,12 +13,12 @@ use crate::call::Call;
 use crate::columns::{Batch, RunColumns};
 
 /// How often runs are created whose request ids were used, by runs that are gone when they are looked for.
-const CREATE_TRIES_MAX: u32 = 3;
+pub(crate) const CREATE_TRIES_MAX: u32 = 3;
 
 /// Each time, another run had the request id and was removed at once.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the runs that have the request ids vanished {CREATE_TRIES_MAX} times")]
-struct Vanishing;
+pub(crate) struct Vanishing;
 
 pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
     if runs.is_empty() {
@@ -66,7 +66,7 @@ impl Call for Create<'_> {
     type Answer = HashSet<Uuid>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Batch { runs, states, events, tasks } = self.0;
+        let Batch { runs, states, events, tasks, .. } = self.0;
         let created = sqlx::query_file_scalar!(
             "queries/create.sql",
             &runs.ids,
@@ -103,7 +103,7 @@ impl Call for Create<'_> {
 }
 
 /// Gives, for each run that was to be created, the one that is there.
-struct FindCreated<'b>(&'b RunColumns<'b>);
+pub(crate) struct FindCreated<'b>(pub(crate) &'b RunColumns<'b>);
 
 impl Call for FindCreated<'_> {
     type Answer = HashMap<Uuid, Uuid>;

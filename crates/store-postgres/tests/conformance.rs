@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use podium_harness::{Fsync, Postgres};
 use podium_store_postgres::{Options, Store};
+use podium_testkit::accounts::AccountsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
@@ -21,3 +22,21 @@ async fn fixture() -> StoreFixture {
 }
 
 podium_testkit::run_store_suite! { #[tokio::test] fixture() }
+
+async fn accounts_fixture() -> AccountsFixture {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let store = Store::open(&address, Options::default()).await.unwrap();
+    AccountsFixture {
+        runs: Arc::new(store.clone()),
+        other_runs: Arc::new(Store::open(&address, Options::default()).await.unwrap()),
+        accounts: Arc::new(store),
+        keep: Box::new(postgres),
+    }
+}
+
+mod accounts {
+    use super::accounts_fixture;
+
+    podium_testkit::accounts_suite! { #[tokio::test] accounts_fixture() }
+}

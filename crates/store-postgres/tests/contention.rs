@@ -11,7 +11,7 @@ use podium_harness::{Fsync, Postgres};
 use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Hold, RunStore, StoreError};
 use podium_store_postgres::{Options, Store};
-use podium_testkit::{Driven, SeededIds};
+use podium_testkit::{Driven, SeededIds, a_tenant};
 use sqlx::{Connection, PgConnection};
 use tokio::time::interval;
 
@@ -198,7 +198,7 @@ async fn a_create_that_is_repeated_at_once_gives_the_same_answer() {
     // Within one batch, too.
     let twice: Vec<Commit> = creates.iter().chain(&creates).cloned().collect();
     assert_eq!(scene.store.create(&twice).await.unwrap().len(), 16);
-    assert_eq!(scene.store.list(None, 100).await.unwrap().len(), 8);
+    assert_eq!(scene.store.list(&a_tenant(), None, 100).await.unwrap().len(), 8);
 }
 
 /// Two commits to one run in a batch are the caller's mistake; they must not both be written.

@@ -10,6 +10,8 @@
 //! task counts as told. So a commit touches the times of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
+mod accounts;
+mod charged;
 mod open;
 #[cfg(test)]
 mod plans;
@@ -22,11 +24,14 @@ mod write;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::RunId;
+use podium_domain::budget::Shortage;
+use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use podium_ports::store::{
+    Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError, Unwritten,
+};
 use sqlx::SqlitePool;
 
 pub use open::OpenError;
@@ -69,6 +74,14 @@ impl RunStore for Store {
         write::commit(self, commits).await
     }
 
+    async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
+        charged::create(self, runs).await
+    }
+
+    async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+        charged::commit(self, commits).await
+    }
+
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
         sweep::extend_leases(self, holds, until).await
     }
@@ -99,8 +112,13 @@ impl RunStore for Store {
         read::events(self, run, after, limit).await
     }
 
-    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
-        read::list(self, before, limit).await
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        read::list(self, tenant, before, limit).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -5,14 +5,25 @@ use std::path::Path;
 
 use sqlx::AssertSqlSafe;
 
-use crate::{Options, Store, read, remove, sweep, write};
+use crate::{Options, Store, accounts, charged, read, remove, sweep, write};
 
 /// Tables of which no statement may read everything.
-const TABLES: [&str; 3] = ["runs", "run_events", "tasks"];
+const TABLES: [&str; 6] = ["runs", "run_events", "tasks", "keys", "budgets", "budget_sums"];
 
 /// By name: each statement begins with a comment that says it.
 fn statements() -> BTreeMap<&'static str, &'static str> {
     let statements = [
+        accounts::ADD_KEY,
+        accounts::FIND_KEY,
+        accounts::LIST_BUDGETS,
+        accounts::LIST_KEYS,
+        accounts::READ_SUM,
+        accounts::REMOVE_BUDGET,
+        accounts::REVOKE_KEY,
+        accounts::SET_BUDGET,
+        charged::BOOK,
+        charged::OPEN_SUM,
+        charged::READ_ROOM,
         read::LIST_RUNS,
         read::LOAD_RUNS,
         read::READ_EVENTS,

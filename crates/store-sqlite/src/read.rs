@@ -25,7 +25,7 @@ SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND seque
 
 pub(crate) const LIST_RUNS: &str = "-- list_runs
 SELECT id, tenant, model, state, question, steps, cost_nano_usd, accepted_ms, ended_ms
-FROM runs WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
 /// Greater than every id, which has a byte less.
 const AFTER_ALL_IDS: [u8; 17] = [0xff; 17];
@@ -80,11 +80,13 @@ pub(crate) async fn events(
 
 pub(crate) async fn list(
     store: &Store,
+    tenant: &TenantId,
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
     let before = before.as_ref().map_or(&AFTER_ALL_IDS[..], id_bytes);
     let rows = sqlx::query(LIST_RUNS)
+        .bind(tenant.as_str())
         .bind(before)
         .bind(limit)
         .fetch_all(&store.readers)

@@ -86,7 +86,10 @@ pub(crate) async fn begin(store: &Store) -> Result<Transaction<'static, Sqlite>,
 }
 
 /// Whether it was not there.
-async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
+pub(crate) async fn insert_run(
+    connection: &mut SqliteConnection,
+    commit: &CommitRows<'_>,
+) -> Result<bool, StoreError> {
     let (run, spec) = (commit.run, commit.run.spec());
     let id = run.id();
     let inserted = sqlx::query(INSERT_RUN)
@@ -109,21 +112,32 @@ async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
 }
 
 /// Which run was there: the very same, when a caller asks again, or the one that has the request id.
-async fn existing(connection: &mut SqliteConnection, run: &Run) -> Result<Created, StoreError> {
+pub(crate) async fn existing(connection: &mut SqliteConnection, run: &Run) -> Result<Created, StoreError> {
+    find(connection, run).await?.ok_or_else(|| unavailable(sqlx::Error::RowNotFound))
+}
+
+/// The same, if there is one.
+pub(crate) async fn find(
+    connection: &mut SqliteConnection,
+    run: &Run,
+) -> Result<Option<Created>, StoreError> {
     let (own, spec) = (run.id(), run.spec());
     let row = sqlx::query(FIND_RUN)
         .bind(id_bytes(&own))
         .bind(spec.tenant.as_str())
         .bind(spec.request_id.as_ref().map(RequestId::as_str))
-        .fetch_one(connection)
+        .fetch_optional(connection)
         .await
         .map_err(unavailable)?;
-    let found = run_id(&row, "id")?;
-    Ok(if found == own { Created::New } else { Created::Existing(found) })
+    let found = row.map(|row| run_id(&row, "id")).transpose()?;
+    Ok(found.map(|found| if found == own { Created::New } else { Created::Existing(found) }))
 }
 
 /// Whether the run was at the version that the commit follows.
-async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
+pub(crate) async fn update_run(
+    connection: &mut SqliteConnection,
+    commit: &CommitRows<'_>,
+) -> Result<bool, StoreError> {
     let run = commit.run;
     let id = run.id();
     let updated = sqlx::query(UPDATE_RUN)
@@ -140,7 +154,10 @@ async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
     Ok(updated.rows_affected() == 1)
 }
 
-async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<(), StoreError> {
+pub(crate) async fn insert_events(
+    connection: &mut SqliteConnection,
+    commit: &CommitRows<'_>,
+) -> Result<(), StoreError> {
     let id = commit.run.id();
     for EventToStore { sequence, at_ms, kind, data } in &commit.events {
         sqlx::query(INSERT_EVENT)
@@ -157,7 +174,7 @@ async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_
     Ok(())
 }
 
-async fn upsert_tasks(
+pub(crate) async fn upsert_tasks(
     store: &Store,
     connection: &mut SqliteConnection,
     commits: &[&Commit],

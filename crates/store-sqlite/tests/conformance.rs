@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use podium_store_sqlite::{Options, Store};
+use podium_testkit::accounts::AccountsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
@@ -19,3 +20,21 @@ async fn fixture() -> StoreFixture {
 }
 
 podium_testkit::run_store_suite! { #[tokio::test] fixture() }
+
+async fn accounts_fixture() -> AccountsFixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("podium.db");
+    let store = Store::open(&path, Options::default()).await.unwrap();
+    AccountsFixture {
+        runs: Arc::new(store.clone()),
+        other_runs: Arc::new(Store::open(&path, Options::default()).await.unwrap()),
+        accounts: Arc::new(store),
+        keep: Box::new(folder),
+    }
+}
+
+mod accounts {
+    use super::accounts_fixture;
+
+    podium_testkit::accounts_suite! { #[tokio::test] accounts_fixture() }
+}

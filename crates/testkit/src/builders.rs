@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use podium_domain::budget::Charge;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
@@ -17,6 +18,8 @@ use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Place, Telling};
+
+use uuid::Uuid;
 
 use crate::clock::TestClock;
 use crate::ids::SeededIds;
@@ -72,13 +75,21 @@ pub fn a_pool() -> Pool {
     POOL.clone()
 }
 
+/// The tenant of [`a_spec`].
+pub fn a_tenant() -> TenantId {
+    TenantId::new("acme").expect("`acme` is a name")
+}
+
 /// A question of a tenant without request id, accepted at [`TestClock::START`], ultra, with ten minutes to go. The fields
 /// are public: change what the test is about.
 pub fn a_spec() -> RunSpec {
     let policy = Policy::new(Tier::Ultra, Effort::Medium);
     let accepted_at = TestClock::START;
     RunSpec {
-        tenant: TenantId::new("acme").expect("`acme` is a name"),
+        tenant: a_tenant(),
+        key: None,
+        budgets: Vec::new(),
+        hold: Cost::ZERO,
         request_id: None,
         model: "podium-ultra".to_owned(),
         conversation: Conversation::question_only("Why is the sky blue?").expect("it is a question"),
@@ -126,7 +137,7 @@ pub fn a_planned(plan: Plan) -> Planned {
 
 /// A step's result that cost something.
 pub fn a_result(output: impl Into<String>) -> StepResult {
-    let usage = Usage { prompt_tokens: 100, cached_tokens: 0, completion_tokens: 10, reasoning_tokens: 0 };
+    let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::NONE };
     StepResult {
         output: output.into(),
         finish: FinishReason::Stop,
@@ -156,6 +167,12 @@ pub struct Driven {
     pub now: Timestamp,
     /// Who tells of the tasks that its commits make ready.
     pub telling: Telling,
+    /// What its claims and its plans may cost at most: nothing, unless a test says otherwise.
+    pub reserve: Cost,
+    /// The claim that was made last.
+    pub last_claim: ClaimId,
+    /// What it weighed on its budgets at the last commit.
+    pub booked: Charge,
 }
 
 impl Driven {
@@ -164,7 +181,7 @@ impl Driven {
         let now = spec.accepted_at;
         let first = SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) };
         let run = Run::replay(id, std::slice::from_ref(&first)).expect("`accepted` begins a run");
-        Self { run, fresh: vec![first], now, telling: Telling::AtOnce }
+        Self { fresh: vec![first], booked: Charge::default(), ..Self::resume(run, now) }
     }
 
     /// A run of [`a_spec`] under the next id.
@@ -175,7 +192,8 @@ impl Driven {
 
     /// A run as a store gave it, nothing fresh.
     pub fn resume(run: Run, now: Timestamp) -> Self {
-        Self { run, fresh: Vec::new(), now, telling: Telling::AtOnce }
+        let (telling, booked, last_claim) = (Telling::AtOnce, run.booked(), ClaimId::new(Uuid::nil()));
+        Self { run, fresh: Vec::new(), now, telling, reserve: Cost::ZERO, last_claim, booked }
     }
 
     /// Its id.
@@ -200,8 +218,9 @@ impl Driven {
     pub fn claim(&mut self, task: TaskRef, ids: &SeededIds) -> ClaimId {
         let id = ids.claim_id();
         let lease_until = self.now.after(LEASE);
-        let claim = Claim { id, executor: "test".to_owned(), lease_until, reserve: Cost::ZERO };
+        let claim = Claim { id, executor: "test".to_owned(), lease_until, reserve: self.reserve };
         self.drive(&Command::Claim { task, claim });
+        self.last_claim = id;
         id
     }
 
@@ -209,23 +228,35 @@ impl Driven {
     pub fn plan(&mut self, plan: Plan, ids: &SeededIds) -> ClaimId {
         let round = self.run.current_round();
         let claim = self.claim(TaskRef::Plan { round }, ids);
-        let result = PlanResult::Plan(a_planned(plan));
+        self.planned(plan, claim);
+        claim
+    }
+
+    /// Plans the current round under a claim.
+    pub fn planned(&mut self, plan: Plan, claim: ClaimId) {
+        let (round, result) = (self.run.current_round(), PlanResult::Plan(a_planned(plan)));
         self.drive(&Command::CompletePlan {
             round,
             claim,
             result,
             usage: Usage::default(),
             cost: Cost::ZERO,
+            reserve: self.reserve,
         });
-        claim
     }
 
     /// Claims and finishes a step of the current round.
     pub fn step(&mut self, step: u16, output: &str, ids: &SeededIds) -> ClaimId {
         let (round, step) = (self.run.current_round(), StepIndex::new(step));
         let claim = self.claim(TaskRef::Step { round, step }, ids);
-        self.drive(&Command::CompleteStep { round, step, claim, result: a_result(output) });
+        self.step_under(step.get(), output, claim);
         claim
+    }
+
+    /// Finishes a step of the current round under a claim.
+    pub fn step_under(&mut self, step: u16, output: &str, claim: ClaimId) {
+        let (round, step) = (self.run.current_round(), StepIndex::new(step));
+        self.drive(&Command::CompleteStep { round, step, claim, result: a_result(output) });
     }
 
     /// Fails an attempt, to be tried again at `retry_at` if at all.
@@ -238,7 +269,9 @@ impl Driven {
     /// What happened since the last time, to be stored.
     pub fn commit(&mut self) -> Commit {
         let (after, events, telling) = (self.run.clone(), std::mem::take(&mut self.fresh), self.telling);
+        let before = std::mem::replace(&mut self.booked, after.booked());
         Commit::new(after, events, |run, task| Place { lane: Lane::of(run, task, &POOL), telling })
+            .charged(before)
     }
 }
 
@@ -258,5 +291,38 @@ mod tests {
         let commit = driven.commit();
         assert_eq!(Run::replay(driven.id(), &commit.events), Ok((*commit.after).clone()));
         assert_eq!(driven.fresh, []);
+    }
+
+    #[test]
+    fn budgets_are_told_of_a_runs_acceptance_plan_and_end_and_not_of_its_steps() {
+        let (ids, payer) = (SeededIds::new(1), podium_domain::budget::Payer::Tenant(a_tenant()));
+        let budgets = vec![podium_domain::budget::BudgetRef { payer, from: TestClock::START }];
+        let spec = RunSpec { budgets, hold: Cost::from_nano_usd(7), ..a_spec() };
+        let mut driven = Driven::accept(ids.run_id(spec.accepted_at), spec);
+        let mut told = Vec::new();
+        let mut tell = |driven: &mut Driven| {
+            let commit = driven.commit();
+            told.push(commit.booking().map(|b| (b.spent, b.reserved, b.needs_room)));
+        };
+        tell(&mut driven);
+        let claim = driven.claim(TaskRef::Plan { round: 0 }, &ids);
+        tell(&mut driven);
+        driven.reserve = Cost::from_nano_usd(1_000_000);
+        driven.planned(a_plan(), claim);
+        tell(&mut driven);
+        driven.reserve = Cost::from_nano_usd(200_000);
+        for step in 0..3 {
+            driven.step(step, "done", &ids);
+            tell(&mut driven);
+        }
+        let expected = [
+            Some((0, 7, true)),
+            None,
+            Some((0, 999_993, true)),
+            None,
+            None,
+            Some((360_000, -1_000_000, false)),
+        ];
+        assert_eq!(told, expected);
     }
 }

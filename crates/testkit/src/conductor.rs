@@ -27,8 +27,7 @@ pub struct Planning {
 
 impl Planning {
     /// What planning consumes.
-    pub const USAGE: Usage =
-        Usage { prompt_tokens: 50, cached_tokens: 0, completion_tokens: 20, reasoning_tokens: 0 };
+    pub const USAGE: Usage = Usage { prompt_tokens: 50, completion_tokens: 20, ..Usage::NONE };
 
     /// Gives a plan.
     pub fn gives(plan: Plan) -> Self {
@@ -188,6 +187,7 @@ mod tests {
     use std::time::Duration;
 
     use podium_domain::policy::{Effort, Policy, Tier};
+    use podium_domain::time::Timestamp;
 
     use super::*;
     use crate::builders::a_plan;
@@ -198,6 +198,7 @@ mod tests {
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             earlier: None,
             seed: 1,
+            asked_at: Timestamp::default(),
             time_max: Duration::from_secs(1),
         }
     }

@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test's failure is a panic")]
 
+pub mod accounts;
 mod builders;
 mod clock;
 mod conductor;
@@ -16,7 +17,9 @@ mod store;
 mod task_rows;
 mod vendor;
 
-pub use builders::{Driven, a_plan, a_planned, a_pool, a_result, a_spec, an_ended_run, head_of, plan_of};
+pub use builders::{
+    Driven, a_plan, a_planned, a_pool, a_result, a_spec, a_tenant, an_ended_run, head_of, plan_of,
+};
 pub use clock::TestClock;
 pub use conductor::{Planning, ScriptedConductor};
 pub use gate::Gate;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
@@ -195,9 +195,16 @@ impl RunStore for TestStore {
         Ok(events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect())
     }
 
-    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError> {
         let rows = self.lock();
-        let newest = rows.runs.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+        let newest = rows.runs.iter().rev().filter(|(id, row)| {
+            row.run.spec().tenant == *tenant && before.is_none_or(|before| **id < before)
+        });
         Ok(newest.take(limit as usize).map(|(_, row)| summary(&row.run)).collect())
     }
 

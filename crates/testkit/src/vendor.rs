@@ -72,8 +72,7 @@ pub struct Answer {
 
 impl Answer {
     /// What a call consumes unless [`Self::usage`] says otherwise.
-    pub const USAGE: Usage =
-        Usage { prompt_tokens: 100, cached_tokens: 0, completion_tokens: 10, reasoning_tokens: 0 };
+    pub const USAGE: Usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::NONE };
 
     /// An answer with nothing in it yet.
     pub fn blank() -> Self {

@@ -312,8 +312,15 @@ fn write_event(text: &mut String, event: &ChatEvent) {
         ChatEvent::Finished { reason, usage: None } => writeln!(text, "finished: {reason:?}, no usage"),
         ChatEvent::Finished { reason, usage: Some(usage) } => writeln!(
             text,
-            "finished: {reason:?}, prompt {} (cached {}), completion {} (reasoning {})",
-            usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.reasoning_tokens
+            "finished: {reason:?}, prompt {} (cached {}{}), completion {} (reasoning {})",
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            match usage.cache_write_tokens {
+                0 => String::new(),
+                written => format!(", put into the cache {written}"),
+            },
+            usage.completion_tokens,
+            usage.reasoning_tokens
         ),
     };
 }

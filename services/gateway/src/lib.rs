@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{Backbone, ClusterError, first_signal, main as process, stop_or_second_signal};
-use podium_doors::Listeners;
+use podium_doors::{Access, Listeners};
 use podium_engine::Roles;
 use podium_ports::clock::Clock as _;
 use podium_setup::{Signals, SystemClock, conductor};
@@ -24,7 +24,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
-    let Settings { cluster, listen, grpc_listen } = settings;
+    let Settings { cluster, listen, grpc_listen, keys_required } = settings;
     podium_setup::start_log(&cluster.log, cluster.log_format);
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
@@ -36,7 +36,8 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let described = conductor::describe(&cluster.conductor, backbone.pool(), backbone.vendors()).await?;
     let described = if cluster.plan_at_once { described } else { described.without_plans() };
     let engine = backbone.engine(&cluster, Arc::new(described));
-    let mut doors = listeners.open(&engine, unix_seconds(SystemClock.now()));
+    let access = Access::new(backbone.accounts(), Arc::new(SystemClock), keys_required);
+    let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
     info!(%http, %grpc, conductor = engine.conductor_id(), pool = engine.pool().version(), "listening");
     let (stopping, loops) = (CancellationToken::new(), TaskTracker::new());
     loops.spawn({

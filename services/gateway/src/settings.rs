@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use podium_cluster::{ClusterSettings, KEYS};
-use podium_setup::settings::{Key, SettingsError, Sources};
+use podium_setup::settings::{Key, SettingsError, Sources, values};
 
 /// A checked setup.
 pub(crate) struct Settings {
@@ -13,6 +13,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where the gRPC door listens.
     pub(crate) grpc_listen: SocketAddr,
+    /// Whether who asks must show a key.
+    pub(crate) keys_required: bool,
 }
 
 pub(crate) fn keys() -> Vec<Key> {
@@ -23,6 +25,8 @@ pub(crate) fn keys() -> Vec<Key> {
         ("grpc_listen", Some("127.0.0.1:8081")),
         // Whether the doors may listen where other machines reach them.
         ("allow_remote", Some("false")),
+        // Whether who asks must show a key; else who shows none is the tenant `local`.
+        ("keys_required", Some("false")),
     ];
     [KEYS, own].concat()
 }
@@ -32,6 +36,14 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
     let [listen, grpc_listen] = checker.listen(["listen", "grpc_listen"]);
     let cluster = ClusterSettings::read(&mut checker);
-    let settings = || Some(Settings { cluster: cluster?, listen: listen?, grpc_listen: grpc_listen? });
+    let keys_required = checker.read("keys_required", values::yes_or_no);
+    let settings = || {
+        Some(Settings {
+            cluster: cluster?,
+            listen: listen?,
+            grpc_listen: grpc_listen?,
+            keys_required: keys_required?,
+        })
+    };
     checker.finish(settings())
 }

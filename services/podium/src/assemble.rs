@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use podium_domain::pool::Pool;
+use podium_doors::Access;
 use podium_engine::{Engine, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::clock::Clock;
@@ -131,6 +132,11 @@ impl Embedded {
         &self.engine
     }
 
+    /// Who may ask.
+    pub(crate) fn access(&self, keys_required: bool) -> Access {
+        Access::new(Arc::new(self.store.clone()), Arc::new(SystemClock), keys_required)
+    }
+
     /// What the user should know before trusting an answer.
     pub(crate) fn notices(&self) -> &[String] {
         &self.notices
@@ -171,6 +177,9 @@ fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
              --pool FILE names real ones"
         ));
     }
+    notices.extend(workers.pool().unpriced_at(SystemClock.now()).map(|worker| {
+        format!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id)
+    }));
     let missing = vendors.missing_keys();
     notices.extend(
         missing.map(|(vendor, name)| {

@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
+const DATABASE: &str = "podium.db";
+
 /// A data folder that this process alone uses, until dropped.
 #[derive(Debug)]
 pub(crate) struct DataDir {
@@ -56,9 +58,15 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
+    /// Where the store's file is in a folder that another process may use at the same time, which the store allows.
+    pub(crate) fn shared_database(path: &Path) -> Result<PathBuf, DataDirError> {
+        create(path).map_err(|source| DataDirError::Refused { path: path.to_owned(), source })?;
+        Ok(path.join(DATABASE))
+    }
+
     /// Where the store's file is.
     pub(crate) fn database(&self) -> PathBuf {
-        self.path.join("podium.db")
+        self.path.join(DATABASE)
     }
 }
 

@@ -72,6 +72,9 @@ pub(crate) enum Error {
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// A cluster's store does not open.
+    #[error("the cluster's Postgres does not open")]
+    OpenPostgres(#[source] BoxError),
     /// The store does not open.
     #[error("the store in {} does not open", path.display())]
     Open {

@@ -41,7 +41,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
-    let mut doors = listeners.open(&engine, unix_seconds(SystemClock.now()));
+    let access = embedded.access(settings.keys_required);
+    let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
     let (conductor, pool) = (engine.conductor_id(), engine.pool().version());
     info!(%http, %grpc, conductor, pool, "listening");
     drop(engine);

@@ -9,7 +9,9 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::usage::Usage;
+use podium_ports::clock::Clock as _;
 use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, VendorError, Vendors};
+use podium_setup::SystemClock;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio::time::Instant;
 
@@ -69,6 +71,7 @@ async fn one(vendors: &dyn Vendors, worker: &Worker) -> Outcome {
 
 async fn call(vendors: &dyn Vendors, worker: &Worker) -> Result<Outcome, VendorError> {
     let began = Instant::now();
+    let prices = worker.prices.at(SystemClock.now());
     let request = ChatRequest::new(vec![Message::new(Role::User, QUESTION)], ANSWER_TOKENS_MAX);
     let mut answer = vendors.chat(worker, &request).await?;
     let mut first_text = None;
@@ -78,7 +81,7 @@ async fn call(vendors: &dyn Vendors, worker: &Worker) -> Result<Outcome, VendorE
                 first_text.get_or_insert_with(|| began.elapsed());
             }
             ChatEvent::Finished { reason, usage } => {
-                let usage = usage.map(|usage| (usage, worker.prices.cost(&usage)));
+                let usage = usage.map(|usage| (usage, prices.cost(&usage)));
                 let whole = began.elapsed();
                 let empty = || format!("an empty answer, ended by {reason:?}");
                 let answered = |first_text| Answered { first_text, whole, finish: reason, usage };

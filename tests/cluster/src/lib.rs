@@ -88,6 +88,8 @@ pub struct Cluster {
     pub nats: Nats,
     /// The truth.
     pub postgres: Postgres,
+    /// The address of its database, as a client would have it.
+    pub database: String,
     /// The limits.
     pub redis: Redis,
     /// The workers; in this process, so that calls can be counted.
@@ -140,7 +142,18 @@ impl Cluster {
         let planners = start_workers(&planner, shape.planners, &settings_of_planners).await?;
         let settings_of_executors = with_database(|proxies| &proxies.executors);
         let executors = start_workers(&executor, shape.executors, &settings_of_executors).await?;
-        Ok(Self { gateways, planners, executors, proxies, nats, postgres, redis, workers, _files: files })
+        Ok(Self {
+            gateways,
+            planners,
+            executors,
+            proxies,
+            nats,
+            postgres,
+            database,
+            redis,
+            workers,
+            _files: files,
+        })
     }
 
     /// Every process of ours.

@@ -199,7 +199,8 @@ impl Checker {
                 };
                 let is_its = call.is_finished && call.text == *output && errand == Some(call.errand());
                 let is_paid = call.worker.as_ref().is_none_or(|worker| {
-                    call.usage.is_none_or(|paid| paid == *usage) && worker.prices.cost(usage) == *cost
+                    call.usage.is_none_or(|paid| paid == *usage)
+                        && worker.prices.latest().cost(usage) == *cost
                 });
                 let whose = call.subtask.clone();
                 self.require(is_its, Invariant::Output, || format!("run {run}: `{output}` is of `{whose}`"));

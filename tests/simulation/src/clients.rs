@@ -111,6 +111,8 @@ impl Ask {
         let tenant = if number.is_multiple_of(2) { tenant } else { "dogwood" };
         let submit = Submit {
             tenant: TenantId::new(tenant).unwrap_or_else(|_| unreachable!("`{tenant}` is a name")),
+            key: None,
+            budgets: Vec::new(),
             request_id,
             model: "podium-ultra".to_owned(),
             conversation: Conversation::question_only(format!("Question {number}?"))

@@ -1,5 +1,6 @@
 //! The loop that lets a world happen, from its beginning through its troubles to its rest.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -335,7 +336,9 @@ impl Core {
                 RunState::Succeeded { .. } => "run succeeded",
                 RunState::Cancelled => "run cancelled",
                 RunState::Failed { reason: FailReason::DeadlineExceeded { .. } } => "run too late",
-                RunState::Failed { reason: FailReason::CostCapReached { .. } } => "run too dear",
+                RunState::Failed {
+                    reason: FailReason::CostCapReached { .. } | FailReason::BudgetExhausted { .. },
+                } => "run too dear",
                 RunState::Failed { reason: FailReason::PlanningFailed { .. } } => "run without a plan",
                 RunState::Failed { reason: FailReason::FinalStepFailed { .. } } => "run without an answer",
             });
@@ -377,7 +380,9 @@ impl Core {
 
     fn check_what_is_left(&mut self) {
         let ids: Vec<_> = self.checker.runs().map(Run::id).collect();
-        let listed = self.store.list(None, u32::MAX);
+        let tenants: BTreeSet<_> = self.checker.runs().map(|run| run.spec().tenant.clone()).collect();
+        let listed: Vec<_> =
+            tenants.iter().flat_map(|tenant| self.store.list(tenant, None, u32::MAX)).collect();
         for id in ids {
             let cost = listed.iter().find(|summary| summary.id == id).map(|summary| summary.cost);
             let row = self.store.rows.get(&id);

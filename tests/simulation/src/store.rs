@@ -152,8 +152,10 @@ impl StoreState {
         events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect()
     }
 
-    pub(crate) fn list(&self, before: Option<RunId>, limit: u32) -> Vec<RunSummary> {
-        let newest = self.rows.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+    pub(crate) fn list(&self, tenant: &TenantId, before: Option<RunId>, limit: u32) -> Vec<RunSummary> {
+        let newest = self.rows.iter().rev().filter(|(id, row)| {
+            row.run.spec().tenant == *tenant && before.is_none_or(|before| **id < before)
+        });
         newest.take(limit as usize).map(|(_, row)| row.summary()).collect()
     }
 }
@@ -280,8 +282,14 @@ impl RunStore for SimStore {
         self.ask(move |core| core.store.events(run, after, limit)).await
     }
 
-    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
-        self.ask(move |core| core.store.list(before, limit)).await
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let tenant = tenant.clone();
+        self.ask(move |core| core.store.list(&tenant, before, limit)).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -417,8 +425,13 @@ mod tests {
             Ok(self.lock().events(run, after, limit))
         }
 
-        async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
-            Ok(self.lock().list(before, limit))
+        async fn list(
+            &self,
+            tenant: &TenantId,
+            before: Option<RunId>,
+            limit: u32,
+        ) -> Result<Vec<RunSummary>, StoreError> {
+            Ok(self.lock().list(tenant, before, limit))
         }
 
         async fn ping(&self) -> Result<(), StoreError> {

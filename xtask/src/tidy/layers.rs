@@ -63,7 +63,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-local-cluster",
         uses: &["podium-executor", "podium-gateway", "podium-harness", "podium-planner", "podium-vendor-sim"],
-        tests_use: &["podium-api"],
+        // Budgets are set, and looked at, where operators do it.
+        tests_use: &["podium-api", "podium-domain", "podium-ports", "podium-store-postgres"],
     },
     Layer {
         package: "podium-bench-early",
@@ -157,6 +158,7 @@ const LAYERS: &[Layer] = &[
             "podium-memory",
             "podium-ports",
             "podium-setup",
+            "podium-store-postgres",
             "podium-store-sqlite",
             "podium-vendor-sim",
             "podium-vendors",

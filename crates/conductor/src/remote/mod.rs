@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use podium_domain::bundle::{PromptTemplate, SubtaskWords, WorkersInPrompt};
 use podium_domain::conversation::{Message, Role};
+use podium_domain::money::Cost;
 use podium_domain::plan::PlanStream;
 use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, STEPS_MAX};
 use podium_domain::pool::{Feature, Pool, Worker};
@@ -102,7 +103,7 @@ impl RemoteConductor {
     async fn sample(&self, request: &PlanRequest, text: TextSink<'_>) -> Result<PlanOutcome, ConductorError> {
         let question = self.turns(request)?;
         let mut turns = question.clone();
-        let mut tally = Tally::new(self.model.prices);
+        let mut tally = Tally::new(*self.model.prices.at(request.asked_at));
         let mut try_number = 0;
         loop {
             try_number += 1;
@@ -214,6 +215,16 @@ impl Conductor for RemoteConductor {
 
     fn pool_in_text(&self) -> Option<&Pool> {
         Some(&self.pool)
+    }
+
+    /// All tries, each with a prompt of about two bytes a token, what was wrong with the try before it included.
+    fn plan_cost_max(&self, request: &PlanRequest) -> Cost {
+        let Ok(turns) = self.turns(request) else { return Cost::ZERO };
+        let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
+        let tokens = ((bytes + 2 * SHOWN_BYTES_MAX) as u64).div_ceil(2).min(self.model.context_tokens.into());
+        let prices = self.model.prices.at(request.asked_at);
+        let one = prices.most_cost(tokens, self.options.plan_tokens_max.into());
+        std::iter::repeat_n(one, self.options.tries_max as usize).sum()
     }
 
     async fn plan(

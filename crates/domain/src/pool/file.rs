@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::features::features;
 use super::limits::{AccountLimitsEntry, LimitsEntry};
+use super::price_file::{PriceEntries, prices};
 use super::{AccountLimits, Feature, KeyHeader, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
 use crate::ids::{VendorId, WorkerId};
-use crate::money::{Price, Prices};
 
 /// The schema of the file that this version reads.
 const SCHEMA: u32 = 1;
@@ -77,17 +77,9 @@ struct WorkerEntry {
     #[serde(default = "default_output_tokens_max")]
     output_tokens_max: u32,
     features: Option<Vec<Feature>>,
-    usd_per_million_tokens: PriceEntry,
+    usd_per_million_tokens: PriceEntries,
     #[serde(default)]
     limits: LimitsEntry,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PriceEntry {
-    input: f64,
-    cached_input: Option<f64>,
-    output: f64,
 }
 
 fn text_only() -> Vec<Modality> {
@@ -195,20 +187,6 @@ fn worker(
         prices,
         limits,
     })
-}
-
-fn prices(entry: &PriceEntry, at: &str, problems: &mut Vec<String>) -> Option<Prices> {
-    let mut price = |field: &str, usd: f64| {
-        let price = Price::from_usd_per_million_tokens(usd);
-        if price.is_none() {
-            problems.push(format!("{at}: usd_per_million_tokens.{field} is {usd}, it must be 0 to 1e9"));
-        }
-        price
-    };
-    let input = price("input", entry.input);
-    let cached_input = price("cached_input", entry.cached_input.unwrap_or(entry.input));
-    let output = price("output", entry.output);
-    Some(Prices { input: input?, cached_input: cached_input?, output: output? })
 }
 
 fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<String>) {

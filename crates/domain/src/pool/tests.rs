@@ -1,7 +1,8 @@
 //! A good pool file reads; a bad one is refused with everything that is wrong with it.
 
 use super::*;
-use crate::money::Price;
+use crate::money::{Price, Prices};
+use crate::time::Timestamp;
 
 const GOOD: &str = r#"
 schema = 1
@@ -29,7 +30,7 @@ fn a_good_file_reads_with_its_defaults() {
     assert_eq!(pool.version(), "demo-1");
     let worker = &pool.workers()[0];
     assert_eq!(pool.worker(&worker.id), Some(worker));
-    assert_eq!(worker.prices.cached_input, Price::from_usd_per_million_tokens(0.5).unwrap());
+    assert_eq!(worker.prices.latest().cached_input, Price::from_usd_per_million_tokens(0.5).unwrap());
     assert_eq!(worker.modalities, [Modality::Text]);
     assert_eq!(worker.api, WireFormat::OpenaiChat);
     assert!(worker.takes(Feature::Temperature) && worker.takes(Feature::Seed));
@@ -55,6 +56,45 @@ fn every_silence_of_a_call_is_bounded() {
     for field in ["connect_ms_max", "first_byte_ms_max", "idle_ms_max"] {
         let refused = pool("", &format!(", {field} = 0")).unwrap_err().to_string();
         assert!(refused.contains(&format!("limits.{field} is 0, it must be 1 to 86400000")), "{refused}");
+    }
+}
+
+#[test]
+fn prices_change_on_their_day() {
+    let lists = r"[
+    { from = 2026-03-01, input = 1.0, output = 2.0 },
+    { from = 2025-01-01, input = 3.0, cached_input = 0.3, cache_write = 3.75, output = 15.0, reasoning = 20.0 },
+]";
+    let pool = Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", lists)).unwrap();
+    let prices = &pool.workers()[0].prices;
+    let at = |ms| *prices.at(Timestamp::from_unix_ms(ms));
+    let usd = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
+    // 2026-03-01T00:00:00Z, and the day of the first list.
+    let (changed, first) = (1_772_323_200_000, 1_735_689_600_000);
+    assert_eq!(at(changed), Prices::plain(usd(1.0), usd(2.0)));
+    let before = at(changed - 1);
+    assert_eq!((before.cached_input, before.cache_write), (usd(0.3), usd(3.75)));
+    assert_eq!((before.output, before.reasoning), (usd(15.0), usd(20.0)));
+    assert!(prices.is_valid_at(Timestamp::from_unix_ms(first)));
+    assert!(!prices.is_valid_at(Timestamp::from_unix_ms(first - 1)));
+}
+
+#[test]
+fn wrong_price_lists_are_named() {
+    for (lists, said) in [
+        ("[]", "there is no price list"),
+        (
+            "[{ from = 2026-03-01, input = 1.0, output = 2.0 }, { from = 2026-03-01, input = 1, output = 2 }]",
+            "two price lists have the same `from`",
+        ),
+        ("{ from = 2026-03-01T10:00:00Z, input = 1.0, output = 2.0 }", "it must be a day"),
+        ("{ input = 1.0, output = 2.0, reasoning = -1.0 }", "usd_per_million_tokens.reasoning is -1"),
+        ("{ input = 1.0, output = 2.0, thinking = 1.0 }", "unknown field `thinking`"),
+        ("5", "a table of prices"),
+    ] {
+        let text =
+            Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", lists)).unwrap_err().to_string();
+        assert!(text.contains(said), "{lists}: {text}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::event::RunEvent;
 use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 use super::{Round, Run, RunState, SequencedEvent, StepRun};
+use crate::budget::Charge;
 use crate::ids::ClaimId;
 use crate::money::Cost;
 use crate::plan::PlanHead;
@@ -81,14 +82,20 @@ impl End {
 impl Run {
     pub(super) fn begin(id: crate::ids::RunId, first: &SequencedEvent) -> Result<Self, IllegalEvent> {
         match &first.event {
-            RunEvent::Accepted { spec } if first.sequence == 1 => Ok(Self {
-                id,
-                version: 1,
-                spec: Arc::clone(spec),
-                state: RunState::Active,
-                ended_at: None,
-                rounds: vec![Round::opened(first.at)],
-            }),
+            RunEvent::Accepted { spec } if first.sequence == 1 => {
+                let mut run = Self {
+                    id,
+                    version: 1,
+                    spec: Arc::clone(spec),
+                    state: RunState::Active,
+                    ended_at: None,
+                    rounds: vec![Round::opened(first.at)],
+                    hold: spec.hold,
+                    booked: Charge::default(),
+                };
+                run.book(&first.event);
+                Ok(run)
+            }
             _ => Err(IllegalEvent::nothing_accepted()),
         }
     }
@@ -107,6 +114,7 @@ impl Run {
         }
         self.fold(&event.event, event.at).map_err(illegal)?;
         self.version = event.sequence;
+        self.book(&event.event);
         Ok(())
     }
 
@@ -147,7 +155,7 @@ impl Run {
                 round.superseded = *steps;
                 round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
             }
-            RunEvent::PlanReady { round, claim, planned, usage, cost } => {
+            RunEvent::PlanReady { round, claim, planned, usage, cost, .. } => {
                 self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)?;
                 let plan = &planned.plan;
                 self.grow(*round, plan.len(), |begun| plan.begins_with(begun))?.planned =

@@ -116,6 +116,8 @@ pub enum Command {
         usage: Usage,
         /// What that cost.
         cost: Cost,
+        /// The most that the plan's steps cost if each needs one attempt; nothing where no budget asks.
+        reserve: Cost,
     },
     /// Record a step's output. The first result wins, whatever its claim.
     CompleteStep {

@@ -8,6 +8,7 @@ use super::command::{
 use super::event::{FailReason, RunEvent};
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
 use super::{Round, Run, RunState};
+use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex};
 use crate::money::Cost;
 use crate::plan::{Plan, Step};
@@ -47,8 +48,8 @@ impl Run {
         match command {
             Command::Claim { task, claim } => self.decide_claim(*task, claim, now),
             Command::BeginSteps { round, claim, head } => self.decide_head(*round, *claim, head, now),
-            Command::CompletePlan { round, claim, result, usage, cost } => {
-                self.decide_plan(*round, *claim, result, (*usage, *cost), now)
+            Command::CompletePlan { round, claim, result, usage, cost, reserve } => {
+                self.decide_plan(*round, *claim, result, (*usage, *cost, *reserve), now)
             }
             Command::CompleteStep { round, step, claim, result } => {
                 self.decide_step(*round, *step, *claim, result, now)
@@ -68,6 +69,26 @@ impl Run {
                 _ => Err(Refusal::Ended),
             },
         }
+    }
+
+    /// As [`Self::decide`], where a budget had no room for what that would have permitted: the run ends instead, or an earlier
+    /// round's answer stands. What planning has cost by then is recorded.
+    pub fn decide_over_budget(
+        &self,
+        command: &Command,
+        shortage: &Shortage,
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        let decision = self.decide(command, now)?;
+        if !decision.events.iter().any(RunEvent::permits_spending) {
+            return Ok(decision);
+        }
+        let mut events = Vec::new();
+        if let Command::CompletePlan { round, claim, usage, cost, .. } = command {
+            let (task, claim, usage, cost) = (TaskRef::Plan { round: *round }, *claim, *usage, *cost);
+            events.push(RunEvent::ResultUnused { task, claim, usage, cost });
+        }
+        Ok(self.end_round_without(FailReason::BudgetExhausted { shortage: shortage.clone() }, events))
     }
 
     fn decide_claim(&self, task: TaskRef, claim: &Claim, now: Timestamp) -> Result<Decision, Refusal> {
@@ -110,7 +131,7 @@ impl Run {
         round: u16,
         claim: ClaimId,
         result: &PlanResult,
-        (usage, cost): (Usage, Cost),
+        (usage, cost, reserved): (Usage, Cost, Cost),
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
         if let Some(decision) = self.late_result(TaskRef::Plan { round }, claim, usage, cost)? {
@@ -121,7 +142,7 @@ impl Run {
                 let mut decision = Decision::default();
                 let (plan, sights) = self.with_head(round, planned, &mut decision);
                 let planned = Arc::new(Planned { plan: plan.clone(), ..planned.clone() });
-                decision.events.push(RunEvent::PlanReady { round, claim, planned, usage, cost });
+                decision.events.push(RunEvent::PlanReady { round, claim, planned, usage, cost, reserved });
                 let steps = Steps { round, known: plan.steps(), last: Some(plan.final_step()) };
                 self.settle(&steps, sights, now, &mut decision);
                 Ok(decision)
@@ -197,7 +218,7 @@ impl Run {
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         let AttemptError { message, retry_at, usage, cost } = error;
         if !found.is_held_by(claim) {
-            return late_failure(task, attempt, *usage, *cost);
+            return self.late_failure(task, attempt, *usage, *cost);
         }
         match retry_at {
             Some(retry_at) if found.attempt_number() < self.spec.policy.attempts_max => {
@@ -237,7 +258,7 @@ impl Run {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         if !found.is_held_by(claim) {
-            return late_failure(task, attempt, usage, cost);
+            return self.late_failure(task, attempt, usage, cost);
         }
         let message = "handed back: the executor was stopped".to_owned();
         let failed = RunEvent::AttemptFailed { task, claim, message, retry_at: now, usage, cost };
@@ -374,6 +395,27 @@ impl Run {
         })
     }
 
+    /// A failure of somebody who lost the claim hurts nobody but itself; what it paid is recorded all the same, once. Where
+    /// budgets hold a reservation for it, also that it paid nothing.
+    fn late_failure(
+        &self,
+        task: TaskRef,
+        attempt: &Attempt,
+        usage: Usage,
+        cost: Cost,
+    ) -> Result<Decision, Refusal> {
+        let claim = attempt.claim;
+        let is_awaited = !self.spec.budgets.is_empty() && !attempt.reserved.is_zero();
+        match attempt.outcome {
+            AttemptOutcome::Lost if !cost.is_zero() || usage != Usage::default() || is_awaited => {
+                let unused = RunEvent::ResultUnused { task, claim, usage, cost };
+                Ok(Decision { events: vec![unused], effects: vec![] })
+            }
+            AttemptOutcome::Failed(_) => Ok(Decision::default()),
+            _ => Err(Refusal::ClaimLost),
+        }
+    }
+
     fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {
         let next = round + 1;
         if next < self.spec.policy.rounds_max {
@@ -384,19 +426,6 @@ impl Run {
             decision.events.push(RunEvent::Succeeded { round, step });
             decision.effects = vec![Effect::Stop];
         }
-    }
-}
-
-/// A failure of somebody who lost the claim hurts nobody but itself; what it paid is recorded all the same, once.
-fn late_failure(task: TaskRef, attempt: &Attempt, usage: Usage, cost: Cost) -> Result<Decision, Refusal> {
-    let claim = attempt.claim;
-    match attempt.outcome {
-        AttemptOutcome::Lost if cost > Cost::ZERO || usage != Usage::default() => {
-            let unused = RunEvent::ResultUnused { task, claim, usage, cost };
-            Ok(Decision { events: vec![unused], effects: vec![] })
-        }
-        AttemptOutcome::Failed(_) => Ok(Decision::default()),
-        _ => Err(Refusal::ClaimLost),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{FinishReason, Planned, RunSpec, TaskRef};
+use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
@@ -54,6 +55,12 @@ pub enum FailReason {
         /// What was spent by then.
         spent: Cost,
     },
+    /// A budget had no room for the plan, or for the next attempt.
+    #[error("{shortage}")]
+    BudgetExhausted {
+        /// Which one, and what is missing.
+        shortage: Shortage,
+    },
 }
 
 impl FailReason {
@@ -64,6 +71,7 @@ impl FailReason {
             Self::FinalStepFailed { .. } => "final_step_failed",
             Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::CostCapReached { .. } => "cost_cap_reached",
+            Self::BudgetExhausted { .. } => "insufficient_quota",
         }
     }
 }
@@ -122,6 +130,9 @@ pub enum RunEvent {
         usage: Usage,
         /// What that cost.
         cost: Cost,
+        /// The most that the plan's steps cost if each needs one attempt; nothing where no budget asks.
+        #[serde(default, skip_serializing_if = "Cost::is_zero")]
+        reserved: Cost,
     },
     /// The conductor kept the previous round's answer.
     AnswerKept {

@@ -74,6 +74,9 @@ impl From<Plan> for Written {
 fn accepted(policy: Policy) -> Run {
     let spec = RunSpec {
         tenant: TenantId::new("t").unwrap(),
+        key: None,
+        budgets: Vec::new(),
+        hold: Cost::ZERO,
         request_id: None,
         model: "podium-ultra".to_owned(),
         conversation: Conversation::question_only("why?").unwrap(),
@@ -138,7 +141,8 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                         results.push(PlanResult::Plan(Planned { fallback, ..planned.clone() }));
                     }
                     for result in results {
-                        all.push(Command::CompletePlan { round, claim, result, usage, cost });
+                        let reserve = Cost::ZERO;
+                        all.push(Command::CompletePlan { round, claim, result, usage, cost, reserve });
                     }
                 }
                 TaskRef::Step { round, step } => {
@@ -325,7 +329,14 @@ fn planned(access: &str, policy: Policy) -> Run {
     let result =
         PlanResult::Plan(Planned { plan: plan(access, &policy), reasoning: String::new(), fallback: None });
     let (usage, cost) = (Usage::default(), Cost::ZERO);
-    let complete = Command::CompletePlan { round: 0, claim: claim_id(task, 1), result, usage, cost };
+    let complete = Command::CompletePlan {
+        round: 0,
+        claim: claim_id(task, 1),
+        result,
+        usage,
+        cost,
+        reserve: Cost::ZERO,
+    };
     drive(accepted(policy), &[claimed(task, 1), complete])
 }
 

@@ -14,6 +14,8 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 
+use crate::access::Access;
+
 pub use service::Runs;
 
 /// Most bytes of one message, in or out. A request is bounded far below that; a run with its outputs may be large.
@@ -24,8 +26,8 @@ const STREAMS_MAX: u32 = 1024;
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 
 /// The service over an engine; its watches end when `stop` is cancelled.
-fn service(engine: Engine, stop: CancellationToken) -> PodiumServiceServer<Runs> {
-    PodiumServiceServer::new(Runs::new(engine, stop))
+fn service(engine: Engine, access: Access, stop: CancellationToken) -> PodiumServiceServer<Runs> {
+    PodiumServiceServer::new(Runs::new(engine, access, stop))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
@@ -44,7 +46,7 @@ pub enum GrpcError {
 /// Serves gRPC until `stop` is cancelled and the calls under way are done.
 pub(crate) async fn serve(
     listener: TcpListener,
-    engine: Engine,
+    (engine, access): (Engine, Access),
     stop: CancellationToken,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -68,7 +70,7 @@ pub(crate) async fn serve(
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .max_concurrent_streams(STREAMS_MAX)
         .layer(deadline::DeadlineLayer)
-        .add_service(service(engine, stop))
+        .add_service(service(engine, access, stop))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)

@@ -11,8 +11,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::watch::watch;
+use crate::access::{Access, Caller};
 use crate::asking;
 
+const AUTHORIZATION: &str = "authorization";
 const PAGE_SIZE_DEFAULT: u32 = 50;
 const PAGE_SIZE_MAX: u32 = 200;
 
@@ -20,13 +22,21 @@ const PAGE_SIZE_MAX: u32 = 200;
 #[derive(Clone)]
 pub struct Runs {
     engine: Engine,
+    access: Access,
     stop: CancellationToken,
 }
 
 impl Runs {
     /// Watches end when `stop` is cancelled.
-    pub fn new(engine: Engine, stop: CancellationToken) -> Self {
-        Self { engine, stop }
+    pub fn new(engine: Engine, access: Access, stop: CancellationToken) -> Self {
+        Self { engine, access, stop }
+    }
+
+    /// Who calls.
+    async fn caller<T>(&self, request: &Request<T>) -> Result<Caller, ApiError> {
+        // What is no text is no key either.
+        let shown = request.metadata().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+        self.access.caller(shown).await
     }
 }
 
@@ -36,9 +46,11 @@ impl PodiumService for Runs {
         &self,
         request: Request<v1::CreateRunRequest>,
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
+        let caller = self.caller(&request).await?;
+        let tenant = caller.tenant.clone();
         let new_run = NewRun::try_from(request.into_inner())?;
-        let submitted = asking::submit(&self.engine, new_run).await?;
-        let run = asking::load(&self.engine, submitted.run_id()).await?;
+        let submitted = asking::submit(&self.engine, caller, new_run).await?;
+        let run = asking::load(&self.engine, &tenant, submitted.run_id()).await?;
         let existing = matches!(submitted, Submitted::Existing(_));
         Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&run)), existing }))
     }
@@ -49,9 +61,10 @@ impl PodiumService for Runs {
         &self,
         request: Request<v1::WatchRunRequest>,
     ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
         let request = request.into_inner();
         let id = run_id(&request.run_id)?;
-        let stream = watch(&self.engine, id, request.after_sequence, self.stop.clone()).await?;
+        let stream = watch(&self.engine, (&tenant, id), request.after_sequence, self.stop.clone()).await?;
         Ok(Response::new(stream))
     }
 
@@ -59,7 +72,8 @@ impl PodiumService for Runs {
         &self,
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
-        let run = asking::load(&self.engine, run_id(&request.into_inner().run_id)?).await?;
+        let tenant = self.caller(&request).await?.tenant;
+        let run = asking::load(&self.engine, &tenant, run_id(&request.into_inner().run_id)?).await?;
         Ok(Response::new(v1::GetRunResponse { run: Some(Run::from(&run)) }))
     }
 
@@ -67,7 +81,9 @@ impl PodiumService for Runs {
         &self,
         request: Request<v1::CancelRunRequest>,
     ) -> Result<Response<v1::CancelRunResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
         let id = run_id(&request.into_inner().run_id)?;
+        asking::load(&self.engine, &tenant, id).await?;
         let run = self.engine.cancel(id).await.map_err(|e| asking::command_error(id, &e))?;
         Ok(Response::new(v1::CancelRunResponse { run: Some(Run::from(&run)) }))
     }
@@ -76,6 +92,7 @@ impl PodiumService for Runs {
         &self,
         request: Request<v1::ListRunsRequest>,
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
         let request = request.into_inner();
         let before = match request.page_token.as_str() {
             "" => None,
@@ -89,13 +106,50 @@ impl PodiumService for Runs {
             wanted => wanted.min(PAGE_SIZE_MAX),
         };
         // One more than wanted tells whether there is another page.
-        let mut runs = self.engine.list(before, size + 1).await.map_err(|e| asking::store_error(&e))?;
+        let mut runs =
+            self.engine.list(&tenant, before, size + 1).await.map_err(|e| asking::store_error(&e))?;
         let has_more = runs.len() > size as usize;
         runs.truncate(size as usize);
         let next_page_token =
             runs.last().filter(|_| has_more).map(|last| last.id.to_string()).unwrap_or_default();
         let runs = runs.iter().map(summary).collect();
         Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+    }
+
+    async fn estimate_run(
+        &self,
+        request: Request<v1::EstimateRunRequest>,
+    ) -> Result<Response<v1::EstimateRunResponse>, Status> {
+        let caller = self.caller(&request).await?;
+        let new_run = NewRun::try_from(request.into_inner().run.unwrap_or_default())?;
+        let estimate = asking::estimate(&self.engine, caller, new_run)?;
+        let steps = estimate.steps.iter().map(|(worker, cost)| v1::EstimatedStep {
+            worker: worker.to_string(),
+            cost_max_nano_usd: cost.nano_usd(),
+        });
+        Ok(Response::new(v1::EstimateRunResponse {
+            cost_max_nano_usd: estimate.cost_max.nano_usd(),
+            planning_cost_max_nano_usd: estimate.planning_cost_max.nano_usd(),
+            cost_min_nano_usd: estimate.cost_min.nano_usd(),
+            steps: steps.collect(),
+        }))
+    }
+
+    async fn list_budgets(
+        &self,
+        request: Request<v1::ListBudgetsRequest>,
+    ) -> Result<Response<v1::ListBudgetsResponse>, Status> {
+        let caller = self.caller(&request).await?;
+        let sums = self.access.sums(&caller).await?;
+        let budgets = sums.iter().map(|sum| v1::Budget {
+            payer: sum.budget.payer.to_string(),
+            period: sum.budget.period.as_str().to_owned(),
+            period_start_time: Some(timestamp(sum.from)),
+            cap_nano_usd: sum.budget.cap.map(podium_domain::money::Cost::nano_usd),
+            spent_nano_usd: sum.charge.spent.nano_usd(),
+            reserved_nano_usd: sum.charge.reserved.nano_usd(),
+        });
+        Ok(Response::new(v1::ListBudgetsResponse { budgets: budgets.collect() }))
     }
 }
 

@@ -7,7 +7,7 @@ use futures::stream::{self, BoxStream};
 use podium_api::v1::watch_run_response::Update as Told;
 use podium_api::v1::{self, WatchRunResponse};
 use podium_api::{ApiError, AttemptNumbers};
-use podium_domain::ids::RunId;
+use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::TaskRef;
 use podium_engine::{Engine, Update};
 use podium_ports::store::StoreError;
@@ -30,11 +30,11 @@ struct Watch {
 /// The updates of a run after event `after`. Ends after its final event, or with an error when `stop` is cancelled.
 pub(super) async fn watch(
     engine: &Engine,
-    id: RunId,
+    (tenant, id): (&TenantId, RunId),
     after: u64,
     stop: CancellationToken,
 ) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
-    let attempts = AttemptNumbers::of(&asking::load(engine, id).await?);
+    let attempts = AttemptNumbers::of(&asking::load(engine, tenant, id).await?);
     let updates = engine.watch(id, after).await.map_err(|e| asking::watch_error(id, &e))?;
     let watch = Watch { updates, attempts, sequence: after, stop };
     let messages = stream::unfold(Some(watch), |watch| async {

@@ -13,11 +13,12 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use podium_api::openai::{ChatRequest, Completion, ErrorBody};
 use podium_api::{ApiError, ErrorCode};
-use podium_domain::ids::{RequestId, RunId};
+use podium_domain::ids::{RequestId, RunId, TenantId};
 use podium_domain::run::Run;
 use podium_engine::{AnswerError, AnswerPart, Ending};
 use tokio_util::sync::CancellationToken;
 
+use super::money::EstimateBody;
 use super::reply::{Refusal, json, name_run};
 use super::{BODY_BYTES_MAX, Door};
 use crate::asking;
@@ -34,16 +35,31 @@ pub(super) async fn complete(
     if door.stopping.is_cancelled() {
         return Err(asking::stopping().into());
     }
+    let caller = door.caller(&headers).await?;
     let mut request = ChatRequest::parse(&whole(body)?)?;
     request.new_run.request_id = idempotency_key(&headers)?;
     if !request.stream {
-        let (submitted, ending) = asking::ask(&door.engine, request.new_run).await?;
+        let (submitted, ending) = asking::ask(&door.engine, caller, request.new_run).await?;
         return whole_answer(&door, submitted.run_id(), ending).await;
     }
-    let id = asking::submit(&door.engine, request.new_run).await?.run_id();
-    let mut response = streamed(&door, id, request.include_usage).await?;
+    let tenant = caller.tenant.clone();
+    let id = asking::submit(&door.engine, caller, request.new_run).await?.run_id();
+    let mut response = streamed(&door, (&tenant, id), request.include_usage).await?;
     name_run(&mut response, id);
     Ok(response)
+}
+
+/// `POST /v1/estimates`: a request for a completion, and what it could cost.
+pub(super) async fn estimate(
+    State(door): State<Door>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refusal> {
+    let caller = door.caller(&headers).await?;
+    let request = ChatRequest::parse(&whole(body)?)?;
+    let estimate = asking::estimate(&door.engine, caller, request.new_run)?;
+    let body = serde_json::to_string(&EstimateBody::of(&estimate)).map_err(|e| asking::defect(&e))?;
+    Ok(json(body))
 }
 
 fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
@@ -67,8 +83,12 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
 
 type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
 
-async fn streamed(door: &Door, id: RunId, include_usage: bool) -> Result<Response, ApiError> {
-    let run = asking::load(&door.engine, id).await?;
+async fn streamed(
+    door: &Door,
+    (tenant, id): (&TenantId, RunId),
+    include_usage: bool,
+) -> Result<Response, ApiError> {
+    let run = asking::load(&door.engine, tenant, id).await?;
     let streaming = Streaming {
         completion: Completion::of(&run),
         include_usage,

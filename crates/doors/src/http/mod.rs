@@ -1,15 +1,17 @@
-//! The HTTP door: OpenAI's Chat Completions, the models, health.
+//! The HTTP door: OpenAI's Chat Completions, the models, what runs could cost, budgets, health.
 //!
 //! A client that goes away cancels nothing: its run goes on, and a repeated request with the same `Idempotency-Key` finds
 //! it. Taking a run back is an act of its own, at the gRPC door.
 
 mod chat;
 mod models;
+mod money;
 mod reply;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -20,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::access::{Access, Caller};
 use crate::{Closing, asking};
 use reply::Refusal;
 
@@ -31,6 +34,7 @@ const REQUEST_ID: &str = "x-request-id";
 #[derive(Clone)]
 struct Door {
     engine: Engine,
+    access: Access,
     /// When the server started, in seconds since the Unix epoch.
     started: u64,
     /// No new work, please.
@@ -39,10 +43,19 @@ struct Door {
     cut: CancellationToken,
 }
 
+impl Door {
+    /// Who asks.
+    async fn caller(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
+        // What is no text is no key either.
+        let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+        self.access.caller(authorization).await
+    }
+}
+
 /// Serves HTTP until `closing.stopping` and the requests under way are done. `started` is in seconds since the Unix epoch.
 pub(crate) async fn serve(
     listener: TcpListener,
-    engine: Engine,
+    (engine, access): (Engine, Access),
     started: u64,
     closing: Closing,
 ) -> std::io::Result<()> {
@@ -51,14 +64,16 @@ pub(crate) async fn serve(
         let _ = connection.set_nodelay(true);
     });
     let stopping = closing.stopping.clone();
-    let router = router(engine, started, closing);
+    let router = router((engine, access), started, closing);
     axum::serve(listener, router).with_graceful_shutdown(async move { stopping.cancelled().await }).await
 }
 
-fn router(engine: Engine, started: u64, closing: Closing) -> Router {
-    let door = Door { engine, started, stopping: closing.stopping, cut: closing.cut };
+fn router((engine, access): (Engine, Access), started: u64, closing: Closing) -> Router {
+    let door = Door { engine, access, started, stopping: closing.stopping, cut: closing.cut };
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/estimates", post(chat::estimate))
+        .route("/v1/budgets", get(money::budgets))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one))
         .route("/healthz", get(healthy))

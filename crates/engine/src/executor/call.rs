@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use podium_domain::ids::{ClaimId, StepIndex};
-use podium_domain::money::Cost;
+use podium_domain::money::{Cost, Prices};
 use podium_domain::pool::Worker;
-use podium_domain::run::{FinishReason, Run, StepResult};
+use podium_domain::run::{FinishReason, Run, StepResult, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
@@ -171,10 +171,14 @@ impl Call<'_> {
         Ended::Finished(StepResult {
             output: std::mem::take(&mut progress.text),
             usage,
-            cost: self.worker.prices.cost(&usage),
+            cost: prices(self.worker, self.run, self.task(), self.claim).cost(&usage),
             finish,
             first_token_ms: progress.first_token_ms,
         })
+    }
+
+    fn task(&self) -> TaskRef {
+        TaskRef::Step { round: self.at.0, step: self.at.1 }
     }
 
     fn elapsed_ms(&self, progress: &Progress) -> u64 {
@@ -205,11 +209,14 @@ pub(super) fn estimate(request: &ChatRequest) -> TokenEstimate {
     TokenEstimate { input: prompt_tokens(request), output_max: request.output_tokens_max.into() }
 }
 
-/// The most that a call is expected to cost: its prompt, generously counted, and every token it may write.
-pub(super) fn most_cost(worker: &Worker, request: &ChatRequest) -> Cost {
-    worker.prices.cost(&Usage {
-        prompt_tokens: prompt_tokens(request).saturating_mul(2),
-        completion_tokens: request.output_tokens_max.into(),
-        ..Usage::default()
-    })
+/// The most that a call is expected to cost that begins at `at`: its prompt, generously counted, and every token it may write.
+pub(super) fn most_cost(worker: &Worker, request: &ChatRequest, at: Timestamp) -> Cost {
+    let prompt_tokens = prompt_tokens(request).saturating_mul(2);
+    worker.prices.at(at).most_cost(prompt_tokens, request.output_tokens_max.into())
+}
+
+/// The prices of an attempt: those that were valid when it began.
+pub(super) fn prices<'w>(worker: &'w Worker, run: &Run, task: TaskRef, claim: ClaimId) -> &'w Prices {
+    let attempt = run.task(task).and_then(|task| task.attempt(claim));
+    attempt.map_or(worker.prices.latest(), |attempt| worker.prices.at(attempt.started_at))
 }

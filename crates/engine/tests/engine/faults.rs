@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::RunId;
+use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
@@ -123,8 +123,13 @@ impl RunStore for FaultyStore {
         self.store.events(run, after, limit).await
     }
 
-    async fn list(&self, before: Option<RunId>, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
-        self.store.list(before, limit).await
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.store.list(tenant, before, limit).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

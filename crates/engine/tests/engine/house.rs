@@ -177,6 +177,8 @@ pub(crate) fn a_queue() -> Arc<MemoryQueue> {
 pub(crate) fn request(policy: Policy) -> Submit {
     Submit {
         tenant: TenantId::new("acme").unwrap(),
+        key: None,
+        budgets: Vec::new(),
         request_id: None,
         model: "podium-ultra".to_owned(),
         conversation: Conversation::question_only("Why is the sky blue?").unwrap(),

@@ -1,6 +1,8 @@
 //! The engine over a real SQLite store and the in-process queue; vendors and conductor are scripted.
 
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod chain;
 #[cfg(test)]
 mod course;
@@ -12,6 +14,8 @@ mod faults;
 mod house;
 #[cfg(test)]
 mod memory;
+#[cfg(test)]
+mod prices;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]

@@ -101,7 +101,7 @@ async fn watching_ends_with_the_end_of_the_run_whatever_was_recorded_later() {
     let claim = run.claim(TaskRef::Plan { round: 0 }, &ids);
     run.drive(&Command::Cancel);
     let (result, usage, cost) = (PlanResult::Plan(a_planned(a_plan())), Planning::USAGE, Cost::ZERO);
-    run.drive(&Command::CompletePlan { round: 0, claim, result, usage, cost });
+    run.drive(&Command::CompletePlan { round: 0, claim, result, usage, cost, reserve: Cost::ZERO });
     house.parts.store.commit(&[run.commit()]).await.unwrap();
     let updates = within(house.engine.watch(run.id(), 0).await.unwrap().collect::<Vec<_>>()).await;
     let Some(Ok(Update::Event(last))) = updates.last() else { panic!("ends with an event") };

@@ -8,6 +8,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
+use podium_domain::time::Timestamp;
 use podium_llama::bundle::{Bundle, MANIFEST_FILE};
 use podium_llama::{LlamaConductor, LlamaOptions, OpenError};
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
@@ -56,6 +57,7 @@ fn request() -> PlanRequest {
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 5,
+        asked_at: Timestamp::default(),
         time_max: Duration::from_mins(2),
     }
 }

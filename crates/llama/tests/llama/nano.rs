@@ -12,6 +12,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::plan::{LastStep, PlanDraft, PlanStream};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{PlanResult, Planned};
+use podium_domain::time::Timestamp;
 use podium_llama::bundle::Bundle;
 use podium_llama::engine::{Completion, Ended, Engine, EngineOptions, Pending, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
@@ -43,6 +44,7 @@ fn request(question: &str) -> PlanRequest {
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
         seed: 0,
+        asked_at: Timestamp::default(),
         time_max: Duration::from_mins(2),
     }
 }

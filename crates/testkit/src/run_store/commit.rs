@@ -4,7 +4,7 @@ use podium_domain::run::{Run, TaskRef};
 use podium_ports::store::Conflict;
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan, plan_of};
+use crate::builders::{Driven, a_plan, a_tenant, plan_of};
 use crate::ids::SeededIds;
 
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
@@ -37,11 +37,11 @@ pub(crate) async fn a_stale_writer_is_refused_and_leaves_no_trace(store: &StoreF
     for step in 0..3 {
         stale.step(step, "stale", &ids);
     }
-    let before = store.first.list(None, 10).await.unwrap();
+    let before = store.first.list(&a_tenant(), None, 10).await.unwrap();
     assert_eq!(store.first.commit(&[stale.commit()]).await.unwrap(), [Err(Conflict)]);
     assert_eq!(store.load(winner.id()).await, Some(winner.run.clone()));
     assert_eq!(store.events(winner.id()).await.len(), 2);
-    assert_eq!(store.first.list(None, 10).await.unwrap(), before);
+    assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap(), before);
     let end = winner.run.spec().deadline_at;
     let due = store.first.due(end, end, 10).await.unwrap();
     assert_eq!((due.ready.len(), due.expired.len(), due.overdue.len()), (0, 1, 1), "{due:?}");

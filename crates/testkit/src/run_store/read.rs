@@ -5,7 +5,7 @@ use podium_domain::run::RunSpec;
 use podium_ports::clock::Ids;
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan, a_spec};
+use crate::builders::{Driven, a_plan, a_spec, a_tenant};
 use crate::ids::SeededIds;
 
 pub(crate) async fn unknown_runs_load_as_none(store: &StoreFixture) {
@@ -52,7 +52,7 @@ pub(crate) async fn the_list_is_newest_first_and_comes_in_pages(store: &StoreFix
     made.reverse();
     let newest: Vec<_> = made.iter().map(Driven::id).collect();
     let page = async |before, limit| {
-        let page = store.first.list(before, limit).await.unwrap();
+        let page = store.first.list(&a_tenant(), before, limit).await.unwrap();
         page.into_iter().map(|summary| summary.id).collect::<Vec<_>>()
     };
     assert_eq!(page(None, 100).await, newest);
@@ -68,7 +68,7 @@ pub(crate) async fn the_list_tells_state_steps_cost_and_end(store: &StoreFixture
     let spec = RunSpec { conversation, ..a_spec() };
     let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
     store.must_create(run.commit()).await;
-    let line = async || store.first.list(None, 1).await.unwrap().remove(0);
+    let line = async || store.first.list(&a_tenant(), None, 1).await.unwrap().remove(0);
     let first = line().await;
     assert_eq!((first.id, &first.tenant), (run.id(), &run.run.spec().tenant));
     assert_eq!((first.model.as_str(), first.question.as_str()), ("podium-ultra", question));

@@ -13,7 +13,7 @@ use podium_ports::queue::Lane;
 use podium_ports::store::{Conflict, Created, Due, Hold, ReadyTask};
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan, a_result, a_spec};
+use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant};
 use crate::ids::SeededIds;
 
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(u64::MAX);
@@ -63,7 +63,7 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
 
     assert_eq!(store.load(old.id()).await, None);
     assert_eq!(store.events(old.id()).await, []);
-    let listed = store.second.list(None, 100).await.expect("the store lists");
+    let listed = store.second.list(&a_tenant(), None, 100).await.expect("the store lists");
     assert_eq!(listed.iter().map(|line| line.id).collect::<Vec<_>>(), [active.id(), other.id()]);
     let task = TaskRef::Step { round: 0, step: STEP };
     let hold = Hold { run: old.id(), task, claim };
@@ -99,7 +99,7 @@ pub(crate) async fn removing_keeps_its_limit_and_takes_the_oldest(store: &StoreF
     }
     for (removed, left) in [(2, 3), (2, 1), (1, 0), (0, 0)] {
         assert_eq!(remove(store, END_OF_TIME, 2).await, removed);
-        let listed = store.first.list(None, 100).await.unwrap();
+        let listed = store.first.list(&a_tenant(), None, 100).await.unwrap();
         let newest = runs.iter().rev().take(left).map(Driven::id);
         assert_eq!(listed.iter().map(|line| line.id).collect::<Vec<_>>(), newest.collect::<Vec<_>>());
     }
@@ -130,7 +130,7 @@ pub(crate) async fn two_removers_share_the_work(store: &StoreFixture) {
     });
     let removed = join_all(removals).await;
     assert_eq!(removed.iter().sum::<u32>(), 40, "each is removed once: {removed:?}");
-    assert_eq!(store.first.list(None, 100).await.unwrap(), []);
+    assert_eq!(store.first.list(&a_tenant(), None, 100).await.unwrap(), []);
 }
 
 /// A result that nobody waits for any more arrives while the run is being removed.

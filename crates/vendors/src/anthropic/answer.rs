@@ -191,6 +191,7 @@ impl Tally {
         Usage {
             prompt_tokens: self.fresh.saturating_add(self.written).saturating_add(self.read),
             cached_tokens: self.read,
+            cache_write_tokens: self.written,
             completion_tokens: self.output,
             reasoning_tokens: self.thinking.min(self.output),
         }

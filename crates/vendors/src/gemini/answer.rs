@@ -203,6 +203,7 @@ fn usage_of(body: &UsageBody) -> Usage {
     Usage {
         prompt_tokens,
         cached_tokens: body.cached.min(prompt_tokens),
+        cache_write_tokens: 0,
         completion_tokens: body.candidates.saturating_add(body.thoughts),
         reasoning_tokens: body.thoughts,
     }

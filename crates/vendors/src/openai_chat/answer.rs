@@ -147,6 +147,7 @@ fn usage_of(body: &UsageBody) -> Usage {
     Usage {
         prompt_tokens: prompt,
         cached_tokens: cached.max(body.prompt_cache_hit_tokens.0).max(body.cached_tokens.0).min(prompt),
+        cache_write_tokens: 0,
         completion_tokens: completion,
         reasoning_tokens: reasoning.min(completion),
     }

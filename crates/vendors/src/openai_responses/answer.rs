@@ -237,6 +237,7 @@ fn usage_of(body: &UsageBody) -> Usage {
     Usage {
         prompt_tokens: body.input_tokens,
         cached_tokens: cached.min(body.input_tokens),
+        cache_write_tokens: 0,
         completion_tokens: body.output_tokens,
         reasoning_tokens: reasoning.min(body.output_tokens),
     }

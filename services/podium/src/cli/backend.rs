@@ -9,6 +9,9 @@ use podium_api::v1::podium_service_server::PodiumService as _;
 use podium_domain::policy::{Effort, Tier};
 use podium_doors::Runs;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
@@ -19,13 +22,15 @@ use crate::settings::Settings;
 
 /// A server on this machine answers at once or is not there.
 const PROBE_WAIT: Duration = Duration::from_millis(500);
+/// The variable with the key that a server is shown.
+const API_KEY: &str = "PODIUM_API_KEY";
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Where a command's runs live.
 pub(crate) enum Backend {
     /// In a server.
-    Server(Box<PodiumServiceClient<Channel>>),
+    Server(Box<PodiumServiceClient<InterceptedService<Channel, ShowKey>>>),
     /// In this process.
     Here(Box<(Embedded, Runs)>),
 }
@@ -62,7 +67,8 @@ impl Backend {
 
     /// An engine in this process.
     pub(crate) fn here(embedded: Embedded) -> Self {
-        let runs = Runs::new(embedded.engine().clone(), CancellationToken::new());
+        let access = embedded.access(false);
+        let runs = Runs::new(embedded.engine().clone(), access, CancellationToken::new());
         Self::Here(Box::new((embedded, runs)))
     }
 
@@ -118,6 +124,19 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner().runs)
     }
 
+    /// What a run could cost.
+    pub(crate) async fn estimate(
+        &mut self,
+        run: v1::CreateRunRequest,
+    ) -> Result<v1::EstimateRunResponse, Error> {
+        let request = v1::EstimateRunRequest { run: Some(run) };
+        let response = match self {
+            Self::Server(client) => client.estimate_run(request).await,
+            Self::Here(here) => here.1.estimate_run(Request::new(request)).await,
+        };
+        Ok(response.map_err(|e| refused(&e))?.into_inner())
+    }
+
     /// Whether a watch that broke off may be resumed.
     pub(crate) fn can_resume(&self, status: &Status) -> bool {
         matches!(self, Self::Server(_)) && status.code() == tonic::Code::Unavailable
@@ -148,7 +167,7 @@ async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10));
     let channel = endpoint.connect().await.map_err(no_server)?;
-    let mut client = PodiumServiceClient::new(channel)
+    let mut client = PodiumServiceClient::with_interceptor(channel, ShowKey::of_environment()?)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     // Whoever listens there may not be a podium.
@@ -157,6 +176,32 @@ async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
         Ok(Ok(_)) => Ok(Backend::Server(Box::new(client))),
         Ok(Err(status)) => Err(Error::NoServer { url: url.to_owned(), source: Box::new(status) }),
         Err(elapsed) => Err(Error::NoServer { url: url.to_owned(), source: Box::new(elapsed) }),
+    }
+}
+
+/// Shows the key of the environment with every call, if there is one.
+#[derive(Clone)]
+pub(crate) struct ShowKey(Option<AsciiMetadataValue>);
+
+impl ShowKey {
+    fn of_environment() -> Result<Self, Error> {
+        let Some(key) = std::env::var(API_KEY).ok().filter(|key| !key.is_empty()) else {
+            return Ok(Self(None));
+        };
+        let shown = format!("Bearer {key}").parse();
+        let mut shown: AsciiMetadataValue =
+            shown.map_err(|_| Error::Refused(format!("{API_KEY} is no key: it must be ASCII")))?;
+        shown.set_sensitive(true);
+        Ok(Self(Some(shown)))
+    }
+}
+
+impl Interceptor for ShowKey {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(key) = &self.0 {
+            request.metadata_mut().insert("authorization", key.clone());
+        }
+        Ok(request)
     }
 }
 

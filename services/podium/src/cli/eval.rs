@@ -12,6 +12,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
 use podium_domain::run::{Run, RunState};
 use podium_domain::usage::Usage;
+use podium_doors::Caller;
 use podium_engine::Engine;
 use serde::{Deserialize, Serialize};
 
@@ -156,12 +157,13 @@ async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<Outcome, Err
         answer_tokens_max: None,
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
-    let id = podium_doors::submit(engine, new_run).await.map_err(refused)?.run_id();
+    let caller = Caller::local().map_err(|e| Error::Refused(e.to_string()))?;
+    let id = podium_doors::submit(engine, caller.clone(), new_run).await.map_err(refused)?.run_id();
     let mut updates = engine.watch(id, 0).await.map_err(|e| refused(podium_doors::watch_error(id, &e)))?;
     while let Some(update) = updates.next().await {
         update?;
     }
-    let run = podium_doors::load(engine, id).await.map_err(refused)?;
+    let run = podium_doors::load(engine, &caller.tenant, id).await.map_err(refused)?;
     Ok(outcome(item, &run))
 }
 

@@ -1,8 +1,12 @@
 //! The command line: what can be asked, and the way from there to the exit code.
 
+mod accounts;
 mod ask;
 mod backend;
+mod budget;
+mod estimate;
 mod eval;
+mod key;
 mod output;
 mod plan;
 mod pool;
@@ -39,12 +43,20 @@ enum Command {
     Ask(ask::AskArgs),
     /// Let the conductor plan a question, and run nothing.
     Plan(plan::PlanArgs),
+    /// Tell what a question could cost, and run nothing.
+    Estimate(estimate::EstimateArgs),
     /// Look at runs.
     #[command(subcommand)]
     Runs(runs::RunsCommand),
     /// Look at pools of workers.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
+    /// Make, list and revoke the keys of tenants.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Set budgets of tenants and keys, and see what was spent.
+    #[command(subcommand)]
+    Budget(budget::BudgetCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
     /// Ask one question that needs a workflow, over simulated workers, and check the answer.
@@ -109,9 +121,12 @@ struct ServeArgs {
     /// Where the gRPC door listens [default: 127.0.0.1:8081].
     #[arg(long, value_name = "ADDRESS")]
     grpc_listen: Option<String>,
-    /// Allow addresses that other machines can reach. There are no keys yet: whoever reaches a door may use it.
+    /// Allow addresses that other machines can reach. Without `--keys-required`, whoever reaches a door may use it.
     #[arg(long)]
     allow_remote: bool,
+    /// Refuse requests without a key; `podium key create` makes one.
+    #[arg(long)]
+    keys_required: bool,
     /// Milliseconds that requests and calls under way may still take once told to stop [default: 10000].
     #[arg(long, value_name = "MS")]
     drain_ms: Option<String>,
@@ -132,6 +147,7 @@ impl ServeArgs {
         sources.flag("listen", self.listen.as_deref());
         sources.flag("grpc_listen", self.grpc_listen.as_deref());
         sources.flag("allow_remote", self.allow_remote.then_some("true"));
+        sources.flag("keys_required", self.keys_required.then_some("true"));
         sources.flag("drain_ms", self.drain_ms.as_deref());
         sources.flag("runs_kept", self.runs_kept.as_deref());
         sources.flag("log_format", self.log_format.as_deref());
@@ -229,6 +245,9 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Plan(args) => plan::plan(args).await,
         Command::Runs(command) => runs::runs(command).await,
         Command::Pool(command) => pool::pool(command).await,
+        Command::Estimate(args) => estimate::estimate(args).await,
+        Command::Key(command) => key::key(command).await,
+        Command::Budget(command) => budget::budget(command).await,
         Command::Eval(args) => eval::eval(args).await,
         Command::Demo(args) => demo::demo(args).await,
     }

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use podium_domain::pool::{Pool, Worker};
+use podium_domain::time::Timestamp;
+use podium_ports::clock::Clock as _;
+use podium_setup::SystemClock;
 
 use super::SetupArgs;
 use super::output::print_line;
@@ -40,7 +43,11 @@ pub(super) async fn pool(command: PoolCommand) -> Result<ExitCode, Error> {
     let pool = pool::read(&choice)?;
     let (workers, vendors) = (pool.workers().len(), pool.vendors().len());
     print_line(&format!("pool {}: {workers} workers of {vendors} vendors", pool.version()))?;
-    pool.workers().iter().try_for_each(|worker| print_line(&line(worker)))?;
+    let now = SystemClock.now();
+    pool.workers().iter().try_for_each(|worker| print_line(&line(worker, now)))?;
+    for worker in pool.unpriced_at(now) {
+        eprintln!("podium: worker `{}` has no price list that is valid yet; it cannot be called", worker.id);
+    }
     missing_keys(&pool)
         .for_each(|name| eprintln!("podium: {name} is not set; its vendor's workers cannot be called"));
     if args.call { call(&choice).await } else { Ok(ExitCode::SUCCESS) }
@@ -67,15 +74,18 @@ async fn call(choice: &PoolChoice) -> Result<ExitCode, Error> {
     Ok(if all_work { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn line(worker: &Worker) -> String {
+fn line(worker: &Worker, now: Timestamp) -> String {
+    let prices = worker.prices.at(now);
+    let later = worker.prices.iter().filter(|list| list.from > now).count();
+    let later = if later == 0 { String::new() } else { format!(", {later} later price list(s)") };
     format!(
-        "  {}  {} at {} ({})  ${} in, ${} out a million tokens",
+        "  {}  {} at {} ({})  ${} in, ${} out a million tokens{later}",
         worker.id,
         worker.model,
         worker.vendor,
         worker.api,
-        worker.prices.input.usd_per_million_tokens(),
-        worker.prices.output.usd_per_million_tokens(),
+        prices.input.usd_per_million_tokens(),
+        prices.output.usd_per_million_tokens(),
     )
 }
 

@@ -11,6 +11,7 @@ use super::{PoolChoice, Settings};
 pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
     let [listen, grpc_listen] = checker.listen(["listen", "grpc_listen"]);
+    let keys_required = checker.read("keys_required", values::yes_or_no);
     let data = data(&mut checker);
     let pool = checker.read("pool", pool);
     let conductor = checker.read("conductor", values::conductor);
@@ -24,6 +25,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
         Some(Settings {
             listen: listen?,
             grpc_listen: grpc_listen?,
+            keys_required: keys_required?,
             data: data?,
             pool: pool?,
             conductor: conductor?,

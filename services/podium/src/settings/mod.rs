@@ -21,6 +21,8 @@ pub(crate) const KEYS: &[Key] = &[
     ("grpc_listen", Some("127.0.0.1:8081")),
     // Whether the doors may listen where other machines reach them.
     ("allow_remote", Some("false")),
+    // Whether who asks must show a key; else who shows none is the tenant `local`.
+    ("keys_required", Some("false")),
     // The folder that keeps the runs. Default: in the user's data folder.
     ("data", None),
     // `demo`, or a pool file.
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where the gRPC door listens.
     pub(crate) grpc_listen: SocketAddr,
+    /// Whether who asks must show a key.
+    pub(crate) keys_required: bool,
     /// The folder that keeps the runs.
     pub(crate) data: PathBuf,
     /// The workers.

@@ -72,6 +72,8 @@ impl AtWork {
         self.conductor.otherwise(self.plan(format));
         let submit = Submit {
             tenant: TenantId::new("acme").unwrap(),
+            key: None,
+            budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
             conversation: Conversation::question_only(QUESTION).unwrap(),

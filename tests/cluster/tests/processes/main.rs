@@ -2,6 +2,8 @@
 //! away, and when everything dies under load.
 
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod chaos;
 #[cfg(test)]
 mod client;

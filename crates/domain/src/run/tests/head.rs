@@ -13,7 +13,7 @@ fn complete(plan: Plan, fallback: Option<&str>, attempt: u32) -> Command {
     let planned = Planned { plan, reasoning: String::new(), fallback: fallback.map(str::to_owned) };
     let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
     let (claim, result) = (claim_id(PLAN, attempt), PlanResult::Plan(planned));
-    Command::CompletePlan { round: 0, claim, result, usage, cost }
+    Command::CompletePlan { round: 0, claim, result, usage, cost, reserve: Cost::ZERO }
 }
 
 /// A run whose planner has begun `[[]]` of what it writes.

@@ -1,0 +1,103 @@
+//! Prices in the pool file: one table, or several of them that say from which day on they are valid.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use toml::value::Datetime;
+
+use crate::money::{Price, Prices};
+use crate::prices::{PriceList, PriceLists};
+use crate::time::Timestamp;
+
+/// US dollars a million tokens.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PriceEntry {
+    /// The day, UTC, from whose beginning on these prices are valid. None: since ever.
+    from: Option<Datetime>,
+    input: f64,
+    /// As `input` if not said.
+    cached_input: Option<f64>,
+    /// As `input` if not said.
+    cache_write: Option<f64>,
+    output: f64,
+    /// As `output` if not said.
+    reasoning: Option<f64>,
+}
+
+/// One price list or several.
+pub(super) struct PriceEntries(Vec<PriceEntry>);
+
+impl<'de> Deserialize<'de> for PriceEntries {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrSeveral;
+
+        impl<'de> Visitor<'de> for OneOrSeveral {
+            type Value = PriceEntries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of prices, or an array of such tables with `from`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PriceEntries, A::Error> {
+                PriceEntry::deserialize(MapAccessDeserializer::new(map)).map(|one| PriceEntries(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<PriceEntries, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(PriceEntries)
+            }
+        }
+
+        deserializer.deserialize_any(OneOrSeveral)
+    }
+}
+
+/// The worker's price lists; what is wrong goes to `problems`.
+pub(super) fn prices(entries: &PriceEntries, at: &str, problems: &mut Vec<String>) -> Option<PriceLists> {
+    let lists = entries.0.iter().map(|entry| list(entry, at, problems)).collect::<Vec<_>>();
+    let lists = lists.into_iter().collect::<Option<Vec<_>>>()?;
+    PriceLists::new(lists).map_err(|e| problems.push(format!("{at}: usd_per_million_tokens: {e}"))).ok()
+}
+
+fn list(entry: &PriceEntry, at: &str, problems: &mut Vec<String>) -> Option<PriceList> {
+    let from = entry.from.map_or(Some(Timestamp::from_unix_ms(0)), |from| {
+        let day = day(from);
+        if day.is_none() {
+            problems.push(format!(
+                "{at}: usd_per_million_tokens.from is {from}, it must be a day of 1970 or later, such as 2026-01-01"
+            ));
+        }
+        day
+    });
+    let mut price = |field: &str, usd: f64| {
+        let price = Price::from_usd_per_million_tokens(usd);
+        if price.is_none() {
+            problems.push(format!("{at}: usd_per_million_tokens.{field} is {usd}, it must be 0 to 1e9"));
+        }
+        price
+    };
+    let input = price("input", entry.input);
+    let cached_input = price("cached_input", entry.cached_input.unwrap_or(entry.input));
+    let cache_write = price("cache_write", entry.cache_write.unwrap_or(entry.input));
+    let output = price("output", entry.output);
+    let reasoning = price("reasoning", entry.reasoning.unwrap_or(entry.output));
+    let prices = Prices {
+        input: input?,
+        cached_input: cached_input?,
+        cache_write: cache_write?,
+        output: output?,
+        reasoning: reasoning?,
+    };
+    Some(PriceList { from: from?, prices })
+}
+
+/// The beginning of a day that has no time beside it.
+fn day(from: Datetime) -> Option<Timestamp> {
+    let (Some(date), None, None) = (from.date, from.time, from.offset) else { return None };
+    let month = time::Month::try_from(date.month).ok()?;
+    let day = time::Date::from_calendar_date(date.year.into(), month, date.day).ok()?;
+    let seconds = u64::try_from(day.midnight().assume_utc().unix_timestamp()).ok()?;
+    Some(Timestamp::from_unix_ms(seconds.checked_mul(1000)?))
+}

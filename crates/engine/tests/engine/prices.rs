@@ -1,0 +1,51 @@
+//! What attempts cost: by the price list that was valid when they began.
+
+use std::sync::Arc;
+
+use podium_domain::money::{Price, Prices};
+use podium_domain::pool::Pool;
+use podium_domain::prices::{PriceList, PriceLists};
+use podium_domain::run::{FailReason, RunState};
+use podium_domain::time::Timestamp;
+use podium_testkit::{Answer, TestClock, a_pool, plan_of};
+
+use crate::house::{House, quick};
+
+/// The test pool with two price lists for its worker `quick`, the second one ten times as dear.
+fn priced_from(first: Timestamp, second: Timestamp) -> Pool {
+    let usd = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
+    let list = |from, factor| PriceList { from, prices: Prices::plain(usd(factor), usd(2.0 * factor)) };
+    let mut workers = a_pool().workers().to_vec();
+    workers[0].prices = PriceLists::new(vec![list(first, 1.0), list(second, 10.0)]).unwrap();
+    a_pool().with_workers(workers)
+}
+
+async fn house_with(pool: Pool) -> House {
+    let house = House::idle(quick(), |store| store).await;
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.otherwise(Answer::text("done"));
+    house.beside(quick(), 8, |parts| parts.pool = Arc::new(pool)).at_work()
+}
+
+#[tokio::test]
+async fn an_attempt_is_priced_by_the_list_that_was_valid_when_it_began() {
+    let (long_ago, later) = (Timestamp::from_unix_ms(0), Timestamp::from_unix_ms(u64::MAX));
+    for (second, expected_nano_usd) in [(later, 100_000 + 20_000), (TestClock::START, 1_000_000 + 200_000)] {
+        let house = house_with(priced_from(long_ago, second)).await;
+        let run = house.ended(house.ask().await).await;
+        let [attempt] = &run.rounds()[0].steps[0].task.attempts[..] else { panic!("{run:?}") };
+        assert_eq!(attempt.cost.nano_usd(), expected_nano_usd);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_whose_prices_are_not_valid_yet_is_never_called() {
+    let later = TestClock::START.after(std::time::Duration::from_hours(24));
+    let house = house_with(priced_from(later, Timestamp::from_unix_ms(u64::MAX))).await;
+    let run = house.ended(house.ask().await).await;
+    let RunState::Failed { reason: FailReason::FinalStepFailed { message, .. } } = run.state() else {
+        panic!("{run:?}")
+    };
+    assert_eq!(message, "worker `quick` has no price list that is valid yet");
+    assert!(house.vendor.calls().is_empty());
+}

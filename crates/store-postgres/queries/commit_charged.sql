@@ -1,0 +1,115 @@
+-- commit_charged
+-- As commit, for runs that are charged to budgets. Budgets are locked after runs and before tasks.
+-- Rows are locked in the order of their keys, runs before tasks, so that batches never wait for each other in a circle.
+WITH given AS (
+    SELECT *
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+        AS given (run_id, version_before, version, state, steps, cost_nano_usd, ended_ms)
+),
+locked AS MATERIALIZED (
+    SELECT run_states.run_id
+    FROM run_states
+    JOIN given ON given.run_id = run_states.run_id AND given.version_before = run_states.version
+    ORDER BY run_states.run_id
+    FOR NO KEY UPDATE OF run_states
+),
+-- The sums are locked in the order of their keys, and read as they are then. Each commit is judged as if those before it were
+-- written: that may be too strict, and is never too lax. A budget that was taken away only counts.
+charges AS (
+    SELECT charge.*
+    FROM unnest($23::uuid[], $24::text[], $25::bigint[], $26::bigint[], $27::bigint[], $28::bool[])
+        WITH ORDINALITY AS charge (run_id, payer, from_ms, spent, reserved, needs_room, place)
+    JOIN locked ON locked.run_id = charge.run_id
+),
+sums AS MATERIALIZED (
+    SELECT budget_sums.payer, budget_sums.from_ms, spent_nano_usd, reserved_nano_usd
+    FROM budget_sums
+    WHERE (budget_sums.payer, budget_sums.from_ms) IN (SELECT payer, from_ms FROM charges)
+    ORDER BY budget_sums.payer, budget_sums.from_ms
+    FOR NO KEY UPDATE OF budget_sums
+),
+judged AS MATERIALIZED (
+    SELECT charges.run_id, charges.payer, charges.from_ms, charges.spent, charges.reserved,
+        budgets.cap_nano_usd, sums.spent_nano_usd, sums.reserved_nano_usd,
+        NOT charges.needs_room
+        OR (sums.payer IS NOT NULL AND (
+            budgets.cap_nano_usd IS NULL
+            OR sums.spent_nano_usd + sums.reserved_nano_usd
+                + sum(greatest(charges.spent + charges.reserved, 0))
+                    OVER (PARTITION BY charges.payer, charges.from_ms ORDER BY charges.place)
+                <= budgets.cap_nano_usd
+        )) AS fits
+    FROM charges
+    LEFT JOIN sums ON sums.payer = charges.payer AND sums.from_ms = charges.from_ms
+    LEFT JOIN budgets ON budgets.payer = charges.payer
+),
+fitting AS (
+    SELECT run_id FROM locked
+    WHERE NOT EXISTS (SELECT FROM judged WHERE judged.run_id = locked.run_id AND NOT judged.fits)
+),
+written AS (
+    UPDATE run_states
+    SET version = given.version,
+        state = given.state,
+        steps = given.steps,
+        cost_nano_usd = given.cost_nano_usd,
+        ended_ms = given.ended_ms
+    FROM fitting
+    JOIN given ON given.run_id = fitting.run_id
+    WHERE run_states.run_id = fitting.run_id AND run_states.version = given.version_before
+    RETURNING run_states.run_id
+),
+events AS (
+    INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
+    SELECT event.run_id, sequence, at_ms, kind, $8, data
+    FROM unnest($9::uuid[], $10::bigint[], $11::bigint[], $12::text[], $13::text[])
+        AS event (run_id, sequence, at_ms, kind, data)
+    JOIN written ON written.run_id = event.run_id
+),
+-- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
+-- task that became ready anew within one commit stays ready, from a later time. The outer join leaves out what would be locked
+-- and not changed; the condition at the end looks at the row as it is once it is locked.
+changed AS (
+    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
+        new.lease_until_ms
+    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::uuid[],
+                $22::bigint[])
+        AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    JOIN written ON written.run_id = new.run_id
+    LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task
+    WHERE old.run_id IS NULL
+        OR old.state <> new.state
+        OR old.claim IS DISTINCT FROM new.claim
+        OR old.ready_ms < new.ready_ms
+    ORDER BY new.run_id, new.task COLLATE "C"
+    ON CONFLICT (run_id, task) DO UPDATE
+    SET state = excluded.state,
+        lane = excluded.lane,
+        ready_ms = excluded.ready_ms,
+        told_until_ms = excluded.told_until_ms,
+        claim = excluded.claim,
+        lease_until_ms = excluded.lease_until_ms
+    WHERE tasks.state <> excluded.state
+        OR tasks.claim IS DISTINCT FROM excluded.claim
+        OR tasks.ready_ms < excluded.ready_ms
+),
+booked AS (
+    UPDATE budget_sums
+    SET spent_nano_usd = budget_sums.spent_nano_usd + more.spent,
+        reserved_nano_usd = budget_sums.reserved_nano_usd + more.reserved
+    FROM (
+        SELECT payer, from_ms, sum(spent)::bigint AS spent, sum(reserved)::bigint AS reserved
+        FROM judged
+        JOIN written ON written.run_id = judged.run_id
+        GROUP BY payer, from_ms
+    ) AS more
+    WHERE budget_sums.payer = more.payer AND budget_sums.from_ms = more.from_ms
+)
+SELECT run_id AS "run_id!", NULL AS "payer?", NULL::bigint AS "cap?", NULL::bigint AS "spent?",
+    NULL::bigint AS "reserved?", NULL::bigint AS "asked?"
+FROM written
+UNION ALL
+SELECT run_id, payer, cap_nano_usd, spent_nano_usd, reserved_nano_usd, spent + reserved
+FROM judged
+WHERE NOT fits

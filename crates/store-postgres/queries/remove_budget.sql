@@ -1,0 +1,2 @@
+-- remove_budget
+DELETE FROM budgets WHERE payer = $1

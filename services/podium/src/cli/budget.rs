@@ -1,0 +1,173 @@
+//! `podium budget`: how much tenants and keys may spend, and what they did.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use podium_domain::budget::{Budget, Payer, Period};
+use podium_domain::ids::{KeyId, TenantId};
+use podium_domain::money::Cost;
+use podium_doors::sums;
+use podium_ports::accounts::BudgetSum;
+use podium_ports::clock::Clock as _;
+use podium_setup::SystemClock;
+use serde::Serialize;
+
+use super::accounts::{AccountsArgs, tenant};
+use super::output::{print_json, print_line};
+use crate::error::{Error, run_failed};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum BudgetCommand {
+    /// Set the budget of a tenant or of one of its keys, in place of the one that it had.
+    Set(SetArgs),
+    /// Take a budget away. What was spent stays known.
+    Remove(OfArgs),
+    /// Show the budgets of a tenant and of its keys: what was spent, and what runs under way may still spend.
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OfArgs {
+    /// The tenant.
+    #[arg(long, value_name = "NAME", value_parser = tenant)]
+    tenant: TenantId,
+    /// One of its keys, by its public name; the tenant itself if not given.
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
+    #[command(flatten)]
+    accounts: AccountsArgs,
+}
+
+/// A number of US dollars that a flag gave.
+pub(super) fn cost(flag: &str, usd: f64) -> Result<Cost, Error> {
+    Cost::from_usd(usd).ok_or_else(|| Error::Refused(format!("{flag} is {usd}, it must be 0 to 1e9")))
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SetArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// How many US dollars may be spent in each period; if not given, what is spent is only counted.
+    #[arg(long = "usd", value_name = "USD")]
+    usd: Option<f64>,
+    /// The period, in UTC.
+    #[arg(long, value_enum, default_value = "month")]
+    period: PeriodName,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    /// The tenant.
+    #[arg(long, value_name = "NAME", value_parser = tenant)]
+    tenant: TenantId,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    accounts: AccountsArgs,
+}
+
+/// A period, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PeriodName {
+    /// A calendar day.
+    Day,
+    /// A calendar month.
+    Month,
+    /// All time.
+    Total,
+}
+
+impl From<PeriodName> for Period {
+    fn from(name: PeriodName) -> Self {
+        match name {
+            PeriodName::Day => Self::Day,
+            PeriodName::Month => Self::Month,
+            PeriodName::Total => Self::Total,
+        }
+    }
+}
+
+pub(super) async fn budget(command: BudgetCommand) -> Result<ExitCode, Error> {
+    match command {
+        BudgetCommand::Set(args) => set(args).await,
+        BudgetCommand::Remove(args) => remove(args).await,
+        BudgetCommand::Show(args) => show(args).await,
+    }
+}
+
+impl OfArgs {
+    fn payer(&self) -> Result<Payer, Error> {
+        match &self.key {
+            Some(id) => KeyId::new(id.as_str()).map(Payer::Key).map_err(|e| Error::Refused(e.to_string())),
+            None => Ok(Payer::Tenant(self.tenant.clone())),
+        }
+    }
+}
+
+async fn set(args: SetArgs) -> Result<ExitCode, Error> {
+    let accounts = args.of.accounts.open().await?;
+    let (payer, tenant) = (args.of.payer()?, args.of.tenant.clone());
+    if let Payer::Key(id) = &payer
+        && !accounts.keys(&tenant).await?.iter().any(|key| key.id == *id)
+    {
+        eprintln!("podium: tenant {tenant} has no key {id}");
+        return Ok(run_failed());
+    }
+    let period = args.period.into();
+    let cap = args.usd.map(|usd| cost("--usd", usd)).transpose()?;
+    accounts.set_budget(&Budget { payer, tenant, period, cap }).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(args: OfArgs) -> Result<ExitCode, Error> {
+    let payer = args.payer()?;
+    if args.accounts.open().await?.remove_budget(&payer).await? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("podium: {payer} has no budget");
+    Ok(run_failed())
+}
+
+#[derive(Serialize)]
+struct Report {
+    payer: String,
+    period: &'static str,
+    period_start_ms: u64,
+    cap_usd: Option<f64>,
+    spent_usd: f64,
+    reserved_usd: f64,
+}
+
+impl Report {
+    fn of(sum: &BudgetSum) -> Self {
+        Self {
+            payer: sum.budget.payer.to_string(),
+            period: sum.budget.period.as_str(),
+            period_start_ms: sum.from.unix_ms(),
+            cap_usd: sum.budget.cap.map(Cost::usd),
+            spent_usd: sum.charge.spent.usd(),
+            reserved_usd: sum.charge.reserved.usd(),
+        }
+    }
+}
+
+async fn show(args: ShowArgs) -> Result<ExitCode, Error> {
+    let accounts = args.accounts.open().await?;
+    let budgets = accounts.budgets(&args.tenant).await?;
+    let sums = sums(&*accounts, budgets, SystemClock.now()).await?;
+    if args.json {
+        print_json(&sums.iter().map(Report::of).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if sums.is_empty() {
+        eprintln!("podium: neither tenant {} nor any of its keys has a budget", args.tenant);
+    }
+    for BudgetSum { budget, charge, .. } in &sums {
+        let cap = budget.cap.map_or_else(|| "no cap".to_owned(), |cap| format!("of {cap}"));
+        let (spent, reserved) = (charge.spent, charge.reserved);
+        let period = budget.period.as_str();
+        print_line(&format!("{}  {spent} spent, {reserved} reserved, {cap} ({period})", budget.payer))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,123 @@
+//! `podium key`: the keys of tenants.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use podium_domain::budget::{Budget, Payer};
+use podium_domain::ids::{KeyId, TenantId};
+use podium_doors::ApiKey;
+use podium_ports::accounts::{KEYS_MAX, KeyAdded, KeyRecord};
+use podium_ports::clock::Clock as _;
+use podium_setup::SystemClock;
+use rand::TryRngCore as _;
+use rand::rngs::OsRng;
+
+use super::accounts::{AccountsArgs, tenant};
+use super::budget::{PeriodName, cost};
+use super::output::print_line;
+use crate::error::{Error, run_failed};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    /// Make a key and print it. It is shown this once: only its hash is kept.
+    Create(CreateArgs),
+    /// List a tenant's keys, the oldest first.
+    List(ListArgs),
+    /// Make a key worthless, within seconds.
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CreateArgs {
+    /// Whose key it is.
+    #[arg(long, value_name = "NAME", value_parser = tenant)]
+    tenant: TenantId,
+    /// How many US dollars may be spent with it in each period; without it, no more than its tenant may.
+    #[arg(long, value_name = "USD")]
+    budget_usd: Option<f64>,
+    /// The period of the budget, in UTC.
+    #[arg(long, value_enum, default_value = "month")]
+    period: PeriodName,
+    #[command(flatten)]
+    accounts: AccountsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Whose keys.
+    #[arg(long, value_name = "NAME", value_parser = tenant)]
+    tenant: TenantId,
+    #[command(flatten)]
+    accounts: AccountsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RevokeArgs {
+    /// The key's public name, as `podium key list` shows it.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Whose key it is.
+    #[arg(long, value_name = "NAME", value_parser = tenant)]
+    tenant: TenantId,
+    #[command(flatten)]
+    accounts: AccountsArgs,
+}
+
+pub(super) async fn key(command: KeyCommand) -> Result<ExitCode, Error> {
+    match command {
+        KeyCommand::Create(args) => create(args).await,
+        KeyCommand::List(args) => list(args).await,
+        KeyCommand::Revoke(args) => revoke(args).await,
+    }
+}
+
+async fn create(args: CreateArgs) -> Result<ExitCode, Error> {
+    let accounts = args.accounts.open().await?;
+    let mut random = [0; 32];
+    OsRng.try_fill_bytes(&mut random).map_err(|e| Error::System {
+        what: "the system has no random bits",
+        source: std::io::Error::other(e),
+    })?;
+    let key = ApiKey::new(random);
+    let id = key.id().map_err(|e| Error::Refused(e.to_string()))?;
+    let record = KeyRecord {
+        id: id.clone(),
+        tenant: args.tenant.clone(),
+        created_at: SystemClock.now(),
+        revoked_at: None,
+    };
+    // The budget first: there must be no moment in which the key may spend what it likes.
+    if let Some(usd) = args.budget_usd {
+        let (payer, tenant) = (Payer::Key(id.clone()), args.tenant);
+        let cap = Some(cost("--budget-usd", usd)?);
+        accounts.set_budget(&Budget { payer, tenant, period: args.period.into(), cap }).await?;
+    }
+    match accounts.add_key(&record, &key.hash()).await? {
+        KeyAdded::Added => {
+            print_line(key.reveal())?;
+            eprintln!("podium: this is key {id} of tenant {}; it is not shown again", record.tenant);
+            Ok(ExitCode::SUCCESS)
+        }
+        KeyAdded::TooMany => {
+            accounts.remove_budget(&Payer::Key(id)).await?;
+            Err(Error::Refused(format!("tenant {} has {KEYS_MAX} keys, which is the limit", record.tenant)))
+        }
+    }
+}
+
+async fn list(args: ListArgs) -> Result<ExitCode, Error> {
+    for key in args.accounts.open().await?.keys(&args.tenant).await? {
+        let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
+        print_line(&format!("{}  {state}", key.id))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn revoke(args: RevokeArgs) -> Result<ExitCode, Error> {
+    let id = KeyId::new(args.id).map_err(|e| Error::Refused(e.to_string()))?;
+    if args.accounts.open().await?.revoke_key(&args.tenant, &id, SystemClock.now()).await? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("podium: tenant {} has no key {id}", args.tenant);
+    Ok(run_failed())
+}

@@ -1,0 +1,125 @@
+//! A budget holds against two gateways at once: who finds no room is told so, and nobody is called for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use podium_api::v1;
+use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_domain::budget::{Budget, Charge, Payer, Period};
+use podium_domain::ids::TenantId;
+use podium_domain::money::Cost;
+use podium_local_cluster::{Cluster, Shape};
+use podium_ports::accounts::Accounts as _;
+use podium_store_postgres::{Options, Store};
+use podium_vendor_sim::{Behaviour, Milliseconds};
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use crate::client::door;
+
+const REQUESTS: usize = 500;
+/// Runs that the budget has room for at the same time.
+const ROOM: u64 = 150;
+/// So long does a call take that most requests are made before the first run ends.
+const CALL_MS: u64 = 3_000;
+
+type Door = PodiumServiceClient<Channel>;
+
+fn request(number: usize) -> v1::CreateRunRequest {
+    let text = format!("{number} + 1");
+    let messages = vec![v1::Message { role: v1::Role::User.into(), text }];
+    v1::CreateRunRequest { messages, ..v1::CreateRunRequest::default() }
+}
+
+fn budget(cap: u64) -> Budget {
+    let tenant = TenantId::new("local").unwrap();
+    let payer = Payer::Tenant(tenant.clone());
+    Budget { payer, tenant, period: Period::Total, cap: Some(Cost::from_nano_usd(cap)) }
+}
+
+async fn start() -> (Cluster, Vec<Door>, Store) {
+    let mut shape = Shape::new(2, 1, 1, "direct:sim-arithmetic");
+    let first_token_ms = Milliseconds { min: CALL_MS, max: CALL_MS };
+    shape.workers.behaviour = Behaviour { first_token_ms, ..Behaviour::default() };
+    shape.calls_max = Some(1_000);
+    shape.settings.push(("step_slots", "1000".to_owned()));
+    let cluster = crate::start(&shape).await;
+    let mut doors = Vec::new();
+    for gateway in &cluster.gateways {
+        doors.push(door(gateway.address(1)).await.unwrap());
+    }
+    let store = Store::open(&cluster.database, Options::default()).await.unwrap();
+    (cluster, doors, store)
+}
+
+/// The run as it ended, or why it was refused.
+async fn ask(mut door: Door, number: usize) -> Result<v1::Run, Status> {
+    let run_id = door.create_run(request(number)).await?.into_inner().run.unwrap().run_id;
+    let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
+    let mut updates = door.watch_run(watch).await?.into_inner();
+    while updates.message().await?.is_some() {}
+    Ok(door.get_run(v1::GetRunRequest { run_id }).await?.into_inner().run.unwrap())
+}
+
+async fn charge(store: &Store) -> Charge {
+    store.charges(&[budget(0).at(podium_domain::time::Timestamp::default())]).await.unwrap()[0]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
+    let (cluster, mut doors, store) = start().await;
+    let estimate = v1::EstimateRunRequest { run: Some(request(0)) };
+    let worst = doors[0].estimate_run(estimate).await.unwrap().into_inner().cost_max_nano_usd;
+    // Before anybody asks for a run: a gateway remembers for a while that there is no budget.
+    let cap = ROOM * worst + worst / 2;
+    store.set_budget(&budget(cap)).await.unwrap();
+    heed(&mut doors, cap).await;
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let watching = tokio::task::JoinSet::from_iter([{
+        let (store, is_over) = (store.clone(), Arc::clone(&is_over));
+        async move {
+            let mut most = Cost::ZERO;
+            while !is_over.load(Ordering::Relaxed) {
+                most = most.max(charge(&store).await.total());
+                crate::pause(std::time::Duration::from_millis(10)).await;
+            }
+            most
+        }
+    }]);
+    let mut asking = JoinSet::new();
+    for number in 0..REQUESTS {
+        asking.spawn(ask(doors[number % doors.len()].clone(), number));
+    }
+    let (ended, refused): (Vec<_>, Vec<_>) = asking.join_all().await.into_iter().partition(Result::is_ok);
+    is_over.store(true, Ordering::Relaxed);
+    let most = watching.join_all().await[0];
+
+    assert!(most <= Cost::from_nano_usd(cap), "{most} of {cap}");
+    let ended: Vec<_> = ended.into_iter().flatten().collect();
+    assert!(ended.iter().all(|run| run.state() == v1::RunState::Succeeded), "{ended:#?}");
+    assert!(ended.len() >= 100 && !refused.is_empty(), "{} of {REQUESTS} were answered", ended.len());
+    for status in refused.into_iter().filter_map(Result::err) {
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+        assert!(status.message().starts_with("budget `tenant:local` of $"), "{status:?}");
+    }
+    assert_eq!(cluster.workers.calls().len(), ended.len(), "who was refused called nobody");
+    let spent: u64 = ended.iter().map(|run| run.cost_nano_usd).sum();
+    let charge = charge(&store).await;
+    assert_eq!((charge.spent.nano_usd(), charge.reserved.nano_usd()), (spent, 0));
+    eprintln!("{} of {REQUESTS} answered, at most {most} of {cap} nano-dollars committed", ended.len());
+    store.close().await;
+    cluster.stop().await.unwrap();
+}
+
+/// Waits until every gateway knows of the budget.
+async fn heed(doors: &mut [Door], cap: u64) {
+    for door in doors {
+        crate::until("a gateway knows of the budget", std::time::Duration::from_secs(30), async || {
+            let budgets = door.list_budgets(v1::ListBudgetsRequest {}).await.ok()?.into_inner().budgets;
+            budgets.iter().any(|budget| budget.cap_nano_usd == Some(cap)).then_some(())
+        })
+        .await;
+    }
+}
