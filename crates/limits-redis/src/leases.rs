@@ -230,7 +230,7 @@ impl Lease {
         now: f64,
         share: f64,
         ask: Ask<'_>,
-    ) -> Result<Box<dyn Permit>, (Self, Refusal)> {
+    ) -> Result<Box<dyn Permit>, Refusal> {
         let leases = Arc::clone(&self.leases);
         let mut table = leases.lock();
         match table.ask_here(&self.place, now, share, ask, self.settled.estimate) {
@@ -243,7 +243,7 @@ impl Lease {
             Err(refusal) => {
                 // Dropping a lease takes the lock.
                 drop(table);
-                Err((self, refusal))
+                Err(refusal)
             }
         }
     }

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{format::Format, serve::now};
 
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// What the account may use in a minute; 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
