@@ -80,7 +80,7 @@ impl House {
             store: Arc::new(store),
             queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
-            limiter: Arc::new(MemoryLimiter::new()),
+            limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
             vendors: Arc::new(SimulatedWorkers { clock: Arc::clone(&clock), answer_after }),
             conductor: Arc::new(conductor),
             clock,
@@ -99,6 +99,8 @@ impl House {
     pub(crate) async fn ask(&self, course: Course) -> Result<Took> {
         let request = Submit {
             tenant: TenantId::new("bench")?,
+            key: None,
+            budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
             conversation: Conversation::question_only(course.to_string())?,

@@ -86,14 +86,14 @@ impl Executor {
     async fn call(&self, seed: u64, request: &ChatRequest) {
         let worker = &self.pool.workers()[0];
         let run: RunId = RandomIds.run_id(SystemClock.now());
-        let tenant = TenantId::new(if seed % 2 == 0 { "even" } else { "odd" });
+        let tenant = TenantId::new(if seed.is_multiple_of(2) { "even" } else { "odd" });
         let Ok(tenant) = tenant else { return };
         let bytes: usize = request.messages.iter().map(|message| message.text.len()).sum();
         let input = bytes.div_ceil(TOKEN_BYTES) as u64;
         let wish = CallWish {
             worker,
             tenant: &tenant,
-            tier: if seed % 4 == 0 { Tier::Mini } else { Tier::Ultra },
+            tier: if seed.is_multiple_of(4) { Tier::Mini } else { Tier::Ultra },
             run,
             task: TaskRef::Step { round: 0, step: StepIndex::new(0) },
             estimate: TokenEstimate { input, output_max: request.output_tokens_max.into() },

@@ -20,8 +20,8 @@ use podium_testkit::{Answer, ScriptedConductor, ScriptedVendor, a_pool, plan_of}
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-const ROUNDS: usize = 7;
-const RUNS: usize = 400;
+const ROUNDS: usize = 15;
+const RUNS: usize = 150;
 const WAITING: usize = 100;
 /// How much of the throughput has to be left.
 const RATIO_MIN: f64 = 0.95;

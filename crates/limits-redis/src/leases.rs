@@ -124,7 +124,7 @@ impl Leases {
         let mut table = self.lock();
         for batch in batches {
             for ended in batch.ended {
-                table.end(&batch.place, ended);
+                table.end(&batch.place, &ended);
             }
         }
     }
@@ -143,10 +143,10 @@ impl Table {
         batches.into_iter().filter(|batch| !batch.held.is_empty() || !batch.ended.is_empty()).collect()
     }
 
-    fn end(&mut self, place: &Arc<Place>, ended: Ended) {
+    fn end(&mut self, place: &Arc<Place>, ended: &Ended) {
         if self.ended < ENDED_MAX {
             self.ended += 1;
-            self.calls(place).ended.push(ended);
+            self.calls(place).ended.push(*ended);
         }
     }
 
@@ -230,7 +230,7 @@ impl Lease {
         now: f64,
         share: f64,
         ask: Ask<'_>,
-    ) -> Result<Box<dyn Permit>, (Self, Refusal)> {
+    ) -> Result<Box<dyn Permit>, Refusal> {
         let leases = Arc::clone(&self.leases);
         let mut table = leases.lock();
         match table.ask_here(&self.place, now, share, ask, self.settled.estimate) {
@@ -243,7 +243,7 @@ impl Lease {
             Err(refusal) => {
                 // Dropping a lease takes the lock.
                 drop(table);
-                Err((self, refusal))
+                Err(refusal)
             }
         }
     }
@@ -307,7 +307,7 @@ impl Drop for Lease {
             Stage::Asked | Stage::Prepared => Some(Known::Redis),
         };
         if known == Some(Known::Redis) {
-            table.end(&self.place, Ended { number: self.number, settled: self.settled });
+            table.end(&self.place, &Ended { number: self.number, settled: self.settled });
             drop(table);
             self.leases.wake();
         }

@@ -86,7 +86,7 @@ impl RedisLimiter {
                 let now = float(shared.clock.now().since(Timestamp::default()));
                 match lease.hold_here(now, share, ask) {
                     Ok(permit) => return Grant::Permit(permit),
-                    Err((_, refusal)) => refusal,
+                    Err(refusal) => refusal,
                 }
             }
         };

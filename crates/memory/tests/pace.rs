@@ -71,7 +71,7 @@ async fn three_minutes(loads: &[Load]) -> Vendor {
     let end = clock.now().after(Duration::from_secs(60 * MINUTES));
     let tasks = LocalSet::new();
     let mut calls = JoinSet::new();
-    let mut number = 0;
+    let mut number: u64 = 0;
     for load in loads {
         for _ in 0..load.callers {
             number += 1;
@@ -79,20 +79,20 @@ async fn three_minutes(loads: &[Load]) -> Vendor {
                 (limiter.clone(), worker.clone(), clock.clone(), Rc::clone(&vendor));
             let (name, mean) = (load.name, load.tokens);
             let caller = Caller {
-                tenant: TenantId::new(load.tenant).unwrap(),
+                tenant: TenantId::new(load.tenant).expect("it is a name"),
                 tier: load.tier,
-                ..Caller::new(number)
+                ..Caller::new(number.into())
             };
             calls.spawn_local_on(
                 async move {
-                    let mut dice = u64::try_from(number).unwrap() << 32;
+                    let mut dice = number << 32;
                     while clock.now() < end {
                         dice += 1;
                         // Half to one and a half of the mean; half of it is written, and four times that is asked for.
                         let tokens = mean / 2 + scramble(dice) % mean;
                         let caller = caller.clone().taking(tokens / 2, tokens * 2);
                         let permit = loop {
-                            match limiter.acquire(&caller.wish(&worker)).await.unwrap() {
+                            match limiter.acquire(&caller.wish(&worker)).await.expect("it answers") {
                                 Grant::Permit(permit) => break permit,
                                 Grant::AskAgain { after, .. } => clock.sleep(after).await,
                             }
@@ -101,7 +101,7 @@ async fn three_minutes(loads: &[Load]) -> Vendor {
                             }
                         };
                         vendor.borrow_mut().call(clock.now().unix_ms(), name, tokens);
-                        clock.sleep(Duration::from_millis(200 + scramble(dice ^ 77) % 600)).await;
+                        clock.sleep(Duration::from_millis(200 + scramble(dice ^ 0x77) % 600)).await;
                         let usage = Usage {
                             prompt_tokens: tokens / 2,
                             completion_tokens: tokens - tokens / 2,
@@ -116,7 +116,7 @@ async fn three_minutes(loads: &[Load]) -> Vendor {
     }
     tasks.run_until(async { while calls.join_next().await.is_some() {} }).await;
     drop(tasks);
-    Rc::into_inner(vendor).unwrap().into_inner()
+    Rc::into_inner(vendor).expect("all callers are gone").into_inner()
 }
 
 fn shares(vendor: &Vendor) -> (u64, u64) {

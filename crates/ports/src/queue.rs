@@ -176,7 +176,6 @@ impl Delivery {
     }
 
     /// The same with what was enclosed.
-    #[must_use]
     pub fn enclosing(self, history: Vec<SequencedEvent>) -> Self {
         Self { history, ..self }
     }

@@ -220,10 +220,10 @@ impl Meter {
         }
         let (takes, left) = (ask.takes.amounts(1.0), left.unwrap_or_default());
         let mut wait: f64 = 0.0;
-        for which in 0..AMOUNTS {
+        for (which, amount) in takes.into_iter().enumerate() {
             if let Some(pace) = self.pace(terms, which) {
                 let queued = (self.empty_at[which] - now).max(0.0);
-                let added = takes[which] * pace.unit_ms + left;
+                let added = amount * pace.unit_ms + left;
                 // All that is more than the burst needs is an empty queue.
                 let over = if added > pace.burst_ms && left <= 0.0 {
                     queued

@@ -226,11 +226,8 @@ fn what_calls_write_is_learned() {
         (149.0..152.0).contains(&expected.input) && (80.0..90.0).contains(&expected.output),
         "{expected:?}"
     );
-    assert_eq!(
-        meter.expects(TokenEstimate { output_max: 50, ..estimate }).output,
-        50.0,
-        "never more than asked for"
-    );
+    let expected = meter.expects(TokenEstimate { output_max: 50, ..estimate }).output;
+    assert!((expected - 50.0).abs() < 1e-9, "never more than asked for, not {expected}");
 }
 
 #[test]

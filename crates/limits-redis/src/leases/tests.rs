@@ -30,7 +30,7 @@ fn granted(leases: &Arc<Leases>) -> Box<dyn Permit> {
 fn here(lease: Lease) -> Result<Box<dyn Permit>, Refusal> {
     let ask =
         Ask { who: "w", tier: Tier::Ultra, tenant: "t", takes: Drawn::default(), ask_again_ms_max: 100.0 };
-    lease.hold_here(1.0, 0.2, ask).map_err(|(_, refusal)| refusal)
+    lease.hold_here(1.0, 0.2, ask)
 }
 
 /// The leases that are held and those that ended.
@@ -64,9 +64,10 @@ fn a_permit_is_settled_with_what_came_of_its_call() {
     let batches = leases.take_ended();
     let settled: Vec<_> = batches[0].ended.iter().map(|ended| ended.settled).collect();
     assert_eq!(settled[0].settlement, settlement);
-    assert_eq!(settled[0].correction(), [0.0, -7.0, -1.0, -6.0]);
+    let correction = |settled: Settled| settled.correction().map(|amount| format!("{amount:+}"));
+    assert_eq!(correction(settled[0]), ["+0", "-7", "-1", "-6"]);
     assert_eq!(settled[1].settlement.outcome, Outcome::Unknown);
-    assert_eq!(settled[1].correction(), [0.0; 4], "what nobody knows of stays reserved");
+    assert_eq!(correction(settled[1]), ["+0"; 4], "what nobody knows of stays reserved");
 }
 
 #[test]

@@ -34,6 +34,8 @@ enum Command {
 struct Case {
     limits: [Option<u64>; 6],
     in_flight_max: u32,
+    /// Its vendor has nothing but trouble.
+    fails: bool,
     commands: Vec<Command>,
 }
 
@@ -64,8 +66,8 @@ fn command() -> impl Strategy<Value = Command> {
 fn case() -> impl Strategy<Value = Case> {
     let limit = || prop::option::of(prop_oneof![1..100_u64, 100..60_000_u64]);
     let limits = [limit(), limit(), limit(), limit(), limit(), limit()];
-    (limits, 1..6_u32, prop::collection::vec(command(), 0..80))
-        .prop_map(|(limits, in_flight_max, commands)| Case { limits, in_flight_max, commands })
+    (limits, 1..6_u32, prop::bool::weighted(0.3), prop::collection::vec(command(), 0..80))
+        .prop_map(|(limits, in_flight_max, fails, commands)| Case { limits, in_flight_max, fails, commands })
 }
 
 fn a_worker(case: &Case) -> Worker {
@@ -105,6 +107,7 @@ struct Subject {
     connection: MultiplexedConnection,
     place: Place,
     worker: Worker,
+    fails: bool,
     now: u64,
     /// Calls under way, with what is known of them.
     held: Vec<(String, Settled)>,
@@ -120,7 +123,7 @@ fn float(number: u64) -> f64 {
 impl Subject {
     async fn ask(&mut self, caller: u8, estimate: (u64, u64)) -> TestCaseResult {
         let estimate = TokenEstimate { input: estimate.0, output_max: estimate.1 };
-        let tier = if caller % 3 == 0 { Tier::Mini } else { Tier::Ultra };
+        let tier = if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra };
         let tenant = ["a", "b", "c", "d"][usize::from(caller % 4)];
         let caller = Caller {
             tenant: podium_domain::ids::TenantId::new(tenant).unwrap(),
@@ -202,7 +205,8 @@ impl Subject {
                         ..Usage::default()
                     });
                     let first_token = first_token_ms.map(Duration::from_millis);
-                    let settlement = Settlement { outcome: outcome(number), usage, first_token, quota };
+                    let outcome = if self.fails && number > 1 { Outcome::Failed } else { outcome(number) };
+                    let settlement = Settlement { outcome, usage, first_token, quota };
                     self.settle(which, settlement).await?;
                 }
             }
@@ -236,6 +240,7 @@ async fn the_scripts_come_to_the_numbers_of_the_meter() {
             connection: connection.clone(),
             place: Place::of(&format!("case-{number}"), &worker),
             worker,
+            fails: case.fails,
             // Redis removes keys by its own clock, so the time has to be near to it, and later.
             now: 1_000_000_000_000_000,
             held: Vec::new(),

@@ -79,8 +79,11 @@ pub(crate) async fn who_waits_for_the_end_hears_it(scene: &Scene) {
     scene.fixture.live.publish_end(&run).await.unwrap();
     for mut signals in waiting {
         let end = timeout(SOON, signals.next()).await.expect("something must come");
-        let Some(EndSignal::Ended(came)) = end else { panic!("{end:?} is not the end") };
-        assert!(came.is_none_or(|came| came == run), "the run that comes along is the one that ended");
+        let is_the_end = match &end {
+            Some(EndSignal::Ended(came)) => came.as_ref().is_none_or(|came| *came == run),
+            _ => false,
+        };
+        assert!(is_the_end, "{end:?} is not the end of {run:?}");
     }
     while watcher.hear().await != (Signal::Ended { version: run.version() }) {}
     assert_eq!(other.next().now_or_never(), None, "it is not the end of another run");

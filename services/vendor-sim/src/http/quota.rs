@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{format::Format, serve::now};
 
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// What the account may use in a minute; 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(quota.admit(at(40), limit, 10), Err(Duration::from_secs(20)));
         assert_eq!(quota.admit(at(60), limit, 10), Ok(()));
         quota.written(at(61), 75);
-        assert_eq!(quota.admit(at(90), limit, 20), Err(Duration::from_secs(31)), "tokens are what is short");
+        assert_eq!(quota.admit(at(90), limit, 20), Err(Duration::from_secs(30)), "tokens are what is short");
         assert_eq!(quota.admit(at(90), limit, 15), Ok(()));
         assert_eq!(quota.standing(at(90), limit).requests_left, 0);
         assert_eq!(quota.standing(at(151), limit).tokens_left, 100);
