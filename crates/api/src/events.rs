@@ -1,5 +1,6 @@
 //! What happened to a run, as gRPC clients see it.
 
+use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::run::{Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
 
 use crate::AttemptNumbers;
@@ -58,6 +59,9 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
                 cost_nano_usd: cost.nano_usd(),
             })
         }
+        RunEvent::FellBack { round, step, worker, message } => {
+            Kind::FellBack(fell_back((*round, *step), worker, message))
+        }
         RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
             task: Some((*task).into()),
             attempt: attempts.number(*task, *claim),
@@ -101,6 +105,15 @@ fn plan_ready(round: u16, planned: &Planned) -> v1::PlanReady {
         fallback: planned.fallback.clone(),
         usage: None,
         cost_nano_usd: 0,
+    }
+}
+
+fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> v1::FellBack {
+    v1::FellBack {
+        round: round.into(),
+        step: step.get().into(),
+        worker: worker.to_string(),
+        error: message.to_owned(),
     }
 }
 

@@ -8,7 +8,7 @@ use podium_ports::stored::{EventToStore, StoredEvent};
 use uuid::Uuid;
 
 const FIXTURE: &str = include_str!("fixtures/events-v1.json");
-const KINDS: usize = 14;
+const KINDS: usize = 15;
 
 /// A number for each kind. A new kind does not compile until it stands here, and in the fixture.
 fn kind(event: &RunEvent) -> usize {
@@ -27,6 +27,7 @@ fn kind(event: &RunEvent) -> usize {
         RunEvent::Succeeded { .. } => 11,
         RunEvent::Failed { .. } => 12,
         RunEvent::Cancelled => 13,
+        RunEvent::FellBack { .. } => 14,
     }
 }
 

@@ -52,6 +52,7 @@ fn everything_holds_in_every_world() {
         "node died",
         "node froze",
         "planned at once",
+        "fell back",
         "queue away",
         "queue wiped",
         "refused",

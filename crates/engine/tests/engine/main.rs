@@ -5,6 +5,8 @@ mod chain;
 #[cfg(test)]
 mod course;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod house;
