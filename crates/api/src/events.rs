@@ -1,7 +1,8 @@
 //! What happened to a run, as gRPC clients see it.
 
+use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
 
 use crate::AttemptNumbers;
 use crate::runs::{planned_steps, timestamp};
@@ -42,15 +43,13 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
         RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish } => {
+            let attempt = attempts.number(TaskRef::Step { round: *round, step: *step }, *claim);
             Kind::StepDone(v1::StepDone {
-                round: (*round).into(),
-                step: step.get().into(),
-                attempt: attempts.number(TaskRef::Step { round: *round, step: *step }, *claim),
-                output: output.clone(),
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
                 first_token_ms: *first_token_ms,
-                finish_reason: v1::FinishReason::from(*finish).into(),
+                attempt,
+                ..step_done((*round, *step), output, *finish)
             })
         }
         RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
@@ -62,6 +61,9 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
             })
+        }
+        RunEvent::FellBack { round, step, worker, message } => {
+            Kind::FellBack(fell_back((*round, *step), worker, message))
         }
         RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
             task: Some((*task).into()),
@@ -110,6 +112,28 @@ fn plan_ready(round: u16, planned: &Planned) -> v1::PlanReady {
         fallback: planned.fallback.clone(),
         usage: None,
         cost_nano_usd: 0,
+    }
+}
+
+fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason) -> v1::StepDone {
+    v1::StepDone {
+        round: round.into(),
+        step: step.get().into(),
+        output: output.to_owned(),
+        finish_reason: v1::FinishReason::from(finish).into(),
+        attempt: 0,
+        usage: None,
+        cost_nano_usd: 0,
+        first_token_ms: None,
+    }
+}
+
+fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> v1::FellBack {
+    v1::FellBack {
+        round: round.into(),
+        step: step.get().into(),
+        worker: worker.to_string(),
+        error: message.to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
 
 use crate::v1;
 use crate::{ApiError, ErrorCode, FieldProblem, ModelName};
@@ -118,6 +118,15 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
     policy.cost_max = wanted.cost_max_nano_usd.map(Cost::from_nano_usd);
     let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     policy.output_bytes_max = wanted.output_bytes_max.map_or(policy.output_bytes_max, bytes);
+    match v1::Fallback::try_from(wanted.fallback) {
+        Ok(v1::Fallback::Unspecified) => {}
+        Ok(v1::Fallback::None) => policy.fallback = Fallback::None,
+        Ok(v1::Fallback::Pool) => policy.fallback = Fallback::Pool,
+        Err(_) => {
+            let fallback = wanted.fallback;
+            problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
+        }
+    }
     if let Err(e) = policy.check() {
         problems.push(problem(&format!("policy.{}", e.field), e.to_string()));
     }
@@ -156,6 +165,7 @@ mod tests {
         request.answer_tokens_max = Some(0);
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
+            fallback: 9,
             workers_allowed: vec!["no such name!".to_owned()],
             ..Default::default()
         });
@@ -165,6 +175,7 @@ mod tests {
             "request_id",
             "messages",
             "effort",
+            "policy.fallback",
             "policy.steps_max",
             "policy.workers_allowed",
             "answer_tokens_max",
@@ -186,12 +197,14 @@ mod tests {
         request.policy = Some(v1::Policy {
             steps_max: Some(3),
             deadline_ms: Some(1000),
+            fallback: v1::Fallback::None.into(),
             cost_max_nano_usd: Some(5),
             workers_allowed: vec!["a".to_owned()],
             ..Default::default()
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
+        assert_eq!(policy.fallback, Fallback::None);
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
     }

@@ -4,7 +4,7 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
 use podium_domain::run::{
     Attempt, AttemptOutcome, FailReason, FinishReason, Round, Run, RunState, StepRun, Task, TaskState,
 };
@@ -80,6 +80,7 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
         usage: Some(attempts.iter().map(|attempt| attempt.usage).sum::<Usage>().into()),
         cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
         finish_reason: done.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
+        fell_back_to: done.worker.as_ref().map(ToString::to_string),
     }
 }
 
@@ -117,6 +118,7 @@ fn attempt_of(number: u32, attempt: &Attempt) -> v1::Attempt {
     v1::Attempt {
         number,
         executor: attempt.executor.clone(),
+        worker: attempt.worker.as_ref().map(ToString::to_string).unwrap_or_default(),
         start_time: Some(timestamp(attempt.started_at)),
         end_time: attempt.ended_at.map(timestamp),
         outcome: outcome.into(),
@@ -153,6 +155,7 @@ impl From<&Policy> for v1::Policy {
             deadline_ms: Some(policy.deadline_ms),
             cost_max_nano_usd: policy.cost_max.map(Cost::nano_usd),
             output_bytes_max: Some(policy.output_bytes_max as u64),
+            fallback: v1::Fallback::from(policy.fallback).into(),
             workers_allowed: match &policy.workers_allowed {
                 WorkersAllowed::All => Vec::new(),
                 WorkersAllowed::Only(ids) => ids.iter().map(ToString::to_string).collect(),
@@ -178,6 +181,15 @@ impl From<Tier> for v1::Tier {
         match tier {
             Tier::Mini => Self::Mini,
             Tier::Ultra => Self::Ultra,
+        }
+    }
+}
+
+impl From<Fallback> for v1::Fallback {
+    fn from(fallback: Fallback) -> Self {
+        match fallback {
+            Fallback::None => Self::None,
+            Fallback::Pool => Self::Pool,
         }
     }
 }

@@ -75,6 +75,39 @@ pub enum WorkersAllowed {
     Only(BTreeSet<WorkerId>),
 }
 
+/// Whether a step may go on with another worker when its own cannot do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// A step is its worker's or nobody's.
+    None,
+    /// With those that the pool has for it, as far as the policy allows them.
+    Pool,
+}
+
+impl Fallback {
+    /// What policies meant that were stored before there was a choice.
+    const fn before() -> Self {
+        Self::None
+    }
+
+    /// Whether it says no more than policies did then.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    const fn is_as_before(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pool => "pool",
+        }
+    }
+}
+
+/// Most workers that one step goes on with, one after the other, beside the planned one.
+pub const FALLBACKS_MAX: usize = 3;
 /// Most steps that any policy can allow.
 pub const STEPS_MAX: u16 = 16;
 /// Most rounds that any policy can allow.
@@ -108,6 +141,9 @@ pub struct Policy {
     pub output_bytes_max: usize,
     /// Which workers may be used.
     pub workers_allowed: WorkersAllowed,
+    /// Whether a step may go on with another worker.
+    #[serde(default = "Fallback::before", skip_serializing_if = "Fallback::is_as_before")]
+    pub fallback: Fallback,
 }
 
 /// A bound that is out of its own bounds.
@@ -143,6 +179,7 @@ impl Policy {
             cost_max: None,
             output_bytes_max: 256 << 10,
             workers_allowed: WorkersAllowed::All,
+            fallback: Fallback::Pool,
         }
     }
 
@@ -171,9 +208,14 @@ impl Policy {
 
     /// Whether a plan may use `worker`.
     pub fn allows(&self, worker: &Worker) -> bool {
+        self.allows_id(&worker.id)
+    }
+
+    /// As [`Self::allows`], by name.
+    pub fn allows_id(&self, worker: &WorkerId) -> bool {
         match &self.workers_allowed {
             WorkersAllowed::All => true,
-            WorkersAllowed::Only(ids) => ids.contains(&worker.id),
+            WorkersAllowed::Only(ids) => ids.contains(worker),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The pool: an ordered, versioned set of workers, read from a TOML file and checked as a whole.
 
+mod fallbacks;
 mod features;
 mod file;
 mod limits;
@@ -118,6 +119,8 @@ pub struct Worker {
     pub prices: PriceLists,
     /// How hard it may be used.
     pub limits: Limits,
+    /// Who may stand in for it, the best first; none: the pool does not say, so any other worker.
+    pub fallbacks: Option<Vec<WorkerId>>,
 }
 
 impl Worker {

@@ -144,6 +144,8 @@ impl Round {
 pub struct StepRun {
     /// The work on it.
     pub task: Task,
+    /// Who does it instead of the planned worker, if somebody does.
+    pub worker: Option<WorkerId>,
     /// What it produced.
     pub output: Option<String>,
     /// Why its worker stopped writing.
@@ -152,7 +154,7 @@ pub struct StepRun {
 
 impl StepRun {
     fn waiting() -> Self {
-        Self { task: Task::waiting(), output: None, finish: None }
+        Self { task: Task::waiting(), worker: None, output: None, finish: None }
     }
 }
 
@@ -274,11 +276,15 @@ impl Run {
         self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?.output.as_deref()
     }
 
-    /// The worker that a task needs; none for planning.
+    /// The worker that a task needs now, which may be another one than was planned; none for planning.
     pub fn worker_of(&self, task: TaskRef) -> Option<&WorkerId> {
         match task {
             TaskRef::Plan { .. } => None,
-            TaskRef::Step { round, step } => self.step(round, step).map(|step| &step.worker),
+            TaskRef::Step { round, step } => {
+                let instead =
+                    self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?.worker.as_ref();
+                instead.or_else(|| self.step(round, step).map(|step| &step.worker))
+            }
         }
     }
 

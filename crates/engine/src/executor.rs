@@ -4,6 +4,7 @@
 //! the result and called at once: a commit and a message less. A crash in between is a lease that runs out, as ever.
 
 mod call;
+mod fallback;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, Effect, Run, TaskRef, TaskState};
+use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement};
 use podium_ports::queue::{Lane, TaskMessage};
@@ -23,8 +25,9 @@ use tracing::warn;
 
 use crate::commands::rehearse;
 use crate::engine::Engine;
-use crate::executor::call::{Call, Ended};
+use crate::executor::call::{Call, Cure, Ended};
 use crate::retry;
+use crate::retry_budget::RetryBudget;
 use crate::task::{Claimed, Done, Settle, Slot, Slots, Wish, Work, serve_lane};
 
 /// How long a result waits for the permit of the step after it before it is recorded alone.
@@ -35,6 +38,7 @@ const PERMIT_WAIT: Duration = Duration::from_millis(50);
 pub(crate) struct Executor {
     engine: Engine,
     slots: Slots,
+    retries: Arc<RetryBudget>,
     stop: CancellationToken,
 }
 
@@ -67,7 +71,8 @@ enum Room {
 impl Executor {
     /// Begins no further step by itself after `stop`.
     pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
-        Self { engine, slots, stop }
+        let retries = Arc::new(RetryBudget::new(engine.options().retries));
+        Self { engine, slots, retries, stop }
     }
 
     pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
@@ -132,9 +137,9 @@ impl Executor {
         let TaskRef::Step { round, step } = message.task else { return Err(Settle::Ack) };
         let (engine, at) = (&self.engine, (round, step));
         let run = self.run_of(message).await?;
-        let planned = run.step(round, step).ok_or(Settle::Ack)?;
-        let Some(worker) = engine.pool().worker(&planned.worker) else {
-            let text = format!("the pool has no worker `{}`", planned.worker);
+        let named = run.worker_of(message.task).ok_or(Settle::Ack)?;
+        let Some(worker) = engine.pool().worker(named) else {
+            let text = format!("the pool has no worker `{named}`");
             return Err(self.fail(&run, message.task, text, abandon).await);
         };
         if !worker.prices.is_valid_at(engine.now()) {
@@ -159,7 +164,9 @@ impl Executor {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
-        let error = AttemptError { message, retry_at: None, usage: Usage::default(), cost: Cost::ZERO };
+        let (retry_at, fall_back_to) = (None, None);
+        let (usage, cost) = (Usage::default(), Cost::ZERO);
+        let error = AttemptError { message, retry_at, fall_back_to, usage, cost };
         let command = Command::FailAttempt { task, claim: claimed.claim, error };
         self.engine.record(run.id(), command, abandon).await
     }
@@ -167,6 +174,13 @@ impl Executor {
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
         let Step { claimed, at, worker, permit, slot } = step;
+        if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
+            // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
+            permit.settle(Settlement::of(Outcome::NotSent));
+            let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
+            let hand_back = Command::HandBack { task, claim, usage, cost };
+            return self.engine.record(claimed.run.id(), hand_back, abandon).await.into();
+        }
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
             permit.settle(Settlement::of(Outcome::NotSent));
@@ -174,8 +188,9 @@ impl Executor {
         };
         let call =
             Call { parts: self.engine.parts(), run: &claimed.run, worker: &worker, at, claim: claimed.claim };
+        self.retries.called(&worker.id, self.engine.now());
         let ended = call.make(&request, permit, &claimed.held, abandon).await;
-        let command = self.command_for(&claimed, at, &worker, ended);
+        let command = self.command_for(&claimed, at, (&worker, &request), ended);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
         let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
@@ -208,7 +223,8 @@ impl Executor {
             _ => None,
         });
         let (at, room) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
-        let worker = engine.pool().worker(&after.step(at.0, at.1)?.worker)?;
+        let task = TaskRef::Step { round: at.0, step: at.1 };
+        let worker = engine.pool().worker(after.worker_of(task)?)?;
         if !worker.prices.is_valid_at(engine.now()) {
             return None;
         }
@@ -218,7 +234,6 @@ impl Executor {
             permit = self.permit(&after, at, worker, &request) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
-        let task = TaskRef::Step { round: at.0, step: at.1 };
         let wish = engine.wish(run.id(), task, call::most_cost(worker, &request, engine.now()));
         Some(Next { wish, at, worker: worker.clone(), permit, room })
     }
@@ -236,18 +251,19 @@ impl Executor {
         &self,
         claimed: &Claimed,
         (round, step): (u16, StepIndex),
-        worker: &Worker,
+        (worker, request): (&Worker, &ChatRequest),
         ended: Ended,
     ) -> Command {
         let (task, claim) = (claimed.task, claimed.claim);
         match ended {
             Ended::Finished(result) => Command::CompleteStep { round, step, claim, result },
-            Ended::Failed { message, retry, usage } => {
-                let failed = claimed.run.task(task).map_or(1, podium_domain::run::Task::attempt_number);
-                let pause = |asked| retry::pause(self.engine.options(), failed, claim, asked);
-                let retry_at = retry.map(|asked| self.engine.now().after(pause(asked)));
+            Ended::Failed { mut message, cure, usage } => {
+                let retry_at = self.retry_at(claimed, worker, cure, &mut message);
+                let elsewhere = || fallback::next(self.engine.pool(), &claimed.run, task, (worker, request));
+                let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
                 let cost = call::prices(worker, &claimed.run, task, claim).cost(&usage);
-                Command::FailAttempt { task, claim, error: AttemptError { message, retry_at, usage, cost } }
+                let error = AttemptError { message, retry_at, fall_back_to, usage, cost };
+                Command::FailAttempt { task, claim, error }
             }
             // Fenced: of a claim that was really lost, only the cost is recorded.
             Ended::Lost { usage } | Ended::Abandoned { usage } => {
@@ -255,6 +271,26 @@ impl Executor {
                 Command::HandBack { task, claim, usage, cost }
             }
         }
+    }
+}
+
+impl Executor {
+    /// When the worker is to be asked again, if at all. Where only its budget of retries forbids it, the message says so.
+    fn retry_at(
+        &self,
+        claimed: &Claimed,
+        worker: &Worker,
+        cure: Cure,
+        message: &mut String,
+    ) -> Option<Timestamp> {
+        let Cure::Again(asked) = cure else { return None };
+        let made = claimed.run.task(claimed.task).map_or(1, |task| task.attempts_with(Some(&worker.id)));
+        let (options, now) = (self.engine.options(), self.engine.now());
+        if made < claimed.run.spec().policy.attempts_max && !self.retries.take(&worker.id, now) {
+            message.push_str("; not tried again: the worker's budget of retries is used up");
+            return None;
+        }
+        Some(now.after(retry::pause(options, made, claimed.claim, asked)))
     }
 }
 

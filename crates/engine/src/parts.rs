@@ -14,6 +14,8 @@ use podium_ports::queue::StepQueue;
 use podium_ports::store::{RunStore, StoreError};
 use podium_ports::vendor::Vendors;
 
+use crate::retry_budget::RetryLimits;
+
 /// Everything from outside that the engine needs.
 #[derive(Clone)]
 pub struct Parts {
@@ -108,6 +110,8 @@ pub struct Options {
     pub retry_pause: Duration,
     /// Longest such pause that is not the vendor's own wish.
     pub retry_pause_max: Duration,
+    /// How many retries each worker is asked for.
+    pub retries: RetryLimits,
     /// Most commands decided and committed together, and most runs created together.
     pub batch_commands_max: usize,
     /// Most commands waiting to be decided, and most runs waiting to be created; further ones wait with their callers.
@@ -138,6 +142,7 @@ impl Default for Options {
             plan_time_max: Duration::from_mins(2),
             retry_pause: Duration::from_millis(500),
             retry_pause_max: Duration::from_secs(30),
+            retries: RetryLimits::default(),
             batch_commands_max: 256,
             waiting_commands_max: 4096,
             known_runs_max: 4096,

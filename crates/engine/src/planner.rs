@@ -178,7 +178,7 @@ impl Planner {
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
         let message = error.to_string();
         let (usage, cost) = error.consumed();
-        let error = AttemptError { message, retry_at, usage, cost };
+        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost };
         Command::FailAttempt { task, claim, error }
     }
 }

@@ -290,6 +290,16 @@ impl VendorError {
         !matches!(self, Self::Rejected { .. } | Self::Unsupported { .. } | Self::Misconfigured { .. })
     }
 
+    /// Whether the worker refuses whatever it is asked, so that another one may well do it: no key, no money, no such model,
+    /// or nothing of the kind that was asked for.
+    pub const fn is_workers_own(&self) -> bool {
+        match self {
+            Self::Rejected { status, .. } => matches!(status, 401..=404 | 429),
+            Self::Unsupported { .. } | Self::Misconfigured { .. } => true,
+            _ => false,
+        }
+    }
+
     /// How long the vendor wants to be left alone.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -262,7 +262,8 @@ impl Driven {
     /// Fails an attempt, to be tried again at `retry_at` if at all.
     pub fn fail(&mut self, task: TaskRef, claim: ClaimId, retry_at: Option<Timestamp>) -> Decision {
         let (usage, cost) = (Usage::default(), Cost::ZERO);
-        let error = AttemptError { message: "scripted".to_owned(), retry_at, usage, cost };
+        let fall_back_to = None;
+        let error = AttemptError { message: "scripted".to_owned(), retry_at, fall_back_to, usage, cost };
         self.drive(&Command::FailAttempt { task, claim, error })
     }
 

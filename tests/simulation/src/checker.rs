@@ -318,7 +318,11 @@ impl Checker {
         let outputs = sees.iter().filter_map(|seen| known.run.output(round, *seen));
         let expected: Vec<_> = outputs.flat_map(markers).collect();
         let is_whole = markers(prompt) == expected && prompt.matches("<step number=").count() == sees.len();
-        let is_right = intended.is_none_or(|intended| intended.worker == worker.id);
+        let task = known.run.task(TaskRef::Step { round, step });
+        let is_claimed = task.is_some_and(|task| task.has_tried(&worker.id));
+        let fell_back = known.run.rounds()[usize::from(round)].steps[step.as_usize()].worker.is_some();
+        let is_intended = intended.is_none_or(|intended| intended.worker == worker.id);
+        let is_right = is_claimed && (is_intended || fell_back);
         if let Some(seen) = early {
             self.violated(
                 Invariant::Sight,

@@ -329,6 +329,7 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
         (Vec::new(), 0)
     };
     let is_chained = is_chained(&commit.events);
+    let fell_back = commit.events.iter().any(|event| matches!(event.event, RunEvent::FellBack { .. }));
     let outcome = core.store.append(commit);
     note!(
         core,
@@ -341,6 +342,9 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
         core.checker.written(id, &row.events, &row.run);
         if is_chained {
             core.count("claimed with a result");
+        }
+        if fell_back {
+            core.count("fell back");
         }
     }
     outcome

@@ -57,6 +57,7 @@ fn everything_holds_in_every_world() {
         "node froze",
         "planned at once",
         "planned the same",
+        "fell back",
         "queue away",
         "queue wiped",
         "refused",

@@ -80,6 +80,7 @@ struct WorkerEntry {
     usd_per_million_tokens: PriceEntries,
     #[serde(default)]
     limits: LimitsEntry,
+    fallbacks: Option<Vec<String>>,
 }
 
 fn text_only() -> Vec<Modality> {
@@ -172,6 +173,7 @@ fn worker(
     let features = features(entry.features, api, &at, problems);
     let limits = entry.limits.check(account, &features, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
+    let fallbacks = entry.fallbacks.map(|ids| fallbacks(ids, &at, problems));
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {
         id,
@@ -186,7 +188,19 @@ fn worker(
         features,
         prices,
         limits,
+        fallbacks,
     })
+}
+
+fn fallbacks(ids: Vec<String>, at: &str, problems: &mut Vec<String>) -> Vec<WorkerId> {
+    let mut known = Vec::new();
+    for id in ids {
+        match WorkerId::new(id) {
+            Ok(id) => known.push(id),
+            Err(e) => problems.push(format!("{at}: fallbacks: {e}")),
+        }
+    }
+    known
 }
 
 fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<String>) {
@@ -209,6 +223,11 @@ fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<S
         }
         if !vendors.iter().any(|vendor| vendor.id == worker.vendor) {
             problems.push(format!("workers `{}`: vendor `{}` is not defined", worker.id, worker.vendor));
+        }
+        for named in worker.fallbacks.iter().flatten() {
+            if *named == worker.id || !workers.iter().any(|other| other.id == *named) {
+                problems.push(format!("workers `{}`: fallbacks: `{named}` is no other worker", worker.id));
+            }
         }
     }
 }

@@ -216,3 +216,40 @@ fn the_pools_that_ship_with_the_project_read() {
     }
     assert!(count >= 4, "{count} pools");
 }
+
+/// Workers of two vendors, dearer and dearer.
+const PRICED: &str = r#"
+schema = 1
+name = "priced"
+version = "1"
+vendors = [
+    { id = "here", api = "openai-chat", base_url = "http://127.0.0.1:1" },
+    { id = "there", api = "openai-chat", base_url = "http://127.0.0.1:2" },
+]
+workers = [
+    { id = "a", vendor = "here", model = "a", description = "", context_tokens = 9999, usd_per_million_tokens = { input = 1.0, output = 1.0 } },
+    { id = "b", vendor = "here", model = "b", description = "", context_tokens = 9999, usd_per_million_tokens = { input = 1.1, output = 1.1 } },
+    { id = "c", vendor = "there", model = "c", description = "", context_tokens = 9999, usd_per_million_tokens = { input = 9.0, output = 9.0 } },
+    { id = "d", vendor = "there", model = "d", description = "", context_tokens = 9999, usd_per_million_tokens = { input = 0.5, output = 0.5 } },
+]
+"#;
+
+#[test]
+fn who_stands_in_is_named_or_else_of_another_vendor_and_near_in_price() {
+    let toml = PRICED.replace(r#"description = """#, r#"description = "one""#);
+    let of = |toml: &str, id: &str| {
+        let pool = Pool::parse(toml).unwrap();
+        let worker = pool.worker(&WorkerId::new(id).unwrap()).unwrap();
+        pool.fallbacks_of(worker).iter().map(|worker| worker.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&toml, "a"), ["d", "c", "b"]);
+    assert_eq!(of(&toml, "c"), ["b", "a", "d"]);
+    let named = toml.replace(r#"model = "a""#, r#"model = "a", fallbacks = ["b", "c"]"#);
+    assert_eq!(of(&named, "a"), ["b", "c"]);
+    assert_eq!(of(&toml.replace(r#"model = "a""#, r#"model = "a", fallbacks = []"#), "a"), [""; 0]);
+    for bad in ["a", "e"] {
+        let toml = toml.replace(r#"model = "a""#, &format!(r#"model = "a", fallbacks = ["{bad}"]"#));
+        let text = Pool::parse(&toml).unwrap_err().to_string();
+        assert!(text.contains(&format!("workers `a`: fallbacks: `{bad}` is no other worker")), "{text}");
+    }
+}

@@ -127,7 +127,7 @@ impl Run {
             | E::StepsSuperseded { .. }
             | E::PlanReady { .. }
             | E::AnswerKept { .. } => self.fold_planned(event, at),
-            E::StepReady { .. } | E::StepDone { .. } => self.fold_step(event, at),
+            E::StepReady { .. } | E::StepDone { .. } | E::FellBack { .. } => self.fold_step(event, at),
             E::AttemptFailed { .. }
             | E::LeaseExpired { .. }
             | E::TaskFailed { .. }
@@ -198,6 +198,14 @@ impl Run {
                 step.finish = Some(*finish);
                 Ok(())
             }
+            RunEvent::FellBack { round, step, worker, .. } => {
+                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
+                if !matches!(task.state, TaskState::Ready { .. }) {
+                    return Err(format!("a {} task goes on with nobody else", task.state.as_str()));
+                }
+                self.round_mut(*round)?.steps[step.as_usize()].worker = Some(worker.clone());
+                Ok(())
+            }
             _ => Err("not a step's".to_owned()),
         }
     }
@@ -221,7 +229,7 @@ impl Run {
     }
 
     fn fold_claimed(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        let RunEvent::Claimed { task, claim, executor, lease_until, reserved, .. } = event else {
+        let RunEvent::Claimed { task, claim, executor, worker, lease_until, reserved } = event else {
             return Err("not a claim".to_owned());
         };
         let task = self.task_mut(*task)?;
@@ -229,6 +237,7 @@ impl Run {
         task.attempts.push(Attempt {
             claim: *claim,
             executor: executor.clone(),
+            worker: worker.clone(),
             started_at: at,
             ended_at: None,
             outcome: AttemptOutcome::Running,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{RunEvent, TaskRef};
-use crate::ids::ClaimId;
+use crate::ids::{ClaimId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
 use crate::time::Timestamp;
@@ -78,6 +78,8 @@ pub struct AttemptError {
     pub message: String,
     /// Earliest time to try again; none when trying again cannot help.
     pub retry_at: Option<Timestamp>,
+    /// Who could do the step instead, should its worker not be asked again.
+    pub fall_back_to: Option<WorkerId>,
     /// What the attempt consumed all the same.
     pub usage: Usage,
     /// What that cost.

@@ -1,5 +1,6 @@
 //! What follows from a command. Pure: the run is not changed, the events are returned.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::command::{
@@ -9,9 +10,10 @@ use super::event::{FailReason, RunEvent};
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
 use super::{Round, Run, RunState};
 use crate::budget::Shortage;
-use crate::ids::{ClaimId, StepIndex};
+use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, Step};
+use crate::policy::{FALLBACKS_MAX, Fallback};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -216,36 +218,45 @@ impl Run {
     ) -> Result<Decision, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
-        let AttemptError { message, retry_at, usage, cost } = error;
+        let (usage, cost) = (error.usage, error.cost);
         if !found.is_held_by(claim) {
-            return self.late_failure(task, attempt, *usage, *cost);
+            return self.late_failure(task, attempt, usage, cost);
         }
-        match retry_at {
-            Some(retry_at) if found.attempt_number() < self.spec.policy.attempts_max => {
-                let retry_at = (*retry_at).max(now);
-                let failed = RunEvent::AttemptFailed {
-                    task,
-                    claim,
-                    message: message.clone(),
-                    retry_at,
-                    usage: *usage,
-                    cost: *cost,
-                };
-                let dispatch = Effect::Dispatch { task, not_before: retry_at };
-                Ok(Decision { events: vec![failed], effects: vec![dispatch] })
-            }
-            _ => {
-                let claim = Some(claim);
-                let failed = RunEvent::TaskFailed {
-                    task,
-                    message: message.clone(),
-                    claim,
-                    usage: *usage,
-                    cost: *cost,
-                };
-                Ok(self.after_failure(task, message, failed, now))
-            }
+        let mut message = error.message.clone();
+        let retry_at = error
+            .retry_at
+            .map(|at| at.max(now))
+            .filter(|_| found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max);
+        // Who would only be told by then that the deadline has passed is told now what went wrong.
+        let in_time = retry_at.filter(|at| *at < self.spec.deadline_at);
+        if in_time.is_none() && retry_at.is_some() {
+            message.push_str("; the next attempt would begin after the deadline");
         }
+        let fallback =
+            error.fall_back_to.as_ref().and_then(|worker| self.fallback(task, worker, &message, now));
+        let Some(retry_at) = in_time.or_else(|| fallback.as_ref().map(|_| now)) else {
+            let claim = Some(claim);
+            let failed = RunEvent::TaskFailed { task, message: message.clone(), claim, usage, cost };
+            return Ok(self.after_failure(task, &message, failed, now));
+        };
+        let mut events = vec![RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost }];
+        events.extend(fallback.filter(|_| in_time.is_none()));
+        Ok(Decision { events, effects: vec![Effect::Dispatch { task, not_before: retry_at }] })
+    }
+
+    /// The step goes on with `worker`, if the policy has it so and the step has not been with it.
+    fn fallback(&self, task: TaskRef, worker: &WorkerId, message: &str, now: Timestamp) -> Option<RunEvent> {
+        let TaskRef::Step { round, step } = task else { return None };
+        let policy = &self.spec.policy;
+        let found = self.task(task)?;
+        let tried: BTreeSet<_> =
+            found.attempts.iter().filter_map(|attempt| attempt.worker.as_ref()).collect();
+        let may = policy.fallback == Fallback::Pool
+            && policy.allows_id(worker)
+            && !tried.contains(worker)
+            && tried.len() <= FALLBACKS_MAX
+            && now < self.spec.deadline_at;
+        may.then(|| RunEvent::FellBack { round, step, worker: worker.clone(), message: message.to_owned() })
     }
 
     fn decide_hand_back(
@@ -260,7 +271,7 @@ impl Run {
         if !found.is_held_by(claim) {
             return self.late_failure(task, attempt, usage, cost);
         }
-        let message = "handed back: the executor was stopped".to_owned();
+        let message = "handed back: the executor could not go on with it".to_owned();
         let failed = RunEvent::AttemptFailed { task, claim, message, retry_at: now, usage, cost };
         Ok(Decision { events: vec![failed], effects: vec![Effect::Dispatch { task, not_before: now }] })
     }
@@ -270,7 +281,7 @@ impl Run {
         if !found.is_held_by(claim) {
             return Err(Refusal::ClaimLost);
         }
-        if found.attempt_number() < self.spec.policy.attempts_max {
+        if found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max {
             let dispatch = Effect::Dispatch { task, not_before: now };
             return Ok(Decision {
                 events: vec![RunEvent::LeaseExpired { task, claim }],

@@ -186,6 +186,17 @@ pub enum RunEvent {
         /// What that cost.
         cost: Cost,
     },
+    /// A step's worker is not asked again: the step goes on with another one, whose attempts count from the beginning.
+    FellBack {
+        /// Of which round.
+        round: u16,
+        /// Which step.
+        step: StepIndex,
+        /// Who does it now.
+        worker: WorkerId,
+        /// What the worker before came to.
+        message: String,
+    },
     /// The holder was not heard of in time; the task may be claimed again.
     LeaseExpired {
         /// Of which task.
@@ -252,6 +263,7 @@ impl RunEvent {
             Self::StepReady { .. } => "step_ready",
             Self::StepDone { .. } => "step_done",
             Self::AttemptFailed { .. } => "attempt_failed",
+            Self::FellBack { .. } => "fell_back",
             Self::LeaseExpired { .. } => "lease_expired",
             Self::TaskFailed { .. } => "task_failed",
             Self::ResultUnused { .. } => "result_unused",
@@ -269,9 +281,9 @@ impl RunEvent {
             | Self::AttemptFailed { task: changed, .. }
             | Self::LeaseExpired { task: changed, .. }
             | Self::TaskFailed { task: changed, .. } => *changed == task,
-            Self::StepReady { round, step } | Self::StepDone { round, step, .. } => {
-                task == TaskRef::Step { round: *round, step: *step }
-            }
+            Self::StepReady { round, step }
+            | Self::StepDone { round, step, .. }
+            | Self::FellBack { round, step, .. } => task == TaskRef::Step { round: *round, step: *step },
             Self::StepsPlanned { round, .. }
             | Self::StepsSuperseded { round, .. }
             | Self::PlanReady { round, .. }

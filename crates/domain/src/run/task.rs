@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ClaimId, StepIndex};
+use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -112,6 +112,8 @@ pub struct Attempt {
     pub claim: ClaimId,
     /// Which executor made it.
     pub executor: String,
+    /// Whom it called; none for planning.
+    pub worker: Option<WorkerId>,
     /// When it was claimed.
     pub started_at: Timestamp,
     /// When its outcome was recorded.
@@ -154,6 +156,17 @@ impl Task {
     /// The attempt that was made under `claim`.
     pub fn attempt(&self, claim: ClaimId) -> Option<&Attempt> {
         self.attempts.iter().find(|attempt| attempt.claim == claim)
+    }
+
+    /// How many attempts were made with this worker, or at planning.
+    pub fn attempts_with(&self, worker: Option<&WorkerId>) -> u32 {
+        let made = self.attempts.iter().filter(|attempt| attempt.worker.as_ref() == worker).count();
+        u32::try_from(made).unwrap_or(u32::MAX)
+    }
+
+    /// Whether an attempt was made with this worker.
+    pub fn has_tried(&self, worker: &WorkerId) -> bool {
+        self.attempts.iter().any(|attempt| attempt.worker.as_ref() == Some(worker))
     }
 
     /// The number of the last attempt, from 1; 0 before the first.

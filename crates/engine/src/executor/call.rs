@@ -29,8 +29,8 @@ pub(super) enum Ended {
     Failed {
         /// What went wrong.
         message: String,
-        /// Whether to try again, and after which time at the earliest.
-        retry: Option<Duration>,
+        /// What may be done about it.
+        cure: Cure,
         /// What it consumed all the same.
         usage: Usage,
     },
@@ -44,6 +44,17 @@ pub(super) enum Ended {
         /// What it consumed.
         usage: Usage,
     },
+}
+
+/// What may be done about a call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cure {
+    /// The same again, after so long at the earliest; or by another worker.
+    Again(Duration),
+    /// The same by another worker.
+    Elsewhere,
+    /// Nothing: it is the request's own fault.
+    Nothing,
 }
 
 /// A call to be made under a claim.
@@ -76,8 +87,8 @@ impl Progress {
         Usage { prompt_tokens: self.prompt_tokens, completion_tokens, ..Usage::default() }
     }
 
-    fn failed(&self, message: String, retry: Option<Duration>) -> Ended {
-        Ended::Failed { message, retry, usage: self.estimate() }
+    fn failed(&self, message: String, cure: Cure) -> Ended {
+        Ended::Failed { message, cure, usage: self.estimate() }
     }
 }
 
@@ -134,7 +145,7 @@ impl Call<'_> {
             }
         }
         progress.settlement.outcome = Outcome::Failed;
-        progress.failed("the vendor's answer ended early".to_owned(), Some(Duration::ZERO))
+        progress.failed("the vendor's answer ended early".to_owned(), Cure::Again(Duration::ZERO))
     }
 
     async fn delta(&self, text: String, progress: &mut Progress) -> Result<(), Ended> {
@@ -148,7 +159,8 @@ impl Call<'_> {
         if progress.text.len() + text.len() > bytes_max {
             progress.settlement.outcome = Outcome::Refused;
             progress.settlement.usage = Some(progress.estimate());
-            return Err(progress.failed(format!("the output exceeds output_bytes_max of {bytes_max}"), None));
+            let message = format!("the output exceeds output_bytes_max of {bytes_max}");
+            return Err(progress.failed(message, Cure::Nothing));
         }
         let (round, step) = self.at;
         let offset = progress.text.len() as u64;
@@ -166,7 +178,7 @@ impl Call<'_> {
         progress.settlement.usage = Some(usage);
         if progress.text.trim().is_empty() {
             let message = format!("worker `{}` gave an empty answer", self.worker.id);
-            return Ended::Failed { message, retry: Some(Duration::ZERO), usage };
+            return Ended::Failed { message, cure: Cure::Again(Duration::ZERO), usage };
         }
         Ended::Finished(StepResult {
             output: std::mem::take(&mut progress.text),
@@ -191,15 +203,21 @@ fn vendor_failure(progress: &mut Progress, error: &VendorError) -> Ended {
     if progress.settlement.outcome == Outcome::Refused || progress.first_token_ms.is_some() {
         progress.settlement.usage = Some(progress.estimate());
     }
-    let retry = error.is_retryable().then(|| error.retry_after().unwrap_or_default());
+    let cure = if error.is_retryable() {
+        Cure::Again(error.retry_after().unwrap_or_default())
+    } else if error.is_workers_own() {
+        Cure::Elsewhere
+    } else {
+        Cure::Nothing
+    };
     let mut message = error.to_string();
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
     }
-    progress.failed(message, retry)
+    progress.failed(message, cure)
 }
 
-fn prompt_tokens(request: &ChatRequest) -> u64 {
+pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {
     let bytes: u64 = request.messages.iter().map(|message| message.text.len() as u64).sum();
     bytes.div_ceil(BYTES_PER_TOKEN)
 }

@@ -9,6 +9,8 @@ mod course;
 #[cfg(test)]
 mod early;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod house;

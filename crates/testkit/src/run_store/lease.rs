@@ -99,7 +99,14 @@ pub(crate) async fn a_step_that_began_before_its_plan_is_held_as_long_as_the_pla
         let until = run.now.after(2 * MINUTE);
         assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [true]);
         let (result, usage, cost) = (PlanResult::Plan(a_planned(a_plan())), Usage::default(), Cost::ZERO);
-        run.drive(&Command::CompletePlan { round, claim: planning, result, usage, cost, reserve: Cost::ZERO });
+        run.drive(&Command::CompletePlan {
+            round,
+            claim: planning,
+            result,
+            usage,
+            cost,
+            reserve: Cost::ZERO,
+        });
         store.must_commit(run.commit()).await;
         let is_kept = run.run.rounds()[0].superseded == 0;
         assert_eq!(is_kept, subtask == "Draft it.");

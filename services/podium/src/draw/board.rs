@@ -252,6 +252,11 @@ impl Board {
                     row.output = Some(done.output.clone());
                 }
             }
+            Kind::FellBack(back) => {
+                if let Some(row) = self.row_mut(back.round, Some(back.step)) {
+                    row.worker.clone_from(&back.worker);
+                }
+            }
             Kind::Succeeded(_) => self.end = Some(End::Succeeded),
             Kind::Failed(failed) => {
                 let message = failed.failure.as_ref().map(|failure| failure.message.clone());

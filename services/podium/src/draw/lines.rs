@@ -51,6 +51,7 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
         Kind::AttemptFailed(failed) => {
             format!("{} failed, will be tried again: {}", name(failed.task.as_ref()), failed.error)
         }
+        Kind::FellBack(back) => format!("step {} goes on with {}", back.step + 1, back.worker),
         Kind::AttemptLost(lost) => {
             format!("{} was not heard of in time, will be tried again", name(lost.task.as_ref()))
         }

@@ -1,0 +1,90 @@
+//! A step whose worker cannot do it goes on with another one, as far as the policy and the pool have it so.
+
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::{Effort, Fallback, Policy, Tier};
+use podium_domain::run::{Run, RunState};
+use podium_engine::{Options, RetryLimits};
+use podium_testkit::{Answer, Fault, plan_of};
+
+use crate::house::{House, quick};
+
+fn workers(run: &Run) -> Vec<&str> {
+    let attempts = &run.rounds()[0].steps[0].task.attempts;
+    attempts.iter().filter_map(|attempt| attempt.worker.as_ref()).map(WorkerId::as_str).collect()
+}
+
+fn failure(run: &Run) -> String {
+    let RunState::Failed { reason } = run.state() else { unreachable!("{:?}", run.state()) };
+    reason.to_string()
+}
+
+/// An engine whose plans have one step, for `quick`.
+async fn a_house() -> House {
+    House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await
+}
+
+#[tokio::test]
+async fn a_worker_that_is_used_up_is_followed_by_the_nearest_of_another_vendor() {
+    let house = a_house().await;
+    house.vendor.script("quick", vec![Answer::refuse(Fault::Failed); 3]);
+    house.vendor.script("checker", [Answer::refuse(Fault::Unreachable), Answer::text("fine")]);
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert_eq!(workers(&run), ["quick", "quick", "quick", "checker", "checker"]);
+}
+
+#[tokio::test]
+async fn a_worker_that_refuses_everything_is_followed_at_once_and_a_bad_request_is_not() {
+    let house = a_house().await;
+    house.vendor.script("quick", [Answer::refuse(Fault::Misconfigured), Answer::refuse(Fault::Rejected)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(workers(&run), ["quick", "checker"]);
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(workers(&run), ["quick"]);
+    assert_eq!(
+        failure(&run),
+        "the final step 1 failed: vendor `north` rejected the request with status 400: scripted"
+    );
+}
+
+#[tokio::test]
+async fn text_of_two_workers_is_never_mixed() {
+    let house = a_house().await;
+    let half = || Answer::text("ha").fail(Fault::Garbled);
+    house.vendor.script("quick", [half(), half(), half()]);
+    house.vendor.script("checker", [Answer::text("hallo")]);
+    let (texts, run) = house.answer(house.ask().await).await;
+    assert_eq!((texts.concat().as_str(), run.answer()), ("hallo", Some("hallo")));
+    assert_eq!(run.wasted_cost(), run.rounds()[0].steps[0].task.attempts[..3].iter().map(|a| a.cost).sum());
+}
+
+#[tokio::test]
+async fn a_policy_without_fallback_keeps_a_step_to_its_worker() {
+    let house = a_house().await;
+    house.vendor.script("quick", [Answer::refuse(Fault::Misconfigured)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let policy = Policy { fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let run = house.ended(house.ask_under(policy).await).await;
+    assert_eq!(workers(&run), ["quick"]);
+}
+
+#[tokio::test]
+async fn where_the_budget_of_retries_is_used_up_the_step_goes_elsewhere_or_fails_saying_so() {
+    let retries = RetryLimits { share_max: 0.0, per_second_min: 0.0 };
+    let house = House::idle(Options { retries, ..quick() }, |store| store).await;
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let house = house.at_work();
+    house.vendor.script("quick", vec![Answer::refuse(Fault::Failed); 9]);
+    house.vendor.script("checker", [Answer::text("fine")]);
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(workers(&run), ["quick", "quick", "checker"], "one retry there is always");
+    let policy = Policy { fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let run = house.ended(house.ask_under(policy).await).await;
+    assert_eq!(workers(&run), ["quick"]);
+    assert!(
+        failure(&run).ends_with("not tried again: the worker's budget of retries is used up"),
+        "{}",
+        failure(&run)
+    );
+}
