@@ -80,7 +80,9 @@ async fn a_run_that_fails_says_why_and_exits_with_1() {
     let bench = Bench::new().await;
     let refuse = ScriptedFault::with_probability(Fault::ServerError, 1.0);
     let behaviour = Behaviour { faults: vec![refuse], ..Behaviour::default() };
-    bench.sim.set_behaviour("sim-words", behaviour).unwrap();
+    for worker in ["sim-words", "sim-generalist"] {
+        bench.sim.set_behaviour(worker, behaviour.clone()).unwrap();
+    }
     let output = bench.run(&["ask", "--embedded", QUESTION]).await;
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
