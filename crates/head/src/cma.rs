@@ -212,7 +212,7 @@ mod tests {
     fn steps_are_climbed_where_there_is_no_slope() {
         let found =
             maximise(&[2.7; 6], search(200, 1), |at| -at.iter().map(|x| x.abs().floor()).sum::<f64>());
-        assert_eq!(found.best_value, 0.0);
+        assert!(found.best_value > -f64::EPSILON, "{found:?}");
         assert!(found.mean.iter().all(|x| x.abs() < 1.0), "{found:?}");
     }
 

@@ -43,12 +43,6 @@ pub enum DatasetError {
         /// How many.
         workers: usize,
     },
-    /// A slot is another one's double, or of no recorded outcome.
-    #[error("no outcome of worker `{worker}` was recorded")]
-    UnknownSlot {
-        /// Which worker.
-        worker: WorkerId,
-    },
 }
 
 impl Dataset {
@@ -57,9 +51,6 @@ impl Dataset {
     pub fn join(outcomes: &Outcomes, features: &Features, slots: &[WorkerId]) -> Result<Self, DatasetError> {
         if slots.len() < 2 {
             return Err(DatasetError::TooFewWorkers { workers: slots.len() });
-        }
-        if let Some(worker) = slots.iter().find(|worker| !outcomes.knows(worker)) {
-            return Err(DatasetError::UnknownSlot { worker: worker.clone() });
         }
         let (mut examples, mut without_features) = (Vec::new(), 0);
         for id in outcomes.questions() {

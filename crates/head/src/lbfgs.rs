@@ -92,7 +92,9 @@ fn bent(gradient: &[f64], memory: &VecDeque<Change>) -> Vec<f64> {
     }
     if let Some(last) = memory.back() {
         let scale = 1.0 / (last.rho * dot(&last.gradient, &last.gradient));
-        direction.iter_mut().for_each(|value| *value *= scale);
+        for value in &mut direction {
+            *value *= scale;
+        }
     }
     for (change, share) in memory.iter().zip(shares.into_iter().rev()) {
         let back = change.rho * dot(&change.gradient, &direction);

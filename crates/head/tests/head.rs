@@ -214,7 +214,7 @@ fn a_head_beats_the_best_single_worker_where_the_answer_lies_in_the_features() {
         let trained = trained(&dataset(World::Linear, 600, seed), seed);
         let (head, single) = (standing(&trained, "head, as written"), standing(&trained, "best single"));
         assert!(head.accuracy > 0.8 && head.reward > single.reward + 0.3, "{:?}", trained.held_out);
-        assert_eq!(standing(&trained, "best possible").reward, 1.0);
+        assert!(standing(&trained, "best possible").reward > 0.999);
         assert!((standing(&trained, "random").reward - 0.25).abs() < 1e-9);
         assert_eq!((trained.learned_from, trained.chosen_by, head.questions), (384, 96, 120));
     }
@@ -280,5 +280,5 @@ fn data_that_cannot_be_learned_from_is_refused() {
         Dataset::join(&outcomes, &features, &slots).unwrap_err()
     };
     assert_eq!(join(&["a"]), DatasetError::TooFewWorkers { workers: 1 });
-    assert_eq!(join(&["a", "b"]), DatasetError::UnknownSlot { worker: id("b") });
+    assert_eq!(join(&["a", "b"]), DatasetError::TooFew { questions: 9 });
 }
