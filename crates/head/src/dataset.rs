@@ -60,7 +60,7 @@ impl Dataset {
             }
             match features.of(id) {
                 Some(hidden) => {
-                    examples.push(Example { id: id.to_owned(), hidden: hidden.to_vec(), rewards })
+                    examples.push(Example { id: id.to_owned(), hidden: hidden.to_vec(), rewards });
                 }
                 None => without_features += 1,
             }

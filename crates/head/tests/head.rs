@@ -1,4 +1,5 @@
 //! The mini head from outside: files, choice, and what training makes of data that can be learned from and of data that cannot.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::error::Error as _;
 use std::path::Path;

@@ -131,7 +131,7 @@ impl House {
         let hash = slots_sha256(&demo(), &slots).unwrap();
         let head = LinearHead::new(slots, hash, source.clone(), [sum, words].concat()).unwrap();
         let bytes = head.to_bytes().unwrap();
-        let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = format!("{:x}", Sha256::digest(&bytes));
         std::fs::write(self.folder.path().join("head.safetensors"), bytes).unwrap();
         let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
         let manifest = format!("{manifest}\n[head]\nfile = \"head.safetensors\"\nsha256 = \"{sha256}\"\n");

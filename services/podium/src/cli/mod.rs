@@ -3,9 +3,11 @@
 mod ask;
 mod backend;
 mod eval;
+mod head;
 mod output;
 mod plan;
 mod pool;
+mod record;
 mod runs;
 
 use std::path::PathBuf;
@@ -47,6 +49,9 @@ enum Command {
     Pool(pool::PoolCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
+    /// Train and measure mini heads, which choose a worker without a plan.
+    #[command(subcommand)]
+    Head(head::HeadCommand),
     /// Ask one question that needs a workflow, over simulated workers, and check the answer.
     Demo(demo::DemoArgs),
 }
@@ -230,6 +235,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Runs(command) => runs::runs(command).await,
         Command::Pool(command) => pool::pool(command).await,
         Command::Eval(args) => eval::eval(args).await,
+        Command::Head(command) => head::head(command).await,
         Command::Demo(args) => demo::demo(args).await,
     }
 }

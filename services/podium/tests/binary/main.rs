@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 mod command_line;
+mod mini_head;
 mod support;
 mod survives_kill;
