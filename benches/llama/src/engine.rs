@@ -8,7 +8,7 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
 use podium_domain::prompt::DESCRIBED_PROMPT;
 use podium_llama::Sampling;
-use podium_llama::engine::{Completion, Engine, EngineOptions, Pending, Request};
+use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, Pending, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
 use tokio::runtime::Runtime;
@@ -33,6 +33,7 @@ fn load(order: &Order, waiting_max: usize) -> Result<Engine> {
         waiting_max: NonZeroUsize::new(waiting_max).context("at least one may wait")?,
         threads: NonZeroUsize::new(order.threads.into()),
         gpu_layers: 0,
+        hidden_states: HiddenStates::NotReadable,
     };
     Ok(Engine::load(options)?)
 }

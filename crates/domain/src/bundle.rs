@@ -40,6 +40,16 @@ pub struct Weights {
     pub sha256: String,
 }
 
+/// The mini head's file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MiniHead {
+    /// Name of a safetensors file in the bundle's directory.
+    pub file: String,
+    /// SHA-256 of the file, in lower-case hexadecimal.
+    pub sha256: String,
+}
+
 /// How the conductor is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +106,9 @@ pub struct Manifest {
     pub description: String,
     /// The weights.
     pub weights: Weights,
+    /// The mini head, if it has one: chooses a worker for the mini tier without writing a plan.
+    #[serde(default)]
+    pub head: Option<MiniHead>,
     /// The prompt.
     pub prompt: PromptTemplate,
     /// The pinned pool of a conductor with slots.
@@ -150,13 +163,15 @@ impl Manifest {
         if WorkerId::new(self.id()).is_err() {
             return refuse("name and version", "must be of a-z, A-Z, 0-9, `.`, `_`, `-`".to_owned());
         }
-        let file = &self.weights.file;
-        if file.is_empty() || file.contains(['/', '\\', '\0']) || file.starts_with('.') {
-            return refuse("weights.file", format!("`{file}` must be a plain file name in the bundle"));
-        }
-        let sha256 = &self.weights.sha256;
-        if sha256.len() != 64 || !sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return refuse("weights.sha256", "must be 64 lower-case hexadecimal digits".to_owned());
+        let weights = ("weights.file", &self.weights.file, "weights.sha256", &self.weights.sha256);
+        let head = self.head.as_ref().map(|head| ("head.file", &head.file, "head.sha256", &head.sha256));
+        for (file_key, file, sha256_key, sha256) in std::iter::once(weights).chain(head) {
+            if file.is_empty() || file.contains(['/', '\\', '\0']) || file.starts_with('.') {
+                return refuse(file_key, format!("`{file}` must be a plain file name in the bundle"));
+            }
+            if sha256.len() != 64 || !sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+                return refuse(sha256_key, "must be 64 lower-case hexadecimal digits".to_owned());
+            }
         }
         if !self.prompt.user.contains("{{question}}") {
             return refuse("prompt.user", "must contain {{question}}".to_owned());
@@ -220,6 +235,8 @@ mod tests {
             ("[\"a\", \"b\"]", "[]", "pool.slots"),
             ("= 1024", "= 128", "sampling"),
             ("schema = 1", "schema = 2", "schema"),
+            ("[prompt]", "[head]\nfile = \"a/b\"\nsha256 = \"\"\n[prompt]", "head.file"),
+            ("[prompt]", "[head]\nfile = \"b\"\nsha256 = \"0\"\n[prompt]", "head.sha256"),
         ] {
             let text = Manifest::parse(&good().replace(from, to)).unwrap_err().to_string();
             assert!(text.contains(key), "{text}");

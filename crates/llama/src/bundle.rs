@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use podium_domain::bundle::{Manifest, ManifestError};
+use podium_head::{FileError, LinearHead};
 use sha2::{Digest, Sha256};
 
 /// The manifest's name in a bundle.
@@ -18,6 +19,7 @@ pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 pub struct Bundle {
     manifest: Manifest,
     weights: PathBuf,
+    head: Option<LinearHead>,
 }
 
 /// Why a directory is no bundle.
@@ -57,6 +59,19 @@ pub enum BundleError {
         /// What the file has.
         actual: String,
     },
+    /// The mini head is another than the manifest says.
+    #[error("bundle file `{path}` has SHA-256 {actual}, head.sha256 is {expected}", path = path.display())]
+    OtherHead {
+        /// The file.
+        path: PathBuf,
+        /// What the manifest says.
+        expected: String,
+        /// What the file has.
+        actual: String,
+    },
+    /// The mini head is none.
+    #[error("the bundle's mini head is refused")]
+    Head(#[source] FileError),
 }
 
 impl Bundle {
@@ -74,7 +89,8 @@ impl Bundle {
             let expected = manifest.weights.sha256;
             return Err(BundleError::OtherWeights { path: weights, expected, actual });
         }
-        Ok(Self { manifest, weights })
+        let head = read_head(directory, &manifest)?;
+        Ok(Self { manifest, weights, head })
     }
 
     /// What `conductor.toml` says.
@@ -86,6 +102,22 @@ impl Bundle {
     pub fn weights(&self) -> &Path {
         &self.weights
     }
+
+    /// The mini head, if there is one. What it was trained for is not checked yet.
+    pub fn head(&self) -> Option<&LinearHead> {
+        self.head.as_ref()
+    }
+}
+
+fn read_head(directory: &Path, manifest: &Manifest) -> Result<Option<LinearHead>, BundleError> {
+    let Some(named) = &manifest.head else { return Ok(None) };
+    let path = directory.join(&named.file);
+    let actual = checksum(&path).map_err(|source| BundleError::Unreadable { path: path.clone(), source })?;
+    if actual != named.sha256 {
+        let expected = named.sha256.clone();
+        return Err(BundleError::OtherHead { path, expected, actual });
+    }
+    LinearHead::read(&path).map(Some).map_err(BundleError::Head)
 }
 
 fn read_manifest(path: &Path) -> Result<String, BundleError> {

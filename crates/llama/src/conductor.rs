@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
+use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
-use podium_domain::policy::STEPS_MAX;
+use podium_domain::policy::{STEPS_MAX, Tier};
 use podium_domain::pool::{Pool, UnknownWorker};
-use podium_domain::prompt::{PlanContext, for_conductor};
+use podium_domain::prompt::{PlanContext, for_conductor, whole_question_subtask};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
+use podium_head::LinearHead;
 use podium_ports::BoxError;
 use podium_ports::conductor::{
     Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
@@ -22,9 +24,13 @@ use podium_ports::conductor::{
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::Bundle;
-use crate::engine::{Completion, Ended, Engine, EngineError, EngineOptions, LoadError, Pending, Request};
+use crate::engine::{
+    Completion, Ended, Engine, EngineError, EngineOptions, Hidden, HiddenStates, LoadError, Pending,
+    ReadRequest, Request,
+};
 use crate::grammar::{MayKeepAnswer, PlanShape};
 use crate::prompt::{Prompt, Template, UnknownTemplate};
+use crate::reading;
 use crate::sampler::Sampling;
 
 /// Most tries at a plan. Only drawn tokens differ from one try to the next.
@@ -77,6 +83,16 @@ pub enum OpenError {
         #[source]
         source: UnknownWorker,
     },
+    /// Its mini head was trained on hidden states of something else.
+    #[error("bundle `{bundle}` has a mini head for other hidden states: {theirs}, the bundle's are {ours}")]
+    Head {
+        /// Name and version.
+        bundle: String,
+        /// What the head was trained on.
+        theirs: String,
+        /// What the bundle gives.
+        ours: String,
+    },
     /// Its weights cannot be run.
     #[error("bundle `{bundle}` cannot be loaded")]
     Load {
@@ -96,6 +112,8 @@ pub struct LlamaConductor {
     template: Template,
     /// In the order that the model knows.
     pool: Pool,
+    /// If there is one, and it knows the pool.
+    head: Option<LinearHead>,
     engine: Engine,
 }
 
@@ -125,6 +143,8 @@ impl LlamaConductor {
             WorkersInPrompt::Described => Ok(pool.clone()),
         };
         let pool = pool.map_err(|source| OpenError::Slots { bundle: id.clone(), source })?;
+        let head = fitting_head(bundle, &pool)?;
+        let hidden_states = if head.is_some() { HiddenStates::Readable } else { HiddenStates::NotReadable };
         let engine = Engine::load(EngineOptions {
             weights: bundle.weights().to_owned(),
             context_tokens: manifest.sampling.context_tokens,
@@ -132,9 +152,56 @@ impl LlamaConductor {
             waiting_max: options.waiting_max,
             threads: options.threads,
             gpu_layers: options.gpu_layers,
+            hidden_states,
         });
         let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;
-        Ok(Self { id, manifest, template, pool, engine })
+        Ok(Self { id, manifest, template, pool, head, engine })
+    }
+
+    /// What the mini head chooses; with no plan where it leaves the question to the prompted conductor.
+    async fn mini(
+        &self,
+        head: &LinearHead,
+        request: &PlanRequest,
+        deadline: Instant,
+        stop: &CancellationToken,
+    ) -> Result<(Option<PlanOutcome>, Usage), ConductorError> {
+        let read = ReadRequest {
+            prompt: reading::prompt(self.template, &request.question),
+            deadline,
+            stop: stop.clone(),
+        };
+        let pending = self.engine.handle().read(read).map_err(failed)?;
+        let timeout = || ConductorError::Timeout { limit: request.time_max };
+        let hidden = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Err(ConductorError::Stopped),
+            hidden = tokio::time::timeout_at(deadline.into(), pending.finish()) => hidden,
+        };
+        let Hidden { values, prompt_tokens } = match hidden.map_err(|_| timeout())? {
+            Err(EngineError::Interrupted(Ended::Deadline)) => return Err(timeout()),
+            Err(EngineError::Interrupted(_)) => return Err(ConductorError::Stopped),
+            hidden => hidden.map_err(failed)?,
+        };
+        let usage = Usage { prompt_tokens: prompt_tokens as u64, ..Usage::default() };
+        let allowed =
+            |id: &WorkerId| self.pool.worker(id).is_some_and(|worker| request.policy.allows(worker));
+        let worker = match head.choose(&values, allowed) {
+            Ok(worker) => worker,
+            Err(reason) => {
+                tracing::debug!(%reason, "the mini head leaves a question to the prompted conductor");
+                return Ok((None, usage));
+            }
+        };
+        let draft = PlanDraft::single(worker, whole_question_subtask(&request.question));
+        let plan = draft.check(&self.pool, &request.policy).map_err(|error| ConductorError::NoPlan {
+            tries: 1,
+            message: error.to_string(),
+            usage,
+            cost: Cost::ZERO,
+        })?;
+        let result = PlanResult::Plan(Planned { plan, reasoning: String::new(), fallback: None });
+        Ok((Some(PlanOutcome { result, usage, cost: Cost::ZERO }), usage))
     }
 
     fn shape(&self, request: &PlanRequest) -> Result<PlanShape, ConductorError> {
@@ -265,10 +332,16 @@ impl Conductor for LlamaConductor {
     ) -> Result<PlanOutcome, ConductorError> {
         let now = Instant::now();
         let deadline = now.checked_add(request.time_max).unwrap_or(now + FAR);
+        let mut usage = Usage::default();
+        if let (Tier::Mini, None, Some(head)) = (request.policy.tier, &request.earlier, &self.head) {
+            match self.mini(head, request, deadline, stop).await? {
+                (Some(outcome), _) => return Ok(outcome),
+                (None, read) => usage = read,
+            }
+        }
         let (shape, prompt) = (self.shape(request)?, self.prompt(request));
         let work = Work { request, prompt, shape, deadline, stop };
         let tries = if self.manifest.sampling.temperature > 0.0 { TRIES_MAX } else { 1 };
-        let mut usage = Usage::default();
         let mut message = String::new();
         for attempt in 0..tries {
             if attempt > 0 {
@@ -282,6 +355,24 @@ impl Conductor for LlamaConductor {
             }
         }
         Err(ConductorError::NoPlan { tries, message, usage, cost: Cost::ZERO })
+    }
+}
+
+/// The bundle's mini head, if there is one and the pool has the workers that it was trained on: to any other pool it does not
+/// apply, and the prompted conductor writes the plans of the mini tier.
+fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<LinearHead>, OpenError> {
+    let Some(head) = bundle.head() else { return Ok(None) };
+    let (theirs, ours) = (head.source(), reading::source(bundle));
+    if *theirs != ours {
+        let (theirs, ours) = (format!("{theirs:?}"), format!("{ours:?}"));
+        return Err(OpenError::Head { bundle: bundle.manifest().id(), theirs, ours });
+    }
+    match head.fits(pool) {
+        Ok(()) => Ok(Some(head.clone())),
+        Err(reason) => {
+            tracing::warn!(%reason, "the mini head is not used: the pool is not the one that it was trained on");
+            Ok(None)
+        }
     }
 }
 

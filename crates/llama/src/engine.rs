@@ -17,6 +17,7 @@ mod decoder;
 mod load;
 mod prefixes;
 mod prepare;
+mod reader;
 mod slot;
 mod thread;
 mod waiting;
@@ -32,12 +33,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use load::LoadError;
 pub use podium_ports::conductor::SEQUENCES_MAX;
+pub use reader::{Hidden, PendingRead, ReadRequest};
 
 use crate::grammar::{GrammarError, PlanShape};
 use crate::prompt::Prompt;
 use crate::sampler::Sampling;
 use load::TextBound;
 use prepare::Prepared;
+use reader::ReadJob;
 
 /// What an engine is made of.
 #[derive(Clone, Debug)]
@@ -56,6 +59,17 @@ pub struct EngineOptions {
     pub threads: Option<NonZeroUsize>,
     /// Layers that a GPU computes. More than 0 needs the feature `cuda`.
     pub gpu_layers: u32,
+    /// Whether prompts can be read, which takes memory for one text more.
+    pub hidden_states: HiddenStates,
+}
+
+/// Whether an engine can be asked for hidden states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HiddenStates {
+    /// [`EngineHandle::read`] works.
+    Readable,
+    /// It is refused.
+    NotReadable,
 }
 
 /// A plan that is asked for.
@@ -149,6 +163,15 @@ pub enum EngineError {
     /// The model's logits allow no token: the weights are damaged.
     #[error("the model gives no token a probability")]
     NoToken,
+    /// The engine was not made for reading.
+    #[error("the engine was loaded without hidden_states")]
+    NotReadable,
+    /// A prompt was not read to its end.
+    #[error("reading ended early: {0:?}")]
+    Interrupted(Ended),
+    /// llama.cpp gave no hidden state.
+    #[error("llama.cpp gave no hidden state")]
+    NoHidden,
     /// The grammar could not be built or walked.
     #[error("the plan's grammar failed")]
     Grammar(#[from] GrammarError),
@@ -165,7 +188,7 @@ pub struct Engine {
 impl Engine {
     /// Loads the weights and starts the thread. Blocks while it loads, seconds for large weights.
     pub fn load(options: EngineOptions) -> Result<Self, LoadError> {
-        let waiting_max = options.waiting_max.get();
+        let (waiting_max, hidden_states) = (options.waiting_max.get(), options.hidden_states);
         let places = Arc::new(Semaphore::new(
             waiting_max.saturating_add(options.sequences_max.get().into()).min(Semaphore::MAX_PERMITS),
         ));
@@ -179,7 +202,8 @@ impl Engine {
             ended: ended.clone().drop_guard(),
         };
         let bound = load::start(thread)?;
-        Ok(Self { handle: EngineHandle { commands, places, waiting_max, bound }, stop, ended })
+        let handle = EngineHandle { commands, places, waiting_max, bound, hidden_states };
+        Ok(Self { handle, stop, ended })
     }
 
     /// A way to ask.
@@ -215,16 +239,13 @@ pub struct EngineHandle {
     places: Arc<Semaphore>,
     waiting_max: usize,
     bound: TextBound,
+    hidden_states: HiddenStates,
 }
 
 impl EngineHandle {
     /// Queues a request. Never waits. A prompt whose text cannot fit, whatever its tokens, is refused here.
     pub fn submit(&self, request: Request) -> Result<Pending, EngineError> {
-        if self.commands.is_closed() {
-            return Err(EngineError::Ended);
-        }
-        let overloaded = |_| EngineError::Overloaded { waiting_max: self.waiting_max };
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(overloaded)?;
+        let place = self.place()?;
         self.bound.check(&request)?;
         let (reply, answer) = oneshot::channel();
         let (listener, text) = mpsc::unbounded_channel();
@@ -233,6 +254,30 @@ impl EngineHandle {
         let job = Box::new(Job { request, abandoned, listener, reply, _place: place });
         self.commands.send(Command::Generate(job)).map_err(|_| EngineError::Ended)?;
         Ok(Pending { text, answer, _guard: guard })
+    }
+
+    /// Queues a prompt whose hidden state is wanted. Never waits. Nothing is decoded.
+    pub fn read(&self, request: ReadRequest) -> Result<PendingRead, EngineError> {
+        if self.hidden_states == HiddenStates::NotReadable {
+            return Err(EngineError::NotReadable);
+        }
+        let place = self.place()?;
+        self.bound.check_read(&request.prompt)?;
+        let (reply, answer) = oneshot::channel();
+        let abandoned = CancellationToken::new();
+        let guard = abandoned.clone().drop_guard();
+        let job = Box::new(ReadJob { request, abandoned, reply, _place: place });
+        self.commands.send(Command::Read(job)).map_err(|_| EngineError::Ended)?;
+        Ok(PendingRead { answer, _guard: guard })
+    }
+
+    /// A place among those that wait or are worked on.
+    fn place(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        if self.commands.is_closed() {
+            return Err(EngineError::Ended);
+        }
+        let overloaded = |_| EngineError::Overloaded { waiting_max: self.waiting_max };
+        Arc::clone(&self.places).try_acquire_owned().map_err(overloaded)
     }
 }
 
@@ -264,6 +309,12 @@ enum Command {
         sequence: u16,
         job: Box<Job>,
         prepared: Result<Box<Prepared>, EngineError>,
+    },
+    Read(Box<ReadJob>),
+    /// A prompt to be read is cut into tokens, or is refused.
+    ReadReady {
+        job: Box<ReadJob>,
+        tokens: Result<Vec<u32>, EngineError>,
     },
     Stop,
 }

@@ -17,10 +17,12 @@ mod conductor;
 pub mod engine;
 pub mod grammar;
 pub mod prompt;
+mod reading;
 mod reasoning;
 mod sampler;
 mod transcript;
 mod vocabulary;
 
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
+pub use reading::QuestionReader;
 pub use sampler::Sampling;

@@ -44,6 +44,30 @@ pub(crate) enum Error {
         #[source]
         source: io::Error,
     },
+    /// A file cannot be written.
+    #[error("{} cannot be written", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A mini head's files are wrong.
+    #[error(transparent)]
+    HeadFile(#[from] podium_head::FileError),
+    /// There is nothing that a mini head could be trained or measured on.
+    #[error(transparent)]
+    Dataset(#[from] podium_head::DatasetError),
+    /// A mini head cannot be trained.
+    #[error(transparent)]
+    Train(#[from] podium_head::train::TrainError),
+    /// The mini head and what it is to be held against do not belong together.
+    #[error("{0}")]
+    OtherHead(String),
+    /// Hidden states cannot be had.
+    #[error("the conductor's hidden states cannot be had")]
+    Reading(#[source] BoxError),
     /// A line of an input file is wrong.
     #[error("{}, line {line}: {problem}", path.display())]
     BadLine {
@@ -134,6 +158,10 @@ impl Error {
                 | Self::Pool { .. }
                 | Self::Unreadable { .. }
                 | Self::BadLine { .. }
+                | Self::HeadFile(_)
+                | Self::Dataset(_)
+                | Self::Train(_)
+                | Self::OtherHead(_)
                 | Self::Conductor(_)
                 | Self::NoDemoConductor { .. }
                 | Self::Vendors(_)

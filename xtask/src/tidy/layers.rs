@@ -32,6 +32,7 @@ const LAYERS: &[Layer] = &[
         // The engine's own tests run it over the two embedded adapters: they are what it will meet.
         tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
     },
+    Layer { package: "podium-head", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
@@ -98,7 +99,11 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
-    Layer { package: "podium-llama", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer {
+        package: "podium-llama",
+        uses: &["podium-domain", "podium-head", "podium-ports"],
+        tests_use: TESTKIT,
+    },
     Layer {
         package: "podium-bench-llama",
         uses: &["podium-domain", "podium-llama", "podium-ports"],
@@ -154,6 +159,7 @@ const LAYERS: &[Layer] = &[
             "podium-doors",
             "podium-domain",
             "podium-engine",
+            "podium-head",
             "podium-llama",
             "podium-memory",
             "podium-ports",

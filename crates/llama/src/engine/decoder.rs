@@ -1,12 +1,14 @@
 //! llama.cpp's context behind an interface that cannot be misused: whole parts of sequences go in, logits of their last
 //! tokens come out.
 
+use llama_cpp_2::DecodeError;
 use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::params::{LlamaContextParams, LlamaPoolingType};
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::token::LlamaToken;
-use llama_cpp_2::{DecodeError, context::params::LlamaContextParams};
 
 use super::EngineError;
+use super::reader::PART_TOKENS_MAX;
 
 /// The next tokens of a sequence.
 #[derive(Debug)]
@@ -49,8 +51,18 @@ pub(super) fn context_params(cells: u32, sequences: u16, threads: i32) -> LlamaC
         .with_no_perf(true)
 }
 
+/// The parameters of a context that gives hidden states of one sequence of at most so many tokens.
+pub(super) fn reading_params(context_tokens: u32, threads: i32) -> LlamaContextParams {
+    let batch = context_tokens.min(PART_TOKENS_MAX);
+    context_params(context_tokens, 1, threads)
+        .with_n_batch(batch)
+        .with_n_ubatch(batch)
+        .with_embeddings(true)
+        .with_pooling_type(LlamaPoolingType::None)
+}
+
 /// The binding's word for a batch that llama.cpp does not take.
-const REFUSED: DecodeError = DecodeError::NTokensZero;
+pub(super) const REFUSED: DecodeError = DecodeError::NTokensZero;
 
 /// Most tokens of one batch.
 const BATCH_TOKENS_MAX: u32 = 512;

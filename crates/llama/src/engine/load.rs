@@ -11,13 +11,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toktrie::TokEnv;
 
-use super::decoder::{Decoder, context_params};
+use super::decoder::{Decoder, context_params, reading_params};
 use super::prefixes::PREFIXES_MAX;
 use super::prepare::{Preparer, prompt_tokens_max};
+use super::reader::Reader;
 use super::thread::{EngineThread, Lines, Size};
-use super::{Command, EngineError, EngineOptions, Request, SEQUENCES_MAX};
+use super::{Command, EngineError, EngineOptions, HiddenStates, Request, SEQUENCES_MAX};
 use crate::backend::{ForeignBackend, backend, overheard};
 use crate::grammar::{GrammarError, Grammars};
+use crate::prompt::Prompt;
 use crate::vocabulary::{Cutting, Vocabulary};
 
 /// Architectures that write text token by token and whose context can drop its last tokens.
@@ -109,8 +111,16 @@ pub(super) struct TextBound {
 impl TextBound {
     /// Refuses a request whose prompt is too long even if all its tokens are the longest.
     pub(super) fn check(self, request: &Request) -> Result<(), EngineError> {
-        let tokens_max = prompt_tokens_max(self.context_tokens, request);
-        let tokens = request.prompt.text_bytes() / self.token_bytes_max;
+        self.check_prompt(&request.prompt, prompt_tokens_max(self.context_tokens, request))
+    }
+
+    /// The same of a prompt after which nothing is written.
+    pub(super) fn check_read(self, prompt: &Prompt) -> Result<(), EngineError> {
+        self.check_prompt(prompt, self.context_tokens)
+    }
+
+    fn check_prompt(self, prompt: &Prompt, tokens_max: usize) -> Result<(), EngineError> {
+        let tokens = prompt.text_bytes() / self.token_bytes_max;
         if tokens > tokens_max { Err(EngineError::PromptTooLong { tokens, tokens_max }) } else { Ok(()) }
     }
 }
@@ -192,8 +202,10 @@ impl Loaded {
     ) {
         let Self { backend, model, vocabulary, grammars } = self;
         let threads = threads(options, model.n_params());
-        let decoder = match decoder(backend, &model, options, threads) {
-            Ok(decoder) => decoder,
+        let contexts = decoder(backend, &model, options, threads)
+            .and_then(|decoder| Ok((decoder, reader(backend, &model, options, threads)?)));
+        let contexts = match contexts {
+            Ok(contexts) => contexts,
             Err(error) => return drop(loaded.send(Err(error))),
         };
         let (vocabulary, context_tokens) = (&*vocabulary, options.context_tokens as usize);
@@ -206,7 +218,7 @@ impl Loaded {
             threads,
             has_gpu: options.gpu_layers > 0,
         };
-        let engine = EngineThread::new(decoder, vocabulary, &size, Lines { queue, orders, stop });
+        let engine = EngineThread::new(contexts, vocabulary, &size, Lines { queue, orders, stop });
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("llama-prepare".to_owned()).stack_size(STACK_BYTES);
             match thread.spawn_scoped(scope, move || preparer.run(&ordered)) {
@@ -246,6 +258,26 @@ fn decoder<'model>(
         "conductor weights are loaded"
     );
     Ok(Decoder::new(context))
+}
+
+fn reader<'model>(
+    backend: &LlamaBackend,
+    model: &'model LlamaModel,
+    options: &EngineOptions,
+    threads: usize,
+) -> Result<Option<Reader<'model>>, LoadError> {
+    if options.hidden_states == HiddenStates::NotReadable {
+        return Ok(None);
+    }
+    let context_tokens = options.context_tokens;
+    let params = reading_params(context_tokens, i32::try_from(threads).unwrap_or(1));
+    let (context, reason) = overheard(|| model.new_context(backend, params));
+    let context = context.map_err(|error| LoadError::Context {
+        context_tokens,
+        sequences_max: 1,
+        reason: reason.unwrap_or_else(|| error.to_string()),
+    })?;
+    Ok(Some(Reader::new(context)))
 }
 
 fn load_model(backend: &LlamaBackend, options: &EngineOptions) -> Result<LlamaModel, LoadError> {

@@ -5,14 +5,18 @@ use std::sync::mpsc::Receiver;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::reader::ReadJob;
 use super::{Command, EngineError, Job, Request};
 use crate::grammar::{Grammars, Walk};
+use crate::prompt::Prompt;
 use crate::vocabulary::Vocabulary;
 
-/// A request that was given a sequence.
-pub(super) struct Order {
-    pub(super) sequence: u16,
-    pub(super) job: Box<Job>,
+/// What is to be made ready.
+pub(super) enum Order {
+    /// A request that was given a sequence.
+    Plan { sequence: u16, job: Box<Job> },
+    /// A prompt to be read.
+    Read(Box<ReadJob>),
 }
 
 /// What a request begins with.
@@ -37,9 +41,18 @@ impl Preparer<'_> {
     /// Works until nobody orders any more.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let _stop = StopAfter(self.commands.clone());
-        while let Ok(Order { sequence, job }) = orders.recv() {
-            let prepared = self.prepare(&job.request).map(Box::new);
-            if self.commands.send(Command::Ready { sequence, job, prepared }).is_err() {
+        while let Ok(order) = orders.recv() {
+            let ready = match order {
+                Order::Plan { sequence, job } => {
+                    let prepared = self.prepare(&job.request).map(Box::new);
+                    Command::Ready { sequence, job, prepared }
+                }
+                Order::Read(job) => {
+                    let tokens = self.cut(&job.request.prompt, self.context_tokens).map(|(tokens, _)| tokens);
+                    Command::ReadReady { job, tokens }
+                }
+            };
+            if self.commands.send(ready).is_err() {
                 return;
             }
         }
@@ -47,19 +60,25 @@ impl Preparer<'_> {
 
     /// A request that could outgrow its context is refused here, so that none does later.
     fn prepare(&mut self, request: &Request) -> Result<Prepared, EngineError> {
-        let controls = request.prompt.template().controls();
-        if let Some(name) = controls.iter().find(|name| !self.vocabulary.has_control(name)) {
-            return Err(EngineError::UnknownControl { name });
-        }
         let tokens_max = prompt_tokens_max(self.context_tokens, request);
-        let (tokens, shared) = self.vocabulary.cut_prompt(&request.prompt);
-        if tokens.len() > tokens_max {
-            return Err(EngineError::PromptTooLong { tokens: tokens.len(), tokens_max });
-        }
+        let (tokens, shared) = self.cut(&request.prompt, tokens_max)?;
         // At least one token is the request's own: its logits begin the text.
         let shared = shared.min(tokens.len().saturating_sub(1));
         let walk = self.grammars.walk(&request.shape)?;
         Ok(Prepared { tokens, shared, walk })
+    }
+
+    /// A prompt as tokens, and how many of the first of them many prompts begin with.
+    fn cut(&self, prompt: &Prompt, tokens_max: usize) -> Result<(Vec<u32>, usize), EngineError> {
+        let controls = prompt.template().controls();
+        if let Some(name) = controls.iter().find(|name| !self.vocabulary.has_control(name)) {
+            return Err(EngineError::UnknownControl { name });
+        }
+        let (tokens, shared) = self.vocabulary.cut_prompt(prompt);
+        if tokens.len() > tokens_max {
+            return Err(EngineError::PromptTooLong { tokens: tokens.len(), tokens_max });
+        }
+        Ok((tokens, shared))
     }
 }
 

@@ -14,6 +14,7 @@ use super::batch::{BatchLimits, Lacking, Purpose, compose};
 use super::decoder::Decoder;
 use super::prefixes::{Beginning, Prefixes};
 use super::prepare::{Order, Prepared};
+use super::reader::Reader;
 use super::slot::Slot;
 use super::waiting::Waiting;
 use super::{Command, Ended, EngineError, Job};
@@ -64,6 +65,8 @@ pub(super) struct EngineThread<'model> {
     /// The taken ones, in the order of their taking.
     order: Vec<u16>,
     prefixes: Prefixes,
+    /// Where hidden states are wanted.
+    reader: Option<Reader<'model>>,
 }
 
 /// How large the thread's world is.
@@ -87,7 +90,7 @@ pub(super) struct Lines {
 impl<'model> EngineThread<'model> {
     /// Nothing to do yet.
     pub(super) fn new(
-        decoder: Decoder<'model>,
+        (decoder, reader): (Decoder<'model>, Option<Reader<'model>>),
         vocabulary: &'model Vocabulary,
         size: &Size,
         lines: Lines,
@@ -107,6 +110,7 @@ impl<'model> EngineThread<'model> {
             seats: (0..size.sequences).map(|_| Seat::Free).collect(),
             order: Vec::with_capacity(size.sequences.into()),
             prefixes: Prefixes::new(size.sequences, size.context_tokens),
+            reader,
         }
     }
 
@@ -116,6 +120,9 @@ impl<'model> EngineThread<'model> {
             self.end_interrupted();
             self.give_seats();
             self.step();
+            if let Some(reader) = &mut self.reader {
+                reader.step();
+            }
         }
         self.end_all(|| Ok(Ended::Stopped));
     }
@@ -126,7 +133,9 @@ impl<'model> EngineThread<'model> {
             if self.stop.is_cancelled() {
                 return false;
             }
-            let is_idle = self.order.is_empty() && (self.waiting.is_empty() || !self.has_free_seat());
+            let is_idle = self.order.is_empty()
+                && (self.waiting.is_empty() || !self.has_free_seat())
+                && self.reader.as_ref().is_none_or(Reader::is_idle);
             let command = match self.queue.try_recv() {
                 Err(TryRecvError::Empty) if is_idle => self.queue.blocking_recv(),
                 Err(TryRecvError::Empty) => return true,
@@ -136,6 +145,13 @@ impl<'model> EngineThread<'model> {
             match command {
                 Some(Command::Generate(job)) => self.waiting.push(job),
                 Some(Command::Ready { sequence, job, prepared }) => self.begin(sequence, job, prepared),
+                // Without a preparer the engine is about to stop, and the job is dropped.
+                Some(Command::Read(job)) => drop(self.orders.send(Order::Read(job))),
+                Some(Command::ReadReady { job, tokens }) => {
+                    if let Some(reader) = &mut self.reader {
+                        reader.push(job, tokens);
+                    }
+                }
                 Some(Command::Stop) | None => return false,
             }
         }
@@ -164,7 +180,7 @@ impl<'model> EngineThread<'model> {
             }
             let Some(job) = self.waiting.next() else { return };
             // Without a preparer the engine is about to stop, and the job is dropped.
-            if self.orders.send(Order { sequence, job }).is_ok() {
+            if self.orders.send(Order::Plan { sequence, job }).is_ok() {
                 *seat = Seat::Given;
             }
         }

@@ -32,10 +32,14 @@ const SLOTS: &str = "workers = \"slots\"\n[pool]\nslots = [\"c\", \"b\", \"a\"]"
 const GREEDY: &str = "temperature = 0.0\nplan_tokens_max = 400";
 
 pub(crate) fn pool(workers: &[&str]) -> Pool {
+    pool_of_model(workers, "m")
+}
+
+pub(crate) fn pool_of_model(workers: &[&str], model: &str) -> Pool {
     let vendor = "[[vendors]]\nid = \"v\"\napi = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
     let worker = |id: &&str| {
         format!(
-            "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"d\"\ncontext_tokens = 4096\n\
+            "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"{model}\"\ndescription = \"d\"\ncontext_tokens = 4096\n\
              usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}\n"
         )
     };

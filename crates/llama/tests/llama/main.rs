@@ -11,4 +11,6 @@ mod load;
 #[cfg(test)]
 mod nano;
 #[cfg(test)]
+mod reading;
+#[cfg(test)]
 mod support;

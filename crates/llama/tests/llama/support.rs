@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
 use podium_llama::Sampling;
-use podium_llama::engine::{Completion, Engine, EngineOptions, LoadError, Request};
+use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ pub(crate) fn options() -> EngineOptions {
         waiting_max: NonZeroUsize::new(8).unwrap(),
         threads: NonZeroUsize::new(1),
         gpu_layers: 0,
+        hidden_states: HiddenStates::NotReadable,
     }
 }
 

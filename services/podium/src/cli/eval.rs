@@ -17,6 +17,7 @@ use podium_engine::Engine;
 use serde::{Deserialize, Serialize};
 
 use super::output::{print_json, print_line};
+use super::record;
 use super::{EffortName, SetupArgs, TierName};
 use crate::assemble::Embedded;
 use crate::error::Error;
@@ -39,33 +40,37 @@ pub(super) struct EvalArgs {
     /// Print one JSON document, each question's outcome included.
     #[arg(long)]
     json: bool,
+    /// Ask each worker of the pool each question instead, without a conductor, and record into this file who was right: what
+    /// `podium head train` learns from. Every question is paid once for each worker.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "tier", "effort"])]
+    outcomes: Option<PathBuf>,
     #[command(flatten)]
     setup: SetupArgs,
 }
 
 /// A line of the file. Further members are the file's own business.
-#[derive(Debug, Deserialize)]
-struct Item {
-    id: String,
-    question: String,
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Item {
+    pub(super) id: String,
+    pub(super) question: String,
     answer: String,
 }
 
 /// How one question came out.
 #[derive(Debug, Serialize)]
-struct Outcome {
+pub(super) struct Outcome {
     id: String,
     run: String,
-    right: bool,
+    pub(super) right: bool,
     expected: String,
     answer: Option<String>,
-    error: Option<String>,
+    pub(super) error: Option<String>,
     steps: usize,
     prompt_tokens: u64,
     completion_tokens: u64,
     planning_tokens: u64,
-    cost_nano_usd: u64,
-    latency_ms: u64,
+    pub(super) cost_nano_usd: u64,
+    pub(super) latency_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +102,9 @@ pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
     settings.start_log("warn");
     let items = read(&args.file)?;
+    if let Some(file) = &args.outcomes {
+        return record::record(settings, &items, args.concurrency.into(), file).await;
+    }
     let tier = args.tier.into();
     let policy = Policy::new(tier, args.effort.into());
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
@@ -146,7 +154,7 @@ fn read(path: &Path) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
-async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<Outcome, Error> {
+pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<Outcome, Error> {
     let conversation = Conversation::question_only(item.question.clone());
     let conversation = conversation.map_err(|e| Error::Refused(format!("question `{}`: {e}", item.id)))?;
     let new_run = NewRun {

@@ -6,10 +6,12 @@ mod backend;
 mod budget;
 mod estimate;
 mod eval;
+mod head;
 mod key;
 mod output;
 mod plan;
 mod pool;
+mod record;
 mod runs;
 
 use std::path::PathBuf;
@@ -59,6 +61,9 @@ enum Command {
     Budget(budget::BudgetCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
+    /// Train and measure mini heads, which choose a worker without a plan.
+    #[command(subcommand)]
+    Head(head::HeadCommand),
     /// Ask one question that needs a workflow, over simulated workers, and check the answer.
     Demo(demo::DemoArgs),
 }
@@ -249,6 +254,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Key(command) => key::key(command).await,
         Command::Budget(command) => budget::budget(command).await,
         Command::Eval(args) => eval::eval(args).await,
+        Command::Head(command) => head::head(command).await,
         Command::Demo(args) => demo::demo(args).await,
     }
 }

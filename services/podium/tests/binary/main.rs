@@ -3,5 +3,6 @@
 
 mod command_line;
 mod keys;
+mod mini_head;
 mod support;
 mod survives_kill;

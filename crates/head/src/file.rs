@@ -1,0 +1,123 @@
+//! One matrix of 32-bit floats with a JSON document beside it, in a safetensors file.
+//!
+//! The document is the value of one key of the file's metadata, not spread over several: these are written in no fixed order,
+//! and equal contents are to give equal bytes.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, TensorView};
+use safetensors::{SafeTensorError, SafeTensors};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is missing or cannot be read.
+    #[error("file `{path}` cannot be read", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// It is too large.
+    #[error("file `{path}` is over {bytes_max} bytes, the limit", path = path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// It is no safetensors file, or a damaged one.
+    #[error("file `{path}` is not safetensors", path = path.display())]
+    NotSafetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: SafeTensorError,
+    },
+    /// What is in it is not what it should be.
+    #[error("file `{path}` is refused: {problem}", path = path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It cannot be put together.
+    #[error("the file cannot be put together: {problem}")]
+    Unwritable {
+        /// Why.
+        problem: String,
+    },
+}
+
+/// Numbers in rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Matrix {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) values: Vec<f32>,
+}
+
+/// Reads a whole file of bounded size.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    let read = file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if read as u64 > bytes_max {
+        return Err(FileError::TooLarge { path: path.to_owned(), bytes_max });
+    }
+    Ok(bytes)
+}
+
+/// The document under `key` and the matrix `tensor` of a file's bytes.
+pub(crate) fn parse<T: DeserializeOwned>(
+    bytes: &[u8],
+    path: &Path,
+    key: &str,
+    tensor: &str,
+) -> Result<(T, Matrix), FileError> {
+    let not_safetensors = |source| FileError::NotSafetensors { path: path.to_owned(), source };
+    let wrong = |problem: String| FileError::Wrong { path: path.to_owned(), problem };
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
+    let document = header.metadata().as_ref().and_then(|metadata| metadata.get(key));
+    let document = document.ok_or_else(|| wrong(format!("its metadata has no key `{key}`")))?;
+    let document = serde_json::from_str(document).map_err(|e| wrong(format!("metadata `{key}`: {e}")))?;
+    let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
+    let found = tensors.tensor(tensor).map_err(|_| wrong(format!("it has no tensor `{tensor}`")))?;
+    let (Dtype::F32, &[rows, columns]) = (found.dtype(), found.shape()) else {
+        let (dtype, shape) = (found.dtype(), found.shape());
+        return Err(wrong(format!(
+            "tensor `{tensor}` is {dtype:?} {shape:?}, it must be F32 with two dimensions"
+        )));
+    };
+    let (numbers, _) = found.data().as_chunks::<4>();
+    let values = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    Ok((document, Matrix { rows, columns, values }))
+}
+
+/// The bytes of a file.
+pub(crate) fn serialise<T: Serialize>(
+    document: &T,
+    key: &str,
+    tensor: &str,
+    rows: usize,
+    columns: usize,
+    values: &[f32],
+) -> Result<Vec<u8>, FileError> {
+    let unwritable = |problem: String| FileError::Unwritable { problem };
+    let document = serde_json::to_string(document).map_err(|e| unwritable(e.to_string()))?;
+    let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let view =
+        TensorView::new(Dtype::F32, vec![rows, columns], &data).map_err(|e| unwritable(e.to_string()))?;
+    let metadata = HashMap::from([(key.to_owned(), document)]);
+    safetensors::serialize([(tensor, view)], Some(metadata)).map_err(|e| unwritable(e.to_string()))
+}

@@ -1,0 +1,228 @@
+//! Hidden states, and the mini head that chooses by them, on the conductor that ships.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use podium_domain::conversation::{Message, Role};
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::pool::Pool;
+use podium_domain::run::PlanResult;
+use podium_domain::time::Timestamp;
+use podium_head::{LinearHead, Source, slots_sha256};
+use podium_llama::bundle::{Bundle, BundleError, MANIFEST_FILE};
+use podium_llama::engine::{Ended, Engine, EngineError, EngineOptions, HiddenStates, ReadRequest};
+use podium_llama::prompt::{Prompt, Template};
+use podium_llama::{LlamaConductor, LlamaOptions, OpenError, QuestionReader};
+use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::conductor::pool;
+use crate::support::*;
+
+const SUM: &str = "What is 17 plus 4?";
+const WORDS: &str = "Write 5280 in words.";
+
+fn nano() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/nano")
+}
+
+fn slots() -> Vec<WorkerId> {
+    Bundle::open(&nano()).unwrap().manifest().pool.slots.clone()
+}
+
+/// The pool that nano was trained for.
+fn demo() -> Pool {
+    pool(&slots().iter().map(WorkerId::as_str).collect::<Vec<_>>())
+}
+
+/// Engine on nano's weights that reads.
+fn engine() -> Engine {
+    let weights = nano().join("nano.gguf");
+    let hidden_states = HiddenStates::Readable;
+    load(EngineOptions { weights, hidden_states, context_tokens: 1024, ..options() }).unwrap()
+}
+
+fn read(question: &str) -> ReadRequest {
+    ReadRequest {
+        prompt: Prompt::new(Template::ChatMl, &[Message::new(Role::User, question)], ""),
+        deadline: Instant::now() + Duration::from_mins(2),
+        stop: CancellationToken::new(),
+    }
+}
+
+async fn values(engine: &Engine, question: &str) -> Vec<f32> {
+    engine.handle().read(read(question)).unwrap().finish().await.unwrap().values
+}
+
+#[tokio::test]
+async fn a_question_is_read_the_same_whatever_else_is_read_and_written() {
+    let engine = engine();
+    // Of several parts.
+    let long = "Take the number of days between 3 March 2024 and 17 May 2025. ".repeat(12);
+    let alone = values(&engine, &long).await;
+    let mut writing = engine.handle().submit(endless_on_nano()).unwrap();
+    writing.next_text().await.unwrap();
+    let handle = engine.handle();
+    let [first, other, second] = [&*long, SUM, &*long].map(|question| handle.read(read(question)).unwrap());
+    assert_eq!(first.finish().await.unwrap().values, alone);
+    assert_ne!(other.finish().await.unwrap().values, alone);
+    assert_eq!(second.finish().await.unwrap().values, alone);
+    drop(writing);
+    let sum = values(&engine, SUM).await;
+    assert!(sum.len() == alone.len() && sum.iter().all(|value| value.is_finite()));
+    // What comes after the token that is read does not count, and what comes before does.
+    assert_ne!(values(&engine, "What is 17 plus 5?").await, sum);
+    engine.shut_down().await;
+}
+
+/// A plan that is being written for a while.
+fn endless_on_nano() -> podium_llama::engine::Request {
+    podium_llama::engine::Request { reasoning_tokens_max: 400, plan_tokens_max: 400, ..endless(1) }
+}
+
+#[tokio::test]
+async fn reading_ends_early_where_it_is_told_to_and_is_refused_where_it_cannot_be_done() {
+    let engine = engine();
+    let stopped = read(SUM);
+    stopped.stop.cancel();
+    let stopped = engine.handle().read(stopped).unwrap().finish().await;
+    assert!(matches!(stopped, Err(EngineError::Interrupted(Ended::Stopped))), "{stopped:?}");
+    let late = engine.handle().read(ReadRequest { deadline: Instant::now(), ..read(SUM) }).unwrap();
+    let late = late.finish().await;
+    assert!(matches!(late, Err(EngineError::Interrupted(Ended::Deadline))), "{late:?}");
+    let too_long = engine.handle().read(read(&"17 plus 4, ".repeat(1000)));
+    let too_long = match too_long {
+        Ok(pending) => pending.finish().await.map(drop),
+        Err(error) => Err(error),
+    };
+    assert!(matches!(too_long, Err(EngineError::PromptTooLong { tokens_max: 1024, .. })), "{too_long:?}");
+    engine.shut_down().await;
+    let ended = engine.handle().read(read(SUM));
+    assert!(matches!(ended, Err(EngineError::Ended)), "{ended:?}");
+    let deaf = crate::support::engine();
+    assert!(matches!(deaf.handle().read(read(SUM)), Err(EngineError::NotReadable)));
+}
+
+/// A bundle of nano's weights with a head of these rows for its first slots, and who reads with it.
+struct House {
+    folder: TempDir,
+    source: Source,
+    sum: Vec<f32>,
+    words: Vec<f32>,
+}
+
+impl House {
+    async fn new() -> Self {
+        let reader = QuestionReader::open(&nano()).unwrap();
+        let (sum, words) = (reader.read(SUM).await.unwrap(), reader.read(WORDS).await.unwrap());
+        let source = reader.source().clone();
+        reader.shut_down().await;
+        let folder = TempDir::new().unwrap();
+        std::fs::copy(nano().join("nano.gguf"), folder.path().join("nano.gguf")).unwrap();
+        Self { folder, source, sum, words }
+    }
+
+    /// Writes the bundle. The first slot's row is `sum`, the second's `words`.
+    fn write(&self, source: &Source, sum: &[f32], words: &[f32]) {
+        let slots = slots()[..2].to_vec();
+        let hash = slots_sha256(&demo(), &slots).unwrap();
+        let head = LinearHead::new(slots, hash, source.clone(), [sum, words].concat()).unwrap();
+        let bytes = head.to_bytes().unwrap();
+        let sha256 = format!("{:x}", Sha256::digest(&bytes));
+        std::fs::write(self.folder.path().join("head.safetensors"), bytes).unwrap();
+        let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
+        let manifest = format!("{manifest}\n[head]\nfile = \"head.safetensors\"\nsha256 = \"{sha256}\"\n");
+        std::fs::write(self.folder.path().join(MANIFEST_FILE), manifest).unwrap();
+    }
+
+    fn open(&self, pool: &Pool) -> Result<LlamaConductor, OpenError> {
+        let options = LlamaOptions { threads: Some(NonZeroUsize::MIN), ..LlamaOptions::default() };
+        LlamaConductor::open(&Bundle::open(self.folder.path()).unwrap(), pool, options)
+    }
+}
+
+async fn plan(conductor: &LlamaConductor, question: &str, policy: Policy) -> (String, PlanOutcome) {
+    let (question, seed, time_max) = (question.to_owned(), 0, Duration::from_mins(2));
+    let asked_at = Timestamp::default();
+    let request = PlanRequest { question, policy, earlier: None, asked_at, seed, time_max };
+    let outcome = conductor.plan(&request, &|_| {}, &CancellationToken::new()).await.unwrap();
+    let PlanResult::Plan(planned) = &outcome.result else { panic!("{outcome:?}") };
+    (planned.plan.steps()[0].worker.to_string(), outcome)
+}
+
+fn mini() -> Policy {
+    Policy::new(Tier::Mini, Effort::Medium)
+}
+
+#[tokio::test]
+async fn the_mini_head_chooses_among_the_allowed_workers_and_nothing_is_decoded() {
+    let house = House::new().await;
+    // Each row is what its question looks like.
+    house.write(&house.source, &house.sum, &house.words);
+    let conductor = house.open(&demo()).unwrap();
+    for (question, slot) in [(SUM, 0), (WORDS, 1), (SUM, 0)] {
+        let (worker, outcome) = plan(&conductor, question, mini()).await;
+        assert_eq!(worker, slots()[slot].as_str(), "{question}");
+        let PlanResult::Plan(planned) = &outcome.result else { panic!("{outcome:?}") };
+        assert_eq!((planned.plan.len(), planned.plan.steps()[0].subtask.as_str()), (1, question));
+        assert!(outcome.usage.completion_tokens == 0 && outcome.usage.prompt_tokens > 5, "{outcome:?}");
+    }
+    let only_words = WorkersAllowed::Only([slots()[1].clone()].into());
+    let (worker, _) = plan(&conductor, SUM, Policy { workers_allowed: only_words, ..mini() }).await;
+    assert_eq!(worker, slots()[1].as_str());
+    let (_, written) = plan(&conductor, SUM, Policy::new(Tier::Ultra, Effort::Medium)).await;
+    assert!(written.usage.completion_tokens > 0, "{written:?}");
+    conductor.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_the_mini_head_does_not_know_is_planned_by_the_prompted_conductor_in_one_step() {
+    let house = House::new().await;
+    house.write(&house.source, &house.sum, &house.sum);
+    let tie = house.open(&demo()).unwrap();
+    let (_, outcome) = plan(&tie, SUM, mini()).await;
+    assert!(outcome.usage.completion_tokens > 0, "{outcome:?}");
+    // Both prompts were paid for.
+    house.write(&house.source, &house.sum, &house.words);
+    let chosen = house.open(&demo()).unwrap();
+    let third = WorkersAllowed::Only([slots()[2].clone()].into());
+    let (worker, outcome) = plan(&chosen, SUM, Policy { workers_allowed: third, ..mini() }).await;
+    assert!(worker == slots()[2].as_str() && outcome.usage.completion_tokens > 0, "{outcome:?}");
+    tie.shut_down().await;
+    chosen.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_pool_with_other_models_is_not_the_head_s() {
+    let house = House::new().await;
+    house.write(&house.source, &house.sum, &house.words);
+    let ids: Vec<_> = slots().iter().map(|id| id.as_str().to_owned()).collect();
+    let other = ids.iter().map(String::as_str).collect::<Vec<_>>();
+    let changed = crate::conductor::pool_of_model(&other, "another-model");
+    let conductor = house.open(&changed).unwrap();
+    let (_, outcome) = plan(&conductor, SUM, mini()).await;
+    assert!(outcome.usage.completion_tokens > 0, "{outcome:?}");
+    conductor.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_head_of_other_hidden_states_or_another_checksum_is_refused() {
+    let house = House::new().await;
+    let other = Source { weights_sha256: "0".repeat(64), ..house.source.clone() };
+    house.write(&other, &house.sum, &house.words);
+    let refused = house.open(&demo()).unwrap_err();
+    assert!(matches!(&refused, OpenError::Head { .. }) && refused.to_string().contains("000"), "{refused}");
+    let path = house.folder.path().join("head.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let refused = Bundle::open(house.folder.path()).unwrap_err();
+    assert!(matches!(&refused, BundleError::OtherHead { .. }), "{refused}");
+    std::fs::remove_file(&path).unwrap();
+    let refused = Bundle::open(house.folder.path()).unwrap_err();
+    assert!(matches!(&refused, BundleError::Unreadable { .. }), "{refused}");
+}
