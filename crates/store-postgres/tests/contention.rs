@@ -139,7 +139,8 @@ async fn a_batch_that_is_rolled_back_for_anothers_sake_is_tried_again() {
     let mut raw = scene.raw().await;
     store.close().await;
     end(&scene.store, &mut raw).await;
-    assert_eq!(deadlocks(&mut raw).await, 1);
+    // The store's next try may be at the row before the other is woken: then they meet a second time.
+    assert!(deadlocks(&mut raw).await >= 1);
 }
 
 #[tokio::test]
