@@ -39,8 +39,8 @@ pub const KEYS: &[Key] = &[
     ("redis_away", Some("local:0.5")),
     // The pool file.
     ("pool", None),
-    // `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A gateway only reads
-    // its name and abilities.
+    // `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A
+    // gateway only reads its name and abilities.
     ("conductor", None),
     // Whether gateways plan at once where no model is needed (`fixed`, `direct`), or leave that to planners as well.
     ("plan_at_once", Some("true")),
@@ -48,7 +48,7 @@ pub const KEYS: &[Key] = &[
     ("plan_slots", Some("4")),
     // Plans that a model in the planner writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
     ("plan_sequences", Some("8")),
-    // Requests that may wait for a model in the planner.
+    // Plans that may wait while the conductor's model has as many as it takes.
     ("plans_waiting_max", Some("256")),
     // Steps run at the same time, for each vendor and tier.
     ("step_slots", Some("32")),

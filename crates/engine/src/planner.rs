@@ -4,7 +4,6 @@
 mod early;
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::ClaimId;
@@ -160,9 +159,13 @@ impl Planner {
                 let reserve = self.engine.reserve_for(&claimed.run, &result);
                 Command::CompletePlan { round, claim, result, usage, cost, reserve }
             }
-            Err(ConductorError::Stopped) if claimed.held.token().is_cancelled() => return Settle::Ack,
-            Err(ConductorError::Stopped) => {
-                Command::HandBack { task, claim, usage: Usage::default(), cost: Cost::ZERO }
+            Err(error) if matches!(error.cause(), ConductorError::Stopped) => {
+                let (usage, cost) = error.consumed();
+                // Fenced: of a claim that was lost, only what was consumed is recorded.
+                if usage == Usage::default() && claimed.held.token().is_cancelled() {
+                    return Settle::Ack;
+                }
+                Command::HandBack { task, claim, usage, cost }
             }
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
@@ -174,7 +177,8 @@ impl Planner {
     }
 
     fn failure(&self, task: TaskRef, claim: ClaimId, failed: u32, error: &ConductorError) -> Command {
-        let pause = retry::pause(self.engine.options(), failed, claim, Duration::ZERO);
+        let asked = error.retry_after().unwrap_or_default();
+        let pause = retry::pause(self.engine.options(), failed, claim, asked);
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
         let message = error.to_string();
         let (usage, cost) = error.consumed();
@@ -194,7 +198,7 @@ pub(crate) async fn plan_or_fall_back(
 ) -> Result<PlanOutcome, ConductorError> {
     let error = match parts.conductor.plan(request, text, stop).await {
         Ok(outcome) => return Ok(outcome),
-        Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
+        Err(error) if matches!(error.cause(), ConductorError::Stopped) => return Err(error),
         Err(error) if error.is_retryable() && may_retry => return Err(error),
         Err(error) => error,
     };

@@ -27,13 +27,13 @@ pub(crate) const KEYS: &[Key] = &[
     ("data", None),
     // `demo`, or a pool file.
     ("pool", Some("demo")),
-    // `auto`, `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
+    // `auto`, `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
     ("conductor", Some("auto")),
     // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`.
     ("runs_kept", Some("30d")),
     // Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
     ("plan_sequences", Some("8")),
-    // Requests that may wait for a model in this process.
+    // Plans that may wait while the conductor's model has as many as it takes.
     ("plans_waiting_max", Some("256")),
     // Milliseconds that requests and calls under way may still take once the server is told to stop.
     ("drain_ms", Some("10000")),
