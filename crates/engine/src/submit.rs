@@ -8,6 +8,7 @@ use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, PolicyError};
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::sampling::{Sampling, SamplingError};
 use podium_ports::conductor::PlanOutcome;
 use podium_ports::store::{Commit, Created, StoreError};
 
@@ -35,6 +36,8 @@ pub struct Submit {
     pub policy: Policy,
     /// Most tokens of the answer.
     pub answer_tokens_max: Option<u32>,
+    /// How its workers are to choose their words.
+    pub sampling: Sampling,
 }
 
 /// Which run a request became.
@@ -61,6 +64,9 @@ pub enum SubmitError {
     /// A bound is out of bounds.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// So is a part of the sampling.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
     /// No worker is left.
     #[error("policy workers_allowed leaves no worker of the pool")]
     NoWorkerAllowed,
@@ -118,6 +124,7 @@ impl Engine {
     fn draft(&self, request: Submit) -> Result<Draft, SubmitError> {
         let policy = self.within_abilities(request.policy);
         policy.check()?;
+        request.sampling.check()?;
         if self.parts().pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
@@ -140,6 +147,7 @@ impl Engine {
             deadline_at: now.after(policy.deadline()),
             policy,
             answer_tokens_max: request.answer_tokens_max,
+            sampling: request.sampling,
             pool: self.parts().pool.version(),
             conductor: self.parts().conductor.id().to_owned(),
             accepted_at: now,

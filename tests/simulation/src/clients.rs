@@ -8,6 +8,7 @@ use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
+use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
@@ -119,6 +120,7 @@ impl Ask {
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,
             answer_tokens_max: dice.chance(100).then_some(50),
+            sampling: Sampling::NONE,
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);

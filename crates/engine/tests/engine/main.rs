@@ -19,7 +19,11 @@ mod memory;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod recall;
+#[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod sampling;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
