@@ -206,8 +206,10 @@ impl Executor {
         let call =
             Call { parts: self.engine.parts(), run: &claimed.run, worker: &worker, at, claim: claimed.claim };
         self.retries.called(&worker.id, self.engine.now());
+        let lead = self.lead_for(lead, &claimed.run, (&worker, &request)).await;
         let calling = call.make(&request, permit, &claimed.held, abandon);
-        let ended = self.leading(lead, &claimed.run, (&worker, &request), calling).await;
+        let ended = self.leading(lead.as_ref(), calling).await;
+        self.called(lead, &ended).await;
         let command = self.command_for(&claimed, at, (&worker, &request), ended);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());

@@ -172,43 +172,47 @@ impl Executor {
         engine.record(id, Command::CompleteStep { round, step, claim, result }, abandon).await
     }
 
-    /// Makes the call, keeps the lead for as long as it takes, and tells the cache what came of it. A call of another request than
-    /// the lead is for, because what the step sees has changed, is made for itself.
-    pub(super) async fn leading(
+    /// The lead, if it is for the request that is going to be made. It is not where what the step sees has changed meanwhile.
+    pub(super) async fn lead_for(
         &self,
         lead: Option<Lead>,
         run: &Run,
         (worker, request): (&Worker, &ChatRequest),
-        call: impl Future<Output = Ended>,
-    ) -> Ended {
-        let (Some(lead), Some(cache)) = (lead, &self.engine.parts().cache) else { return call.await };
-        if key(&self.engine, run, (worker, request)) != Some(lead.key) {
-            self.give_up(Some(lead)).await;
-            return call.await;
+    ) -> Option<Lead> {
+        let key = key(&self.engine, run, (worker, request));
+        if lead.as_ref().is_some_and(|lead| key != Some(lead.key)) {
+            self.give_up(lead).await;
+            return None;
         }
+        lead
+    }
+
+    /// Makes the call, and keeps the lead for as long as it takes.
+    pub(super) async fn leading<T>(&self, lead: Option<&Lead>, call: impl Future<Output = T>) -> T {
+        let (Some(lead), Some(cache)) = (lead, &self.engine.parts().cache) else { return call.await };
         self.engine.cache_counters().misses.add_one();
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            ended = call => ended,
-            never = self.stay_leading(&**cache, &lead) => match never {},
-        };
-        let told = match &ended {
+            outcome = call => outcome,
+            never = self.stay_leading(&**cache, lead) => match never {},
+        }
+    }
+
+    /// Tells the cache what came of the call, which must have been one of the worker that the lead is for.
+    pub(super) async fn called(&self, lead: Option<Lead>, ended: &Ended) {
+        let (Some(Lead { key, id }), Some(cache)) = (lead, &self.engine.parts().cache) else { return };
+        let told = match ended {
             Ended::Finished(StepResult { output, finish, usage, .. }) if can_be_kept(*finish) => {
                 let output = CachedOutput { output: output.clone(), finish: *finish, usage: *usage };
                 self.engine.cache_counters().kept.add_one();
-                cache.keep(&lead.key, lead.id, &output).await
+                cache.keep(&key, id, &output).await
             }
-            Ended::Finished(_) | Ended::Failed { .. } => {
-                cache.give_up(&lead.key, lead.id, GivenUp::Failed).await
-            }
-            Ended::Lost { .. } | Ended::Abandoned { .. } => {
-                cache.give_up(&lead.key, lead.id, GivenUp::Stopped).await
-            }
+            Ended::Finished(_) | Ended::Failed { .. } => cache.give_up(&key, id, GivenUp::Failed).await,
+            Ended::Lost { .. } | Ended::Abandoned { .. } => cache.give_up(&key, id, GivenUp::Stopped).await,
         };
         if let Err(error) = told {
             self.did_not_answer(&error);
         }
-        ended
     }
 
     /// No call comes of the lead.

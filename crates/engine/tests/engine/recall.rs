@@ -279,6 +279,59 @@ async fn nobody_waits_for_an_engine_that_died() {
     assert_eq!(ended(&house, cold()).await.answer(), Some("blue"));
 }
 
+/// A cache whose leads have to be extended all the time, and that counts how often they are.
+struct Hasty {
+    cache: Arc<dyn StepCache>,
+    extended: AtomicUsize,
+}
+
+#[async_trait]
+impl StepCache for Hasty {
+    async fn look_up(&self, key: &CacheKey) -> Result<Look, CacheError> {
+        self.cache.look_up(key).await
+    }
+
+    async fn lead(&self, key: &CacheKey, lead: ClaimId) -> Result<Look, CacheError> {
+        self.cache.lead(key, lead).await
+    }
+
+    async fn extend(&self, key: &CacheKey, lead: ClaimId) -> Result<(), CacheError> {
+        self.extended.fetch_add(1, Ordering::SeqCst);
+        self.cache.extend(key, lead).await
+    }
+
+    async fn keep(&self, key: &CacheKey, lead: ClaimId, output: &CachedOutput) -> Result<(), CacheError> {
+        self.cache.keep(key, lead, output).await
+    }
+
+    async fn give_up(&self, key: &CacheKey, lead: ClaimId, why: GivenUp) -> Result<(), CacheError> {
+        self.cache.give_up(key, lead, why).await
+    }
+
+    fn extend_every(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+}
+
+#[tokio::test]
+async fn a_lead_is_extended_for_as_long_as_the_call_lasts() {
+    let idle = House::idle(quick(), |store| store).await;
+    let cache = Arc::new(MemoryCache::new(Arc::clone(&idle.parts.clock), CacheOptions::default()));
+    let hasty = Arc::new(Hasty { cache, extended: AtomicUsize::new(0) });
+    let (house, gate) =
+        (a_house_with(one_step(), |parts| parts.cache = Some(hasty.clone())).await, Gate::closed());
+    house.vendor.script("quick", [Answer::text("bl").wait(&gate).say("ue")]);
+    let id = ask(&house, cold()).await;
+    within(async {
+        while hasty.extended.load(Ordering::SeqCst) < 5 {
+            house.parts.clock.sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    gate.open();
+    assert_eq!(house.ended(id).await.answer(), Some("blue"));
+}
+
 /// A cache that never answers.
 struct Broken;
 
