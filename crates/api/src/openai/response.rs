@@ -120,8 +120,10 @@ fn is_zero(tokens: &u64) -> bool {
 
 impl UsageBody {
     fn of(run: &Run) -> Self {
-        let (all, planning): (Usage, Usage) = (run.usage(), run.planning_usage());
-        let saved = run.saved().usage;
+        Self::told(run.usage(), run.planning_usage(), run.saved().usage)
+    }
+
+    fn told(all: Usage, planning: Usage, saved: Usage) -> Self {
         Self {
             prompt_tokens: all.prompt_tokens,
             completion_tokens: all.completion_tokens,
@@ -306,6 +308,18 @@ mod tests {
         assert_eq!(read(&completion().delta("a", false)).get("usage"), None);
         assert_eq!(read(&completion().delta("a", true))["usage"], Value::Null);
         assert!(completion().delta("a", true).contains("\"usage\":null"));
+    }
+
+    #[test]
+    fn what_the_step_cache_saved_is_told_beside_the_totals_if_anything_was() {
+        let tokens =
+            |prompt_tokens, completion_tokens| Usage { prompt_tokens, completion_tokens, ..Usage::NONE };
+        let told = |saved| serde_json::to_value(UsageBody::told(tokens(7, 3), tokens(7, 3), saved)).unwrap();
+        let usage = told(tokens(100, 10));
+        assert_eq!((&usage["prompt_tokens"], &usage["total_tokens"]), (&json!(7), &json!(10)));
+        assert_eq!(usage["prompt_tokens_details"]["step_cache_input_tokens"], json!(100));
+        assert_eq!(usage["completion_tokens_details"]["step_cache_output_tokens"], json!(10));
+        assert!(!told(Usage::NONE).to_string().contains("step_cache"));
     }
 
     #[test]
