@@ -7,6 +7,8 @@ mod chain;
 #[cfg(test)]
 mod course;
 #[cfg(test)]
+mod drafts;
+#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod fallback;
