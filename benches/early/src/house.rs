@@ -110,7 +110,7 @@ impl House {
             answer_tokens_max: None,
             sampling: Sampling::NONE,
         };
-        let (_, ending) = self.engine.ask(request).await?;
+        let (_, mut ending) = self.engine.ask(request).await?;
         let run = ending.run().await?;
         ensure!(run.answer() == Some("done"), "{course}: run {} is {:?}", run.id(), run.state());
         took(&run).with_context(|| format!("{course}: run {} has no times", run.id()))

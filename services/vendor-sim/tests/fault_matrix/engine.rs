@@ -83,7 +83,7 @@ impl AtWork {
             answer_tokens_max: None,
             sampling: Sampling::NONE,
         };
-        let (submitted, ending) = self.engine.ask(submit).await.unwrap();
+        let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();
         let id: RunId = submitted.run_id();
         let ended = tokio::time::timeout(PATIENCE, ending.run()).await;
         ended.unwrap_or_else(|_| unreachable!("run {id} hangs")).unwrap()
