@@ -13,6 +13,7 @@ pub mod limiter;
 pub mod live_stream;
 pub mod ratings;
 pub mod run_store;
+pub mod step_cache;
 pub mod step_queue;
 mod store;
 mod task_rows;

@@ -122,7 +122,7 @@ async fn a_plan_is_printed_and_nothing_is_run() {
 async fn a_model_of_another_pool_file_plans_in_its_own_wire_format() {
     let bench = Bench::new().await;
     let root = bench.sim.base_url().replace("/v1", "");
-    let planner = format!(
+    let pool_file = format!(
         r#"
         schema = 1
         name = "planners"
@@ -137,7 +137,7 @@ async fn a_model_of_another_pool_file_plans_in_its_own_wire_format() {
         usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
         "#
     );
-    let file = bench.folder.write("planners.toml", &planner).display().to_string();
+    let file = bench.folder.write("planners.toml", &pool_file).display().to_string();
     let planned = async |worker: &str| {
         let (conductor, data) = (format!("model:{file}#{worker}"), bench.folder.path("data"));
         let setup =
