@@ -2,6 +2,7 @@
 //! found at once, and each problem says where its value came from.
 
 mod checker;
+mod hardware;
 mod secret;
 mod sources;
 pub mod values;
@@ -9,6 +10,7 @@ pub mod values;
 use std::fmt;
 
 pub use checker::Checker;
+pub use hardware::hardware;
 pub use secret::{SecretError, SecretRef};
 pub use sources::Sources;
 
