@@ -12,6 +12,6 @@ fn a_server_refuses_to_start_without_a_promised_gpu() {
         [("PODIUM__GPU_LAYERS", "all"), ("PODIUM__GPUS", "15"), ("PODIUM__GRPC_LISTEN", "127.0.0.1:0")];
     let output = podium(&arguments).envs(settings).output().unwrap();
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("gpu_layers is all, but ") && said.contains("CPU ("), "{said}");
 }
