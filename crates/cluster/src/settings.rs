@@ -8,7 +8,7 @@ use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoice;
-use podium_setup::settings::{Checker, Key, SecretRef, step_cache, values};
+use podium_setup::settings::{Checker, Key, SecretRef, hardware, step_cache, values};
 
 const SLOTS_MAX: u64 = 4096;
 const LANE_MESSAGES_MAX: u64 = 100_000;
@@ -51,6 +51,15 @@ pub const KEYS: &[Key] = &[
     ("plan_sequences", Some("8")),
     // Plans that may wait while the conductor's model has as many as it takes.
     ("plans_waiting_max", Some("256")),
+    // Layers of a model in the planner that GPUs compute: `all`, or a number; the processor computes the rest.
+    ("gpu_layers", Some("0")),
+    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
+    ("gpus", Some("all")),
+    ("gpu_split", Some("layer")),
+    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
+    ("gpu_required", None),
+    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
+    ("kv_cache", Some("f16")),
     // Steps run at the same time, for each vendor and tier.
     ("step_slots", Some("32")),
     // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
@@ -172,6 +181,7 @@ impl ClusterSettings {
         let plan_slots = checker.read("plan_slots", slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
         let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
+        let hardware = hardware(checker);
         let step_slots = checker.read("step_slots", slots);
         let step_cache = step_cache(checker);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
@@ -187,7 +197,11 @@ impl ClusterSettings {
             conductor: conductor?,
             plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
-            local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
+            local: LocalLimits {
+                sequences_max: sequences_max?,
+                waiting_max: waiting_max?,
+                hardware: hardware?,
+            },
             step_slots: step_slots?,
             step_cache: step_cache?,
             lease: Duration::from_millis(lease?),

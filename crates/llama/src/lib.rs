@@ -16,6 +16,7 @@ pub mod bundle;
 mod conductor;
 pub mod engine;
 pub mod grammar;
+mod modules;
 pub mod prompt;
 mod reading;
 mod reasoning;
@@ -23,6 +24,9 @@ mod sampler;
 mod transcript;
 mod vocabulary;
 
+pub use backend::BackendError;
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
+pub use engine::inspect;
+pub use modules::{MODULES_VARIABLE, NoModules, load_modules};
 pub use reading::QuestionReader;
 pub use sampler::Sampling;

@@ -36,6 +36,15 @@ pub(crate) const KEYS: &[Key] = &[
     ("plan_sequences", Some("8")),
     // Plans that may wait while the conductor's model has as many as it takes.
     ("plans_waiting_max", Some("256")),
+    // Layers of a model in this process that GPUs compute: `all`, or a number; the processor computes the rest.
+    ("gpu_layers", Some("0")),
+    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
+    ("gpus", Some("all")),
+    ("gpu_split", Some("layer")),
+    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
+    ("gpu_required", None),
+    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
+    ("kv_cache", Some("f16")),
     // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
     ("step_cache", Some("off")),
     // Milliseconds that an output is kept for it.

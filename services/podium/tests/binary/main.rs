@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 mod command_line;
+#[cfg(feature = "llama")]
+mod gpu;
 mod keys;
 mod mini_head;
 mod ratings;

@@ -13,6 +13,8 @@ mod compose;
 mod duplicates;
 #[cfg(test)]
 mod fan_in;
+#[cfg(all(test, feature = "llama"))]
+mod gpu;
 #[cfg(test)]
 mod graceful_stop;
 #[cfg(test)]
