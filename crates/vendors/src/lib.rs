@@ -18,6 +18,7 @@ mod endpoint;
 mod faults;
 mod form;
 mod gemini;
+mod halves;
 mod http_vendors;
 mod keys;
 mod openai_chat;
