@@ -18,6 +18,7 @@ mod endpoint;
 mod faults;
 mod form;
 mod gemini;
+mod google_rpc;
 mod halves;
 mod http_vendors;
 mod keys;
@@ -27,6 +28,8 @@ mod quota;
 mod retry_after;
 mod sse;
 
+#[cfg(test)]
+mod golden_errors;
 #[cfg(test)]
 mod golden_tests;
 
