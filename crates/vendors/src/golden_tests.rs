@@ -209,6 +209,9 @@ fn requests_stand_on_the_wire_as_their_golden_files_say() {
             let mut body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
             body.sort_all_objects();
             let mut text = format!("POST {url}\n");
+            if api == WireFormat::Anthropic {
+                let _ = writeln!(text, "{}: {}", anthropic::VERSION_HEADER, anthropic::version(&request));
+            }
             for what in refused {
                 let _ = writeln!(text, "refused before: {what}");
             }
