@@ -9,6 +9,7 @@ use reqwest::header::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use crate::certificates;
 use crate::google_rpc::{self, Pause};
 use crate::retry_after::{asked_for, retry_after};
 
@@ -75,9 +76,15 @@ impl Faults {
         VendorError::Garbled { vendor: self.vendor(), message: self.readable(what) }
     }
 
-    /// The connection could not be made, or broke. Its address is left out: it may hold a password.
+    /// The connection could not be made, or broke. Its address is left out: it may hold a password. A certificate that is
+    /// refused now is refused again, so that is told apart.
     pub(crate) fn unreachable(&self, source: reqwest::Error) -> VendorError {
-        VendorError::Unreachable { vendor: self.vendor(), source: Box::new(source.without_url()) }
+        match certificates::refused_for(&source) {
+            Some(what) => self.misconfigured(&what),
+            None => {
+                VendorError::Unreachable { vendor: self.vendor(), source: Box::new(source.without_url()) }
+            }
+        }
     }
 
     /// The call cannot be made.

@@ -12,6 +12,7 @@
 mod answer;
 mod anthropic;
 mod call_clock;
+mod certificates;
 mod client;
 mod demands;
 mod endpoint;
