@@ -4,5 +4,6 @@
 mod command_line;
 mod keys;
 mod mini_head;
+mod shipped_pools;
 mod support;
 mod survives_kill;
