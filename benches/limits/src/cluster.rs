@@ -20,8 +20,8 @@ use crate::{Arguments, Counted, pool, sim_options};
 
 /// Longest wait for a connection to the gateway.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Longest wait for an answer: far more than a run waits for its turn.
-const ANSWER_MAX: Duration = Duration::from_mins(3);
+/// Longest wait for an answer. While runs of the mini tier wait as well, one of the ultra tier waits for minutes.
+const ANSWER_MAX: Duration = Duration::from_mins(15);
 /// Connections to Postgres of each process: together no more than it has.
 const POSTGRES_CONNECTIONS: &str = "2";
 

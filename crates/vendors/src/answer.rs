@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::call_clock::CallClock;
 use crate::faults::Faults;
-use crate::halves::{self, Seam};
+use crate::halves::{self, Seams};
 use crate::sse::{SseEvent, SseParser};
 
 /// Most bytes of an answer that is not streamed.
@@ -125,10 +125,8 @@ pub(crate) struct Answer {
     gathered_bytes: usize,
     calls: Vec<ToolCall>,
     declined: bool,
-    /// Halves of characters came. Without them texts are left as they are.
-    has_halves: bool,
-    text_seam: Seam,
-    reasoning_seam: Seam,
+    /// Once halves of characters came. Without them texts are left as they are.
+    seams: Option<Seams>,
     is_over: bool,
     pub(crate) items: VecDeque<Item>,
 }
@@ -144,9 +142,7 @@ impl Answer {
             gathered_bytes: 0,
             calls: Vec::new(),
             declined: false,
-            has_halves: false,
-            text_seam: Seam::default(),
-            reasoning_seam: Seam::default(),
+            seams: None,
             is_over: false,
             items: VecDeque::new(),
         }
@@ -154,7 +150,10 @@ impl Answer {
 
     /// More text.
     pub(crate) fn text(&mut self, text: String) {
-        let text = if self.has_halves { self.text_seam.join(&text) } else { text };
+        let text = match &mut self.seams {
+            Some(seams) => seams.text.join(&text),
+            None => text,
+        };
         if !text.is_empty() && !self.is_over {
             self.text_bytes += text.len();
             self.items.push_back(Ok(ChatEvent::Delta(text)));
@@ -169,7 +168,10 @@ impl Answer {
 
     /// More reasoning.
     pub(crate) fn reasoning(&mut self, text: String) {
-        let text = if self.has_halves { self.reasoning_seam.join(&text) } else { text };
+        let text = match &mut self.seams {
+            Some(seams) => seams.reasoning.join(&text),
+            None => text,
+        };
         if !text.is_empty() && !self.is_over {
             self.items.push_back(Ok(ChatEvent::Reasoning(text)));
         }
@@ -203,11 +205,11 @@ impl Answer {
         if self.is_over {
             return;
         }
-        let last_half = self.text_seam.end();
-        self.text(last_half);
+        let last_half = self.seams.as_mut().map(|seams| seams.text.end());
+        self.text(last_half.unwrap_or_default());
         let mut tool_calls = 0;
         for mut call in std::mem::take(&mut self.calls) {
-            if self.has_halves {
+            if self.seams.is_some() {
                 call.arguments = halves::joined(&call.arguments);
             }
             // Arguments that are left out are none.
@@ -371,7 +373,9 @@ impl AnswerReader {
     /// The same JSON with stand-ins, if it holds halves of characters.
     fn mended(&mut self, json: &[u8]) -> Option<Vec<u8>> {
         let mended = halves::with_stand_ins(json);
-        self.answer.has_halves |= mended.is_some();
+        if mended.is_some() {
+            self.answer.seams.get_or_insert_default();
+        }
         mended
     }
 

@@ -72,6 +72,13 @@ pub(crate) fn joined(text: &str) -> String {
     whole
 }
 
+/// The seams of an answer's texts.
+#[derive(Debug, Default)]
+pub(crate) struct Seams {
+    pub(crate) text: Seam,
+    pub(crate) reasoning: Seam,
+}
+
 /// Puts halves together that come in different pieces of one text.
 #[derive(Debug, Default)]
 pub(crate) struct Seam {

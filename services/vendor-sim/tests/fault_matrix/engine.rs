@@ -11,6 +11,7 @@ use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
 use podium_domain::policy::{Effort, Fallback, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
+use podium_domain::sampling::Sampling;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_store_sqlite::Store;
@@ -46,6 +47,7 @@ impl AtWork {
             queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
+            cache: None,
             vendors: Arc::new(vendors),
             conductor: Arc::new(conductor.clone()),
             clock,
@@ -80,8 +82,9 @@ impl AtWork {
             conversation: Conversation::question_only(QUESTION).unwrap(),
             policy: policy(),
             answer_tokens_max: None,
+            sampling: Sampling::NONE,
         };
-        let (submitted, ending) = self.engine.ask(submit).await.unwrap();
+        let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();
         let id: RunId = submitted.run_id();
         let ended = tokio::time::timeout(PATIENCE, ending.run()).await;
         ended.unwrap_or_else(|_| unreachable!("run {id} hangs")).unwrap()
@@ -141,10 +144,9 @@ fn wrong_with_failure(case: &Case, cell: &Cell<'_>, run: &Run) -> Option<String>
 /// Whether the engine takes it for a failure at all, and whether it tries again.
 fn tries(case: &Case) -> usize {
     match case.becomes {
-        // Too long once is too long again.
-        Outcome::Answered(crate::cases::HUGE_BYTES) => 1,
+        // Too long once is too long again, and who is not trusted once is not the next time.
+        Outcome::Answered(crate::cases::HUGE_BYTES) | Outcome::Untrusted(_) => 1,
         Outcome::Answered(_) => 0,
-        Outcome::Untrusted(_) => 1,
         _ => 2,
     }
 }
