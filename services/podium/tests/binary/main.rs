@@ -6,5 +6,6 @@ mod command_line;
 mod gpu;
 mod keys;
 mod mini_head;
+mod shipped_pools;
 mod support;
 mod survives_kill;
