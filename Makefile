@@ -75,10 +75,11 @@ test-clients: binaries ## run the doors and the simulated vendor with the real c
 
 .PHONY: test-emulators
 test-emulators: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
-test-emulators: binaries ## try our adapters on an emulator of the vendors that others wrote
+test-emulators: binaries ## try our adapters and limits on emulators of the vendors that others wrote; MOCKLIMIT_SECONDS (180)
 	@scripts/setup test
+	cargo build $(WORKSPACE) --example tools
 	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
-	cd tests/clients && uv run --frozen --group node pytest emulators
+	cd tests/clients && uv run --frozen --group node --group emulators pytest emulators -s
 
 .PHONY: test-training
 test-training: ## run the light tests of training/

@@ -52,6 +52,7 @@ const LAYERS: &[Layer] = &[
             "podium-engine",
             "podium-harness",
             "podium-limits-redis",
+            "podium-local-cluster",
             "podium-memory",
             "podium-ports",
             "podium-setup",

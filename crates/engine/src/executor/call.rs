@@ -212,8 +212,10 @@ fn vendor_failure(progress: &mut Progress, error: &VendorError) -> Ended {
         Cure::Nothing
     };
     let mut message = error.to_string();
-    if let Some(source) = std::error::Error::source(error) {
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
         message = format!("{message}: {source}");
+        cause = source.source();
     }
     progress.failed(message, cure)
 }

@@ -7,5 +7,6 @@ mod gpu;
 mod keys;
 mod mini_head;
 mod ratings;
+mod shipped_pools;
 mod support;
 mod survives_kill;

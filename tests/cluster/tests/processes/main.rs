@@ -28,6 +28,8 @@ mod one_run;
 #[cfg(test)]
 mod readiness;
 #[cfg(test)]
+mod redis_away;
+#[cfg(test)]
 mod texts;
 #[cfg(test)]
 mod workflow;
