@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Hedging, Policy, Tier, WorkersAllowed};
 
 use crate::v1;
 use crate::{ApiError, ErrorCode, FieldProblem, ModelName};
@@ -127,6 +127,15 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
             problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
         }
     }
+    match v1::Hedging::try_from(wanted.hedging) {
+        Ok(v1::Hedging::Unspecified) => {}
+        Ok(v1::Hedging::None) => policy.hedging = Hedging::None,
+        Ok(v1::Hedging::Pool) => policy.hedging = Hedging::Pool,
+        Err(_) => {
+            let hedging = wanted.hedging;
+            problems.push(problem("policy.hedging", format!("hedging {hedging} is none of none, pool")));
+        }
+    }
     if let Err(e) = policy.check() {
         problems.push(problem(&format!("policy.{}", e.field), e.to_string()));
     }
@@ -166,6 +175,7 @@ mod tests {
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
             fallback: 9,
+            hedging: 9,
             workers_allowed: vec!["no such name!".to_owned()],
             ..Default::default()
         });
@@ -176,6 +186,7 @@ mod tests {
             "messages",
             "effort",
             "policy.fallback",
+            "policy.hedging",
             "policy.steps_max",
             "policy.workers_allowed",
             "answer_tokens_max",
@@ -198,13 +209,14 @@ mod tests {
             steps_max: Some(3),
             deadline_ms: Some(1000),
             fallback: v1::Fallback::None.into(),
+            hedging: v1::Hedging::None.into(),
             cost_max_nano_usd: Some(5),
             workers_allowed: vec!["a".to_owned()],
             ..Default::default()
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
-        assert_eq!(policy.fallback, Fallback::None);
+        assert_eq!((policy.fallback, policy.hedging), (Fallback::None, Hedging::None));
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
     }
