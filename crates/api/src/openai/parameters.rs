@@ -31,7 +31,8 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "stream_options"
         | "reasoning_effort"
         | "max_tokens"
-        | "max_completion_tokens" => Rule::Read,
+        | "max_completion_tokens"
+        | "podium" => Rule::Read,
         // Each worker is called as its vendor recommends.
         "temperature" => Rule::Ignored(|field| field.number(0.0, 2.0).map(drop)),
         "top_p" => Rule::Ignored(|field| field.number(0.0, 1.0).map(drop)),
