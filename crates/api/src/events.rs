@@ -43,12 +43,13 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         RunEvent::StepReady { round, step } => {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
-        RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish } => {
+        RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish, saved } => {
             let attempt = attempts.number(TaskRef::Step { round: *round, step: *step }, *claim);
             Kind::StepDone(v1::StepDone {
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
                 first_token_ms: *first_token_ms,
+                saved: saved.map(Into::into),
                 attempt,
                 ..step_done((*round, *step), output, *finish)
             })
@@ -83,9 +84,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             Kind::ResultUnused(v1::ResultUnused { task, attempt, usage, cost_nano_usd })
         }
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
-        RunEvent::Succeeded { round, step } => {
-            Kind::Succeeded(v1::Succeeded { round: (*round).into(), step: step.get().into() })
-        }
+        RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
         RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
     }
@@ -126,6 +125,7 @@ fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason
         usage: None,
         cost_nano_usd: 0,
         first_token_ms: None,
+        saved: None,
     }
 }
 
@@ -147,6 +147,10 @@ fn hedged(
 ) -> v1::Hedged {
     let attempt = attempt(TaskRef::Step { round, step });
     v1::Hedged { round: round.into(), step: step.get().into(), attempt, hedge: Some(hedge.into()) }
+}
+
+fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {
+    v1::Succeeded { round: round.into(), step: step.get().into() }
 }
 
 fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> v1::FellBack {

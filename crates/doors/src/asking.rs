@@ -49,6 +49,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         conversation: new_run.conversation,
         policy: new_run.policy,
         answer_tokens_max: new_run.answer_tokens_max,
+        sampling: new_run.sampling,
     })
 }
 
@@ -85,6 +86,9 @@ fn submit_error(error: &SubmitError) -> ApiError {
     match error {
         SubmitError::Policy(e) => {
             ApiError::on_field(ErrorCode::InvalidValue, format!("policy.{}", e.field), e.to_string())
+        }
+        SubmitError::Sampling(e) => {
+            ApiError::on_field(ErrorCode::InvalidValue, format!("sampling.{}", e.field), e.to_string())
         }
         SubmitError::NoWorkerAllowed => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())

@@ -6,6 +6,7 @@
 mod call;
 mod fallback;
 mod hedge;
+mod recall;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, Effect, Run, StepResult, TaskRef, TaskState};
+use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement, Why};
@@ -28,6 +30,7 @@ use crate::commands::rehearse;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended, Spent};
 use crate::executor::hedge::{Attempted, Second};
+use crate::executor::recall::Lead;
 use crate::hedging::Hedging;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
@@ -54,6 +57,7 @@ pub(crate) struct Step {
     permit: Box<dyn Permit>,
     /// Who may be called beside the worker.
     second: Option<Second>,
+    lead: Option<Lead>,
     slot: Slot,
 }
 
@@ -63,6 +67,7 @@ struct Next {
     at: (u16, StepIndex),
     worker: Worker,
     permit: Box<dyn Permit>,
+    lead: Option<Lead>,
     room: Room,
 }
 
@@ -171,15 +176,27 @@ impl Executor {
             return Err(self.fail(&run, message.task, text, abandon).await);
         }
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
+        let recall = self.recall(&run, at, (worker, &request));
+        self.answer_known(recall.as_ref(), abandon).await?;
         let Cleared { worker, permit, reserve, second, first } =
             self.clear(&run, at, (worker, &request)).await?;
+        // Others wait for what the worker says, and not for what somebody says who stands in for it.
+        let recall = recall.filter(|_| first.is_none());
+        let lead = match self.take_lead(recall.as_ref(), abandon).await {
+            Ok(lead) => lead,
+            Err(settle) => {
+                permit.settle(Settlement::of(Outcome::NotSent));
+                return Err(settle);
+            }
+        };
         match engine.claim_after(run.id(), first, message.task, reserve).await {
             Ok(claimed) => {
                 let second = second.and_then(|second| second.covered_by(&claimed));
-                Ok(Step { claimed, at, worker, permit, second, slot })
+                Ok(Step { claimed, at, worker, permit, second, lead, slot })
             }
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
+                self.give_up(lead).await;
                 Err(settle)
             }
         }
@@ -227,10 +244,11 @@ impl Executor {
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, second, slot } = step;
+        let Step { claimed, at, worker, permit, second, lead, slot } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
+            self.give_up(lead).await;
             let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
             let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
             return self.engine.record(claimed.run.id(), hand_back, abandon).await.into();
@@ -238,6 +256,7 @@ impl Executor {
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
             permit.settle(Settlement::of(Outcome::NotSent));
+            self.give_up(lead).await;
             return Settle::Ack.into();
         };
         let call = Call {
@@ -249,12 +268,15 @@ impl Executor {
             request: &request,
         };
         self.retries.called(&worker.id, self.engine.now());
-        let attempted = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon)).await;
+        let lead = self.lead_for(lead, &claimed.run, (&worker, &request)).await;
+        let calling = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon));
+        let attempted = self.leading(lead.as_ref(), calling).await;
+        self.called(lead, &worker, &attempted).await;
         let command = self.command_for(&claimed, at, (&worker, &request), attempted);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
         let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
-        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, room }, run)| {
+        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, lead, room }, run)| {
             let slot = match room {
                 Room::Inherited => slot,
                 Room::Own(own) => own,
@@ -264,7 +286,7 @@ impl Executor {
                 return None;
             };
             // Only a run of one step is hedged, and that one follows on nothing.
-            Some(Step { claimed, at, worker, permit, second: None, slot })
+            Some(Step { claimed, at, worker, permit, second: None, lead, slot })
         });
         Done { settle, next }
     }
@@ -290,14 +312,23 @@ impl Executor {
             return None;
         }
         let request = request(&after, at, worker)?;
+        // What is known, or is being called for, is for whoever gets the message.
+        let recall = self.recall(&after, at, (worker, &request));
+        if !self.is_unknown(recall.as_ref()).await {
+            return None;
+        }
         let permit = tokio::select! {
             biased;
             permit = self.permit(&after, at, worker, &request) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
+        let Ok(lead) = self.try_lead(recall.as_ref()).await else {
+            permit.settle(Settlement::of(Outcome::NotSent));
+            return None;
+        };
         let reserve = Reserve { call: call::most_cost(worker, &request, engine.now()), ..Reserve::default() };
         let wish = engine.wish(run.id(), task, reserve);
-        Some(Next { wish, at, worker: worker.clone(), permit, room })
+        Some(Next { wish, at, worker: worker.clone(), permit, lead, room })
     }
 
     /// Where the step can run now, if anywhere.
@@ -378,7 +409,11 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
     let messages = prompt::for_worker(run, round, step)?;
+    let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
     Some(ChatRequest {
+        temperature,
+        top_p,
+        seed,
         effort: worker.takes_effort().then_some(spec.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })

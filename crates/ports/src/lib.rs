@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 pub mod accounts;
+pub mod cache;
 pub mod charge;
 pub mod clock;
 pub mod conductor;

@@ -4,6 +4,7 @@
 mod checker;
 mod secret;
 mod sources;
+mod step_cache;
 pub mod values;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::fmt;
 pub use checker::Checker;
 pub use secret::{SecretError, SecretRef};
 pub use sources::Sources;
+pub use step_cache::step_cache;
 
 /// A key, and its default if it has one. The file has it as `key = value`, the environment as `PODIUM__KEY`.
 pub type Key = (&'static str, Option<&'static str>);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use podium_domain::pool::Pool;
 use podium_doors::Access;
 use podium_engine::{Engine, Options, Parts, Roles};
-use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
 use podium_ports::vendor::Vendors;
 use podium_setup::conductor::{self, Chosen};
@@ -116,7 +117,8 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let engine = Engine::new(parts(store.clone(), vendors, &chosen, pool), options);
+        let engine =
+            Engine::new(parts(store.clone(), vendors, (&chosen, settings.step_cache), pool), options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
         Ok(Self { engine, chosen, notices, stop, loops, store, workers, _data: data })
     }
@@ -195,13 +197,20 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
     Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
 }
 
-fn parts(store: Store, vendors: Arc<dyn Vendors>, chosen: &Chosen, pool: Arc<Pool>) -> Parts {
+fn parts(
+    store: Store,
+    vendors: Arc<dyn Vendors>,
+    (chosen, step_cache): (&Chosen, Option<CacheOptions>),
+    pool: Arc<Pool>,
+) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let cache = |options| Arc::new(MemoryCache::new(Arc::new(SystemClock), options)) as Arc<dyn StepCache>;
     Parts {
         store: Arc::new(store),
         queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
         limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
+        cache: step_cache.map(cache),
         vendors,
         conductor: Arc::clone(&chosen.conductor),
         clock,

@@ -120,6 +120,7 @@ impl Node {
             queue: Arc::new(SimQueue(link())),
             live: Arc::new(SimLive(link())),
             limiter: Arc::new(SimLimiter(link())),
+            cache: None,
             vendors: Arc::new(SimVendors(link())),
             conductor: Arc::new(SimConductor { link: link(), pool: Arc::clone(&pool) }),
             clock: Arc::new(NodeClock(link())),

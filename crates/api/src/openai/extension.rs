@@ -9,7 +9,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{
     ATTEMPTS_MAX, DEADLINE_MAX, Fallback, Hedging, OUTPUT_BYTES_MAX, Policy, ROUNDS_MAX, STEPS_MAX,
-    WorkersAllowed,
+    StepCaching, WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
 
@@ -29,7 +29,7 @@ pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
 }
 
 /// Every member.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "steps_max",
     "rounds_max",
     "attempts_max",
@@ -39,6 +39,7 @@ const NAMES: [&str; 9] = [
     "workers_allowed",
     "fallback",
     "hedging",
+    "step_cache",
 ];
 
 fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
@@ -65,6 +66,10 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
         "hedging" => {
             let name = field.one_of(&Hedging::ALL.map(Hedging::as_str))?;
             policy.hedging = Hedging::from_name(name).unwrap_or(policy.hedging);
+        }
+        "step_cache" => {
+            let is_off = field.one_of(&["off", "exact"])? == "off";
+            policy.step_cache = if is_off { StepCaching::Off } else { StepCaching::Exact };
         }
         _ => return Err(unknown(&field.path)),
     }
@@ -122,7 +127,7 @@ mod tests {
         let policy = read(&json!({
             "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
-            "fallback": "none", "hedging": "none",
+            "fallback": "none", "hedging": "none", "step_cache": "off",
         }))
         .unwrap();
         let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
@@ -136,6 +141,7 @@ mod tests {
             workers_allowed: WorkersAllowed::Only(ids.into()),
             fallback: Fallback::None,
             hedging: Hedging::None,
+            step_cache: StepCaching::Off,
             ..Policy::new(Tier::Ultra, Effort::Medium)
         };
         assert_eq!(policy, expected);

@@ -2,6 +2,7 @@
 
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::policy::{Effort, Policy};
+use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use serde_json::{Map, Value};
 
 use super::extension::bound;
@@ -47,6 +48,7 @@ struct Draft {
     messages: Option<Vec<Message>>,
     effort: Effort,
     answer_tokens_max: Option<u32>,
+    sampling: Sampling,
     stream: bool,
     include_usage: Option<bool>,
     /// The object `podium`.
@@ -78,6 +80,9 @@ impl Draft {
             "max_completion_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
             // It is read when the tier is known whose bounds it changes.
             "podium" => self.podium = Some(field.value.clone()),
+            "temperature" => self.sampling.temperature = Some(field.fraction(TEMPERATURE_MAX)?),
+            "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
+            "seed" => self.sampling.seed = Some(field.seed()?),
             other => return Err(unknown(other)),
         }
         Ok(())
@@ -96,8 +101,8 @@ impl Draft {
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
-        let answer_tokens_max = self.answer_tokens_max;
-        let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max };
+        let (answer_tokens_max, sampling) = (self.answer_tokens_max, self.sampling);
+        let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max, sampling };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
 }
@@ -215,10 +220,7 @@ mod tests {
             ("user", json!("u")),
             ("metadata", json!({"a": "b"})),
             ("store", json!(true)),
-            ("seed", json!(-7)),
             ("service_tier", json!("auto")),
-            ("temperature", json!(0.2)),
-            ("top_p", json!(1)),
             ("presence_penalty", json!(0)),
             ("n", json!(1)),
             ("tools", json!([])),
@@ -228,6 +230,20 @@ mod tests {
         ] {
             assert_eq!(with(name, value), ChatRequest::parse(good().to_string().as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn how_workers_choose_their_words_is_read() {
+        let sampling = |name: &str, value: Value| with(name, value).unwrap().new_run.sampling;
+        let temperature = Sampling { temperature: Some(0.2), ..Sampling::NONE };
+        assert_eq!(sampling("temperature", json!(0.2)), temperature);
+        assert_eq!(sampling("top_p", json!(1)), Sampling { top_p: Some(1.0), ..Sampling::NONE });
+        assert_eq!(sampling("temperature", Value::Null), Sampling::NONE);
+        let seed = |value: Value| sampling("seed", value).seed.unwrap();
+        assert_eq!((seed(json!(0)), seed(json!(u32::MAX))), (0, u32::MAX));
+        assert_eq!(seed(json!(-7)), seed(json!(-7)));
+        assert_ne!(seed(json!(-7)), seed(json!(-8)));
+        assert_ne!(seed(json!(1_u64 << 40)), seed(json!(1_u64 << 41)));
     }
 
     #[test]
@@ -252,6 +268,8 @@ mod tests {
             ("reasoning_effort", json!("extreme")),
             ("stream", json!("yes")),
             ("temperature", json!(3)),
+            ("top_p", json!(-0.5)),
+            ("seed", json!(0.5)),
             ("max_tokens", json!(0)),
             ("max_completion_tokens", json!(1.5)),
             ("messages", json!("why?")),

@@ -60,6 +60,17 @@ pub struct StepResult {
     pub first_token_ms: Option<u64>,
     /// The second call that was made, if one was.
     pub hedge: Option<Hedge>,
+    /// What a call would have taken, where the output came from the step cache and nobody was called.
+    pub saved: Option<Saved>,
+}
+
+/// What was not spent because an output was known already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// What the call consumed that the output is of.
+    pub usage: Usage,
+    /// What that costs, by the prices that were valid when the output was used again.
+    pub cost: Cost,
 }
 
 /// Why a completion ended.

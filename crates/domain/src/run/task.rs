@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Hedge;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
+use crate::run::Saved;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -131,6 +132,8 @@ pub struct Attempt {
     pub first_token_ms: Option<u64>,
     /// The second call that was made because the first was silent, if one was.
     pub hedge: Option<Hedge>,
+    /// What a call would have taken, where nobody was called because the output was known.
+    pub saved: Option<Saved>,
 }
 
 /// A task and every attempt at it.

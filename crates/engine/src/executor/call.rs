@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use podium_domain::ids::{ClaimId, StepIndex};
-use podium_domain::money::Cost;
+use podium_domain::money::{Cost, Prices};
 use podium_domain::pool::Worker;
 use podium_domain::run::{FinishReason, Run, StepResult, TaskRef};
 use podium_domain::time::Timestamp;
@@ -226,6 +226,7 @@ impl Call<'_> {
             finish,
             first_token_ms: progress.first_token_at.map(|at| milliseconds(progress.asked, at)),
             hedge: None,
+            saved: None,
         })
     }
 
@@ -276,10 +277,7 @@ impl Call<'_> {
 
     fn priced(&self, usage: Usage) -> Spent {
         let task = TaskRef::Step { round: self.at.0, step: self.at.1 };
-        let attempt = self.run.task(task).and_then(|task| task.attempt(self.claim));
-        // The prices of an attempt are those that were valid when it began.
-        let prices = attempt.map_or(self.worker.prices.latest(), |a| self.worker.prices.at(a.started_at));
-        Spent { usage, cost: prices.cost(&usage) }
+        Spent { usage, cost: prices(self.worker, self.run, task, self.claim).cost(&usage) }
     }
 }
 
@@ -297,4 +295,10 @@ pub(super) fn estimate(request: &ChatRequest) -> TokenEstimate {
 pub(super) fn most_cost(worker: &Worker, request: &ChatRequest, at: Timestamp) -> Cost {
     let prompt_tokens = prompt_tokens(request).saturating_mul(2);
     worker.prices.at(at).most_cost(prompt_tokens, request.output_tokens_max.into())
+}
+
+/// The prices of an attempt: those that were valid when it began.
+pub(super) fn prices<'w>(worker: &'w Worker, run: &Run, task: TaskRef, claim: ClaimId) -> &'w Prices {
+    let attempt = run.task(task).and_then(|task| task.attempt(claim));
+    attempt.map_or(worker.prices.latest(), |attempt| worker.prices.at(attempt.started_at))
 }

@@ -7,6 +7,8 @@ mod chain;
 #[cfg(test)]
 mod course;
 #[cfg(test)]
+mod drafts;
+#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod fallback;
@@ -23,7 +25,11 @@ mod memory;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod recall;
+#[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod sampling;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

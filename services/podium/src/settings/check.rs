@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use podium_ports::conductor::LocalLimits;
-use podium_setup::settings::{Checker, SettingsError, Sources, values};
+use podium_setup::settings::{Checker, SettingsError, Sources, step_cache, values};
 
 use super::{PoolChoice, Settings};
 
@@ -18,6 +18,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let runs_kept = checker.read("runs_kept", values::runs_kept);
     let sequences_max = checker.read("plan_sequences", values::plan_sequences);
     let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
+    let step_cache = step_cache(&mut checker);
     let drain = checker.read("drain_ms", values::drain);
     let log = checker.read_if_given("log", values::log_filter);
     let log_format = checker.read("log_format", values::log_format);
@@ -30,6 +31,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             pool: pool?,
             conductor: conductor?,
             runs_kept: runs_kept?,
+            step_cache: step_cache?,
             local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
             drain: drain?,
             log,

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoice;
@@ -35,6 +36,14 @@ pub(crate) const KEYS: &[Key] = &[
     ("plan_sequences", Some("8")),
     // Requests that may wait for a model in this process.
     ("plans_waiting_max", Some("256")),
+    // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
+    ("step_cache", Some("off")),
+    // Milliseconds that an output is kept for it.
+    ("step_cache_ttl_ms", Some("3600000")),
+    // Outputs that are kept; beyond, the oldest goes.
+    ("step_cache_entries_max", Some("4096")),
+    // Bytes of an output that is kept.
+    ("step_cache_entry_bytes_max", Some("65536")),
     // Milliseconds that requests and calls under way may still take once the server is told to stop.
     ("drain_ms", Some("10000")),
     // What is logged: a level, or a list such as `info,podium_engine=debug`. Default: `info` for a server, else `warn`.
@@ -60,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) conductor: ConductorChoice,
     /// How long runs are kept after their end; none: for ever.
     pub(crate) runs_kept: Option<Duration>,
+    /// How much the step cache remembers; none: there is none.
+    pub(crate) step_cache: Option<CacheOptions>,
     /// What a model in this process may take.
     pub(crate) local: LocalLimits,
     /// How long work under way may still take at the end.

@@ -20,6 +20,8 @@ mod http;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod one_call;
+#[cfg(test)]
 mod one_run;
 #[cfg(test)]
 mod readiness;
