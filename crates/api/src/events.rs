@@ -2,7 +2,8 @@
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{FinishReason, Hedge, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::time::Timestamp;
 
 use crate::AttemptNumbers;
 use crate::runs::{planned_steps, timestamp};
@@ -55,16 +56,17 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         }
         RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
             Kind::AttemptFailed(v1::AttemptFailed {
-                task: Some((*task).into()),
                 attempt: attempts.number(*task, *claim),
-                error: message.clone(),
-                retry_time: Some(timestamp(*retry_at)),
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
+                ..attempt_failed(*task, message, *retry_at)
             })
         }
         RunEvent::FellBack { round, step, worker, message } => {
             Kind::FellBack(fell_back((*round, *step), worker, message))
+        }
+        RunEvent::Hedged { round, step, claim, hedge } => {
+            Kind::Hedged(hedged((*round, *step), hedge, |task| attempts.number(task, *claim)))
         }
         RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
             task: Some((*task).into()),
@@ -76,12 +78,11 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             usage: Some((*usage).into()),
             cost_nano_usd: cost.nano_usd(),
         }),
-        RunEvent::ResultUnused { task, claim, usage, cost } => Kind::ResultUnused(v1::ResultUnused {
-            task: Some((*task).into()),
-            attempt: attempts.number(*task, *claim),
-            usage: Some((*usage).into()),
-            cost_nano_usd: cost.nano_usd(),
-        }),
+        RunEvent::ResultUnused { task, claim, usage, cost } => {
+            let (attempt, usage) = (attempts.number(*task, *claim), Some((*usage).into()));
+            let (task, cost_nano_usd) = (Some((*task).into()), cost.nano_usd());
+            Kind::ResultUnused(v1::ResultUnused { task, attempt, usage, cost_nano_usd })
+        }
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
         RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
@@ -126,6 +127,26 @@ fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason
         first_token_ms: None,
         saved: None,
     }
+}
+
+fn attempt_failed(task: TaskRef, message: &str, retry_at: Timestamp) -> v1::AttemptFailed {
+    v1::AttemptFailed {
+        task: Some(task.into()),
+        error: message.to_owned(),
+        retry_time: Some(timestamp(retry_at)),
+        attempt: 0,
+        usage: None,
+        cost_nano_usd: 0,
+    }
+}
+
+fn hedged(
+    (round, step): (u16, StepIndex),
+    hedge: &Hedge,
+    attempt: impl FnOnce(TaskRef) -> u32,
+) -> v1::Hedged {
+    let attempt = attempt(TaskRef::Step { round, step });
+    v1::Hedged { round: round.into(), step: step.get().into(), attempt, hedge: Some(hedge.into()) }
 }
 
 fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {

@@ -148,7 +148,7 @@ impl Work for Planner {
     type Next = Infallible;
 
     async fn work(&self, message: TaskMessage, _slot: Slot, abandon: &CancellationToken) -> Done<Infallible> {
-        match self.engine.claim(message.run, message.task, Cost::ZERO).await {
+        match self.engine.claim(message.run, message.task).await {
             Ok(claimed) => self.carry_out(&claimed, abandon).await.into(),
             Err(settle) => settle.into(),
         }
@@ -169,7 +169,7 @@ impl Planner {
             }
             Err(ConductorError::Stopped) if claimed.held.token().is_cancelled() => return Settle::Ack,
             Err(ConductorError::Stopped) => {
-                Command::HandBack { task, claim, usage: Usage::default(), cost: Cost::ZERO }
+                Command::HandBack { task, claim, usage: Usage::default(), cost: Cost::ZERO, hedge: None }
             }
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
@@ -185,7 +185,7 @@ impl Planner {
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
         let message = error.to_string();
         let (usage, cost) = error.consumed();
-        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost };
+        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost, hedge: None };
         Command::FailAttempt { task, claim, error }
     }
 }

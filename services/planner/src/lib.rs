@@ -33,6 +33,7 @@ fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Se
 }
 
 #[cfg(not(feature = "llama"))]
+#[expect(clippy::unnecessary_wraps, reason = "where a model can run it may be refused")]
 fn inspect(_: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(None)
 }

@@ -24,6 +24,8 @@ pub(crate) struct RunReport {
     wasted_usage: UsageReport,
     cost_usd: f64,
     wasted_usd: f64,
+    fallbacks: u32,
+    hedges: u32,
     saved_usage: UsageReport,
     saved_usd: f64,
     duration_ms: Option<u64>,
@@ -45,12 +47,36 @@ struct StepReport {
     state: &'static str,
     attempts: usize,
     errors: Vec<String>,
+    /// Who does it instead of `worker`.
+    fell_back_to: Option<String>,
+    /// Its second calls.
+    hedges: Vec<HedgeReport>,
     output: Option<String>,
     prompt_tokens: u64,
     completion_tokens: u64,
     cost_usd: f64,
     is_from_cache: bool,
     duration_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct HedgeReport {
+    worker: String,
+    /// Which call began to answer first: `first`, `second` or `neither`.
+    winner: &'static str,
+    wasted_usd: f64,
+}
+
+impl From<&v1::Hedge> for HedgeReport {
+    fn from(hedge: &v1::Hedge) -> Self {
+        let winner = match hedge.winner() {
+            v1::HedgeWinner::Unspecified => "unknown",
+            v1::HedgeWinner::First => "first",
+            v1::HedgeWinner::Second => "second",
+            v1::HedgeWinner::Neither => "neither",
+        };
+        Self { worker: hedge.worker.clone(), winner, wasted_usd: usd(hedge.cost_nano_usd) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -99,6 +125,8 @@ impl RunReport {
             wasted_usage: run.wasted_usage.into(),
             cost_usd: usd(run.cost_nano_usd),
             wasted_usd: usd(run.wasted_cost_nano_usd),
+            fallbacks: run.fallbacks,
+            hedges: run.hedges,
             saved_usage: run.saved.and_then(|saved| saved.usage).into(),
             saved_usd: usd(run.saved.map_or(0, |saved| saved.cost_nano_usd)),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
@@ -129,6 +157,8 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         state: if is_superseded { "superseded" } else { task_state(step.state()) },
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
+        fell_back_to: step.fell_back_to.clone(),
+        hedges: step.attempts.iter().filter_map(|a| a.hedge.as_ref()).map(Into::into).collect(),
         output: step.output.clone(),
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -165,6 +195,11 @@ pub(crate) fn describe(report: &RunReport) -> String {
             ),
         );
         step.errors.iter().for_each(|error| line("", &format!("! {error}")));
+        step.fell_back_to.iter().for_each(|worker| line("", &format!("> went on with {worker}")));
+        for hedge in &step.hedges {
+            let HedgeReport { worker, winner, wasted_usd } = hedge;
+            line("", &format!("> asked {worker} as well, {winner} was faster, ${wasted_usd:.6} wasted"));
+        }
         step.output.iter().for_each(|output| line("", &format!("= {output}")));
     }
     let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
@@ -181,7 +216,7 @@ fn wasted(report: &RunReport) -> String {
     if report.wasted_usage == UsageReport::default() {
         return String::new();
     }
-    format!(", of which ${:.6} for attempts that came to nothing", report.wasted_usd)
+    format!(", of which ${:.6} for calls that came to nothing", report.wasted_usd)
 }
 
 /// What the step cache saved, if it did.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use podium_domain::ids::{ClaimId, RunId, StepIndex, WorkerId};
+use podium_domain::policy::{Hedging, Tier};
 use podium_domain::pool::Worker;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
@@ -91,7 +92,7 @@ pub(crate) struct Checker {
     intended: BTreeMap<String, Intended>,
     claims: BTreeMap<ClaimId, ClaimUse>,
     claims_by_seed: BTreeMap<u64, ClaimId>,
-    claims_by_errand: BTreeMap<Errand, usize>,
+    calls_allowed: BTreeMap<Errand, usize>,
     calls: Vec<Call>,
     calls_by_errand: BTreeMap<Errand, Vec<usize>>,
     plans: u64,
@@ -183,8 +184,9 @@ impl Checker {
                         self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
                     }
                     TaskRef::Step { .. } => {
+                        let calls = if self.may_be_hedged(run, *task) { 2 } else { 1 };
                         if let Some(errand) = self.errand_of(run, *task) {
-                            *self.claims_by_errand.entry(errand).or_default() += 1;
+                            *self.calls_allowed.entry(errand).or_default() += calls;
                         }
                     }
                 }
@@ -216,6 +218,16 @@ impl Checker {
             }
             _ => {}
         }
+    }
+
+    /// Whether the task is in hand for the first time, and a second call may be made beside the first.
+    fn may_be_hedged(&self, run: RunId, task: TaskRef) -> bool {
+        let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return false };
+        let policy = &run.spec().policy;
+        let is_first = run
+            .task(task)
+            .is_some_and(|task| task.attempts.len() == 1 && matches!(task.state, TaskState::Running { .. }));
+        policy.tier == Tier::Mini && policy.hedging == Hedging::Pool && is_first
     }
 
     fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
@@ -275,12 +287,12 @@ impl Checker {
         };
         let errand = (run, subtask.to_owned());
         self.check_sight(&errand, worker, prompt);
-        let claims = self.claims_by_errand.get(&errand).copied().unwrap_or_default();
+        let allowed = self.calls_allowed.get(&errand).copied().unwrap_or_default();
         let calls = self.calls_by_errand.entry(errand.clone()).or_default();
         calls.push(number);
         let calls = calls.len();
-        let what = || format!("run {run}: call {calls} under {claims} claims for `{subtask}`");
-        self.require(calls <= claims, Invariant::Claim, what);
+        let what = || format!("run {run}: call {calls} of {allowed} that were claimed for `{subtask}`");
+        self.require(calls <= allowed, Invariant::Claim, what);
         let (run, subtask) = errand;
         let worker = Some(worker.clone());
         let (text, tokens_max) = (String::new(), request.output_tokens_max);
@@ -322,7 +334,8 @@ impl Checker {
         let is_claimed = task.is_some_and(|task| task.has_tried(&worker.id));
         let fell_back = known.run.rounds()[usize::from(round)].steps[step.as_usize()].worker.is_some();
         let is_intended = intended.is_none_or(|intended| intended.worker == worker.id);
-        let is_right = is_claimed && (is_intended || fell_back);
+        let is_beside = self.may_be_hedged(*run, TaskRef::Step { round, step });
+        let is_right = is_claimed && (is_intended || fell_back) || is_beside;
         if let Some(seen) = early {
             self.violated(
                 Invariant::Sight,
@@ -406,12 +419,12 @@ impl Checker {
         let is_same = events == known.events;
         let mut paid = BTreeMap::new();
         let mut is_once = true;
-        for (task, claim, cost) in known.events.iter().filter_map(|event| payment(&event.event)) {
-            is_once &= paid.insert((task, claim), cost).is_none();
+        for (paid_for, cost) in known.events.iter().filter_map(|event| payment(&event.event)) {
+            is_once &= paid.insert(paid_for, cost).is_none();
         }
         let sum = paid.into_values().sum();
         let taken = known.events.iter().filter(|event| is_taken(&known.run, &event.event));
-        let taken = taken.filter_map(|event| payment(&event.event)).map(|(.., cost)| cost).sum();
+        let taken = taken.filter_map(|event| payment(&event.event)).map(|(_, cost)| cost).sum();
         let is_whole = known.run.wasted_cost() + taken == sum;
         let is_sum = is_once && is_whole && known.run.cost() == sum && cost == sum;
         self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
@@ -427,18 +440,30 @@ impl Call {
     }
 }
 
-/// What an event says was paid, for which attempt.
-fn payment(event: &RunEvent) -> Option<(TaskRef, ClaimId, podium_domain::money::Cost)> {
+/// What can be paid once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PaidFor {
+    /// The call that an attempt went by.
+    Attempt(TaskRef, ClaimId),
+    /// The other call of an attempt that was hedged.
+    Hedge(ClaimId),
+}
+
+/// What an event says was paid, and for what.
+fn payment(event: &RunEvent) -> Option<(PaidFor, podium_domain::money::Cost)> {
     match event {
         RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
-            Some((TaskRef::Plan { round: *round }, *claim, *cost))
+            Some((PaidFor::Attempt(TaskRef::Plan { round: *round }, *claim), *cost))
         }
         RunEvent::StepDone { round, step, claim, cost, .. } => {
-            Some((TaskRef::Step { round: *round, step: *step }, *claim, *cost))
+            Some((PaidFor::Attempt(TaskRef::Step { round: *round, step: *step }, *claim), *cost))
         }
+        RunEvent::Hedged { claim, hedge, .. } => Some((PaidFor::Hedge(*claim), hedge.cost)),
         RunEvent::AttemptFailed { task, claim, cost, .. }
         | RunEvent::ResultUnused { task, claim, cost, .. }
-        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => Some((*task, *claim, *cost)),
+        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => {
+            Some((PaidFor::Attempt(*task, *claim), *cost))
+        }
         _ => None,
     }
 }

@@ -49,6 +49,9 @@ fn everything_holds_in_every_world() {
         "conflict",
         "delivery lost",
         "kept by another planner",
+        "hedge in vain",
+        "hedge was faster",
+        "hedge was slower",
         "lane full",
         "limited",
         "message lost",
@@ -78,6 +81,7 @@ fn everything_holds_in_every_world() {
         "vendor fault",
         "waited for the end",
         "watcher saw a restart",
+        "went round a breaker",
         "wire cut",
     ] {
         assert!(

@@ -127,7 +127,9 @@ impl Run {
             | E::StepsSuperseded { .. }
             | E::PlanReady { .. }
             | E::AnswerKept { .. } => self.fold_planned(event, at),
-            E::StepReady { .. } | E::StepDone { .. } | E::FellBack { .. } => self.fold_step(event, at),
+            E::StepReady { .. } | E::StepDone { .. } | E::FellBack { .. } | E::Hedged { .. } => {
+                self.fold_step(event, at)
+            }
             E::AttemptFailed { .. }
             | E::LeaseExpired { .. }
             | E::TaskFailed { .. }
@@ -206,7 +208,22 @@ impl Run {
                 if !matches!(task.state, TaskState::Ready { .. }) {
                     return Err(format!("a {} task goes on with nobody else", task.state.as_str()));
                 }
-                self.round_mut(*round)?.steps[step.as_usize()].worker = Some(worker.clone());
+                let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
+                step.worker = Some(worker.clone());
+                step.fallbacks = step.fallbacks.saturating_add(1);
+                Ok(())
+            }
+            RunEvent::Hedged { round, step, claim, hedge } => {
+                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
+                if task.state.is_final() {
+                    return Err("the task has ended".to_owned());
+                }
+                // As with what the attempt consumed, the last word on it counts.
+                let is_open =
+                    |a: &Attempt| !matches!(a.outcome, AttemptOutcome::Accepted | AttemptOutcome::Unused);
+                let attempt = task.attempts.iter_mut().find(|a| a.claim == *claim && is_open(a));
+                attempt.ok_or_else(|| format!("claim {claim} has no attempt to be hedged"))?.hedge =
+                    Some(hedge.clone());
                 Ok(())
             }
             _ => Err("not a step's".to_owned()),
@@ -248,6 +265,7 @@ impl Run {
             cost: Cost::ZERO,
             reserved: *reserved,
             first_token_ms: None,
+            hedge: None,
             saved: None,
         });
         Ok(())

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+mod fallback;
 mod head;
+mod hedge;
 
 use super::*;
 use crate::ids::{ClaimId, TenantId};
@@ -64,11 +66,15 @@ fn head_of(access: &str, subtask: &str, policy: &Policy) -> PlanHead {
 struct Written {
     plan: Plan,
     heads: Vec<PlanHead>,
+    /// Who may stand in for the planned worker.
+    others: Vec<WorkerId>,
+    /// What may have come of second calls.
+    hedges: Vec<Hedge>,
 }
 
 impl From<Plan> for Written {
     fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new() }
+        Self { plan, heads: Vec::new(), others: Vec::new(), hedges: Vec::new() }
     }
 }
 
@@ -109,6 +115,7 @@ fn result() -> StepResult {
         cost: Cost::from_nano_usd(1),
         finish: FinishReason::Stop,
         first_token_ms: Some(1),
+        hedge: None,
         saved: None,
     }
 }
@@ -116,7 +123,7 @@ fn result() -> StepResult {
 fn error(retry_at: Option<Timestamp>) -> AttemptError {
     let fall_back_to = None;
     let (message, usage, cost) = ("no".to_owned(), Usage::default(), Cost::from_nano_usd(1));
-    AttemptError { message, retry_at, fall_back_to, usage, cost }
+    AttemptError { message, retry_at, fall_back_to, usage, cost, hedge: None }
 }
 
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
@@ -129,10 +136,16 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
         // Claims that were made, and the next one.
         for number in 1..=attempts + 1 {
             let claim = claim_id(task, number);
-            let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
+            let wish = Claim {
+                id: claim,
+                executor: "e".to_owned(),
+                lease_until: NOW,
+                reserve: Cost::ZERO,
+                hedge: Cost::ZERO,
+            };
             all.push(Command::Claim { task, claim: wish });
             all.push(Command::ExpireLease { task, claim });
-            all.push(Command::HandBack { task, claim, usage, cost });
+            all.push(Command::HandBack { task, claim, usage, cost, hedge: None });
             all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
             match task {
                 TaskRef::Plan { round } => {
@@ -152,10 +165,25 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                 }
                 TaskRef::Step { round, step } => {
                     all.push(Command::CompleteStep { round, step, claim, result: result() });
+                    for hedge in written.hedges.iter().cloned().map(Some) {
+                        let result = StepResult { hedge: hedge.clone(), ..result() };
+                        all.push(Command::CompleteStep { round, step, claim, result });
+                        let error = AttemptError { hedge: hedge.clone(), ..error(Some(NOW)) };
+                        all.push(Command::FailAttempt { task, claim, error });
+                        all.push(Command::HandBack { task, claim, usage, cost, hedge });
+                    }
                     let blank = StepResult { output: " ".to_owned(), ..result() };
                     all.push(Command::CompleteStep { round, step, claim, result: blank });
                 }
             }
+        }
+    }
+    for (task, worker) in
+        written.others.iter().flat_map(|other| run.tasks().map(move |(task, _)| (task, other)))
+    {
+        if let (TaskRef::Step { round, step }, Some(from)) = (task, run.worker_of(task)) {
+            let (from, worker, message) = (from.clone(), worker.clone(), "broken".to_owned());
+            all.push(Command::FallBack { round, step, from, worker, message });
         }
     }
     let late = run.spec().deadline_at;
@@ -172,12 +200,16 @@ fn key(run: &Run) -> String {
             (
                 task,
                 t.state.clone(),
-                t.attempts.iter().map(|a| (a.claim, a.outcome.clone())).collect::<Vec<_>>(),
+                t.attempts.iter().map(|a| (a.claim, a.outcome.clone(), a.hedge.clone())).collect::<Vec<_>>(),
             )
         })
         .collect();
-    let known: Vec<_> =
-        run.rounds().iter().map(|r| (r.known_steps(), r.superseded, r.plan().is_some())).collect();
+    let workers = |r: &Round| r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks)).collect::<Vec<_>>();
+    let known: Vec<_> = run
+        .rounds()
+        .iter()
+        .map(|r| (r.known_steps(), r.superseded, r.plan().is_some(), workers(r)))
+        .collect();
     format!("{:?} {tasks:?} {known:?}", run.state())
 }
 
@@ -325,6 +357,7 @@ fn claimed(task: TaskRef, number: u32) -> Command {
             executor: "e".to_owned(),
             lease_until: NOW,
             reserve: Cost::from_nano_usd(5),
+            hedge: Cost::ZERO,
         },
     }
 }
@@ -403,12 +436,12 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     let claim = |number| claim_id(step(0), number);
     let fail = |number, cost| {
         let (message, retry_at, (usage, cost)) = ("no".to_owned(), Some(NOW), one(cost));
-        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost };
+        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost, hedge: None };
         Command::FailAttempt { task: step(0), claim: claim(number), error }
     };
     let hand_back = |number, cost| {
         let (usage, cost) = one(cost);
-        Command::HandBack { task: step(0), claim: claim(number), usage, cost }
+        Command::HandBack { task: step(0), claim: claim(number), usage, cost, hedge: None }
     };
     let complete = |number, cost| {
         let (usage, cost) = one(cost);
@@ -433,7 +466,8 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     assert_eq!((run.wasted_cost(), run.cost()), (Cost::from_nano_usd(3), Cost::from_nano_usd(3)));
     // The sixth is taken; what comes after it is recorded and wasted: a late result, and failures of those who were lost, also
     // where their tokens cost nothing.
-    let for_nothing = Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO };
+    let for_nothing =
+        Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO, hedge: None };
     let run = drive(run, &[take(6), complete(6, 100), complete(3, 4), fail(4, 5), for_nothing]);
     assert_eq!(run.cost(), Cost::from_nano_usd(112));
     assert_eq!(run.wasted_cost(), Cost::from_nano_usd(12));
@@ -474,7 +508,7 @@ fn a_second_round_that_fails_leaves_the_first_rounds_answer() {
 fn handing_back_is_never_the_last_attempt() {
     let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
     let (task, claim, usage, cost) = (step(0), claim_id(step(0), 1), Usage::default(), Cost::ZERO);
-    let run = drive(run, &[Command::HandBack { task, claim, usage, cost }, claimed(step(0), 2)]);
+    let run = drive(run, &[Command::HandBack { task, claim, usage, cost, hedge: None }, claimed(step(0), 2)]);
     assert!(run.task(step(0)).unwrap().is_held_by(claim_id(step(0), 2)));
 }
 

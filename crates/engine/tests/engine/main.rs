@@ -15,6 +15,10 @@ mod fallback;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod guarded;
+#[cfg(test)]
+mod hedging;
+#[cfg(test)]
 mod house;
 #[cfg(test)]
 mod memory;

@@ -40,7 +40,7 @@ fn every_reachable_state_with_begun_steps_keeps_its_promises_under_every_command
     ] {
         let policy = policy(attempts_max, 1);
         let heads = heads.into_iter().map(|(access, subtask)| head_of(access, subtask, &policy)).collect();
-        let written = Written { plan: plan(access, &policy), heads };
+        let written = Written { heads, ..Written::from(plan(access, &policy)) };
         let (states, events) = walk(accepted(policy), &written);
         eprintln!("{} states, {} events", states.len(), events.len());
         for run in &states {
