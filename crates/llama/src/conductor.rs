@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
+use podium_domain::bundle::{Manifest, OtherPool, SubtaskWords};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::STEPS_MAX;
-use podium_domain::pool::{Pool, UnknownWorker};
+use podium_domain::pool::Pool;
 use podium_domain::prompt::{PlanContext, for_conductor};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
@@ -68,14 +68,16 @@ pub enum OpenError {
         #[source]
         source: UnknownTemplate,
     },
-    /// It was trained on a worker that the pool lacks.
-    #[error("bundle `{bundle}` pins its pool.slots to other workers")]
-    Slots {
+    /// It was trained for another pool.
+    #[error(transparent)]
+    Pool(#[from] OtherPool),
+    /// It has adapters, which this version does not apply: without them it would be another conductor.
+    #[error("bundle `{bundle}` has {adapters} adapter(s), which this version does not apply")]
+    Adapters {
         /// Name and version.
         bundle: String,
-        /// Which worker.
-        #[source]
-        source: UnknownWorker,
+        /// How many.
+        adapters: usize,
     },
     /// Its weights cannot be run.
     #[error("bundle `{bundle}` cannot be loaded")]
@@ -120,11 +122,10 @@ impl LlamaConductor {
         let id = manifest.id();
         let template = Template::from_name(&manifest.prompt.template)
             .map_err(|source| OpenError::Template { bundle: id.clone(), source })?;
-        let pool = match manifest.prompt.workers {
-            WorkersInPrompt::Slots => pool.arranged(&manifest.pool.slots),
-            WorkersInPrompt::Described => Ok(pool.clone()),
-        };
-        let pool = pool.map_err(|source| OpenError::Slots { bundle: id.clone(), source })?;
+        let pool = manifest.fit(pool)?;
+        if !manifest.adapters.is_empty() {
+            return Err(OpenError::Adapters { bundle: id, adapters: manifest.adapters.len() });
+        }
         let engine = Engine::load(EngineOptions {
             weights: bundle.weights().to_owned(),
             context_tokens: manifest.sampling.context_tokens,

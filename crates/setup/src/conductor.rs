@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use podium_bundle::{Bundle, MANIFEST_FILE};
 use podium_conductor::{DirectConductor, FixedConductor, RemoteConductor, RemoteOptions};
-use podium_domain::bundle::Manifest;
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::STEPS_MAX;
 use podium_domain::pool::{Pool, UnknownWorker};
@@ -19,8 +19,6 @@ use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio_util::sync::CancellationToken;
 
-/// The manifest's name in a bundle.
-const MANIFEST_FILE: &str = "conductor.toml";
 /// The bundle that is trained on the demo's workers, from the project's folder.
 const DEMO_BUNDLE: &str = "models/nano";
 /// The pool that it is trained on.
@@ -159,7 +157,7 @@ pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'sta
         ))
     } else if open_bundle.is_none() {
         Err("this podium was built without llama.cpp; `make demo` builds one with it".to_owned())
-    } else if !bundle.join("conductor.toml").is_file() {
+    } else if !bundle.join(MANIFEST_FILE).is_file() {
         Err(format!("there is no bundle in {DEMO_BUNDLE} from here; start podium in the project's folder"))
     } else {
         Ok(bundle)
@@ -263,7 +261,7 @@ pub async fn describe(
     vendors: &Arc<dyn Vendors>,
 ) -> Result<Elsewhere, ChooseError> {
     if let ConductorChoice::Llama(folder) = choice {
-        return described_bundle(folder)
+        return described_bundle(folder, pool)
             .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
     }
     let conductor = choose(choice, pool, vendors, None, LocalLimits::default()).await?.conductor;
@@ -272,8 +270,11 @@ pub async fn describe(
     Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })
 }
 
-fn described_bundle(folder: &Path) -> Result<Elsewhere, BoxError> {
-    let manifest = Manifest::parse(&std::fs::read_to_string(folder.join(MANIFEST_FILE))?)?;
+fn described_bundle(folder: &Path, pool: &Pool) -> Result<Elsewhere, BoxError> {
+    let bundle = Bundle::read(folder)?;
+    let manifest = bundle.manifest();
+    // Whoever accepts runs finds out as early as whoever plans them.
+    manifest.fit(pool)?;
     let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: manifest.rounds_max() };
     Ok(Elsewhere { id: manifest.id(), abilities, here: None })
 }

@@ -33,6 +33,7 @@ const LAYERS: &[Layer] = &[
         tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
     },
     Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
+    Layer { package: "podium-bundle", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-queue-nats", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
@@ -80,7 +81,11 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
-    Layer { package: "podium-llama", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer {
+        package: "podium-llama",
+        uses: &["podium-bundle", "podium-domain", "podium-ports"],
+        tests_use: TESTKIT,
+    },
     Layer {
         package: "podium-bench-llama",
         uses: &["podium-domain", "podium-llama", "podium-ports"],
@@ -93,7 +98,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-setup",
-        uses: &["podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
+        uses: &["podium-bundle", "podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
         tests_use: &[],
     },
     Layer {
@@ -133,6 +138,7 @@ const LAYERS: &[Layer] = &[
         package: "podium",
         uses: &[
             "podium-api",
+            "podium-bundle",
             "podium-doors",
             "podium-domain",
             "podium-engine",

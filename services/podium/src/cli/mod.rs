@@ -2,6 +2,7 @@
 
 mod ask;
 mod backend;
+mod bundle;
 mod eval;
 mod output;
 mod plan;
@@ -45,6 +46,9 @@ enum Command {
     /// Look at pools of workers.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
+    /// Look at conductors' bundles, check them, make them.
+    #[command(subcommand)]
+    Bundle(bundle::BundleCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
     /// Ask one question that needs a workflow, over simulated workers, and check the answer.
@@ -240,6 +244,7 @@ mod tests {
 
     use super::*;
 
+        Command::Bundle(command) => bundle::bundle(&command),
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
