@@ -14,5 +14,6 @@ pub mod policy;
 pub mod pool;
 pub mod prompt;
 pub mod run;
+pub mod share;
 pub mod time;
 pub mod usage;

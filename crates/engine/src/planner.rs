@@ -4,6 +4,7 @@
 mod early;
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::ids::ClaimId;
@@ -12,7 +13,7 @@ use podium_domain::plan::PlanDraft;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, TaskRef};
 use podium_domain::usage::Usage;
-use podium_ports::conductor::{ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::live::Signal;
 use podium_ports::queue::{Lane, TaskMessage};
 use tokio::sync::mpsc;
@@ -50,7 +51,7 @@ impl Planner {
         let spec = claimed.run.spec();
         let request = engine.plan_request(&claimed.run, claimed.task, claimed.claim);
         let attempts = claimed.run.task(claimed.task).map_or(0, podium_domain::run::Task::attempt_number);
-        let may_retry = attempts < spec.policy.attempts_max;
+        let may_retry = if attempts < spec.policy.attempts_max { MayRetry::Yes } else { MayRetry::No };
         let (texts, heard) = mpsc::unbounded_channel();
         let (copies, to_read) = mpsc::unbounded_channel();
         // The conductor's own bound on tokens bounds these channels.
@@ -59,7 +60,9 @@ impl Planner {
             drop(texts.send(text.to_owned()));
         };
         let stop = claimed.held.token().child_token();
-        let planning = plan_or_fall_back(engine.parts(), &request, &sink, &stop, may_retry);
+        let conductor = engine.conductor_of(&claimed.run);
+        let planning = Planning { parts: engine.parts(), conductor, request: &request };
+        let planning = planning.plan_or_fall_back(&sink, &stop, may_retry);
         tokio::pin!(planning);
         let telling = tell(engine.parts(), &claimed.run, claimed.task.round(), heard);
         tokio::pin!(telling);
@@ -88,6 +91,12 @@ impl Engine {
             seed: seed(claim),
             time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
         }
+    }
+
+    /// The conductor that the run was given at its acceptance. No other one plans for it: the run says who did.
+    fn conductor_of(&self, run: &Run) -> Result<&Arc<dyn Conductor>, ConductorError> {
+        let id = &run.spec().conductor;
+        self.parts().conductors.named(id).ok_or_else(|| ConductorError::Absent { id: id.clone() })
     }
 }
 
@@ -147,30 +156,50 @@ impl Planner {
     }
 }
 
-/// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
-/// the whole question; the plan then says why.
-pub(crate) async fn plan_or_fall_back(
-    parts: &Parts,
-    request: &PlanRequest,
-    text: TextSink<'_>,
-    stop: &CancellationToken,
-    may_retry: bool,
-) -> Result<PlanOutcome, ConductorError> {
-    let error = match parts.conductor.plan(request, text, stop).await {
-        Ok(outcome) => return Ok(outcome),
-        Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
-        Err(error) if error.is_retryable() && may_retry => return Err(error),
-        Err(error) => error,
-    };
-    let Some(worker) = parts.pool.safest(&request.policy) else {
-        return Err(error);
-    };
-    let subtask = prompt::whole_question_subtask(&request.question);
-    let Ok(plan) = PlanDraft::single(&worker.id, subtask).check(&parts.pool, &request.policy) else {
-        return Err(error);
-    };
-    warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
-    let (usage, cost) = error.consumed();
-    let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
-    Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
+/// Whether planning that failed is going to be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayRetry {
+    Yes,
+    No,
+}
+
+/// A conductor, or why there is none, and what it is asked.
+pub(crate) struct Planning<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) conductor: Result<&'a Arc<dyn Conductor>, ConductorError>,
+    pub(crate) request: &'a PlanRequest,
+}
+
+impl Planning<'_> {
+    /// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
+    /// the whole question; the plan then says why.
+    pub(crate) async fn plan_or_fall_back(
+        self,
+        text: TextSink<'_>,
+        stop: &CancellationToken,
+        may_retry: MayRetry,
+    ) -> Result<PlanOutcome, ConductorError> {
+        let Self { parts, conductor, request } = self;
+        let planned = match conductor {
+            Ok(conductor) => conductor.plan(request, text, stop).await,
+            Err(absent) => Err(absent),
+        };
+        let error = match planned {
+            Ok(outcome) => return Ok(outcome),
+            Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
+            Err(error) if error.is_retryable() && may_retry == MayRetry::Yes => return Err(error),
+            Err(error) => error,
+        };
+        let Some(worker) = parts.pool.safest(&request.policy) else {
+            return Err(error);
+        };
+        let subtask = prompt::whole_question_subtask(&request.question);
+        let Ok(plan) = PlanDraft::single(&worker.id, subtask).check(&parts.pool, &request.policy) else {
+            return Err(error);
+        };
+        warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
+        let (usage, cost) = error.consumed();
+        let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
+        Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
+    }
 }

@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod conductor;
+pub mod conductors;
 pub mod limiter;
 pub mod live;
 pub mod queue;

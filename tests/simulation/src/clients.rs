@@ -116,6 +116,7 @@ impl Ask {
             conversation: Conversation::question_only(format!("Question {number}?"))
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,
+            conductor: None,
             answer_tokens_max: dice.chance(100).then_some(50),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());

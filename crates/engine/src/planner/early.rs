@@ -23,7 +23,8 @@ pub(super) async fn begin_steps(
     claimed: &Claimed,
     mut heard: mpsc::UnboundedReceiver<String>,
 ) {
-    if let Some(pool) = engine.parts().conductor.pool_in_text() {
+    let conductor = engine.parts().conductors.named(&claimed.run.spec().conductor);
+    if let Some(pool) = conductor.and_then(|conductor| conductor.pool_in_text()) {
         let mut reading = Reading::new(&claimed.run, claimed.task.round(), pool);
         let mut texts = Vec::new();
         while heard.recv_many(&mut texts, TEXTS_MAX).await > 0 {

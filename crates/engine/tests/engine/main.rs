@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod chain;
 #[cfg(test)]
+mod conductors;
+#[cfg(test)]
 mod course;
 #[cfg(test)]
 mod early;

@@ -70,6 +70,12 @@ pub(crate) struct SetupArgs {
     /// Who plans: auto, llama:FOLDER, worker:WORKER, remote:URL#MODEL, fixed:FILE, direct or direct:WORKER.
     #[arg(long, value_name = "CONDUCTOR")]
     pub(crate) conductor: Option<String>,
+    /// Who is to follow the conductor: both are loaded, and each run goes to one of them.
+    #[arg(long, value_name = "CONDUCTOR")]
+    pub(crate) conductor_next: Option<String>,
+    /// Its share of the runs that name no conductor, 0 to 1 [default: 0].
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) conductor_next_share: Option<String>,
     /// What to log: a level, or a list such as `info,podium_engine=debug`.
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
@@ -88,13 +94,18 @@ impl SetupArgs {
         sources.flag("data", self.data.as_deref());
         sources.flag("pool", self.pool.as_deref());
         sources.flag("conductor", self.conductor.as_deref());
+        sources.flag("conductor_next", self.conductor_next.as_deref());
+        sources.flag("conductor_next_share", self.conductor_next_share.as_deref());
         sources.flag("log", self.log.as_deref());
         sources
     }
 
     /// Whether a flag names what only an engine in this process can heed.
     fn names_an_engine(&self) -> bool {
-        self.data.is_some() || self.pool.is_some() || self.conductor.is_some()
+        self.data.is_some()
+            || self.pool.is_some()
+            || self.conductor.is_some()
+            || self.conductor_next.is_some()
     }
 
     /// The checked setup.
@@ -233,6 +244,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Plan(args) => plan::plan(args).await,
         Command::Runs(command) => runs::runs(command).await,
         Command::Pool(command) => pool::pool(command).await,
+        Command::Bundle(command) => bundle::bundle(&command),
         Command::Eval(args) => eval::eval(args).await,
         Command::Demo(args) => demo::demo(args).await,
     }
@@ -244,7 +256,6 @@ mod tests {
 
     use super::*;
 
-        Command::Bundle(command) => bundle::bundle(&command),
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
