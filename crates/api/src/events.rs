@@ -80,6 +80,9 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             cost_nano_usd: cost.nano_usd(),
         }),
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
+        RunEvent::RoundAbandoned { round, reason } => {
+            Kind::RoundAbandoned(v1::RoundAbandoned { round: (*round).into(), failure: Some(reason.into()) })
+        }
         RunEvent::Succeeded { round, step } => {
             Kind::Succeeded(v1::Succeeded { round: (*round).into(), step: step.get().into() })
         }

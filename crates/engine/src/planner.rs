@@ -1,5 +1,5 @@
-//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker. Steps that are
-//! final begin while the rest of the plan is being written.
+//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker; in a
+//! further round the answer before stands. Steps that are final begin while the rest of the plan is being written.
 
 mod early;
 
@@ -84,10 +84,11 @@ impl Engine {
     /// What the conductor is asked for a round of a run.
     pub(crate) fn plan_request(&self, run: &Run, task: TaskRef, claim: ClaimId) -> PlanRequest {
         let spec = run.spec();
+        let pool = self.conductor_of(run).ok().and_then(|conductor| conductor.pool_in_text());
         PlanRequest {
             question: spec.conversation.question(),
             policy: spec.policy.clone(),
-            earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round)),
+            earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round, pool)),
             seed: seed(claim),
             time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
         }
@@ -172,7 +173,8 @@ pub(crate) struct Planning<'a> {
 
 impl Planning<'_> {
     /// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
-    /// the whole question; the plan then says why.
+    /// the whole question; the plan then says why. Not so in a further round: there is an answer, which no plan that nobody
+    /// made may take the place of.
     pub(crate) async fn plan_or_fall_back(
         self,
         text: TextSink<'_>,
@@ -188,6 +190,7 @@ impl Planning<'_> {
             Ok(outcome) => return Ok(outcome),
             Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
             Err(error) if error.is_retryable() && may_retry == MayRetry::Yes => return Err(error),
+            Err(error) if request.earlier.is_some() => return Err(error),
             Err(error) => error,
         };
         let Some(worker) = parts.pool.safest(&request.policy) else {

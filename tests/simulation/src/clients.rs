@@ -85,7 +85,10 @@ impl Ask {
             dice.chance(700).then(|| RequestId::new(format!("r{}", number / 2 * 2))).and_then(Result::ok);
         let mut policy = match dice.below(8) {
             0 | 1 => Policy::new(Tier::Mini, Effort::Medium),
-            2 => Policy::new(Tier::Ultra, Effort::XHigh),
+            2 => Policy {
+                rounds_max: u16::try_from(dice.between(2, 3)).unwrap_or(2),
+                ..Policy::new(Tier::Ultra, Effort::XHigh)
+            },
             _ => Policy::new(Tier::Ultra, Effort::Medium),
         };
         policy.attempts_max = u32::try_from(dice.between(2, 8)).unwrap_or(2);
@@ -113,10 +116,10 @@ impl Ask {
             tenant: TenantId::new(tenant).unwrap_or_else(|_| unreachable!("`{tenant}` is a name")),
             request_id,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only(format!("Question {number}?"))
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,
-            conductor: None,
             answer_tokens_max: dice.chance(100).then_some(50),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());

@@ -35,6 +35,8 @@ fn everything_holds_in_every_world() {
     let counts = all_hold(0..SEEDS);
     // A simulation in which nothing happens proves nothing.
     for what in [
+        "abandoned without a plan",
+        "abandoned without an answer",
         "answer diverged",
         "answer lost",
         "attempt failed",
@@ -67,11 +69,13 @@ fn everything_holds_in_every_world() {
         "run too dear",
         "run too late",
         "run without an answer",
+        "round before seen",
         "second round",
         "signal lost",
         "store away",
         "superseded",
         "taken from a backlog",
+        "third round",
         "vendor fault",
         "waited for the end",
         "watcher saw a restart",

@@ -71,6 +71,10 @@ impl<'a> Reading<'a> {
         if self.draft.subtasks.len().min(self.draft.access_list.len()) >= self.draft.model_id.len() {
             return None;
         }
+        // In a further round the first step may see the round before: its access list decides.
+        if self.round > 0 && self.draft.access_list.is_empty() {
+            return None;
+        }
         let spec = self.run.spec();
         // Nobody knows yet whether what is begun ends the plan, and only what does has the limit of the answer.
         let is_limited = spec.answer_tokens_max.is_some();
@@ -152,6 +156,17 @@ mod tests {
         assert_eq!(steps(reading.news(&run).as_ref()), 3);
         reading.begun = Some(head_of(&[("quick", "something else", &[])]));
         assert_eq!(steps(reading.news(&run).as_ref()), 0, "the round has begun otherwise");
+    }
+
+    #[test]
+    fn in_a_further_round_the_first_step_waits_for_its_access_list() {
+        let (run, pool) = (a_run(None), a_pool());
+        let mut reading = Reading { round: 1, ..Reading::new(&run, 0, &pool) };
+        reading.read(CHAIN);
+        assert_eq!(steps(reading.news(&run).as_ref()), 0);
+        reading.read("access_list = [[\"all\"], ");
+        let head = reading.news(&run).unwrap();
+        assert!(head.len() == 1 && head.steps()[0].sees_earlier_round, "{head:?}");
     }
 
     #[test]

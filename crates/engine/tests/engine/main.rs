@@ -17,6 +17,8 @@ mod memory;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod rounds;
+#[cfg(test)]
 mod streaming;
 #[cfg(test)]
 mod trouble;

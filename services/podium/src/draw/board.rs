@@ -252,6 +252,12 @@ impl Board {
                     row.output = Some(done.output.clone());
                 }
             }
+            Kind::RoundAbandoned(abandoned) => {
+                if let Some(row) = self.row_mut(abandoned.round, None) {
+                    row.error = abandoned.failure.as_ref().map(|failure| failure.message.clone());
+                    row.end(RowState::Failed, now);
+                }
+            }
             Kind::Succeeded(_) => self.end = Some(End::Succeeded),
             Kind::Failed(failed) => {
                 let message = failed.failure.as_ref().map(|failure| failure.message.clone());
