@@ -1,7 +1,7 @@
 //! What happened to a run, as gRPC clients see it.
 
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{FailReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
 
 use crate::AttemptNumbers;
 use crate::runs::{planned_steps, timestamp};
@@ -80,9 +80,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             cost_nano_usd: cost.nano_usd(),
         }),
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
-        RunEvent::RoundAbandoned { round, reason } => {
-            Kind::RoundAbandoned(v1::RoundAbandoned { round: (*round).into(), failure: Some(reason.into()) })
-        }
+        RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
         RunEvent::Succeeded { round, step } => {
             Kind::Succeeded(v1::Succeeded { round: (*round).into(), step: step.get().into() })
         }
@@ -114,6 +112,10 @@ fn plan_ready(round: u16, planned: &Planned) -> v1::PlanReady {
         usage: None,
         cost_nano_usd: 0,
     }
+}
+
+fn round_abandoned(round: u16, reason: &FailReason) -> v1::RoundAbandoned {
+    v1::RoundAbandoned { round: round.into(), failure: Some(reason.into()) }
 }
 
 impl From<TaskRef> for v1::Task {

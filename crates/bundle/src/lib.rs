@@ -109,10 +109,10 @@ impl Bundle {
 
     /// The files for people, in order.
     fn for_people(&self) -> Result<Vec<String>, BundleError> {
-        let named: BTreeSet<_> =
+        let checked: BTreeSet<_> =
             self.manifest.files().into_iter().map(|named| named.file.to_owned()).collect();
         let mut names = names_in(&self.folder)?;
-        names.retain(|name| is_for_people(name) && !named.contains(name));
+        names.retain(|name| is_for_people(name) && !checked.contains(name));
         Ok(names)
     }
 }

@@ -90,7 +90,9 @@ fn each_wrong_missing_and_extra_file_is_named() {
         &["`junk.bin`", "does not name it"],
         &["`more`"],
     ]) {
-        parts.iter().for_each(|part| assert!(problem.contains(part), "{part} in {problem}"));
+        for part in parts {
+            assert!(problem.contains(part), "{part} in {problem}");
+        }
     }
     let opened = Bundle::open(folder.path()).unwrap_err().to_string();
     assert!(opened.contains("w.gguf") && !opened.contains("junk.bin"), "{opened}");

@@ -37,7 +37,7 @@ impl Share {
     }
 }
 
-/// Spreads neighbouring numbers over all: the finalizer of SplitMix64, Steele, Lea and Flood 2014, with Stafford's constants.
+/// Spreads neighbouring numbers over all: the finalizer of `SplitMix64`, Steele, Lea and Flood 2014, with Stafford's constants.
 const fn spread(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
