@@ -138,7 +138,7 @@ fn lines(bundle: &Bundle) -> Vec<String> {
 fn workers(manifest: &Manifest, say: &mut impl FnMut(&str, String)) {
     match manifest.prompt.workers {
         WorkersInPrompt::Described => {
-            say("workers", "described in the prompt: it runs on any pool".to_owned())
+            say("workers", "described in the prompt: it runs on any pool".to_owned());
         }
         WorkersInPrompt::Slots => {
             let pinned = &manifest.pool;
