@@ -13,6 +13,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::conductor::Conductor;
 use podium_ports::limiter::{Grant, Limiter, Outcome, Settlement};
 use podium_setup::{RandomIds, SystemClock};
 use podium_testkit::limiter::Caller;
@@ -58,7 +59,7 @@ impl House {
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             limiter: Arc::new(limiter),
             vendors: Arc::new(vendor),
-            conductor: Arc::new(conductor.clone()),
+            conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
             ids: Arc::new(RandomIds),
             pool: Arc::new(a_pool()),
@@ -78,6 +79,7 @@ impl House {
             budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only("Why?")?,
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             answer_tokens_max: None,

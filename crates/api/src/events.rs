@@ -2,7 +2,7 @@
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{FailReason, FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
 
 use crate::AttemptNumbers;
 use crate::runs::{planned_steps, timestamp};
@@ -62,9 +62,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
                 cost_nano_usd: cost.nano_usd(),
             })
         }
-        RunEvent::FellBack { round, step, worker, message } => {
-            Kind::FellBack(fell_back((*round, *step), worker, message))
-        }
+        RunEvent::FellBack { round, step, worker, message } => fell_back((*round, *step), worker, message),
         RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
             task: Some((*task).into()),
             attempt: attempts.number(*task, *claim),
@@ -82,6 +80,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             cost_nano_usd: cost.nano_usd(),
         }),
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
+        RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
         RunEvent::Succeeded { round, step } => {
             Kind::Succeeded(v1::Succeeded { round: (*round).into(), step: step.get().into() })
         }
@@ -128,13 +127,17 @@ fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason
     }
 }
 
-fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> v1::FellBack {
-    v1::FellBack {
+fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> Kind {
+    Kind::FellBack(v1::FellBack {
         round: round.into(),
         step: step.get().into(),
         worker: worker.to_string(),
         error: message.to_owned(),
-    }
+    })
+}
+
+fn round_abandoned(round: u16, reason: &FailReason) -> v1::RoundAbandoned {
+    v1::RoundAbandoned { round: round.into(), failure: Some(reason.into()) }
 }
 
 impl From<TaskRef> for v1::Task {

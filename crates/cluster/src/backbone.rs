@@ -9,7 +9,7 @@ use podium_engine::{Engine, NotReady, Options, Parts, Roles};
 use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
 use podium_ports::accounts::Accounts;
 use podium_ports::clock::{Clock, Ids as _};
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
@@ -122,7 +122,7 @@ impl Backbone {
     }
 
     /// An engine on it. Must be called inside a tokio runtime.
-    pub fn engine(&self, settings: &ClusterSettings, conductor: Arc<dyn Conductor>) -> Engine {
+    pub fn engine(&self, settings: &ClusterSettings, conductors: Conductors) -> Engine {
         let parts = Parts {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
@@ -132,7 +132,7 @@ impl Backbone {
                 None => Arc::new(NoCalls),
             },
             vendors: Arc::clone(&self.vendors),
-            conductor,
+            conductors,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             pool: Arc::clone(&self.pool),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use podium_engine::Roles;
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::vendor::Vendors;
 use podium_setup::conductor::OpenBundle;
 use podium_setup::settings::{Checker, Key, SettingsError, Sources};
@@ -75,8 +75,8 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     if let Work::ExecuteWith(vendors) = work {
         backbone = backbone.with_vendors(vendors());
     }
-    let conductor = conductor_for(&cluster, &backbone, work).await?;
-    let engine = backbone.engine(&cluster, Arc::clone(&conductor));
+    let conductors = conductors_for(&cluster, &backbone, work).await?;
+    let engine = backbone.engine(&cluster, conductors.clone());
     let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
     let health = health::serve(listener, backbone.readiness(&engine), stopping.clone(), ended.clone());
     let mut doors = JoinSet::new();
@@ -87,7 +87,8 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
         async move { engine.work(roles, stopping).await }
     });
     loops.close();
-    info!(health = %address, conductor = engine.conductor_id(), pool = engine.pool().version(), "working");
+    let conductor: Vec<_> = engine.conductor_ids().collect();
+    info!(health = %address, conductor = conductor.join(", "), pool = engine.pool().version(), "working");
     let broke_down = async {
         tokio::select! {
             () = loops.wait() => ClusterError::BrokeDown,
@@ -102,7 +103,7 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let stop = async {
         stopping.cancel();
         loops.wait().await;
-        conductor.shut_down().await;
+        conductors.shut_down().await;
         backbone.close().await;
         ended.cancel();
     };
@@ -110,16 +111,16 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     outcome
 }
 
-async fn conductor_for(
+async fn conductors_for(
     settings: &ClusterSettings,
     backbone: &Backbone,
     work: Work,
-) -> Result<Arc<dyn Conductor>, ClusterError> {
-    let (choice, pool, vendors) = (&settings.conductor, backbone.pool(), backbone.vendors());
+) -> Result<Conductors, ClusterError> {
+    let (choices, pool, vendors) = (&settings.conductors, backbone.pool(), backbone.vendors());
     let Work::Plan(open_bundle) = work else {
-        return Ok(Arc::new(conductor::describe(choice, pool, vendors).await?));
+        return Ok(conductor::describe_all(choices, pool, vendors, |described| described).await?);
     };
-    let chosen = conductor::choose(choice, pool, vendors, open_bundle, settings.local).await?;
-    chosen.notice.iter().for_each(|notice| warn!("{notice}"));
-    Ok(chosen.conductor)
+    let chosen = conductor::choose_all(choices, pool, vendors, open_bundle, settings.local).await?;
+    chosen.notices.iter().for_each(|notice| warn!("{notice}"));
+    Ok(chosen.conductors)
 }

@@ -17,5 +17,6 @@ pub mod pool;
 pub mod prices;
 pub mod prompt;
 pub mod run;
+pub mod share;
 pub mod time;
 pub mod usage;

@@ -6,6 +6,7 @@ pub mod accounts;
 pub mod charge;
 pub mod clock;
 pub mod conductor;
+pub mod conductors;
 pub mod limiter;
 pub mod live;
 pub mod queue;

@@ -8,8 +8,9 @@ use podium_doors::Access;
 use podium_engine::{Engine, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::clock::Clock;
+use podium_ports::conductors::Conductors;
 use podium_ports::vendor::Vendors;
-use podium_setup::conductor::{self, Chosen};
+use podium_setup::conductor::{self, Chosen, ChosenAll};
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
@@ -29,7 +30,7 @@ pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
 /// An engine in this process, and all that it stands on.
 pub(crate) struct Embedded {
     engine: Engine,
-    chosen: Chosen,
+    conductors: Conductors,
     notices: Vec<String>,
     stop: CancellationToken,
     loops: JoinSet<()>,
@@ -103,12 +104,15 @@ impl Embedded {
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
         let chosen = match planning {
             Planning::Chosen => {
-                let (choice, limits) = (&settings.conductor, settings.local);
-                conductor::choose(choice, &pool, &vendors, OPEN_BUNDLE, limits).await?
+                let (choices, limits) = (&settings.conductors, settings.local);
+                conductor::choose_all(choices, &pool, &vendors, OPEN_BUNDLE, limits).await?
             }
-            Planning::None => Chosen::none(&pool),
+            Planning::None => {
+                ChosenAll { conductors: Chosen::none(&pool).conductor.into(), notices: Vec::new() }
+            }
         };
-        notices.extend(chosen.notice.clone());
+        notices.extend(chosen.notices);
+        let conductors = chosen.conductors;
         let options = Options {
             executor: format!("podium-{}", std::process::id()),
             runs_kept: settings.runs_kept,
@@ -116,9 +120,9 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let engine = Engine::new(parts(store.clone(), vendors, &chosen, pool), options);
+        let engine = Engine::new(parts(store.clone(), vendors, conductors.clone(), pool), options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
-        Ok(Self { engine, chosen, notices, stop, loops, store, workers, _data: data })
+        Ok(Self { engine, conductors, notices, stop, loops, store, workers, _data: data })
     }
 
     fn working(mut self) -> Self {
@@ -153,7 +157,7 @@ impl Embedded {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
-        self.chosen.conductor.shut_down().await;
+        self.conductors.shut_down().await;
         drop(self.engine);
         self.store.close().await;
         self.workers.close().await;
@@ -195,7 +199,7 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
     Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
 }
 
-fn parts(store: Store, vendors: Arc<dyn Vendors>, chosen: &Chosen, pool: Arc<Pool>) -> Parts {
+fn parts(store: Store, vendors: Arc<dyn Vendors>, conductors: Conductors, pool: Arc<Pool>) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     Parts {
         store: Arc::new(store),
@@ -203,7 +207,7 @@ fn parts(store: Store, vendors: Arc<dyn Vendors>, chosen: &Chosen, pool: Arc<Poo
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
         limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
         vendors,
-        conductor: Arc::clone(&chosen.conductor),
+        conductors,
         clock,
         ids: Arc::new(RandomIds),
         pool,

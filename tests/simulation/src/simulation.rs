@@ -345,7 +345,26 @@ impl Core {
             if run.rounds().len() > 1 {
                 seen.push("second round");
             }
+            if run.rounds().len() > 2 {
+                seen.push("third round");
+            }
             for round in run.rounds() {
+                if let Some(reason) = &round.abandoned {
+                    seen.push(match reason {
+                        FailReason::PlanningFailed { .. } => "abandoned without a plan",
+                        FailReason::FinalStepFailed { .. } => "abandoned without an answer",
+                        FailReason::DeadlineExceeded { .. } => "abandoned too late",
+                        FailReason::CostCapReached { .. } => "abandoned too dear",
+                        FailReason::BudgetExhausted { .. } => "abandoned without a budget",
+                    });
+                    if round.head.is_some() && round.planned.is_none() {
+                        seen.push("abandoned with steps begun");
+                    }
+                }
+                let steps = round.planned.iter().flat_map(|planned| planned.plan.steps());
+                if steps.clone().any(|step| step.sees_earlier_round) {
+                    seen.push("round before seen");
+                }
                 let begun = round.head.as_ref().map_or(0, PlanHead::len);
                 let is_substitute = round.planned.as_ref().is_some_and(|planned| planned.fallback.is_some());
                 let plannings = round.planning.attempts.len();

@@ -23,7 +23,7 @@ pub struct SequencedEvent {
     pub event: RunEvent,
 }
 
-/// Why a run ended without an answer.
+/// Why a run ended without an answer, or a further round of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FailReason {
@@ -234,6 +234,13 @@ pub enum RunEvent {
         /// Its number.
         round: u16,
     },
+    /// A further round gives no answer. The run ends with that of the round before.
+    RoundAbandoned {
+        /// Its number; not 0.
+        round: u16,
+        /// Why.
+        reason: FailReason,
+    },
     /// The run ended with an answer.
     Succeeded {
         /// The round that answered.
@@ -268,6 +275,7 @@ impl RunEvent {
             Self::TaskFailed { .. } => "task_failed",
             Self::ResultUnused { .. } => "result_unused",
             Self::RoundOpened { .. } => "round_opened",
+            Self::RoundAbandoned { .. } => "round_abandoned",
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Cancelled => "cancelled",
@@ -288,7 +296,7 @@ impl RunEvent {
             | Self::StepsSuperseded { round, .. }
             | Self::PlanReady { round, .. }
             | Self::AnswerKept { round, .. } => task.round() == *round,
-            Self::ResultUnused { .. } => false,
+            Self::ResultUnused { .. } | Self::RoundAbandoned { .. } => false,
             Self::Accepted { .. }
             | Self::RoundOpened { .. }
             | Self::Succeeded { .. }

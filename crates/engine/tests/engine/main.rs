@@ -5,6 +5,8 @@ mod budgets;
 #[cfg(test)]
 mod chain;
 #[cfg(test)]
+mod conductors;
+#[cfg(test)]
 mod course;
 #[cfg(test)]
 mod early;
@@ -20,6 +22,8 @@ mod memory;
 mod prices;
 #[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod rounds;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

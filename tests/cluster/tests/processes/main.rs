@@ -26,6 +26,8 @@ mod readiness;
 #[cfg(test)]
 mod texts;
 #[cfg(test)]
+mod two_conductors;
+#[cfg(test)]
 mod workflow;
 
 use std::path::Path;
