@@ -42,6 +42,12 @@ binaries: ## build podium with llama.cpp, and vendor-sim
 	@scripts/claim-target
 	cargo build $(WORKSPACE) --bins
 
+.PHONY: planner-cuda
+planner-cuda: ## build a planner for GPUs and processors into ~/.cache/podium/planner-cuda/dist (no GPU needed; hours on few cores)
+	@scripts/setup build llama python
+	@scripts/claim-target
+	@scripts/planner-cuda
+
 .PHONY: test
 test: test-rust test-nats test-clients test-training ## run every test
 

@@ -9,6 +9,7 @@ use podium_domain::ids::{StepIndex, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Run, TaskRef};
+use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
@@ -82,6 +83,7 @@ impl House {
             queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
+            cache: None,
             vendors: Arc::new(SimulatedWorkers { clock: Arc::clone(&clock), answer_after }),
             conductors: (Arc::new(conductor) as Arc<dyn Conductor>).into(),
             clock,
@@ -108,8 +110,9 @@ impl House {
             conversation: Conversation::question_only(course.to_string())?,
             policy: Policy { rounds_max: 1, ..Policy::new(Tier::Ultra, Effort::Medium) },
             answer_tokens_max: None,
+            sampling: Sampling::NONE,
         };
-        let (_, ending) = self.engine.ask(request).await?;
+        let (_, mut ending) = self.engine.ask(request).await?;
         let run = ending.run().await?;
         ensure!(run.answer() == Some("done"), "{course}: run {} is {:?}", run.id(), run.state());
         took(&run).with_context(|| format!("{course}: run {} has no times", run.id()))

@@ -11,6 +11,7 @@ use futures::StreamExt;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::conductor::Conductor;
@@ -58,6 +59,7 @@ impl House {
             queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             limiter: Arc::new(limiter),
+            cache: None,
             vendors: Arc::new(vendor),
             conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
@@ -83,6 +85,7 @@ impl House {
             conversation: Conversation::question_only("Why?")?,
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             answer_tokens_max: None,
+            sampling: Sampling::NONE,
         };
         Ok(self.engine.submit(submit).await?.run_id())
     }

@@ -42,12 +42,13 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         RunEvent::StepReady { round, step } => {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
-        RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish } => {
+        RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish, saved } => {
             let attempt = attempts.number(TaskRef::Step { round: *round, step: *step }, *claim);
             Kind::StepDone(v1::StepDone {
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
                 first_token_ms: *first_token_ms,
+                saved: saved.map(Into::into),
                 attempt,
                 ..step_done((*round, *step), output, *finish)
             })
@@ -81,9 +82,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         }),
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
         RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
-        RunEvent::Succeeded { round, step } => {
-            Kind::Succeeded(v1::Succeeded { round: (*round).into(), step: step.get().into() })
-        }
+        RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
         RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
     }
@@ -124,7 +123,12 @@ fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason
         usage: None,
         cost_nano_usd: 0,
         first_token_ms: None,
+        saved: None,
     }
+}
+
+fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {
+    v1::Succeeded { round: round.into(), step: step.get().into() }
 }
 
 fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> Kind {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::sampling::Sampling;
 
 use crate::v1;
 use crate::{ApiError, ErrorCode, FieldProblem, ModelName};
@@ -23,6 +24,8 @@ pub struct NewRun {
     pub policy: Policy,
     /// Most tokens of the answer.
     pub answer_tokens_max: Option<u32>,
+    /// How its workers are to choose their words.
+    pub sampling: Sampling,
 }
 
 impl TryFrom<v1::CreateRunRequest> for NewRun {
@@ -39,10 +42,11 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         if request.answer_tokens_max == Some(0) {
             problems.push(problem("answer_tokens_max", "answer_tokens_max is 0, it must be at least 1"));
         }
+        let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
         match (conversation, problems.is_empty()) {
             (Some(conversation), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                Ok(Self { request_id, model, conversation, policy, answer_tokens_max })
+                Ok(Self { request_id, model, conversation, policy, answer_tokens_max, sampling })
             }
             _ => Err(ApiError::on_fields(problems)),
         }
@@ -127,6 +131,16 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
             problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
         }
     }
+    match v1::StepCaching::try_from(wanted.step_cache) {
+        Ok(v1::StepCaching::Unspecified) => {}
+        Ok(v1::StepCaching::Off) => policy.step_cache = StepCaching::Off,
+        Ok(v1::StepCaching::Exact) => policy.step_cache = StepCaching::Exact,
+        Err(_) => {
+            let caching = wanted.step_cache;
+            problems
+                .push(problem("policy.step_cache", format!("step_cache {caching} is none of off, exact")));
+        }
+    }
     if let Err(e) = policy.check() {
         problems.push(problem(&format!("policy.{}", e.field), e.to_string()));
     }
@@ -138,6 +152,15 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
         }
     }
     policy
+}
+
+fn sampling(wanted: v1::Sampling, problems: &mut Vec<FieldProblem>) -> Sampling {
+    let v1::Sampling { temperature, top_p, seed } = wanted;
+    let sampling = Sampling { temperature, top_p, seed };
+    if let Err(e) = sampling.check() {
+        problems.push(problem(&format!("sampling.{}", e.field), e.to_string()));
+    }
+    sampling
 }
 
 #[cfg(test)]
@@ -163,9 +186,11 @@ mod tests {
         request.request_id = "has a blank".to_owned();
         request.effort = 99;
         request.answer_tokens_max = Some(0);
+        request.sampling = Some(v1::Sampling { temperature: Some(2.5), ..Default::default() });
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
             fallback: 9,
+            step_cache: 9,
             workers_allowed: vec!["no such name!".to_owned()],
             ..Default::default()
         });
@@ -176,9 +201,11 @@ mod tests {
             "messages",
             "effort",
             "policy.fallback",
+            "policy.step_cache",
             "policy.steps_max",
             "policy.workers_allowed",
             "answer_tokens_max",
+            "sampling.temperature",
         ];
         assert_eq!(fields, expected);
     }
@@ -198,13 +225,14 @@ mod tests {
             steps_max: Some(3),
             deadline_ms: Some(1000),
             fallback: v1::Fallback::None.into(),
+            step_cache: v1::StepCaching::Off.into(),
             cost_max_nano_usd: Some(5),
             workers_allowed: vec!["a".to_owned()],
             ..Default::default()
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
-        assert_eq!(policy.fallback, Fallback::None);
+        assert_eq!((policy.fallback, policy.step_cache), (Fallback::None, StepCaching::Off));
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
     }

@@ -4,10 +4,11 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Policy, StepCaching, Tier, WorkersAllowed};
 use podium_domain::run::{
-    Attempt, AttemptOutcome, FailReason, FinishReason, Round, Run, RunState, StepRun, Task, TaskState,
+    Attempt, AttemptOutcome, FailReason, FinishReason, Round, Run, RunState, Saved, StepRun, Task, TaskState,
 };
+use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 
@@ -50,8 +51,10 @@ impl From<&Run> for v1::Run {
             deadline_time: Some(timestamp(spec.deadline_at)),
             end_time: run.ended_at().map(timestamp),
             answer_tokens_max: spec.answer_tokens_max,
+            sampling: (!spec.sampling.is_none()).then(|| spec.sampling.into()),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
+            saved: Some(run.saved()).filter(|saved| *saved != Saved::default()).map(Into::into),
         }
     }
 }
@@ -127,6 +130,7 @@ fn attempt_of(number: u32, attempt: &Attempt) -> v1::Attempt {
         usage: Some(attempt.usage.into()),
         cost_nano_usd: attempt.cost.nano_usd(),
         first_token_ms: attempt.first_token_ms,
+        saved: attempt.saved.map(Into::into),
     }
 }
 
@@ -157,11 +161,18 @@ impl From<&Policy> for v1::Policy {
             cost_max_nano_usd: policy.cost_max.map(Cost::nano_usd),
             output_bytes_max: Some(policy.output_bytes_max as u64),
             fallback: v1::Fallback::from(policy.fallback).into(),
+            step_cache: v1::StepCaching::from(policy.step_cache).into(),
             workers_allowed: match &policy.workers_allowed {
                 WorkersAllowed::All => Vec::new(),
                 WorkersAllowed::Only(ids) => ids.iter().map(ToString::to_string).collect(),
             },
         }
+    }
+}
+
+impl From<Sampling> for v1::Sampling {
+    fn from(Sampling { temperature, top_p, seed }: Sampling) -> Self {
+        Self { temperature, top_p, seed }
     }
 }
 
@@ -192,6 +203,21 @@ impl From<Fallback> for v1::Fallback {
             Fallback::None => Self::None,
             Fallback::Pool => Self::Pool,
         }
+    }
+}
+
+impl From<StepCaching> for v1::StepCaching {
+    fn from(caching: StepCaching) -> Self {
+        match caching {
+            StepCaching::Off => Self::Off,
+            StepCaching::Exact => Self::Exact,
+        }
+    }
+}
+
+impl From<Saved> for v1::Saved {
+    fn from(Saved { usage, cost }: Saved) -> Self {
+        Self { usage: Some(usage.into()), cost_nano_usd: cost.nano_usd() }
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use podium_cache_redis::{RedisCache, RedisOptions};
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, NotReady, Options, Parts, Roles};
 use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
 use podium_ports::accounts::Accounts;
+use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
@@ -34,6 +36,8 @@ pub struct Backbone {
     live: Arc<NatsLive>,
     /// Only of those who call workers.
     limiter: Option<RedisLimiter>,
+    /// Only of those who call workers.
+    cache: Option<RedisCache>,
     vendors: Arc<dyn Vendors>,
     pool: Arc<Pool>,
     keepers: TaskTracker,
@@ -88,11 +92,14 @@ impl Backbone {
         } else {
             None
         };
+        let remembered = settings.step_cache.filter(|_| roles.execute);
+        let cache = remembered.map(|options| cache(&settings.redis, options)).transpose()?;
         Ok(Self {
             store,
             queue: Arc::new(queue),
             live: Arc::new(live),
             limiter,
+            cache,
             vendors: Arc::new(vendors),
             pool,
             keepers,
@@ -131,6 +138,7 @@ impl Backbone {
                 Some(limiter) => Arc::new(limiter.clone()),
                 None => Arc::new(NoCalls),
             },
+            cache: self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>),
             vendors: Arc::clone(&self.vendors),
             conductors,
             clock: Arc::new(SystemClock),
@@ -223,6 +231,12 @@ fn redis(
         .map_err(|source| ClusterError::Server { server: "Redis", source: Box::new(source) })?;
     keepers.spawn(extender.run(stop.clone()));
     Ok(limiter)
+}
+
+fn cache(settings: &RedisSettings, options: CacheOptions) -> Result<RedisCache, ClusterError> {
+    let url = with_password(&settings.url, "redis_password", settings.password.as_ref())?;
+    RedisCache::open(&url, &RedisOptions::default(), options, Arc::new(SystemClock))
+        .map_err(|source| ClusterError::Server { server: "Redis", source: Box::new(source) })
 }
 
 /// The limiter of a process that calls nobody.

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use podium_domain::pool::Pool;
+use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::{ConductorChoice, ConductorChoices};
-use podium_setup::settings::{Checker, Key, SecretRef, values};
+use podium_setup::settings::{Checker, Key, SecretRef, hardware, step_cache, values};
 
 const SLOTS_MAX: u64 = 4096;
 const LANE_MESSAGES_MAX: u64 = 100_000;
@@ -53,8 +54,25 @@ pub const KEYS: &[Key] = &[
     ("plan_sequences", Some("8")),
     // Requests that may wait for a model in the planner.
     ("plans_waiting_max", Some("256")),
+    // Layers of a model in the planner that GPUs compute: `all`, or a number; the processor computes the rest.
+    ("gpu_layers", Some("0")),
+    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
+    ("gpus", Some("all")),
+    ("gpu_split", Some("layer")),
+    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
+    ("gpu_required", None),
+    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
+    ("kv_cache", Some("f16")),
     // Steps run at the same time, for each vendor and tier.
     ("step_slots", Some("32")),
+    // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
+    ("step_cache", Some("off")),
+    // Milliseconds that an output is kept for it.
+    ("step_cache_ttl_ms", Some("3600000")),
+    // Outputs that are kept; beyond, the oldest goes.
+    ("step_cache_entries_max", Some("4096")),
+    // Bytes of an output that is kept.
+    ("step_cache_entry_bytes_max", Some("65536")),
     // Milliseconds that a claim holds without a sign of life.
     ("lease_ms", Some("15000")),
     // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`. Each process removes what is
@@ -92,6 +110,8 @@ pub struct ClusterSettings {
     pub local: LocalLimits,
     /// Steps run at the same time, for each vendor and tier.
     pub step_slots: usize,
+    /// How much the step cache remembers, which executors share through Redis; none: there is none.
+    pub step_cache: Option<CacheOptions>,
     /// How long a claim holds without a sign of life.
     pub lease: Duration,
     /// How long runs are kept after their end; none: for ever.
@@ -164,7 +184,9 @@ impl ClusterSettings {
         let plan_slots = checker.read("plan_slots", slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
         let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
+        let hardware = hardware(checker);
         let step_slots = checker.read("step_slots", slots);
+        let step_cache = step_cache(checker);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
         let runs_kept = checker.read("runs_kept", values::runs_kept);
         let drain = checker.read("drain_ms", values::drain);
@@ -178,8 +200,13 @@ impl ClusterSettings {
             conductors: conductors?,
             plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
-            local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
+            local: LocalLimits {
+                sequences_max: sequences_max?,
+                waiting_max: waiting_max?,
+                hardware: hardware?,
+            },
             step_slots: step_slots?,
+            step_cache: step_cache?,
             lease: Duration::from_millis(lease?),
             runs_kept: runs_kept?,
             drain: drain?,

@@ -17,6 +17,7 @@ pub mod pool;
 pub mod prices;
 pub mod prompt;
 pub mod run;
+pub mod sampling;
 pub mod share;
 pub mod time;
 pub mod usage;

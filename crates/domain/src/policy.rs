@@ -106,6 +106,30 @@ impl Fallback {
     }
 }
 
+/// Whether a step may be answered with what its worker answered to the same request before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepCaching {
+    /// Every step is asked of its worker.
+    Off,
+    /// Where there is a step cache and the request is the same word for word, of the same tenant, and with a temperature of zero
+    /// or a seed, by which its answer is meant to be the same.
+    Exact,
+}
+
+impl StepCaching {
+    /// What policies meant that were stored before there was a choice.
+    const fn before() -> Self {
+        Self::Off
+    }
+
+    /// Whether it says no more than policies did then.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    const fn is_as_before(&self) -> bool {
+        matches!(self, Self::Off)
+    }
+}
+
 /// Most workers that one step goes on with, one after the other, beside the planned one.
 pub const FALLBACKS_MAX: usize = 3;
 /// Most steps that any policy can allow.
@@ -144,6 +168,9 @@ pub struct Policy {
     /// Whether a step may go on with another worker.
     #[serde(default = "Fallback::before", skip_serializing_if = "Fallback::is_as_before")]
     pub fallback: Fallback,
+    /// Whether a step may be answered from the step cache.
+    #[serde(default = "StepCaching::before", skip_serializing_if = "StepCaching::is_as_before")]
+    pub step_cache: StepCaching,
 }
 
 /// A bound that is out of its own bounds.
@@ -180,6 +207,7 @@ impl Policy {
             output_bytes_max: 256 << 10,
             workers_allowed: WorkersAllowed::All,
             fallback: Fallback::Pool,
+            step_cache: StepCaching::Exact,
         }
     }
 

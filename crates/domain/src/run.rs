@@ -24,12 +24,14 @@ use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
 use crate::policy::Policy;
+use crate::sampling::Sampling;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
 pub use apply::IllegalEvent;
 pub use command::{
-    AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, StepResult,
+    AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, Saved,
+    StepResult,
 };
 pub use event::{FailReason, RunEvent, SequencedEvent};
 pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
@@ -58,6 +60,9 @@ pub struct RunSpec {
     pub policy: Policy,
     /// Most tokens of the answer, if the client set a limit.
     pub answer_tokens_max: Option<u32>,
+    /// How its workers are to choose their words.
+    #[serde(default, skip_serializing_if = "Sampling::is_none")]
+    pub sampling: Sampling,
     /// The pool's name and version.
     pub pool: String,
     /// The conductor's name and version.
@@ -318,6 +323,15 @@ impl Run {
     /// The share of [`Self::usage`] that bought nothing.
     pub fn wasted_usage(&self) -> Usage {
         self.wasted().map(|attempt| attempt.usage).sum()
+    }
+
+    /// What was not spent because outputs were known already: none of it is in [`Self::usage`] and [`Self::cost`].
+    pub fn saved(&self) -> Saved {
+        let saved = self.attempts().filter_map(|attempt| attempt.saved);
+        saved.fold(Saved::default(), |sum, saved| Saved {
+            usage: sum.usage + saved.usage,
+            cost: sum.cost + saved.cost,
+        })
     }
 
     /// What planning consumed: the share of [`Self::usage`] that no worker did.

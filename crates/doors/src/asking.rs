@@ -51,6 +51,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         conversation: new_run.conversation,
         policy: new_run.policy,
         answer_tokens_max: new_run.answer_tokens_max,
+        sampling: new_run.sampling,
     })
 }
 
@@ -90,6 +91,9 @@ fn submit_error(error: &SubmitError) -> ApiError {
         }
         SubmitError::UnknownConductor { .. } => {
             ApiError::on_field(ErrorCode::ModelNotFound, "model", error.to_string())
+        }
+        SubmitError::Sampling(e) => {
+            ApiError::on_field(ErrorCode::InvalidValue, format!("sampling.{}", e.field), e.to_string())
         }
         SubmitError::NoWorkerAllowed => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())

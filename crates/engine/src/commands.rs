@@ -122,11 +122,17 @@ struct InHand {
     booked: Charge,
     /// It was not read just now: others may have gone on with it since.
     is_remembered: bool,
+    /// The events that make it, if the store may not have it yet.
+    draft: Vec<SequencedEvent>,
 }
 
 impl InHand {
-    fn new(run: Run, is_remembered: bool) -> Self {
-        Self { booked: run.booked(), run, is_remembered }
+    fn loaded(run: Run) -> Self {
+        Self { booked: run.booked(), run, is_remembered: false, draft: Vec::new() }
+    }
+
+    fn remembered(run: &Run, draft: Vec<SequencedEvent>) -> Self {
+        Self { is_remembered: true, draft, ..Self::loaded(run.clone()) }
     }
 }
 
@@ -176,25 +182,28 @@ impl CommandLoop {
             Ok(taken) => taken,
             Err((requests, error)) => return refuse_all(requests, error),
         };
-        let Decided { requests, unsure: mut again, mut changes } =
+        let Decided { requests, unsure: mut again, changes } =
             decide_all(requests, &mut runs, self.sides.parts.clock.now());
         let known = &self.sides.known;
         for request in &again {
             known.forget(request.run);
         }
-        let mut commits = Vec::with_capacity(changes.len());
-        for (id, change) in &mut changes {
-            if let Some(InHand { run, booked, .. }) = runs.remove(id) {
-                let commit = self.sides.dispatch.commit(run, std::mem::take(&mut change.events));
-                commits.push(commit.charged(booked));
+        let mut changed = Vec::with_capacity(changes.len());
+        for (id, Change { events, effects }) in changes {
+            if let Some(InHand { run, booked, draft, .. }) = runs.remove(&id) {
+                let events = draft.into_iter().chain(events).collect();
+                changed.push((self.sides.dispatch.commit(run, events).charged(booked), effects));
             }
         }
+        // Those of which budgets have to be asked are last.
+        changed.sort_by_key(|(commit, _)| commit.booking().is_some());
+        let (commits, effects): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
         let committed = self.write(&commits).await;
         let outcomes = match committed {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                for id in changes.keys() {
-                    known.forget(*id);
+                for commit in &commits {
+                    known.forget(commit.after.id());
                 }
                 again.extend(refuse_all(requests, error));
                 return again;
@@ -203,13 +212,13 @@ impl CommandLoop {
         let mut after: HashMap<_, _> =
             runs.into_iter().map(|(id, in_hand)| (id, Arc::new(in_hand.run))).collect();
         let (mut follow_ups, mut shortages) = (Vec::with_capacity(commits.len()), HashMap::new());
-        for ((commit, change), outcome) in commits.into_iter().zip(changes.into_values()).zip(outcomes) {
+        for ((commit, effects), outcome) in commits.into_iter().zip(effects).zip(outcomes) {
             match outcome {
                 Ok(()) => {
                     let run = Arc::clone(&commit.after);
                     known.note(&run);
                     after.insert(run.id(), run);
-                    follow_ups.push((commit, change.effects));
+                    follow_ups.push((commit, effects));
                 }
                 Err(unwritten) => {
                     known.forget(commit.after.id());
@@ -227,17 +236,15 @@ impl CommandLoop {
         again
     }
 
-    /// Commits. Only where something is booked have budgets to be asked.
+    /// Commits. Only those that book something, which come last, need to ask budgets.
     async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
         let store = &self.sides.parts.store;
-        if commits.is_empty() {
-            Ok(Vec::new())
-        } else if commits.iter().any(|commit| commit.booking().is_some()) {
-            store.commit_charged(commits).await
-        } else {
-            let written = store.commit(commits).await?;
-            Ok(written.into_iter().map(|written| written.map_err(Unwritten::from)).collect())
-        }
+        let (free, charged) = commits.split_at(commits.partition_point(|commit| commit.booking().is_none()));
+        let write_free = async { if free.is_empty() { Ok(Vec::new()) } else { store.commit(free).await } };
+        let write_charged =
+            async { if charged.is_empty() { Ok(Vec::new()) } else { store.commit_charged(charged).await } };
+        let (free, charged) = futures::future::try_join(write_free, write_charged).await?;
+        Ok(free.into_iter().map(|written| written.map_err(Unwritten::from)).chain(charged).collect())
     }
 
     /// The runs that the requests are about. Requests for runs that there are not, or that cannot be read, are answered.
@@ -249,9 +256,9 @@ impl CommandLoop {
         ids.sort_unstable();
         ids.dedup();
         let mut runs = HashMap::with_capacity(ids.len());
-        ids.retain(|id| match self.sides.known.get(*id) {
-            Some(run) => {
-                runs.insert(*id, InHand::new((*run).clone(), true));
+        ids.retain(|id| match self.sides.known.get_with_draft(*id) {
+            Some((run, draft)) => {
+                runs.insert(*id, InHand::remembered(&run, draft));
                 false
             }
             None => true,
@@ -263,7 +270,7 @@ impl CommandLoop {
                 Err(error) => return Err((requests, error)),
             },
         };
-        runs.extend(sound.into_iter().map(|run| (run.id(), InHand::new(run, false))));
+        runs.extend(sound.into_iter().map(|run| (run.id(), InHand::loaded(run))));
         let (found, lost): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|request| runs.contains_key(&request.run));
         for request in lost {

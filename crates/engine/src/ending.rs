@@ -6,9 +6,11 @@ use std::time::Duration;
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::live::{EndSignal, EndSignals};
+use podium_ports::store::StoreError;
 
 use crate::engine::{Engine, WatchError};
 use crate::parts::Parts;
+use crate::submit::{DRAFT_WAIT, Draft};
 use crate::watch::{next_of, or_without};
 
 /// When the store is first read without a signal, which is lost with a process that dies between a commit and its telling.
@@ -25,20 +27,41 @@ pub struct Ending {
     /// Whether the end may have been signalled before anybody listened.
     is_unsure: bool,
     poll_after: Duration,
+    /// What this one has to create unless somebody claims it soon.
+    draft: Option<Draft>,
 }
 
 impl Ending {
     pub(crate) async fn listen(engine: Engine, id: RunId) -> Self {
         let signals = subscribe_to_end(engine.parts(), id).await;
-        Self { is_unsure: signals.is_none(), engine, id, signals, poll_after: POLL_AFTER }
+        Self { is_unsure: signals.is_none(), engine, id, signals, poll_after: POLL_AFTER, draft: None }
     }
 
     pub(crate) fn unsure(self) -> Self {
         Self { is_unsure: true, ..self }
     }
 
-    /// The run once it has ended.
-    pub async fn run(mut self) -> Result<Arc<Run>, WatchError> {
+    /// The end of a run that others have been told of, and that may not be stored yet.
+    pub(crate) fn of_draft(self, draft: Draft) -> Self {
+        Self { draft: Some(draft), ..self }
+    }
+
+    /// Whether the run is known to be stored: then it ends, whatever happens to this process.
+    pub fn is_secured(&self) -> bool {
+        self.draft.is_none()
+    }
+
+    /// Makes sure that the run is stored, so that it ends whatever happens to this process.
+    pub async fn secure(&mut self) -> Result<(), StoreError> {
+        let Some(draft) = &self.draft else { return Ok(()) };
+        // It has no request id, so no other run can take its place.
+        self.engine.create_drafted(draft).await?;
+        self.draft = None;
+        Ok(())
+    }
+
+    /// The run once it has ended. It can be asked again if it was dropped before.
+    pub async fn run(&mut self) -> Result<Arc<Run>, WatchError> {
         loop {
             let news = if self.is_unsure { EndSignal::Missed } else { self.news().await };
             if let EndSignal::Ended(Some(run)) = news
@@ -47,6 +70,7 @@ impl Ending {
             {
                 return Ok(run);
             }
+            self.secure().await?;
             let run = self.engine.run(self.id).await?.ok_or(WatchError::UnknownRun)?;
             if run.is_ended() {
                 return Ok(Arc::new(run));
@@ -57,6 +81,7 @@ impl Ending {
 
     /// A reason to look whether the run has ended.
     async fn news(&mut self) -> EndSignal {
+        let wait = if self.draft.is_some() { DRAFT_WAIT } else { self.poll_after };
         tokio::select! {
             biased;
             signal = next_of(&mut self.signals) => {
@@ -66,7 +91,10 @@ impl Ending {
                 }
                 news
             }
-            () = self.engine.parts().clock.sleep(self.poll_after) => {
+            () = self.engine.parts().clock.sleep(wait) => {
+                if self.draft.is_some() {
+                    return EndSignal::Missed;
+                }
                 self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
                 if self.signals.is_none() {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::answer::{AnswerError, AnswerPart, answer};
+use crate::cache_counts::{CacheCounters, CacheCounts};
 use crate::commands::{Bounds, CommandError, Commands, Sides};
 use crate::dispatch::Dispatch;
 use crate::dispatcher::Dispatcher;
@@ -51,6 +52,7 @@ struct Shared {
     creations: Creations,
     charged_creations: ChargedCreations,
     loads: Loads,
+    cache_counters: CacheCounters,
     /// Whether its loops have begun to run.
     is_at_work: AtomicBool,
 }
@@ -112,9 +114,15 @@ impl Engine {
             creations,
             charged_creations,
             loads,
+            cache_counters: CacheCounters::default(),
             is_at_work,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// How often the step cache was of use to this process.
+    pub fn cache_counts(&self) -> CacheCounts {
+        self.shared.cache_counters.read()
     }
 
     /// The workers.
@@ -268,6 +276,10 @@ impl Engine {
 
     pub(crate) fn charged_creations(&self) -> &ChargedCreations {
         &self.shared.charged_creations
+    }
+
+    pub(crate) fn cache_counters(&self) -> &CacheCounters {
+        &self.shared.cache_counters
     }
 
     pub(crate) fn commands(&self) -> &Commands {

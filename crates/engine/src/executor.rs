@@ -5,6 +5,7 @@
 
 mod call;
 mod fallback;
+mod recall;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, Effect, Run, TaskRef, TaskState};
+use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement};
@@ -26,6 +28,7 @@ use tracing::warn;
 use crate::commands::rehearse;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended};
+use crate::executor::recall::Lead;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
 use crate::task::{Claimed, Done, Settle, Slot, Slots, Wish, Work, serve_lane};
@@ -48,6 +51,7 @@ pub(crate) struct Step {
     at: (u16, StepIndex),
     worker: Worker,
     permit: Box<dyn Permit>,
+    lead: Option<Lead>,
     slot: Slot,
 }
 
@@ -57,6 +61,7 @@ struct Next {
     at: (u16, StepIndex),
     worker: Worker,
     permit: Box<dyn Permit>,
+    lead: Option<Lead>,
     room: Room,
 }
 
@@ -147,12 +152,22 @@ impl Executor {
             return Err(self.fail(&run, message.task, text, abandon).await);
         }
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
+        let recall = self.recall(&run, at, (worker, &request));
+        self.answer_known(recall.as_ref(), abandon).await?;
         let permit = self.permit(&run, at, worker, &request).await?;
-        let reserve = call::most_cost(worker, &request, engine.now());
-        match engine.claim(run.id(), message.task, reserve).await {
-            Ok(claimed) => Ok(Step { claimed, at, worker: worker.clone(), permit, slot }),
+        let lead = match self.take_lead(recall.as_ref(), abandon).await {
+            Ok(lead) => lead,
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
+                return Err(settle);
+            }
+        };
+        let reserve = call::most_cost(worker, &request, engine.now());
+        match engine.claim(run.id(), message.task, reserve).await {
+            Ok(claimed) => Ok(Step { claimed, at, worker: worker.clone(), permit, lead, slot }),
+            Err(settle) => {
+                permit.settle(Settlement::of(Outcome::NotSent));
+                self.give_up(lead).await;
                 Err(settle)
             }
         }
@@ -173,10 +188,11 @@ impl Executor {
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, slot } = step;
+        let Step { claimed, at, worker, permit, lead, slot } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
+            self.give_up(lead).await;
             let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
             let hand_back = Command::HandBack { task, claim, usage, cost };
             return self.engine.record(claimed.run.id(), hand_back, abandon).await.into();
@@ -184,17 +200,21 @@ impl Executor {
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
             permit.settle(Settlement::of(Outcome::NotSent));
+            self.give_up(lead).await;
             return Settle::Ack.into();
         };
         let call =
             Call { parts: self.engine.parts(), run: &claimed.run, worker: &worker, at, claim: claimed.claim };
         self.retries.called(&worker.id, self.engine.now());
-        let ended = call.make(&request, permit, &claimed.held, abandon).await;
+        let lead = self.lead_for(lead, &claimed.run, (&worker, &request)).await;
+        let calling = call.make(&request, permit, &claimed.held, abandon);
+        let ended = self.leading(lead.as_ref(), calling).await;
+        self.called(lead, &ended).await;
         let command = self.command_for(&claimed, at, (&worker, &request), ended);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
         let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
-        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, room }, run)| {
+        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, lead, room }, run)| {
             let slot = match room {
                 Room::Inherited => slot,
                 Room::Own(own) => own,
@@ -203,7 +223,7 @@ impl Executor {
                 permit.settle(Settlement::of(Outcome::NotSent));
                 return None;
             };
-            Some(Step { claimed, at, worker, permit, slot })
+            Some(Step { claimed, at, worker, permit, lead, slot })
         });
         Done { settle, next }
     }
@@ -229,13 +249,22 @@ impl Executor {
             return None;
         }
         let request = request(&after, at, worker)?;
+        // What is known, or is being called for, is for whoever gets the message.
+        let recall = self.recall(&after, at, (worker, &request));
+        if !self.is_unknown(recall.as_ref()).await {
+            return None;
+        }
         let permit = tokio::select! {
             biased;
             permit = self.permit(&after, at, worker, &request) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
+        let Ok(lead) = self.try_lead(recall.as_ref()).await else {
+            permit.settle(Settlement::of(Outcome::NotSent));
+            return None;
+        };
         let wish = engine.wish(run.id(), task, call::most_cost(worker, &request, engine.now()));
-        Some(Next { wish, at, worker: worker.clone(), permit, room })
+        Some(Next { wish, at, worker: worker.clone(), permit, lead, room })
     }
 
     /// Where the step can run now, if anywhere.
@@ -315,7 +344,11 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
     let messages = prompt::for_worker(run, round, step)?;
+    let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
     Some(ChatRequest {
+        temperature,
+        top_p,
+        seed,
         effort: worker.takes_effort().then_some(spec.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })

@@ -5,9 +5,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::{AttemptOutcome, Run, SequencedEvent, Task};
+use podium_domain::time::Timestamp;
+use podium_ports::queue::Enclosed;
 use tracing::debug;
 
 /// What a run takes beside its texts, roughly.
@@ -16,6 +19,10 @@ const RUN_BYTES: usize = 1024;
 const TASK_BYTES: usize = 256;
 /// What an attempt takes beside its texts, roughly.
 const ATTEMPT_BYTES: usize = 256;
+
+/// A run that was not stored for so long after it was asked for is not stored by a claim any more: who asked has stored it
+/// himself by then. So a message that comes ages later brings no run back that has ended and was removed.
+pub(crate) const DRAFT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How much is remembered. Beyond either bound, what was noted longest ago is forgotten.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +49,8 @@ struct Table {
 
 struct Entry {
     run: Arc<Run>,
+    /// The events that make it, if the store may not have it yet.
+    draft: Vec<SequencedEvent>,
     bytes: usize,
     note: u64,
 }
@@ -49,6 +58,11 @@ struct Entry {
 impl Known {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, table: Arc::default() }
+    }
+
+    /// The run as it was last seen here, and, where it may not be stored yet, the events that make it.
+    pub(crate) fn get_with_draft(&self, id: RunId) -> Option<(Arc<Run>, Vec<SequencedEvent>)> {
+        self.lock().runs.get(&id).map(|entry| (Arc::clone(&entry.run), entry.draft.clone()))
     }
 
     /// The run as it was last seen here.
@@ -59,6 +73,10 @@ impl Known {
     /// Remembers what was committed or loaded, unless something newer is known. A run that has ended is forgotten: nothing
     /// more is going to happen to it.
     pub(crate) fn note(&self, run: &Arc<Run>) {
+        self.note_with(run, Vec::new());
+    }
+
+    fn note_with(&self, run: &Arc<Run>, draft: Vec<SequencedEvent>) {
         let mut table = self.lock();
         if table.runs.get(&run.id()).is_some_and(|entry| entry.run.version() > run.version()) {
             return;
@@ -67,19 +85,26 @@ impl Known {
         if run.is_ended() {
             return;
         }
-        table.remember(Arc::clone(run));
+        table.remember(Arc::clone(run), draft);
         while table.runs.len() > self.bounds.runs_max || table.bytes > self.bounds.bytes_max {
             let Some((_, oldest)) = table.order.pop_first() else { return };
             table.forget(oldest);
         }
     }
 
-    /// Remembers a run by the events that came with a message, unless something is known of it.
-    pub(crate) fn note_history(&self, id: RunId, events: &[SequencedEvent]) {
+    /// Remembers a run by the events that came with a message, unless something is known of it. A draft that is older than
+    /// [`DRAFT_AGE_MAX`] counts as stored, or as given up.
+    pub(crate) fn note_enclosed(&self, id: RunId, enclosed: &Enclosed, now: Timestamp) {
+        let Enclosed { events, is_draft } = enclosed;
         if events.is_empty() || self.lock().runs.contains_key(&id) {
             return;
         }
         match Run::replay(id, events) {
+            Ok(run) if *is_draft => {
+                if now.since(run.spec().accepted_at) <= DRAFT_AGE_MAX {
+                    self.note_with(&Arc::new(run), events.clone());
+                }
+            }
             Ok(run) => self.note(&Arc::new(run)),
             Err(error) => debug!(run = %id, %error, "a history does not read"),
         }
@@ -96,12 +121,16 @@ impl Known {
 }
 
 impl Table {
-    fn remember(&mut self, run: Arc<Run>) {
+    fn remember(&mut self, run: Arc<Run>, draft: Vec<SequencedEvent>) {
         self.notes += 1;
-        let (note, bytes) = (self.notes, bytes_of(&run));
+        let (note, mut bytes) = (self.notes, bytes_of(&run));
+        if !draft.is_empty() {
+            // Its events have the same texts once more.
+            bytes *= 2;
+        }
         self.order.insert(note, run.id());
         self.bytes += bytes;
-        self.runs.insert(run.id(), Entry { run, bytes, note });
+        self.runs.insert(run.id(), Entry { run, draft, bytes, note });
     }
 
     fn forget(&mut self, id: RunId) {
@@ -173,6 +202,21 @@ mod tests {
         known.note(&a_run(&ids, &"y".repeat(20_000)));
         let table = known.lock();
         assert_eq!((table.runs.len(), table.order.len(), table.bytes), (0, 0, 0), "it is too long for all");
+    }
+
+    #[test]
+    fn a_draft_is_remembered_with_its_events_until_it_is_stored_or_old() {
+        let (ids, known) = (SeededIds::new(1), Known::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
+        let (id, accepted_at) = (ids.run_id(TestClock::START), a_spec().accepted_at);
+        let events = vec![SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(a_spec()) }];
+        let enclosed = Enclosed { events: events.clone(), is_draft: true };
+        known.note_enclosed(id, &enclosed, accepted_at.after(DRAFT_AGE_MAX + Duration::from_millis(1)));
+        assert!(known.get(id).is_none(), "it is to be looked up");
+        known.note_enclosed(id, &enclosed, accepted_at.after(DRAFT_AGE_MAX));
+        let (run, draft) = known.get_with_draft(id).unwrap();
+        assert_eq!((run.version(), draft), (1, events));
+        known.note(&run);
+        assert_eq!(known.get_with_draft(id).unwrap().1, []);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod answer;
+mod cache_counts;
 mod commands;
 mod dispatch;
 mod dispatcher;
@@ -30,6 +31,7 @@ mod watch;
 mod worth;
 
 pub use answer::{AnswerError, AnswerPart};
+pub use cache_counts::CacheCounts;
 pub use commands::CommandError;
 pub use ending::Ending;
 pub use engine::{Engine, NotReady, WatchError};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use podium_domain::ids::RunId;
 use podium_domain::pool::Pool;
 use podium_domain::run::Run;
+use podium_ports::cache::StepCache;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::conductors::Conductors;
 use podium_ports::limiter::Limiter;
@@ -27,6 +28,8 @@ pub struct Parts {
     pub live: Arc<dyn LiveStream>,
     /// How hard workers may be used.
     pub limiter: Arc<dyn Limiter>,
+    /// What workers answered before, where that may be used again.
+    pub cache: Option<Arc<dyn StepCache>>,
     /// Those who serve the workers.
     pub vendors: Arc<dyn Vendors>,
     /// The model that plans, or two while one takes over from the other.

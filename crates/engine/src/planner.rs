@@ -13,7 +13,7 @@ use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::Policy;
 use podium_domain::prompt;
-use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, TaskRef};
+use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, Task, TaskRef};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::live::Signal;
@@ -133,7 +133,7 @@ impl Engine {
             question: spec.conversation.question(),
             policy: spec.policy.clone(),
             earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round, pool)),
-            seed: seed(claim),
+            seed: spec.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
             asked_at: self.now(),
             time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
         }
@@ -144,6 +144,13 @@ impl Engine {
         let id = &run.spec().conductor;
         self.parts().conductors.named(id).ok_or_else(|| ConductorError::Absent { id: id.clone() })
     }
+}
+
+/// The seed of an attempt at a plan where the client chose one: the same for the same attempt at the same question, and another
+/// for the next attempt.
+fn seed_of(run: &Run, task: TaskRef, chosen: u32) -> u64 {
+    let attempt = run.task(task).map_or(0, Task::attempt_number);
+    u64::from(chosen) | (u64::from(task.round()) << 32) | (u64::from(attempt) << 48)
 }
 
 /// Publishes what the conductor writes; never returns before it is dropped.

@@ -1,6 +1,7 @@
 //! Accepting a request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use podium_domain::budget::{Budget, Charge, Shortage};
 use podium_domain::conversation::Conversation;
@@ -8,13 +9,20 @@ use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, PolicyError};
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::sampling::{Sampling, SamplingError};
 use podium_ports::conductor::{Conductor, PlanOutcome};
-use podium_ports::store::{Commit, Created, StoreError};
+use podium_ports::queue::{Lane, TaskMessage};
+use podium_ports::store::{Commit, Created, Place, StoreError, Telling};
+use tracing::debug;
 
 use crate::commands::rehearse;
 use crate::ending::Ending;
 use crate::engine::Engine;
 use crate::worth::Question;
+
+/// How long a draft waits for an executor to claim its first step and create it; then whoever was asked creates it. Many times
+/// what that takes while there is room, and short beside what a lost message would cost otherwise.
+pub(crate) const DRAFT_WAIT: Duration = Duration::from_millis(100);
 
 /// A request, already read and bounded by a door.
 #[derive(Clone, Debug)]
@@ -37,6 +45,8 @@ pub struct Submit {
     pub policy: Policy,
     /// Most tokens of the answer.
     pub answer_tokens_max: Option<u32>,
+    /// How its workers are to choose their words.
+    pub sampling: Sampling,
 }
 
 /// Which run a request became.
@@ -63,6 +73,9 @@ pub enum SubmitError {
     /// A bound is out of bounds.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// So is a part of the sampling.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
     /// The conductor that alone will do is not here.
     #[error("there is no conductor `{pinned}` here")]
     UnknownConductor {
@@ -84,9 +97,27 @@ pub enum SubmitError {
 }
 
 /// A run that is about to be created, and what follows when it is.
-struct Draft {
+pub(crate) struct Draft {
     commit: Commit,
     effects: Vec<Effect>,
+}
+
+impl Draft {
+    /// Where its only task that can be claimed waits, if that is a step that may be told at once, and if nothing is decided by
+    /// creating the run: no budget is asked, and no other run can have its request id.
+    fn claimable(&self) -> Option<(&Lane, TaskRef)> {
+        let Self { commit, effects } = self;
+        let [Effect::Dispatch { task: task @ TaskRef::Step { .. }, .. }] = effects.as_slice() else {
+            return None;
+        };
+        if commit.booking().is_some() || commit.after.spec().request_id.is_some() {
+            return None;
+        }
+        match commit.place(*task)? {
+            Place { lane, telling: Telling::AtOnce } => Some((lane, *task)),
+            Place { .. } => None,
+        }
+    }
 }
 
 impl Engine {
@@ -97,9 +128,23 @@ impl Engine {
     }
 
     /// Accepts a request of somebody who waits for the end, and is interested in nothing before it.
+    ///
+    /// Whoever claims the first step may create the run in the same commit, so a new one is durable only once it has ended, or
+    /// its ending was [secured](Ending::secure).
     pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
         let draft = self.draft(request)?;
         let id = draft.commit.after.id();
+        if let Some((lane, task)) = draft.claimable() {
+            // At the same time, as below.
+            let (ending, is_queued) = futures::future::join(
+                Ending::listen(self.clone(), id),
+                self.publish_draft(&draft, lane, task),
+            )
+            .await;
+            if is_queued {
+                return Ok((Submitted::New(id), ending.of_draft(draft)));
+            }
+        }
         let is_created = AtomicBool::new(false);
         // At the same time: neither needs the other. Only if it listens first it cannot have missed the end.
         let listen = async {
@@ -132,6 +177,7 @@ impl Engine {
         };
         let policy = within_abilities(&**conductor, request.policy);
         policy.check()?;
+        request.sampling.check()?;
         if self.parts().pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
@@ -153,6 +199,7 @@ impl Engine {
             deadline_at: now.after(policy.deadline()),
             policy,
             answer_tokens_max: request.answer_tokens_max,
+            sampling: request.sampling,
             pool: self.parts().pool.version(),
             conductor: conductor.id().to_owned(),
             accepted_at: now,
@@ -190,8 +237,29 @@ impl Engine {
         Some(Draft { commit, effects })
     }
 
+    /// Tells executors of a run that is not stored yet. Whatever goes wrong, the run can be created as any other.
+    async fn publish_draft(&self, draft: &Draft, lane: &Lane, task: TaskRef) -> bool {
+        let message = TaskMessage::new(draft.commit.after.id(), task);
+        let published = self.parts().queue.publish_draft(lane, message, &draft.commit.events);
+        tokio::select! {
+            biased;
+            queued = published => queued.unwrap_or_else(|error| {
+                debug!(run = %message.run, error = &error as &dyn std::error::Error, "a draft was not queued");
+                false
+            }),
+            () = self.parts().clock.sleep(DRAFT_WAIT) => false,
+        }
+    }
+
+    /// Creates a run that executors were told of already, unless one of them has.
+    pub(crate) async fn create_drafted(&self, draft: &Draft) -> Result<(), StoreError> {
+        self.creations().ask(draft.commit.clone()).await?;
+        self.announce(draft).await;
+        Ok(())
+    }
+
     async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
-        let Draft { commit, effects } = draft;
+        let commit = &draft.commit;
         let created = if commit.booking().is_some() {
             self.charged_creations().ask(commit.clone()).await?.map_err(SubmitError::OverBudget)?
         } else {
@@ -200,18 +268,22 @@ impl Engine {
         if let Created::Existing(id) = created {
             return Ok(Submitted::Existing(id));
         }
-        let run = &commit.after;
+        self.announce(&draft).await;
+        Ok(Submitted::New(draft.commit.after.id()))
+    }
+
+    /// Publishes what a created run begins with.
+    async fn announce(&self, Draft { commit, effects }: &Draft) {
         if self.is_at_work() {
-            self.known().note(run);
+            self.known().note(&commit.after);
         }
         let published = effects.iter().filter_map(|effect| match effect {
             Effect::Dispatch { task, not_before } => {
-                Some(self.dispatch().publish(&commit, *task, *not_before))
+                Some(self.dispatch().publish(commit, *task, *not_before))
             }
             Effect::CallOff { .. } | Effect::Stop => None,
         });
         futures::future::join_all(published).await;
-        Ok(Submitted::New(run.id()))
     }
 
     /// The least that a run can cost: its first plan, and one step.

@@ -194,7 +194,7 @@ async fn handle<W: Work>(
     abandon: &CancellationToken,
 ) {
     let message = *delivery.message();
-    engine.known().note_history(message.run, delivery.history());
+    engine.known().note_enclosed(message.run, delivery.enclosed(), engine.now());
     let Done { settle, next } = tokio::select! {
         biased;
         done = work.work(message, slot, abandon) => done,

@@ -21,6 +21,7 @@ use podium_ports::BoxError;
 use podium_ports::conductor::{
     Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
 };
+use podium_ports::hardware::Hardware;
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::Bundle;
@@ -45,8 +46,8 @@ pub struct LlamaOptions {
     pub waiting_max: NonZeroUsize,
     /// Threads that compute, as in [`EngineOptions::threads`].
     pub threads: Option<NonZeroUsize>,
-    /// Layers that a GPU computes. More than 0 needs the feature `cuda`.
-    pub gpu_layers: u32,
+    /// What of the machine is used beside its processor, as in [`EngineOptions::hardware`].
+    pub hardware: Hardware,
 }
 
 impl Default for LlamaOptions {
@@ -57,8 +58,8 @@ impl Default for LlamaOptions {
 
 impl LlamaOptions {
     /// The defaults within what the machine's owner allows.
-    pub const fn within(LocalLimits { sequences_max, waiting_max }: LocalLimits) -> Self {
-        Self { sequences_max, waiting_max, threads: None, gpu_layers: 0 }
+    pub const fn within(LocalLimits { sequences_max, waiting_max, hardware }: LocalLimits) -> Self {
+        Self { sequences_max, waiting_max, threads: None, hardware }
     }
 }
 
@@ -161,7 +162,7 @@ impl LlamaConductor {
             sequences_max: options.sequences_max,
             waiting_max: options.waiting_max,
             threads: options.threads,
-            gpu_layers: options.gpu_layers,
+            hardware: options.hardware,
             hidden_states,
         });
         let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;

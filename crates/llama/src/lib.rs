@@ -15,6 +15,7 @@ mod backend;
 mod conductor;
 pub mod engine;
 pub mod grammar;
+mod modules;
 pub mod prompt;
 mod reading;
 mod reasoning;
@@ -24,6 +25,9 @@ mod vocabulary;
 
 pub use podium_bundle as bundle;
 
+pub use backend::BackendError;
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
+pub use engine::inspect;
+pub use modules::{MODULES_VARIABLE, NoModules, load_modules};
 pub use reading::QuestionReader;
 pub use sampler::Sampling;

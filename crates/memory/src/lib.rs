@@ -1,13 +1,15 @@
-//! The ports that one process can serve from its own memory: queue, live stream and limiter of an embedded Podium.
+//! The ports that one process can serve from its own memory: queue, live stream, limiter and step cache of an embedded Podium.
 //!
 //! All of it may be lost at any time, with the process: the store is the truth, and the sweeper publishes again what the
 //! queue forgot. Everything is bounded, and nothing runs in the background.
 #![deny(missing_docs)]
 
+mod cache;
 mod limiter;
 mod live;
 mod queue;
 
+pub use cache::MemoryCache;
 pub use limiter::MemoryLimiter;
 pub use live::{LiveOptions, MemoryLive};
 pub use queue::{MemoryQueue, QueueOptions};

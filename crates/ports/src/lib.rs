@@ -3,10 +3,12 @@
 #![deny(missing_docs)]
 
 pub mod accounts;
+pub mod cache;
 pub mod charge;
 pub mod clock;
 pub mod conductor;
 pub mod conductors;
+pub mod hardware;
 pub mod limiter;
 pub mod live;
 pub mod queue;

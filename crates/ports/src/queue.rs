@@ -132,6 +132,18 @@ pub trait StepQueue: Send + Sync {
         self.publish(lane, message).await
     }
 
+    /// Queues a message for a draft: a run that no store has yet. Whoever claims its task creates the run from these events in
+    /// the same commit. Tells whether it is queued; not so if the queue carries no events, these are long, the lane is full, or
+    /// the task has a message outstanding. Like any message it may be lost, and may be delivered when the run is stored already.
+    async fn publish_draft(
+        &self,
+        _lane: &Lane,
+        _message: TaskMessage,
+        _events: &[SequencedEvent],
+    ) -> Result<bool, QueueError> {
+        Ok(false)
+    }
+
     /// Takes up to `max` messages; waits at most `wait` for the first. Empty when none came.
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError>;
 
@@ -151,11 +163,20 @@ pub enum Published {
     AlreadyOutstanding,
 }
 
+/// What comes along with a message.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Enclosed {
+    /// The run's events up to some moment, from the first on; none if they did not come along.
+    pub events: Vec<SequencedEvent>,
+    /// Whether the run may not be stored yet.
+    pub is_draft: bool,
+}
+
 /// A message in hand. It can be answered once; dropped unanswered it comes back after the ack wait.
 #[must_use = "an unanswered delivery comes back after the ack wait"]
 pub struct Delivery {
     message: TaskMessage,
-    history: Vec<SequencedEvent>,
+    enclosed: Enclosed,
     deliveries: u32,
     reply: Box<dyn Reply>,
 }
@@ -172,12 +193,12 @@ impl fmt::Debug for Delivery {
 impl Delivery {
     /// Made by adapters.
     pub fn new(message: TaskMessage, deliveries: u32, reply: Box<dyn Reply>) -> Self {
-        Self { message, history: Vec::new(), deliveries, reply }
+        Self { message, enclosed: Enclosed::default(), deliveries, reply }
     }
 
     /// The same with what was enclosed.
-    pub fn enclosing(self, history: Vec<SequencedEvent>) -> Self {
-        Self { history, ..self }
+    pub fn enclosing(self, enclosed: Enclosed) -> Self {
+        Self { enclosed, ..self }
     }
 
     /// The message.
@@ -185,9 +206,9 @@ impl Delivery {
         &self.message
     }
 
-    /// The run's events up to some moment, from the first on; none if they did not come along.
-    pub fn history(&self) -> &[SequencedEvent] {
-        &self.history
+    /// What came along.
+    pub fn enclosed(&self) -> &Enclosed {
+        &self.enclosed
     }
 
     /// How often it was delivered, this time included.

@@ -25,8 +25,9 @@ pub trait RunStore: Send + Sync {
     /// The runs as their events make them, in the order asked; `None` for those that do not exist.
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError>;
 
-    /// Appends each commit's events if its run is still at the version that they follow. One transaction for all; a conflict
-    /// on one leaves no trace of that one and does not touch the others. Each run occurs at most once.
+    /// Appends each commit's events if its run is still at the version that they follow. A run's first events create it, unless
+    /// it is there already, or another run of the same tenant and request id. One transaction for all; a conflict on one leaves
+    /// no trace of that one and does not touch the others. Each run occurs at most once.
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError>;
 
     /// As [`Self::create`], for runs that are charged to budgets: what each weighs is booked in the same transaction, or, where a
@@ -110,9 +111,14 @@ impl Commit {
         Self { after: Arc::new(after), events, places, booking: None }
     }
 
+    /// Whether the run begins with it.
+    pub fn is_first(&self) -> bool {
+        self.events.first().is_some_and(|first| first.sequence == 1)
+    }
+
     /// All of the run's events, if these are all; else none.
     pub fn history(&self) -> &[SequencedEvent] {
-        if self.events.first().is_some_and(|first| first.sequence == 1) { &self.events } else { &[] }
+        if self.is_first() { &self.events } else { &[] }
     }
 
     /// The same, with what it adds to the budgets of a run that weighed `before`.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use podium_domain::run::SequencedEvent;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use serde::Deserialize;
@@ -32,6 +33,8 @@ pub use options::QueueOptions;
 use pull::{Ended, Pull};
 pub(crate) use subjects::is_name;
 
+/// What is asked of the server, in errors.
+const STORE: &str = "store a message";
 /// How long a fetch waits in one piece: when its request is lost with a connection, this is how late that is noticed at worst.
 const PULL_MAX: Duration = Duration::from_secs(5);
 /// One in so many messages of a full lane may be unknown to its consumer before it counts as having lost track.
@@ -88,6 +91,10 @@ impl NatsQueue {
     }
 }
 
+fn unwritable(error: serde_json::Error) -> NatsError {
+    NatsError::Client { call: STORE, source: Box::new(error) }
+}
+
 impl Shared {
     async fn publish(
         &self,
@@ -95,16 +102,32 @@ impl Shared {
         message: &TaskMessage,
         history: &[SequencedEvent],
     ) -> Result<Published, QueueError> {
-        const CALL: &str = "store a message";
-        let body = body::write(message, history)
-            .map_err(|e| NatsError::Client { call: CALL, source: Box::new(e) })?;
+        let body = body::write(message, history).map_err(unwritable)?;
+        self.store(lane, message, body).await
+    }
+
+    async fn publish_draft(
+        &self,
+        lane: &Lane,
+        message: &TaskMessage,
+        events: &[SequencedEvent],
+    ) -> Result<bool, QueueError> {
+        let Some(body) = body::write_draft(message, events).map_err(unwritable)? else { return Ok(false) };
+        match self.store(lane, message, body).await {
+            Ok(published) => Ok(published == Published::Queued),
+            Err(QueueError::Full { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn store(&self, lane: &Lane, message: &TaskMessage, body: Bytes) -> Result<Published, QueueError> {
         let subject = subjects::subject(&self.api.options.prefix, lane, message);
         let mut tries = TRIES;
         loop {
             let connection = self.ensure_stream(lane).await?;
             tries -= 1;
-            let answer = self.api.link.ask(CALL, subject.clone(), body.clone()).await;
-            match answer.and_then(|answer| api::accept::<Stored>(CALL, &answer.payload)) {
+            let answer = self.api.link.ask(STORE, subject.clone(), body.clone()).await;
+            match answer.and_then(|answer| api::accept::<Stored>(STORE, &answer.payload)) {
                 Ok(_) => return Ok(Published::Queued),
                 Err(NatsError::NobodyThere { .. }) if tries > 0 => {
                     self.lanes.forget_stream(lane, connection);
@@ -128,7 +151,7 @@ impl Shared {
                 messages_max: self.api.options.lane_messages_max,
             });
         }
-        Err(NatsError::Refused { call: "store a message", code: api::NOT_STORED, message }.into())
+        Err(NatsError::Refused { call: STORE, code: api::NOT_STORED, message }.into())
     }
 
     async fn fetch(
@@ -259,7 +282,16 @@ impl StepQueue for NatsQueue {
         message: TaskMessage,
         history: &[SequencedEvent],
     ) -> Result<Published, QueueError> {
-        self.shared.within("store a message", self.shared.publish(lane, &message, history)).await
+        self.shared.within(STORE, self.shared.publish(lane, &message, history)).await
+    }
+
+    async fn publish_draft(
+        &self,
+        lane: &Lane,
+        message: TaskMessage,
+        events: &[SequencedEvent],
+    ) -> Result<bool, QueueError> {
+        self.shared.within(STORE, self.shared.publish_draft(lane, &message, events)).await
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {

@@ -98,6 +98,12 @@ impl ConductorChoices {
         Some(Self { current: current?, next: next.map(|next| (next, share)) })
     }
 
+    /// Whether one of them is a model that runs in the process that plans.
+    pub fn need_a_model_here(&self) -> bool {
+        let mut all = std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next));
+        all.any(|choice| matches!(choice, ConductorChoice::Llama(_)))
+    }
+
     /// Refuses what this binary cannot do at all, without starting anything.
     pub fn check(&self, open_bundle: Option<OpenBundle>) -> Result<(), ChooseError> {
         self.current.check(open_bundle)?;

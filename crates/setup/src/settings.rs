@@ -2,15 +2,19 @@
 //! found at once, and each problem says where its value came from.
 
 mod checker;
+mod hardware;
 mod secret;
 mod sources;
+mod step_cache;
 pub mod values;
 
 use std::fmt;
 
 pub use checker::Checker;
+pub use hardware::hardware;
 pub use secret::{SecretError, SecretRef};
 pub use sources::Sources;
+pub use step_cache::step_cache;
 
 /// A key, and its default if it has one. The file has it as `key = value`, the environment as `PODIUM__KEY`.
 pub type Key = (&'static str, Option<&'static str>);

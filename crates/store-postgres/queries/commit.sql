@@ -1,9 +1,31 @@
 -- commit
--- Rows are locked in the order of their keys, runs before tasks, so that batches never wait for each other in a circle.
-WITH given AS (
+-- Creates runs and appends to others, in one statement: then all of it waits for the disk once. A run of which something is
+-- there already, or that is not at the version that its events follow, is left out.
+-- Rows are locked in the order of their keys, what creates before what appends and runs before tasks, so that batches never wait
+-- for each other in a circle.
+WITH first AS (
     SELECT *
-    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
+        AS first (id, tenant, request_id, model, question, accepted_ms, deadline_ms)
+),
+given AS (
+    SELECT *
+    FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[])
         AS given (run_id, version_before, version, state, steps, cost_nano_usd, ended_ms)
+),
+created AS (
+    INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms)
+    SELECT id, tenant, request_id, model, question, accepted_ms FROM first ORDER BY tenant, request_id, id
+    ON CONFLICT DO NOTHING
+    RETURNING id
+),
+begun AS (
+    INSERT INTO run_states (run_id, version, state, steps, cost_nano_usd, deadline_ms, ended_ms)
+    SELECT given.run_id, version, state, steps, cost_nano_usd, deadline_ms, ended_ms
+    FROM given
+    JOIN first ON first.id = given.run_id
+    JOIN created ON created.id = given.run_id
+    RETURNING run_id
 ),
 locked AS MATERIALIZED (
     SELECT run_states.run_id
@@ -12,7 +34,7 @@ locked AS MATERIALIZED (
     ORDER BY run_states.run_id
     FOR NO KEY UPDATE OF run_states
 ),
-written AS (
+appended AS (
     UPDATE run_states
     SET version = given.version,
         state = given.state,
@@ -24,10 +46,15 @@ written AS (
     WHERE run_states.run_id = locked.run_id AND run_states.version = given.version_before
     RETURNING run_states.run_id
 ),
+written AS (
+    SELECT run_id FROM begun
+    UNION ALL
+    SELECT run_id FROM appended
+),
 events AS (
     INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
-    SELECT event.run_id, sequence, at_ms, kind, $8, data
-    FROM unnest($9::uuid[], $10::bigint[], $11::bigint[], $12::text[], $13::text[])
+    SELECT event.run_id, sequence, at_ms, kind, $15, data
+    FROM unnest($16::uuid[], $17::bigint[], $18::bigint[], $19::text[], $20::text[])
         AS event (run_id, sequence, at_ms, kind, data)
     JOIN written ON written.run_id = event.run_id
 ),
@@ -38,8 +65,8 @@ changed AS (
     INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
         new.lease_until_ms
-    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::uuid[],
-                $22::bigint[])
+    FROM unnest($21::uuid[], $22::text[], $23::text[], $24::text[], $25::text[], $26::bigint[], $27::bigint[], $28::uuid[],
+                $29::bigint[])
         AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task

@@ -158,6 +158,7 @@ impl ChargeColumns {
 /// A batch of commits. Each run occurs in it once: of several commits to one, the first.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'c> {
+    /// Of those that begin.
     pub(crate) runs: RunColumns<'c>,
     pub(crate) states: StateColumns,
     pub(crate) events: EventColumns,
@@ -174,7 +175,9 @@ impl<'c> Batch<'c> {
             if !seen.insert(run.id()) {
                 continue;
             }
-            batch.runs.push(run);
+            if commit.is_first() {
+                batch.runs.push(run);
+            }
             batch.states.push(run, version_before);
             batch.tasks.push(commit, dispatch_grace);
             if let Some(booking) = commit.booking() {

@@ -27,7 +27,7 @@ pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created
     let batch = Batch::new(runs, store.options.dispatch_grace)?;
     let ids = || runs.iter().map(|commit| commit.after.id());
     for _ in 0..CREATE_TRIES_MAX {
-        let created = store.call(&Create(&batch)).await?;
+        let created = store.call(&Write(&batch)).await?;
         if ids().all(|id| created.contains(id.as_uuid())) {
             return Ok(ids().map(|_| Created::New).collect());
         }
@@ -53,53 +53,10 @@ pub(crate) async fn commit(
         return Ok(Vec::new());
     }
     let batch = Batch::new(commits, store.options.dispatch_grace)?;
-    let mut written = store.call(&Append(&batch)).await?;
+    let mut written = store.call(&Write(&batch)).await?;
     // A second commit to the same run was not even tried.
     let results = commits.iter().map(|commit| written.remove(commit.after.id().as_uuid()));
     Ok(results.map(|was_written| if was_written { Ok(()) } else { Err(Conflict) }).collect())
-}
-
-/// Gives the runs that were not there.
-struct Create<'b>(&'b Batch<'b>);
-
-impl Call for Create<'_> {
-    type Answer = HashSet<Uuid>;
-
-    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Batch { runs, states, events, tasks, .. } = self.0;
-        let created = sqlx::query_file_scalar!(
-            "queries/create.sql",
-            &runs.ids,
-            &runs.tenants as &[&str],
-            &runs.request_ids as &[Option<&str>],
-            &runs.models,
-            &runs.questions,
-            &runs.accepted_ms,
-            &runs.deadline_ms,
-            &states.runs,
-            &states.versions,
-            &states.states as &[&str],
-            &states.steps,
-            &states.cost_nano_usd,
-            &states.ended_ms as &[Option<i64>],
-            FORMAT,
-            &events.runs,
-            &events.sequences,
-            &events.at_ms,
-            &events.kinds as &[&str],
-            &events.data,
-            &tasks.runs,
-            &tasks.tasks,
-            &tasks.states as &[&str],
-            &tasks.lanes,
-            &tasks.tenants as &[&str],
-            &tasks.ready_ms as &[Option<i64>],
-            &tasks.told_until_ms as &[Option<i64>],
-            &tasks.claims as &[Option<Uuid>],
-            &tasks.lease_until_ms as &[Option<i64>],
-        );
-        Ok(created.fetch_all(connection).await?.into_iter().collect())
-    }
 }
 
 /// Gives, for each run that was to be created, the one that is there.
@@ -121,16 +78,23 @@ impl Call for FindCreated<'_> {
     }
 }
 
-/// Gives the runs that were still at the version that their commit follows.
-struct Append<'b>(&'b Batch<'b>);
+/// Gives the runs that were not there, or still at the version that their commit follows.
+struct Write<'b>(&'b Batch<'b>);
 
-impl Call for Append<'_> {
+impl Call for Write<'_> {
     type Answer = HashSet<Uuid>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Batch { states, events, tasks, .. } = self.0;
+        let Batch { runs, states, events, tasks, .. } = self.0;
         let written = sqlx::query_file_scalar!(
             "queries/commit.sql",
+            &runs.ids,
+            &runs.tenants as &[&str],
+            &runs.request_ids as &[Option<&str>],
+            &runs.models,
+            &runs.questions,
+            &runs.accepted_ms,
+            &runs.deadline_ms,
             &states.runs,
             &states.versions_before,
             &states.versions,

@@ -68,12 +68,16 @@ pub(crate) async fn commit(
     let mut transaction = begin(store).await?;
     let (mut results, mut written) = (Vec::with_capacity(rows.len()), Vec::new());
     for commit in &rows {
-        let is_first = update_run(&mut transaction, commit).await?;
-        if is_first {
+        let is_written = if commit.commit.is_first() {
+            insert_run(&mut transaction, commit).await?
+        } else {
+            update_run(&mut transaction, commit).await?
+        };
+        if is_written {
             insert_events(&mut transaction, commit).await?;
             written.push(commit.commit);
         }
-        results.push(if is_first { Ok(()) } else { Err(Conflict) });
+        results.push(if is_written { Ok(()) } else { Err(Conflict) });
     }
     upsert_tasks(store, &mut transaction, &written).await?;
     transaction.commit().await.map_err(unavailable)?;

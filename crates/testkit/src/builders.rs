@@ -13,6 +13,7 @@ use podium_domain::run::{
     AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunSpec, SequencedEvent,
     StepResult, TaskRef,
 };
+use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
@@ -96,6 +97,7 @@ pub fn a_spec() -> RunSpec {
         deadline_at: accepted_at.after(policy.deadline()),
         policy,
         answer_tokens_max: None,
+        sampling: Sampling::NONE,
         pool: a_pool().version(),
         conductor: crate::ScriptedConductor::ID.to_owned(),
         accepted_at,
@@ -144,6 +146,7 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
         usage,
         cost: Cost::from_nano_usd(120_000),
         first_token_ms: Some(5),
+        saved: None,
     }
 }
 

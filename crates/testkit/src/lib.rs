@@ -12,6 +12,7 @@ mod ids;
 pub mod limiter;
 pub mod live_stream;
 pub mod run_store;
+pub mod step_cache;
 pub mod step_queue;
 mod store;
 mod task_rows;

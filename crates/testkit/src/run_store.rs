@@ -49,6 +49,7 @@ macro_rules! run_store_suite {
             repeating_a_create_changes_nothing
             creates_of_one_batch_share_a_request_id
             what_one_handle_commits_the_other_loads
+            a_runs_first_events_create_it_unless_anything_of_it_is_there
             a_stale_writer_is_refused_and_leaves_no_trace
             repeating_a_commit_is_a_conflict_and_changes_nothing
             a_commit_to_an_unknown_run_is_a_conflict

@@ -102,6 +102,10 @@ fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
 }
 
 fn append(rows: &mut Rows, commit: &Commit, grace: Duration) -> Result<(), Conflict> {
+    if commit.is_first() {
+        let is_new = !rows.runs.contains_key(&commit.after.id());
+        return if is_new && create(rows, commit, grace) == Created::New { Ok(()) } else { Err(Conflict) };
+    }
     let row = rows.runs.get_mut(&commit.after.id()).ok_or(Conflict)?;
     if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
         return Err(Conflict);

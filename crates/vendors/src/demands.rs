@@ -2,6 +2,7 @@
 
 use podium_domain::content::{Part, ToolCall};
 use podium_domain::pool::{Feature, WireFormat, Worker};
+use podium_domain::sampling::ANTHROPIC_TEMPERATURE_MAX;
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatRequest, STOPS_MAX, TOOLS_MAX, ToolChoice, VendorError,
 };
@@ -9,9 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::anthropic;
 use crate::faults::Faults;
-
-/// The highest temperature that Anthropic knows.
-const ANTHROPIC_TEMPERATURE_MAX: f32 = 1.0;
 
 /// Refuses what the worker does not take, naming the worker and the feature, and what nobody takes.
 pub(crate) fn check(worker: &Worker, request: &ChatRequest, faults: &Faults) -> Result<(), VendorError> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use podium_domain::pool::Pool;
 use podium_doors::Access;
 use podium_engine::{Engine, Options, Parts, Roles};
-use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
 use podium_ports::conductors::Conductors;
 use podium_ports::vendor::Vendors;
@@ -120,7 +121,8 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let engine = Engine::new(parts(store.clone(), vendors, conductors.clone(), pool), options);
+        let parts = parts(store.clone(), vendors, (conductors.clone(), settings.step_cache), pool);
+        let engine = Engine::new(parts, options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
         Ok(Self { engine, conductors, notices, stop, loops, store, workers, _data: data })
     }
@@ -199,13 +201,20 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
     Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
 }
 
-fn parts(store: Store, vendors: Arc<dyn Vendors>, conductors: Conductors, pool: Arc<Pool>) -> Parts {
+fn parts(
+    store: Store,
+    vendors: Arc<dyn Vendors>,
+    (conductors, step_cache): (Conductors, Option<CacheOptions>),
+    pool: Arc<Pool>,
+) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let cache = |options| Arc::new(MemoryCache::new(Arc::new(SystemClock), options)) as Arc<dyn StepCache>;
     Parts {
         store: Arc::new(store),
         queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
         limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
+        cache: step_cache.map(cache),
         vendors,
         conductors,
         clock,

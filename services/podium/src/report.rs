@@ -27,6 +27,8 @@ pub(crate) struct RunReport {
     wasted_usage: UsageReport,
     cost_usd: f64,
     wasted_usd: f64,
+    saved_usage: UsageReport,
+    saved_usd: f64,
     duration_ms: Option<u64>,
 }
 
@@ -50,6 +52,7 @@ struct StepReport {
     prompt_tokens: u64,
     completion_tokens: u64,
     cost_usd: f64,
+    is_from_cache: bool,
     duration_ms: Option<u64>,
 }
 
@@ -100,6 +103,8 @@ impl RunReport {
             wasted_usage: run.wasted_usage.into(),
             cost_usd: usd(run.cost_nano_usd),
             wasted_usd: usd(run.wasted_cost_nano_usd),
+            saved_usage: run.saved.and_then(|saved| saved.usage).into(),
+            saved_usd: usd(run.saved.map_or(0, |saved| saved.cost_nano_usd)),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
         }
     }
@@ -137,6 +142,7 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
         cost_usd: usd(step.cost_nano_usd),
+        is_from_cache: step.attempts.iter().any(|attempt| attempt.saved.is_some()),
         duration_ms: span_ms(first, last),
     }
 }
@@ -157,10 +163,11 @@ pub(crate) fn describe(report: &RunReport) -> String {
         line(
             &format!("step {}", step.index + 1),
             &format!(
-                "{} by {}{sees}: {}, {} attempt(s), {}, ${:.6}",
+                "{} by {}{sees}: {}{}, {} attempt(s), {}, ${:.6}",
                 step.subtask,
                 step.worker,
                 step.state,
+                if step.is_from_cache { " from the cache" } else { "" },
                 step.attempts,
                 step.duration_ms.map_or_else(|| "no time yet".to_owned(), |ms| format!("{ms} ms")),
                 step.cost_usd
@@ -172,7 +179,7 @@ pub(crate) fn describe(report: &RunReport) -> String {
     report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
     let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
     line("tokens", &format!("{} in, {} out", tokens.0, tokens.1));
-    line("cost", &format!("${:.6}{}", report.cost_usd, wasted(report)));
+    line("cost", &format!("${:.6}{}{}", report.cost_usd, wasted(report), saved(report)));
     report.duration_ms.iter().for_each(|ms| line("time", &format!("{ms} ms")));
     report.failure.iter().for_each(|failure| line("failure", &failure.message));
     report.answer.iter().for_each(|answer| line("answer", answer));
@@ -185,6 +192,14 @@ fn wasted(report: &RunReport) -> String {
         return String::new();
     }
     format!(", of which ${:.6} for attempts that came to nothing", report.wasted_usd)
+}
+
+/// What the step cache saved, if it did.
+fn saved(report: &RunReport) -> String {
+    if report.saved_usage == UsageReport::default() {
+        return String::new();
+    }
+    format!("; the step cache saved ${:.6}", report.saved_usd)
 }
 
 /// A line of a list of runs.

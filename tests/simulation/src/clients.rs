@@ -8,6 +8,7 @@ use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Fallback, Policy, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
+use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
@@ -126,6 +127,7 @@ impl Ask {
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,
             answer_tokens_max: dice.chance(100).then_some(50),
+            sampling: Sampling::NONE,
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);
@@ -202,15 +204,16 @@ async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
     } else {
         engine.submit(submit).await.map(|submitted| (submitted, None))
     };
-    let ending = {
+    let (run, mut ending) = {
         let mut core = link.world.lock();
         let what = submitted.as_ref().map(|(submitted, _)| submitted);
         note!(core, "node {}: client {number} submitted: {what:?}", link.node);
         match submitted {
-            Ok((submitted, ending)) => {
+            Ok((submitted, None)) => {
                 core.submitted(number, submitted.run_id());
-                ending
+                return true;
             }
+            Ok((submitted, Some(ending))) => (submitted.run_id(), ending),
             Err(SubmitError::Store(_)) => return false,
             Err(refused) => {
                 core.checker.violated(Invariant::Ends, format!("a sound request was refused: {refused}"));
@@ -218,11 +221,20 @@ async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
             }
         }
     };
-    let Some(ending) = ending else { return true };
+    // A door that is told to stop names the run, and has it stored for that.
+    let names = link.world.lock().dice.chance(200);
+    if names && ending.secure().await.is_err() {
+        return false;
+    }
+    if ending.is_secured() {
+        link.world.lock().submitted(number, run);
+    }
     let ended = ending.run().await;
     let mut core = link.world.lock();
     match ended {
-        Ok(run) => {
+        Ok(ended) => {
+            core.submitted(number, run);
+            let run = ended;
             core.count("waited for the end");
             core.checker.shown_end(&run);
             true

@@ -122,6 +122,7 @@ impl Node {
             queue: Arc::new(SimQueue(link())),
             live: Arc::new(SimLive(link())),
             limiter: Arc::new(SimLimiter(link())),
+            cache: None,
             vendors: Arc::new(SimVendors(link())),
             conductors: conductor.into(),
             clock: Arc::new(NodeClock(link())),

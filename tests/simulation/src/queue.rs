@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
 use podium_domain::run::{SequencedEvent, TaskRef};
-use podium_ports::queue::{Delivery, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
+use podium_ports::queue::{Delivery, Enclosed, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
 
 use crate::mutation::Mutation;
 use crate::trace::note;
@@ -19,7 +19,7 @@ type Number = u64;
 type Fetched = Result<Vec<(Content, Number, u32)>, Broken>;
 
 /// A message and what is enclosed.
-type Content = (TaskMessage, Vec<SequencedEvent>);
+type Content = (TaskMessage, Enclosed);
 
 /// The queue itself.
 pub(crate) struct QueueState {
@@ -203,6 +203,14 @@ fn unavailable(broken: Broken) -> QueueError {
     QueueError::Unavailable(broken.into())
 }
 
+impl SimQueue {
+    async fn put(&self, lane: &Lane, content: Content) -> Result<Published, QueueError> {
+        let (node, lane) = (self.0.node, lane.clone());
+        let published = self.0.ask(Service::Queue, move |core| core.publish(node, &lane, content)).await;
+        published.map_err(unavailable)?
+    }
+}
+
 #[async_trait]
 impl StepQueue for SimQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
@@ -215,9 +223,17 @@ impl StepQueue for SimQueue {
         message: TaskMessage,
         history: &[SequencedEvent],
     ) -> Result<Published, QueueError> {
-        let (node, lane, content) = (self.0.node, lane.clone(), (message, history.to_vec()));
-        let published = self.0.ask(Service::Queue, move |core| core.publish(node, &lane, content)).await;
-        published.map_err(unavailable)?
+        self.put(lane, (message, Enclosed { events: history.to_vec(), is_draft: false })).await
+    }
+
+    async fn publish_draft(
+        &self,
+        lane: &Lane,
+        message: TaskMessage,
+        events: &[SequencedEvent],
+    ) -> Result<bool, QueueError> {
+        let put = self.put(lane, (message, Enclosed { events: events.to_vec(), is_draft: true })).await;
+        Ok(put? == Published::Queued)
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
@@ -237,9 +253,9 @@ impl StepQueue for SimQueue {
         let fetched = Filled(slot).await.map_err(unavailable)?;
         Ok(fetched
             .into_iter()
-            .map(|((message, history), number, delivery)| {
+            .map(|((message, enclosed), number, delivery)| {
                 let reply = SimReply { link: self.0.clone(), lane: lane.clone(), number, delivery };
-                Delivery::new(message, delivery, Box::new(reply)).enclosing(history)
+                Delivery::new(message, delivery, Box::new(reply)).enclosing(enclosed)
             })
             .collect())
     }

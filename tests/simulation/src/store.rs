@@ -61,6 +61,10 @@ impl StoreState {
     }
 
     pub(crate) fn append(&mut self, commit: &Commit) -> Result<(), Conflict> {
+        if commit.is_first() {
+            let is_new = !self.rows.contains_key(&commit.after.id());
+            return if is_new && self.create(commit) == Created::New { Ok(()) } else { Err(Conflict) };
+        }
         let Commit { after, events, .. } = commit;
         let row = self.rows.get_mut(&after.id()).ok_or(Conflict)?;
         let follows = events.first().is_some_and(|first| first.sequence == row.run.version() + 1);
@@ -337,8 +341,12 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
         if outcome.is_ok() { "ok" } else { "conflict" }
     );
     if outcome.is_err() {
-        core.count("conflict");
+        core.count(if commit.is_first() { "draft was stored already" } else { "conflict" });
     } else if let Some(row) = core.store.rows.get(&id) {
+        if commit.is_first() {
+            core.checker.created(&row.run, &row.events);
+            *core.counts.entry("draft stored with its claim").or_default() += 1;
+        }
         core.checker.written(id, &row.events, &row.run);
         if is_chained {
             core.count("claimed with a result");

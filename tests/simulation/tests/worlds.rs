@@ -60,6 +60,8 @@ fn everything_holds_in_every_world() {
         "node froze",
         "planned at once",
         "planned the same",
+        "draft stored with its claim",
+        "draft was stored already",
         "fell back",
         "queue away",
         "queue wiped",

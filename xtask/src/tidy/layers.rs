@@ -38,6 +38,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-queue-nats", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
+    Layer { package: "podium-cache-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-limits-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-harness", uses: &[], tests_use: &[] },
     Layer {
@@ -123,6 +124,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-cluster",
         uses: &[
+            "podium-cache-redis",
             "podium-domain",
             "podium-engine",
             "podium-limits-redis",

@@ -39,6 +39,24 @@ impl<'a> Field<'a> {
         within.ok_or_else(|| self.must_be(&format!("a number from {min} to {max}")))
     }
 
+    /// The same as the numbers of models are.
+    pub(super) fn fraction(&self, max: f32) -> Result<f32, ApiError> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is within bounds, and no model tells such numbers apart"
+        )]
+        self.number(0.0, max.into()).map(|number| number as f32)
+    }
+
+    /// A seed: a number of up to 32 bits is itself, and every other whole number is always the same one of those.
+    pub(super) fn seed(&self) -> Result<u32, ApiError> {
+        let signed = || self.value.as_i64().map(i64::cast_unsigned);
+        let bits = self.value.as_u64().or_else(signed).ok_or_else(|| self.must_be("a whole number"))?;
+        #[expect(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+        let (high, low) = ((bits >> 32) as u32, bits as u32);
+        Ok(high ^ low)
+    }
+
     pub(super) fn array(&self) -> Result<Vec<Field<'a>>, ApiError> {
         let values = self.value.as_array().ok_or_else(|| self.must_be("an array"))?;
         let at = |(index, value)| Field::new(format!("{}[{index}]", self.path), value);

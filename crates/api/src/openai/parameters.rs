@@ -31,14 +31,10 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "stream_options"
         | "reasoning_effort"
         | "max_tokens"
-        | "max_completion_tokens" => Rule::Read,
-        // Each worker is called as its vendor recommends.
-        "temperature" => Rule::Ignored(|field| field.number(0.0, 2.0).map(drop)),
-        "top_p" => Rule::Ignored(|field| field.number(0.0, 1.0).map(drop)),
-        "seed" => Rule::Ignored(|field| {
-            let is_whole = field.value.is_i64() || field.value.is_u64();
-            is_whole.then_some(()).ok_or_else(|| field.must_be("a whole number"))
-        }),
+        | "max_completion_tokens"
+        | "temperature"
+        | "top_p"
+        | "seed" => Rule::Read,
         // Notes of the client's own, and hints for caches that we do not have.
         "user" | "service_tier" | "prompt_cache_key" | "prompt_cache_retention" | "safety_identifier" => {
             Rule::Ignored(|field| field.string().map(drop))

@@ -2,6 +2,7 @@
 
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::policy::{Effort, Policy};
+use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use serde_json::{Map, Value};
 
 use super::field::{Field, missing, unknown};
@@ -46,6 +47,7 @@ struct Draft {
     messages: Option<Vec<Message>>,
     effort: Effort,
     answer_tokens_max: Option<u32>,
+    sampling: Sampling,
     stream: bool,
     include_usage: Option<bool>,
 }
@@ -73,6 +75,9 @@ impl Draft {
                 self.answer_tokens_max.get_or_insert(tokens);
             }
             "max_completion_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
+            "temperature" => self.sampling.temperature = Some(field.fraction(TEMPERATURE_MAX)?),
+            "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
+            "seed" => self.sampling.seed = Some(field.seed()?),
             other => return Err(unknown(other)),
         }
         Ok(())
@@ -88,8 +93,8 @@ impl Draft {
             return Err(ApiError::on_field(ErrorCode::InvalidValue, "stream_options", message));
         }
         let policy = Policy::new(model.tier, self.effort);
-        let answer_tokens_max = self.answer_tokens_max;
-        let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max };
+        let (answer_tokens_max, sampling) = (self.answer_tokens_max, self.sampling);
+        let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max, sampling };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
 }
@@ -207,10 +212,7 @@ mod tests {
             ("user", json!("u")),
             ("metadata", json!({"a": "b"})),
             ("store", json!(true)),
-            ("seed", json!(-7)),
             ("service_tier", json!("auto")),
-            ("temperature", json!(0.2)),
-            ("top_p", json!(1)),
             ("presence_penalty", json!(0)),
             ("n", json!(1)),
             ("tools", json!([])),
@@ -220,6 +222,20 @@ mod tests {
         ] {
             assert_eq!(with(name, value), ChatRequest::parse(good().to_string().as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn how_workers_choose_their_words_is_read() {
+        let sampling = |name: &str, value: Value| with(name, value).unwrap().new_run.sampling;
+        let temperature = Sampling { temperature: Some(0.2), ..Sampling::NONE };
+        assert_eq!(sampling("temperature", json!(0.2)), temperature);
+        assert_eq!(sampling("top_p", json!(1)), Sampling { top_p: Some(1.0), ..Sampling::NONE });
+        assert_eq!(sampling("temperature", Value::Null), Sampling::NONE);
+        let seed = |value: Value| sampling("seed", value).seed.unwrap();
+        assert_eq!((seed(json!(0)), seed(json!(u32::MAX))), (0, u32::MAX));
+        assert_eq!(seed(json!(-7)), seed(json!(-7)));
+        assert_ne!(seed(json!(-7)), seed(json!(-8)));
+        assert_ne!(seed(json!(1_u64 << 40)), seed(json!(1_u64 << 41)));
     }
 
     #[test]
@@ -244,6 +260,8 @@ mod tests {
             ("reasoning_effort", json!("extreme")),
             ("stream", json!("yes")),
             ("temperature", json!(3)),
+            ("top_p", json!(-0.5)),
+            ("seed", json!(0.5)),
             ("max_tokens", json!(0)),
             ("max_completion_tokens", json!(1.5)),
             ("messages", json!("why?")),

@@ -84,7 +84,8 @@ struct Delta<'a> {
     content: Option<&'a str>,
 }
 
-/// Totals include planning; the `orchestration` fields tell planning's share.
+/// Totals include planning; the `orchestration` fields tell planning's share. What came from the step cache consumed nothing and
+/// is not in them: the `step_cache` fields tell what it would have been.
 #[derive(Serialize)]
 struct UsageBody {
     prompt_tokens: u64,
@@ -95,20 +96,34 @@ struct UsageBody {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
 struct PromptDetails {
     cached_tokens: u64,
     orchestration_input_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    step_cache_input_tokens: u64,
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
 struct CompletionDetails {
     reasoning_tokens: u64,
     orchestration_output_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    step_cache_output_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 impl UsageBody {
     fn of(run: &Run) -> Self {
-        let (all, planning): (Usage, Usage) = (run.usage(), run.planning_usage());
+        Self::told(run.usage(), run.planning_usage(), run.saved().usage)
+    }
+
+    fn told(all: Usage, planning: Usage, saved: Usage) -> Self {
         Self {
             prompt_tokens: all.prompt_tokens,
             completion_tokens: all.completion_tokens,
@@ -116,10 +131,12 @@ impl UsageBody {
             prompt_tokens_details: PromptDetails {
                 cached_tokens: all.cached_tokens,
                 orchestration_input_tokens: planning.prompt_tokens,
+                step_cache_input_tokens: saved.prompt_tokens,
             },
             completion_tokens_details: CompletionDetails {
                 reasoning_tokens: all.reasoning_tokens,
                 orchestration_output_tokens: planning.completion_tokens,
+                step_cache_output_tokens: saved.completion_tokens,
             },
         }
     }
@@ -291,6 +308,18 @@ mod tests {
         assert_eq!(read(&completion().delta("a", false)).get("usage"), None);
         assert_eq!(read(&completion().delta("a", true))["usage"], Value::Null);
         assert!(completion().delta("a", true).contains("\"usage\":null"));
+    }
+
+    #[test]
+    fn what_the_step_cache_saved_is_told_beside_the_totals_if_anything_was() {
+        let tokens =
+            |prompt_tokens, completion_tokens| Usage { prompt_tokens, completion_tokens, ..Usage::NONE };
+        let told = |saved| serde_json::to_value(UsageBody::told(tokens(7, 3), tokens(7, 3), saved)).unwrap();
+        let usage = told(tokens(100, 10));
+        assert_eq!((&usage["prompt_tokens"], &usage["total_tokens"]), (&json!(7), &json!(10)));
+        assert_eq!(usage["prompt_tokens_details"]["step_cache_input_tokens"], json!(100));
+        assert_eq!(usage["completion_tokens_details"]["step_cache_output_tokens"], json!(10));
+        assert!(!told(Usage::NONE).to_string().contains("step_cache"));
     }
 
     #[test]

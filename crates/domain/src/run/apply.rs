@@ -192,12 +192,15 @@ impl Run {
                 let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
                 step_to(task, TaskEvent::Readied { not_before: at })
             }
-            RunEvent::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms } => {
+            RunEvent::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms, saved } => {
                 let task = TaskRef::Step { round: *round, step: *step };
                 self.fold_accepted(task, *claim, (*usage, *cost, *first_token_ms), at)?;
                 let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
                 step.output = Some(output.clone());
                 step.finish = Some(*finish);
+                if let Some(attempt) = step.task.attempts.iter_mut().find(|a| a.claim == *claim) {
+                    attempt.saved = *saved;
+                }
                 Ok(())
             }
             RunEvent::FellBack { round, step, worker, .. } => {
@@ -254,6 +257,7 @@ impl Run {
             cost: Cost::ZERO,
             reserved: *reserved,
             first_token_ms: None,
+            saved: None,
         });
         Ok(())
     }

@@ -55,6 +55,17 @@ pub struct StepResult {
     pub finish: FinishReason,
     /// Milliseconds to the first token.
     pub first_token_ms: Option<u64>,
+    /// What a call would have taken, where the output came from the step cache and nobody was called.
+    pub saved: Option<Saved>,
+}
+
+/// What was not spent because an output was known already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// What the call consumed that the output is of.
+    pub usage: Usage,
+    /// What that costs, by the prices that were valid when the output was used again.
+    pub cost: Cost,
 }
 
 /// Why a completion ended.

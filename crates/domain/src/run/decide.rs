@@ -185,6 +185,7 @@ impl Run {
             cost: result.cost,
             finish: result.finish,
             first_token_ms: result.first_token_ms,
+            saved: result.saved,
         });
         self.settle_after(round, step, Sight::Done, now, &mut decision);
         Ok(decision)

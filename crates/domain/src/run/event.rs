@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FinishReason, Planned, RunSpec, TaskRef};
+use super::{FinishReason, Planned, RunSpec, Saved, TaskRef};
 use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
@@ -170,6 +170,9 @@ pub enum RunEvent {
         finish: FinishReason,
         /// Milliseconds to the first token.
         first_token_ms: Option<u64>,
+        /// What a call would have taken, where the output came from the step cache.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saved: Option<Saved>,
     },
     /// An attempt failed and there will be another one.
     AttemptFailed {

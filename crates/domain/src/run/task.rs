@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
+use crate::run::Saved;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -128,6 +129,8 @@ pub struct Attempt {
     pub reserved: Cost,
     /// Milliseconds to the first token, if one came.
     pub first_token_ms: Option<u64>,
+    /// What a call would have taken, where nobody was called because the output was known.
+    pub saved: Option<Saved>,
 }
 
 /// A task and every attempt at it.

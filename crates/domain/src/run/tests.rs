@@ -12,6 +12,7 @@ use crate::ids::{ClaimId, TenantId};
 use crate::plan::{LastStep, PlanDraft};
 use crate::policy::{Effort, FALLBACKS_MAX, Fallback, Tier, WorkersAllowed};
 use crate::pool::Pool;
+use crate::sampling::Sampling;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_000);
 
@@ -83,6 +84,7 @@ fn accepted(policy: Policy) -> Run {
         deadline_at: NOW.after(policy.deadline()),
         policy,
         answer_tokens_max: None,
+        sampling: Sampling::NONE,
         pool: "t-1".to_owned(),
         conductor: "fixed-1".to_owned(),
         accepted_at: NOW,
@@ -107,6 +109,7 @@ fn result() -> StepResult {
         cost: Cost::from_nano_usd(1),
         finish: FinishReason::Stop,
         first_token_ms: Some(1),
+        saved: None,
     }
 }
 

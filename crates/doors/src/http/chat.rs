@@ -100,11 +100,15 @@ async fn streamed(
     Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive).into_response())
 }
 
-async fn whole_answer(door: &Door, id: RunId, ending: Ending) -> Result<Response, Refusal> {
+async fn whole_answer(door: &Door, id: RunId, mut ending: Ending) -> Result<Response, Refusal> {
     // What its workers write on the way is of no concern here.
     let ended = tokio::select! {
         run = ending.run() => run.map_err(|e| asking::watch_error(id, &e)),
-        () = door.cut.cancelled() => Err(asking::stopping()),
+        () = door.cut.cancelled() => {
+            // It is named: it must be there.
+            ending.secure().await.map_err(|e| asking::watch_error(id, &e.into()))?;
+            Err(asking::stopping())
+        }
     };
     let run = ended.map_err(|e| Refusal::of_run(e, id))?;
     match (Completion::of(&run).whole(&run), asking::run_error(&run)) {

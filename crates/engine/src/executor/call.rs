@@ -186,6 +186,7 @@ impl Call<'_> {
             cost: prices(self.worker, self.run, self.task(), self.claim).cost(&usage),
             finish,
             first_token_ms: progress.first_token_ms,
+            saved: None,
         })
     }
 

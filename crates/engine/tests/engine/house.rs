@@ -9,6 +9,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::Run;
+use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
 use podium_ports::conductor::Conductor;
@@ -72,6 +73,7 @@ impl House {
             queue: Arc::new(MemoryQueue::new(clock.clone(), podium_memory::QueueOptions::default())),
             live: Arc::new(MemoryLive::new(podium_memory::LiveOptions::default())),
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
+            cache: None,
             vendors: Arc::new(vendor.clone()),
             conductors: one(conductor.clone()),
             clock,
@@ -193,6 +195,7 @@ pub(crate) fn request(policy: Policy) -> Submit {
         conversation: Conversation::question_only("Why is the sky blue?").unwrap(),
         policy,
         answer_tokens_max: None,
+        sampling: Sampling::NONE,
     }
 }
 

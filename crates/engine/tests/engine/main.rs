@@ -9,6 +9,8 @@ mod conductors;
 #[cfg(test)]
 mod course;
 #[cfg(test)]
+mod drafts;
+#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod fallback;
@@ -21,9 +23,13 @@ mod memory;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
+mod recall;
+#[cfg(test)]
 mod retention;
 #[cfg(test)]
 mod rounds;
+#[cfg(test)]
+mod sampling;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

@@ -21,7 +21,7 @@ async fn a_run_that_one_process_takes_through_is_never_loaded_for_it() {
     until_at_work(&house).await;
     house.conductor.otherwise(a_plan());
     house.vendor.otherwise(Answer::text("fine"));
-    let (submitted, ending) =
+    let (submitted, mut ending) =
         house.engine.ask(request(Policy::new(Tier::Ultra, Effort::Medium))).await.unwrap();
     let run = within(ending.run()).await.unwrap();
     assert_eq!((run.id(), run.answer()), (submitted.run_id(), Some("fine")));
@@ -90,7 +90,7 @@ async fn many_requests_at_once_become_as_many_runs_and_repeated_ones_no_further(
     let mut ids = Vec::new();
     let mut new = 0;
     for asked in within(futures::future::join_all(asks)).await {
-        let (submitted, ending) = asked.unwrap();
+        let (submitted, mut ending) = asked.unwrap();
         assert_eq!(within(ending.run()).await.unwrap().answer(), Some("fine"));
         new += usize::from(matches!(submitted, Submitted::New(_)));
         ids.push(submitted.run_id());

@@ -11,6 +11,7 @@ use podium_llama::Sampling;
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
+use podium_ports::hardware::{GpuLayers, Hardware};
 use tokio_util::sync::CancellationToken;
 
 /// The tiny model's file.
@@ -36,9 +37,15 @@ pub(crate) fn options() -> EngineOptions {
         sequences_max: NonZeroU16::new(4).unwrap(),
         waiting_max: NonZeroUsize::new(8).unwrap(),
         threads: NonZeroUsize::new(1),
-        gpu_layers: 0,
+        hardware: hardware(),
         hidden_states: HiddenStates::NotReadable,
     }
+}
+
+/// What computes: GPUs if the environment has `PODIUM_TEST_GPU`, which whoever has one sets.
+pub(crate) fn hardware() -> Hardware {
+    let has_gpu = std::env::var_os("PODIUM_TEST_GPU").is_some();
+    Hardware { gpu_layers: if has_gpu { GpuLayers::All } else { GpuLayers::None }, ..Hardware::default() }
 }
 
 pub(crate) fn engine() -> Engine {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use podium_domain::run::SequencedEvent;
-use podium_ports::queue::TaskMessage;
+use podium_ports::queue::{Enclosed, TaskMessage};
 use podium_ports::stored::FORMAT;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ struct Body<'a> {
     message: &'a TaskMessage,
     #[serde(flatten)]
     history: Option<History<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_draft: bool,
 }
 
 #[derive(Serialize)]
@@ -27,19 +29,31 @@ struct History<'a> {
 struct HistoryRead {
     format: i16,
     events: Vec<SequencedEvent>,
+    #[serde(default)]
+    is_draft: bool,
 }
 
 pub(super) fn write(message: &TaskMessage, history: &[SequencedEvent]) -> serde_json::Result<Bytes> {
-    let alone = || serde_json::to_vec(&Body { message, history: None });
+    let alone = || serde_json::to_vec(&Body { message, history: None, is_draft: false });
     let written = match history {
         [] => alone()?,
         events => {
             let history = Some(History { format: FORMAT, events });
-            let whole = serde_json::to_vec(&Body { message, history })?;
+            let whole = serde_json::to_vec(&Body { message, history, is_draft: false })?;
             if whole.len() <= BODY_BYTES_MAX { whole } else { alone()? }
         }
     };
     Ok(Bytes::from(written))
+}
+
+/// A message for a run that is not stored yet; none if it would be too long.
+pub(super) fn write_draft(
+    message: &TaskMessage,
+    events: &[SequencedEvent],
+) -> serde_json::Result<Option<Bytes>> {
+    let history = Some(History { format: FORMAT, events });
+    let whole = serde_json::to_vec(&Body { message, history, is_draft: true })?;
+    Ok((whole.len() <= BODY_BYTES_MAX).then(|| Bytes::from(whole)))
 }
 
 pub(super) fn read(body: &[u8]) -> serde_json::Result<TaskMessage> {
@@ -47,10 +61,10 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<TaskMessage> {
 }
 
 /// What is enclosed; nothing if it is of another form.
-pub(super) fn read_history(body: &[u8]) -> Vec<SequencedEvent> {
+pub(super) fn read_enclosed(body: &[u8]) -> Enclosed {
     match serde_json::from_slice::<HistoryRead>(body) {
-        Ok(HistoryRead { format: FORMAT, events }) => events,
-        _ => Vec::new(),
+        Ok(HistoryRead { format: FORMAT, events, is_draft }) => Enclosed { events, is_draft },
+        _ => Enclosed::default(),
     }
 }
 
@@ -77,7 +91,7 @@ mod tests {
         for (sent, comes) in [(&short, short.as_slice()), (&long, &[]), (&Vec::new(), &[])] {
             let body = write(&message, sent).unwrap();
             assert_eq!(read(&body).unwrap(), message);
-            assert_eq!(read_history(&body), comes);
+            assert_eq!(read_enclosed(&body), Enclosed { events: comes.to_vec(), is_draft: false });
         }
     }
 
@@ -89,6 +103,17 @@ mod tests {
         let newer = body.replace("\"format\":1", "\"format\":2");
         assert_ne!(newer, body);
         assert_eq!(read(newer.as_bytes()).unwrap(), message);
-        assert_eq!(read_history(newer.as_bytes()), []);
+        assert_eq!(read_enclosed(newer.as_bytes()), Enclosed::default());
+    }
+
+    #[test]
+    fn a_draft_goes_along_whole_or_not_at_all() {
+        let run = SeededIds::new(1).run_id(TestClock::START);
+        let message = TaskMessage::new(run, TaskRef::Plan { round: 0 });
+        let events = history("why?");
+        let body = write_draft(&message, &events).unwrap().unwrap();
+        assert_eq!(read(&body).unwrap(), message);
+        assert_eq!(read_enclosed(&body), Enclosed { events, is_draft: true });
+        assert_eq!(write_draft(&message, &history(&"y".repeat(BODY_BYTES_MAX))).unwrap(), None);
     }
 }

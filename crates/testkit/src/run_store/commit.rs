@@ -1,10 +1,12 @@
 //! Appending to runs.
 
-use podium_domain::run::{Run, TaskRef};
-use podium_ports::store::Conflict;
+use podium_domain::ids::RequestId;
+use podium_domain::run::{Run, RunSpec, TaskRef};
+use podium_ports::clock::Ids;
+use podium_ports::store::{Conflict, Created};
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan, a_tenant, plan_of};
+use crate::builders::{Driven, a_plan, a_spec, a_tenant, plan_of};
 use crate::ids::SeededIds;
 
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
@@ -22,6 +24,35 @@ pub(crate) async fn what_one_handle_commits_the_other_loads(store: &StoreFixture
     }
     let loaded = store.second.load(&[run.id()]).await.unwrap();
     assert_eq!(loaded[0].as_ref().and_then(Run::answer), Some("output 2"));
+}
+
+pub(crate) async fn a_runs_first_events_create_it_unless_anything_of_it_is_there(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let named = |ids: &SeededIds| {
+        let request_id = Some(RequestId::new("r-1").expect("it is a name"));
+        let spec = RunSpec { request_id, ..a_spec() };
+        Driven::accept(ids.run_id(spec.accepted_at), spec)
+    };
+    // One that begins and one that goes on, in one batch.
+    let (mut begun, mut old) = (named(&ids), Driven::accepted(&ids));
+    store.must_create(old.commit()).await;
+    begun.plan(a_plan(), &ids);
+    old.claim(PLAN, &ids);
+    let first = begun.commit();
+    assert_eq!(store.first.commit(&[first.clone(), old.commit()]).await.unwrap(), [Ok(()), Ok(())]);
+    assert_eq!(store.load(begun.id()).await.as_ref(), Some(&begun.run));
+    assert_eq!(store.load(old.id()).await.as_ref(), Some(&old.run));
+    assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap().len(), 2);
+    // Its own beginning once more, and another run of the same request id.
+    let mut other = named(&ids);
+    let commits = [first, other.commit()];
+    assert_eq!(store.second.commit(&commits).await.unwrap(), [Err(Conflict), Err(Conflict)]);
+    assert_eq!(store.load(other.id()).await, None);
+    begun.step(0, "output", &ids);
+    store.must_commit(begun.commit()).await;
+    // Who could not know that it is there already asks to create it, and is told so.
+    assert_eq!(store.first.create(&[commits[0].clone()]).await.unwrap(), [Created::New]);
+    assert_eq!(store.load(begun.id()).await, Some(begun.run));
 }
 
 pub(crate) async fn a_stale_writer_is_refused_and_leaves_no_trace(store: &StoreFixture) {

@@ -37,6 +37,12 @@ pub(super) struct AskArgs {
     /// How hard to try.
     #[arg(long, value_enum, default_value = "medium")]
     effort: EffortName,
+    /// How freely workers choose their words, 0 to 2, where they take that.
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f32>,
+    /// Makes workers choose the same words again, where they can.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u32>,
     /// Print one JSON document instead of the answer.
     #[arg(long)]
     json: bool,
@@ -75,7 +81,8 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
         }
         Backend::Server(_) => {}
     }
-    let request = question_request(question, args.tier.into(), args.effort.into());
+    let mut request = question_request(question, args.tier.into(), args.effort.into());
+    request.sampling = Some(v1::Sampling { temperature: args.temperature, top_p: None, seed: args.seed });
     let drawn = draw_run(&mut backend, request).await;
     backend.close().await;
     match drawn? {

@@ -11,6 +11,7 @@ use podium_domain::conversation::Conversation;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
 use podium_domain::run::{Run, RunState};
+use podium_domain::sampling::Sampling;
 use podium_domain::usage::Usage;
 use podium_doors::Caller;
 use podium_engine::Engine;
@@ -163,6 +164,7 @@ pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<O
         conversation,
         policy,
         answer_tokens_max: None,
+        sampling: Sampling::NONE,
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
     let caller = Caller::local().map_err(|e| Error::Refused(e.to_string()))?;

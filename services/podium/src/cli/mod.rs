@@ -153,6 +153,10 @@ struct ServeArgs {
     /// How long runs are kept after their end: days or hours such as 30d or 12h, or forever [default: 30d].
     #[arg(long, value_name = "TIME")]
     runs_kept: Option<String>,
+    /// Answer a step with what the same request got before, where temperature 0 or a seed says that it may: off or exact
+    /// [default: off].
+    #[arg(long, value_name = "USE")]
+    step_cache: Option<String>,
     /// How log lines look: text or json [default: text].
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -170,6 +174,7 @@ impl ServeArgs {
         sources.flag("keys_required", self.keys_required.then_some("true"));
         sources.flag("drain_ms", self.drain_ms.as_deref());
         sources.flag("runs_kept", self.runs_kept.as_deref());
+        sources.flag("step_cache", self.step_cache.as_deref());
         sources.flag("log_format", self.log_format.as_deref());
         Ok(check(sources)?)
     }

@@ -47,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) error: Option<String>,
     /// What all attempts cost so far.
     pub(crate) cost_nano_usd: u64,
+    /// What a call would have cost, where the output came from the step cache.
+    pub(crate) saved_nano_usd: Option<u64>,
     clock: Clock,
 }
 
@@ -70,6 +72,7 @@ impl Row {
             live: String::new(),
             error: None,
             cost_nano_usd: 0,
+            saved_nano_usd: None,
             clock: Clock::default(),
         }
     }
@@ -249,6 +252,7 @@ impl Board {
                 if let Some(row) = self.row_mut(done.round, Some(done.step)) {
                     row.end(RowState::Done, now);
                     row.cost_nano_usd += done.cost_nano_usd;
+                    row.saved_nano_usd = done.saved.as_ref().map(|saved| saved.cost_nano_usd);
                     row.output = Some(done.output.clone());
                 }
             }

@@ -97,7 +97,10 @@ fn say_plan(board: &Board, plan: &v1::PlanReady) -> String {
 
 fn spent(row: &Row) -> String {
     let time = row.elapsed().map(seconds).unwrap_or_default();
-    format!("{time}, {}", dollars(row.cost_nano_usd))
+    match row.saved_nano_usd {
+        None => format!("{time}, {}", dollars(row.cost_nano_usd)),
+        Some(saved) => format!("{time} from the cache, {} saved", dollars(saved)),
+    }
 }
 
 fn name(task: Option<&v1::Task>) -> String {

@@ -109,7 +109,11 @@ impl Layout {
             RowState::Failed => ('✗', Style::new().fg_color(Some(AnsiColor::Red.into()))),
         };
         let time = row.elapsed().map(seconds).unwrap_or_default();
-        let cost = if row.cost_nano_usd > 0 { dollars(row.cost_nano_usd) } else { String::new() };
+        let cost = match row.saved_nano_usd {
+            Some(_) => "cached".to_owned(),
+            None if row.cost_nano_usd > 0 => dollars(row.cost_nano_usd),
+            None => String::new(),
+        };
         let fixed =
             MARK_COLUMNS + LABEL_COLUMNS + self.worker_columns + 2 + TIME_COLUMNS + 1 + COST_COLUMNS + 1;
         let said = column(&said(row), self.screen.columns.saturating_sub(fixed));

@@ -104,6 +104,21 @@ fn lines_tell_the_story_in_order() {
 }
 
 #[test]
+fn a_step_from_the_cache_is_told_with_what_it_saved() {
+    let mut board = board_after(&story()[..5]);
+    let usage = v1::Usage { prompt_tokens: 100, completion_tokens: 10, ..Default::default() };
+    let saved = Some(v1::Saved { usage: Some(usage), cost_nano_usd: 12_000 });
+    let known = v1::StepDone { step: 0, attempt: 1, output: "440".into(), saved, ..Default::default() };
+    let update = event(6, 10_420, Kind::StepDone(known));
+    board.apply(&update);
+    let line = lines::describe(&board, &update);
+    assert_eq!(line, "[ 0.4 s] step 1 done in 0.0 s from the cache, $0.000012 saved: 440\n");
+    assert_eq!(board.cost_nano_usd(), 0);
+    let drawn = Frame::default().redraw(&board, SCREEN);
+    assert!(drawn.contains("cached"), "{drawn}");
+}
+
+#[test]
 fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
     let first = || vec![step(0, "sim-dates", "count the days", &[])];
     let planned = v1::StepsPlanned { round: 0, steps: first() };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use podium_ports::conductor::LocalLimits;
 use podium_setup::conductor::ConductorChoices;
-use podium_setup::settings::{Checker, SettingsError, Sources, values};
+use podium_setup::settings::{Checker, SettingsError, Sources, hardware, step_cache, values};
 
 use super::{PoolChoice, Settings};
 
@@ -19,6 +19,8 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let runs_kept = checker.read("runs_kept", values::runs_kept);
     let sequences_max = checker.read("plan_sequences", values::plan_sequences);
     let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
+    let hardware = hardware(&mut checker);
+    let step_cache = step_cache(&mut checker);
     let drain = checker.read("drain_ms", values::drain);
     let log = checker.read_if_given("log", values::log_filter);
     let log_format = checker.read("log_format", values::log_format);
@@ -31,7 +33,12 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             pool: pool?,
             conductors: conductors?,
             runs_kept: runs_kept?,
-            local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
+            step_cache: step_cache?,
+            local: LocalLimits {
+                sequences_max: sequences_max?,
+                waiting_max: waiting_max?,
+                hardware: hardware?,
+            },
             drain: drain?,
             log,
             log_format: log_format?,

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoices;
@@ -38,6 +39,23 @@ pub(crate) const KEYS: &[Key] = &[
     ("plan_sequences", Some("8")),
     // Requests that may wait for a model in this process.
     ("plans_waiting_max", Some("256")),
+    // Layers of a model in this process that GPUs compute: `all`, or a number; the processor computes the rest.
+    ("gpu_layers", Some("0")),
+    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
+    ("gpus", Some("all")),
+    ("gpu_split", Some("layer")),
+    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
+    ("gpu_required", None),
+    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
+    ("kv_cache", Some("f16")),
+    // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
+    ("step_cache", Some("off")),
+    // Milliseconds that an output is kept for it.
+    ("step_cache_ttl_ms", Some("3600000")),
+    // Outputs that are kept; beyond, the oldest goes.
+    ("step_cache_entries_max", Some("4096")),
+    // Bytes of an output that is kept.
+    ("step_cache_entry_bytes_max", Some("65536")),
     // Milliseconds that requests and calls under way may still take once the server is told to stop.
     ("drain_ms", Some("10000")),
     // What is logged: a level, or a list such as `info,podium_engine=debug`. Default: `info` for a server, else `warn`.
@@ -63,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) conductors: ConductorChoices,
     /// How long runs are kept after their end; none: for ever.
     pub(crate) runs_kept: Option<Duration>,
+    /// How much the step cache remembers; none: there is none.
+    pub(crate) step_cache: Option<CacheOptions>,
     /// What a model in this process may take.
     pub(crate) local: LocalLimits,
     /// How long work under way may still take at the end.

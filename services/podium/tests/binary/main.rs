@@ -3,6 +3,8 @@
 
 mod bundles;
 mod command_line;
+#[cfg(feature = "llama")]
+mod gpu;
 mod keys;
 mod mini_head;
 mod support;

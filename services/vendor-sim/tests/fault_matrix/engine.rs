@@ -11,6 +11,7 @@ use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
 use podium_domain::policy::{Effort, Fallback, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
+use podium_domain::sampling::Sampling;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::conductor::Conductor;
@@ -46,6 +47,7 @@ impl AtWork {
             queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
+            cache: None,
             vendors: Arc::new(vendors(&pool)),
             conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
@@ -81,8 +83,9 @@ impl AtWork {
             conversation: Conversation::question_only(QUESTION).unwrap(),
             policy: policy(),
             answer_tokens_max: None,
+            sampling: Sampling::NONE,
         };
-        let (submitted, ending) = self.engine.ask(submit).await.unwrap();
+        let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();
         let id: RunId = submitted.run_id();
         let ended = tokio::time::timeout(PATIENCE, ending.run()).await;
         ended.unwrap_or_else(|_| unreachable!("run {id} hangs")).unwrap()

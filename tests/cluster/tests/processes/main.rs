@@ -13,12 +13,16 @@ mod compose;
 mod duplicates;
 #[cfg(test)]
 mod fan_in;
+#[cfg(all(test, feature = "llama"))]
+mod gpu;
 #[cfg(test)]
 mod graceful_stop;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
 mod load;
+#[cfg(test)]
+mod one_call;
 #[cfg(test)]
 mod one_run;
 #[cfg(test)]

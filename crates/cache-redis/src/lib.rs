@@ -1,0 +1,212 @@
+//! The step cache that many executors share through Redis.
+//!
+//! An output is a string that runs out by itself; its key is the hash of the request, so nothing of a prompt is in it. A sorted
+//! set of all of them bounds their number. A lead is a string with who leads and since when by Redis's own clock; it runs out
+//! unless it is extended. Each question and each answer is one Lua script, so that of those who ask at the same time one leads.
+//!
+//! All keys of a prefix have one hash tag: the cache lives on one node of a Redis Cluster.
+//!
+//! **When Redis is away**, late or full, there is no cache: every call ends within [`RedisOptions::answer_max`] with an error,
+//! and for [`RedisOptions::away_for`] after it at once, without asking. What Redis evicts or loses is asked of workers again.
+//!
+//! Credentials are in the URL only. No error and no `Debug` shows it: of what Redis answers, an error names the code alone.
+#![deny(missing_docs)]
+
+mod link;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::ClaimId;
+use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, GivenUp, Look, StepCache};
+use podium_ports::clock::Clock;
+use redis::Script;
+
+use crate::link::Link;
+
+/// The form of what is stored, as a part of each key: another form is never read as this one.
+const FORM: u8 = 1;
+
+/// How the cache is shared. Processes that share it have the same options.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// What every key begins with: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different ones do not share.
+    pub prefix: String,
+    /// How long Redis has to answer, connecting included. Steps wait for it.
+    pub answer_max: Duration,
+    /// For how long Redis is not asked after it failed.
+    pub away_for: Duration,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self {
+            prefix: "podium:cache".to_owned(),
+            answer_max: Duration::from_millis(250),
+            away_for: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The cache could not be made. Nothing was connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The URL cannot be used. It is not repeated: it may hold a password.
+    #[error(
+        "the URL must be `redis://`, `rediss://` or `unix://` with a host or a path, and what Redis needs besides"
+    )]
+    Url,
+    /// The prefix cannot be used.
+    #[error("option `prefix` must be 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`")]
+    Prefix,
+}
+
+/// What the looking script answers: a number for the kind, and what goes with it.
+type Looked = (u8, Vec<u8>);
+
+/// An output in Redis does not read, or a script gave what it never gives.
+#[derive(Debug, thiserror::Error)]
+#[error("what Redis holds of an output does not read")]
+struct Unreadable;
+
+/// A step cache in Redis. Clones share a connection.
+#[derive(Clone)]
+pub struct RedisCache {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    link: Link,
+    options: CacheOptions,
+    /// With the hash tag that all keys have in common.
+    prefix: String,
+    look: Script,
+    extend: Script,
+    keep: Script,
+    give_up: Script,
+}
+
+impl RedisCache {
+    /// Connects to nothing yet.
+    pub fn open(
+        url: &str,
+        redis: &RedisOptions,
+        options: CacheOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        if !is_a_prefix(&redis.prefix) {
+            return Err(OpenError::Prefix);
+        }
+        let link = Link::open(url, (redis.answer_max, redis.away_for), clock)?;
+        let shared = Shared {
+            link,
+            options,
+            prefix: format!("{{{}}}:{FORM}", redis.prefix),
+            look: Script::new(include_str!("script/look.lua")),
+            extend: Script::new(include_str!("script/extend.lua")),
+            keep: Script::new(include_str!("script/keep.lua")),
+            give_up: Script::new(include_str!("script/give_up.lua")),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    async fn ask(&self, key: &CacheKey, lead: &str) -> Result<Look, CacheError> {
+        let shared = &self.shared;
+        let mut call = shared.look.prepare_invoke();
+        call.key(shared.output_key(key)).key(shared.lead_key(key));
+        call.arg(lead).arg(milliseconds(shared.options.lead_ttl));
+        let (kind, said): Looked = shared.link.invoke(&call).await?;
+        match kind {
+            0 => Ok(Look::Nothing),
+            1 => serde_json::from_slice(&said).map(Look::Known).map_err(|_| unreadable()),
+            _ => {
+                let since = str::from_utf8(&said).ok().and_then(|text| text.parse().ok());
+                Ok(Look::UnderWay { since: Duration::from_millis(since.ok_or_else(unreadable)?) })
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn output_key(&self, key: &CacheKey) -> String {
+        format!("{}:{key}", self.prefix)
+    }
+
+    fn lead_key(&self, key: &CacheKey) -> String {
+        format!("{}:{key}:lead", self.prefix)
+    }
+
+    fn index_key(&self) -> String {
+        format!("{}:index", self.prefix)
+    }
+}
+
+#[async_trait]
+impl StepCache for RedisCache {
+    async fn look_up(&self, key: &CacheKey) -> Result<Look, CacheError> {
+        self.ask(key, "").await
+    }
+
+    async fn lead(&self, key: &CacheKey, lead: ClaimId) -> Result<Look, CacheError> {
+        self.ask(key, &lead.to_string()).await
+    }
+
+    async fn extend(&self, key: &CacheKey, lead: ClaimId) -> Result<(), CacheError> {
+        let shared = &self.shared;
+        let mut call = shared.extend.prepare_invoke();
+        call.key(shared.lead_key(key)).arg(lead.to_string()).arg(milliseconds(shared.options.lead_ttl));
+        shared.link.invoke(&call).await
+    }
+
+    async fn keep(&self, key: &CacheKey, lead: ClaimId, output: &CachedOutput) -> Result<(), CacheError> {
+        let shared = &self.shared;
+        if output.output.len() > shared.options.entry_bytes_max {
+            // Who waits for it would wait for every other one, too.
+            return self.give_up(key, lead, GivenUp::Failed).await;
+        }
+        let written = serde_json::to_vec(output).map_err(|_| unreadable())?;
+        let mut call = shared.keep.prepare_invoke();
+        call.key(shared.output_key(key)).key(shared.lead_key(key)).key(shared.index_key());
+        call.arg(written).arg(milliseconds(shared.options.ttl)).arg(shared.options.entries_max);
+        shared.link.invoke(&call).await
+    }
+
+    async fn give_up(&self, key: &CacheKey, lead: ClaimId, why: GivenUp) -> Result<(), CacheError> {
+        let shared = &self.shared;
+        let why = match why {
+            GivenUp::Failed => "failed",
+            GivenUp::Stopped => "stopped",
+        };
+        let mut call = shared.give_up.prepare_invoke();
+        call.key(shared.lead_key(key)).arg(lead.to_string());
+        call.arg(why).arg(milliseconds(shared.options.lead_ttl));
+        shared.link.invoke(&call).await
+    }
+
+    fn extend_every(&self) -> Duration {
+        self.shared.options.extend_every()
+    }
+}
+
+impl fmt::Debug for RedisCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The link holds the URL.
+        f.debug_struct("RedisCache").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+fn unreadable() -> CacheError {
+    CacheError(Unreadable.into())
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+fn is_a_prefix(text: &str) -> bool {
+    // No braces, which would be another hash tag.
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
+    (1..=podium_domain::ids::NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}

@@ -1,0 +1,62 @@
+//! How workers are to choose their words reaches every call, as far as each worker takes it.
+
+use std::sync::Arc;
+
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::pool::Feature;
+use podium_domain::sampling::Sampling;
+use podium_engine::{Parts, Submit, SubmitError};
+use podium_testkit::{Answer, a_plan, a_pool};
+
+use crate::house::{House, quick, request};
+
+const WISH: Sampling = Sampling { temperature: Some(0.5), top_p: Some(0.9), seed: Some(7) };
+
+fn wishing(sampling: Sampling) -> Submit {
+    Submit { sampling, ..request(Policy::new(Tier::Ultra, Effort::Medium)) }
+}
+
+#[tokio::test]
+async fn every_worker_is_asked_for_what_it_takes_of_it() {
+    let idle = House::idle(quick(), |store| store).await;
+    idle.conductor.otherwise(a_plan());
+    let without_temperature = |parts: &mut Parts| {
+        let mut workers = a_pool().workers().to_vec();
+        workers[1].features.remove(&Feature::Temperature);
+        parts.pool = Arc::new(a_pool().with_workers(workers));
+    };
+    let house = idle.beside(quick(), 8, without_temperature).at_work();
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.engine.submit(wishing(WISH)).await.unwrap().run_id();
+    let run = house.ended(run).await;
+    assert_eq!(run.spec().sampling, WISH);
+    let asked = |worker: &str| {
+        let call = house.vendor.calls_of(worker).remove(0);
+        Sampling { temperature: call.temperature, top_p: call.top_p, seed: call.seed }
+    };
+    assert_eq!((asked("quick"), asked("checker")), (WISH, WISH));
+    assert_eq!(asked("careful"), Sampling { temperature: None, ..WISH });
+}
+
+#[tokio::test]
+async fn a_seed_is_the_conductors_as_well() {
+    let house = House::with_plan(a_plan()).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let mut seeds = Vec::new();
+    for seed in [Some(7), Some(7), Some(8), None, None] {
+        let sampling = Sampling { seed, ..Sampling::NONE };
+        house.ended(house.engine.submit(wishing(sampling)).await.unwrap().run_id()).await;
+        seeds.push(house.conductor.requests().last().unwrap().seed);
+    }
+    assert_eq!(seeds[0], seeds[1]);
+    assert!(seeds[1] != seeds[2] && seeds[3] != seeds[4], "{seeds:?}");
+}
+
+#[tokio::test]
+async fn what_is_out_of_its_bounds_is_refused_by_name() {
+    let house = House::idle(quick(), |store| store).await;
+    let hot = Sampling { temperature: Some(2.5), ..WISH };
+    let refused = house.engine.submit(wishing(hot)).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::Sampling(_)));
+    assert_eq!(refused.to_string(), "temperature is 2.5, it must be 0 to 2");
+}

@@ -1,0 +1,301 @@
+//! What workers answered, for whoever asks the same worker the same, word for word and with the same parameters.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::conversation::Message;
+use podium_domain::ids::{ClaimId, TenantId};
+use podium_domain::pool::{Pool, Worker};
+use podium_domain::run::FinishReason;
+use podium_domain::usage::Usage;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::BoxError;
+use crate::vendor::{AnswerForm, ChatRequest, ReasoningText};
+
+/// What a key is made of, as a number that changes with it.
+const KEY_FORM: u8 = 1;
+
+/// Remembers outputs for a while, and who is about to make one.
+///
+/// It may forget anything at any time. It holds up nobody: each of its calls ends soon, and who gets an error goes on without
+/// it. Whoever is about to call a worker takes the *lead* of the request's key; others who want the same see that, and ask again
+/// instead of calling. A lead that is not extended runs out, so nobody waits for a process that died.
+#[async_trait]
+pub trait StepCache: Send + Sync {
+    /// What is known of a request.
+    async fn look_up(&self, key: &CacheKey) -> Result<Look, CacheError>;
+
+    /// As [`Self::look_up`], but where nothing is known and nobody is under way the lead is taken under the random id `lead`.
+    /// After [`Look::Nothing`] the caller may call its worker; it should tell what came of that.
+    async fn lead(&self, key: &CacheKey, lead: ClaimId) -> Result<Look, CacheError>;
+
+    /// The call is still under way. A lead of somebody else is left alone.
+    async fn extend(&self, key: &CacheKey, lead: ClaimId) -> Result<(), CacheError>;
+
+    /// The call gave this output, which is kept unless it is too long; the lead ends.
+    async fn keep(&self, key: &CacheKey, lead: ClaimId, output: &CachedOutput) -> Result<(), CacheError>;
+
+    /// The call gave no output that can be kept; the lead ends.
+    async fn give_up(&self, key: &CacheKey, lead: ClaimId, why: GivenUp) -> Result<(), CacheError>;
+
+    /// How often a lead has to be extended.
+    fn extend_every(&self) -> Duration;
+}
+
+/// Why a lead ends without an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// The worker gave none. For a while everybody calls for themselves: those who waited must not fail one after the other.
+    Failed,
+    /// The caller does not go on, through no fault of the worker. Whoever is next leads.
+    Stopped,
+}
+
+/// What is known of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// What was answered.
+    Known(CachedOutput),
+    /// Somebody is calling.
+    UnderWay {
+        /// For so long.
+        since: Duration,
+    },
+    /// Nothing.
+    Nothing,
+}
+
+/// What a worker answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedOutput {
+    /// The output.
+    pub output: String,
+    /// Why the worker stopped.
+    pub finish: FinishReason,
+    /// What the call consumed.
+    pub usage: Usage,
+}
+
+/// How much is remembered, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// How long an output is kept.
+    pub ttl: Duration,
+    /// Most outputs that are kept; beyond, the oldest goes.
+    pub entries_max: usize,
+    /// Most bytes of an output that is kept.
+    pub entry_bytes_max: usize,
+    /// How long a lead holds that is not extended, and how long everybody calls for themselves after a call that failed.
+    pub lead_ttl: Duration,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_hours(1),
+            entries_max: 4096,
+            entry_bytes_max: 64 << 10,
+            lead_ttl: Duration::from_secs(5),
+        }
+    }
+}
+
+impl CacheOptions {
+    /// How often a lead has to be extended: two extensions may be lost.
+    pub fn extend_every(&self) -> Duration {
+        self.lead_ttl / 3
+    }
+}
+
+/// The cache could not do it.
+#[derive(Debug, thiserror::Error)]
+#[error("the step cache failed")]
+pub struct CacheError(#[source] pub BoxError);
+
+/// Which request, as a SHA-256 over all that could change its answer, and over whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheKey([u8; 32]);
+
+/// All that a key is made of. A field that is added or renamed makes other keys of the same requests.
+#[derive(Serialize)]
+struct Keyed<'a> {
+    form: u8,
+    tenant: &'a TenantId,
+    pool: String,
+    worker: &'a str,
+    vendor: &'a str,
+    base_url: &'a str,
+    api: &'static str,
+    model: &'a str,
+    features: Vec<&'static str>,
+    output_bytes_max: usize,
+    messages: &'a [Message],
+    output_tokens_max: u32,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    stops: &'a [String],
+    seed: Option<u32>,
+    effort: Option<&'static str>,
+    shows_reasoning: bool,
+}
+
+impl CacheKey {
+    /// The key of a request of `tenant` to `worker`, whose output may have so many bytes.
+    ///
+    /// None where the answer is not the same each time by the request's own terms, that is without a temperature of zero or a
+    /// seed; and none where it is more than words.
+    pub fn of(
+        (tenant, output_bytes_max): (&TenantId, usize),
+        (pool, worker): (&Pool, &Worker),
+        request: &ChatRequest,
+    ) -> Option<Self> {
+        // Whatever a request may come to hold has to be thought of here. The hint changes no answer.
+        let ChatRequest {
+            messages,
+            output_tokens_max,
+            temperature,
+            top_p,
+            stops,
+            seed,
+            effort,
+            reasoning,
+            tools,
+            answer,
+            cache_hint: _,
+        } = request;
+        let is_repeatable = seed.is_some() || temperature.is_some_and(|temperature| temperature <= 0.0);
+        if !is_repeatable || tools.is_some() || *answer != AnswerForm::Text {
+            return None;
+        }
+        let keyed = Keyed {
+            form: KEY_FORM,
+            tenant,
+            pool: pool.version(),
+            worker: worker.id.as_str(),
+            vendor: worker.vendor.as_str(),
+            base_url: &pool.vendor(&worker.vendor)?.base_url,
+            api: worker.api.as_str(),
+            model: &worker.model,
+            features: worker.features.iter().map(|feature| feature.as_str()).collect(),
+            output_bytes_max,
+            messages,
+            output_tokens_max: *output_tokens_max,
+            temperature: *temperature,
+            top_p: *top_p,
+            stops,
+            seed: *seed,
+            effort: effort.map(podium_domain::policy::Effort::as_str),
+            shows_reasoning: *reasoning == ReasoningText::Shown,
+        };
+        let json = serde_json::to_vec(&keyed).ok()?;
+        Some(Self(Sha256::digest(json).into()))
+    }
+
+    /// Any key, for tests of what is kept under it.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// 64 hexadecimal digits.
+impl fmt::Display for CacheKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::conversation::Role;
+    use podium_domain::policy::Effort;
+    use serde_json::json;
+
+    use super::*;
+    use crate::vendor::{CallsAtOnce, Tool, ToolChoice, ToolUse};
+
+    const POOL: &str = r#"
+        schema = 1
+        name = "keys"
+        version = "1"
+        vendors = [{ id = "v", api = "openai-chat", base_url = "http://127.0.0.1:1" }]
+        [[workers]]
+        id = "w"
+        vendor = "v"
+        model = "m"
+        description = "a worker"
+        context_tokens = 8192
+        usd_per_million_tokens = { input = 1.0, output = 1.0 }
+    "#;
+
+    fn request() -> ChatRequest {
+        let messages = vec![Message::new(Role::User, "why?")];
+        ChatRequest { temperature: Some(0.0), ..ChatRequest::new(messages, 100) }
+    }
+
+    fn key_in(pool: &str, request: &ChatRequest) -> Option<CacheKey> {
+        let (pool, tenant) = (Pool::parse(pool).unwrap(), TenantId::new("acme").unwrap());
+        CacheKey::of((&tenant, 1000), (&pool, &pool.workers()[0]), request)
+    }
+
+    fn key(request: &ChatRequest) -> Option<CacheKey> {
+        key_in(POOL, request)
+    }
+
+    #[test]
+    fn only_a_request_whose_answer_is_to_be_the_same_each_time_has_a_key() {
+        let (hot, seeded) = (Some(0.5), Some(7));
+        assert_eq!(key(&ChatRequest { temperature: None, ..request() }), None);
+        assert_eq!(key(&ChatRequest { temperature: hot, ..request() }), None);
+        assert!(key(&ChatRequest { temperature: hot, seed: seeded, ..request() }).is_some());
+        assert!(key(&ChatRequest { temperature: None, seed: seeded, ..request() }).is_some());
+        assert!(key(&ChatRequest { temperature: Some(-0.0), ..request() }).is_some());
+        let tool = Tool { name: "look".to_owned(), description: String::new(), schema: json!({}) };
+        let (tools, choice, at_once) = (vec![tool], ToolChoice::Auto, CallsAtOnce::One);
+        let tools = Some(ToolUse { tools, choice, at_once });
+        assert_eq!(key(&ChatRequest { tools, ..request() }), None);
+        assert_eq!(key(&ChatRequest { answer: AnswerForm::JsonObject, ..request() }), None);
+    }
+
+    #[test]
+    fn whatever_could_change_the_answer_changes_the_key() {
+        let other = || vec![Message::new(Role::User, "how?")];
+        let mut keys = vec![
+            key(&request()),
+            key(&ChatRequest { messages: other(), ..request() }),
+            key(&ChatRequest { output_tokens_max: 99, ..request() }),
+            key(&ChatRequest { top_p: Some(0.5), ..request() }),
+            key(&ChatRequest { stops: vec!["x".to_owned()], ..request() }),
+            key(&ChatRequest { seed: Some(1), ..request() }),
+            key(&ChatRequest { seed: Some(2), ..request() }),
+            key(&ChatRequest { effort: Some(Effort::Low), ..request() }),
+            key(&ChatRequest { reasoning: ReasoningText::Shown, ..request() }),
+        ];
+        for (from, to) in [
+            ("version = \"1\"", "version = \"2\""),
+            ("id = \"w\"", "id = \"x\""),
+            ("127.0.0.1:1", "127.0.0.1:2"),
+            ("model = \"m\"", "model = \"n\""),
+            ("context_tokens", "features = [\"temperature\"]\ncontext_tokens"),
+        ] {
+            keys.push(key_in(&POOL.replace(from, to), &request()));
+        }
+        let pool = Pool::parse(POOL).unwrap();
+        let (tenant, other) = (TenantId::new("acme").unwrap(), TenantId::new("other").unwrap());
+        keys.push(CacheKey::of((&other, 1000), (&pool, &pool.workers()[0]), &request()));
+        keys.push(CacheKey::of((&tenant, 999), (&pool, &pool.workers()[0]), &request()));
+        let count = keys.len();
+        assert!(keys.iter().all(Option::is_some));
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+        assert_eq!(key(&request()), key(&ChatRequest { cache_hint: Some("x".to_owned()), ..request() }));
+    }
+
+    #[test]
+    fn a_key_is_shown_in_hexadecimal() {
+        assert_eq!(CacheKey::from_bytes([0xab; 32]).to_string(), "ab".repeat(32));
+    }
+}

@@ -1,0 +1,48 @@
+//! The same question, asked by many at once and again later, is one call of a worker, whichever executor has it.
+
+use podium_api::v1;
+use podium_domain::usage::Usage;
+use podium_local_cluster::{Cluster, Shape};
+use podium_vendor_sim::{Behaviour, Milliseconds};
+
+use crate::client::door;
+
+const RUNS: usize = 20;
+const CALL_MS: u64 = 1_500;
+
+/// Asks for the sum at temperature 0, and waits for the end.
+async fn ended(cluster: &Cluster) -> v1::Run {
+    let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
+    let request = v1::CreateRunRequest {
+        messages: vec![v1::Message { role: v1::Role::User.into(), text: "20 + 22".to_owned() }],
+        sampling: Some(v1::Sampling { temperature: Some(0.0), ..v1::Sampling::default() }),
+        ..v1::CreateRunRequest::default()
+    };
+    let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+    let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
+    let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+    while updates.message().await.unwrap().is_some() {}
+    door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_many_ask_is_one_call_and_costs_once() {
+    let settings = vec![("step_cache", "exact".to_owned())];
+    let shape = Shape { settings, ..Shape::new(1, 1, 2, "direct:sim-arithmetic") };
+    let cluster = crate::start(&shape).await;
+    let slow = Behaviour { first_token_ms: Milliseconds::fixed(CALL_MS), ..Behaviour::default() };
+    cluster.workers.set_behaviour("sim-arithmetic", slow).unwrap();
+    let mut runs: Vec<v1::Run> = futures::future::join_all((0..RUNS).map(|_| ended(&cluster))).await;
+    runs.push(ended(&cluster).await);
+    assert!(runs.iter().all(|run| run.answer.as_deref() == Some("42")), "{runs:#?}");
+    assert_eq!(cluster.workers.calls().len(), 1, "{:#?}", cluster.workers.calls());
+    let paid: Vec<_> = runs.iter().filter(|run| run.saved.is_none()).collect();
+    let [paid] = paid.as_slice() else { panic!("one run paid: {paid:#?}") };
+    assert!(paid.cost_nano_usd > 0);
+    for run in runs.iter().filter(|run| run.run_id != paid.run_id) {
+        let saved = run.saved.unwrap();
+        assert_eq!((run.cost_nano_usd, saved.cost_nano_usd), (0, paid.cost_nano_usd));
+        assert_eq!((run.usage, saved.usage), (Some(Usage::NONE.into()), paid.usage));
+    }
+    cluster.stop().await.unwrap();
+}
