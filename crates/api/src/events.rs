@@ -2,7 +2,10 @@
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{
+    FailReason, FinishReason, Hedge, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef,
+};
+use podium_domain::time::Timestamp;
 
 use crate::AttemptNumbers;
 use crate::runs::{planned_steps, timestamp};
@@ -55,16 +58,15 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         }
         RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
             Kind::AttemptFailed(v1::AttemptFailed {
-                task: Some((*task).into()),
                 attempt: attempts.number(*task, *claim),
-                error: message.clone(),
-                retry_time: Some(timestamp(*retry_at)),
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
+                ..attempt_failed(*task, message, *retry_at)
             })
         }
-        RunEvent::FellBack { round, step, worker, message } => {
-            Kind::FellBack(fell_back((*round, *step), worker, message))
+        RunEvent::FellBack { round, step, worker, message } => fell_back((*round, *step), worker, message),
+        RunEvent::Hedged { round, step, claim, hedge } => {
+            Kind::Hedged(hedged((*round, *step), hedge, |task| attempts.number(task, *claim)))
         }
         RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
             task: Some((*task).into()),
@@ -76,13 +78,13 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             usage: Some((*usage).into()),
             cost_nano_usd: cost.nano_usd(),
         }),
-        RunEvent::ResultUnused { task, claim, usage, cost } => Kind::ResultUnused(v1::ResultUnused {
-            task: Some((*task).into()),
-            attempt: attempts.number(*task, *claim),
-            usage: Some((*usage).into()),
-            cost_nano_usd: cost.nano_usd(),
-        }),
+        RunEvent::ResultUnused { task, claim, usage, cost } => {
+            let (attempt, usage) = (attempts.number(*task, *claim), Some((*usage).into()));
+            let (task, cost_nano_usd) = (Some((*task).into()), cost.nano_usd());
+            Kind::ResultUnused(v1::ResultUnused { task, attempt, usage, cost_nano_usd })
+        }
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
+        RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
         RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
         RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
@@ -128,17 +130,41 @@ fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason
     }
 }
 
+fn attempt_failed(task: TaskRef, message: &str, retry_at: Timestamp) -> v1::AttemptFailed {
+    v1::AttemptFailed {
+        task: Some(task.into()),
+        error: message.to_owned(),
+        retry_time: Some(timestamp(retry_at)),
+        attempt: 0,
+        usage: None,
+        cost_nano_usd: 0,
+    }
+}
+
+fn hedged(
+    (round, step): (u16, StepIndex),
+    hedge: &Hedge,
+    attempt: impl FnOnce(TaskRef) -> u32,
+) -> v1::Hedged {
+    let attempt = attempt(TaskRef::Step { round, step });
+    v1::Hedged { round: round.into(), step: step.get().into(), attempt, hedge: Some(hedge.into()) }
+}
+
 fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {
     v1::Succeeded { round: round.into(), step: step.get().into() }
 }
 
-fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> v1::FellBack {
-    v1::FellBack {
+fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> Kind {
+    Kind::FellBack(v1::FellBack {
         round: round.into(),
         step: step.get().into(),
         worker: worker.to_string(),
         error: message.to_owned(),
-    }
+    })
+}
+
+fn round_abandoned(round: u16, reason: &FailReason) -> v1::RoundAbandoned {
+    v1::RoundAbandoned { round: round.into(), failure: Some(reason.into()) }
 }
 
 impl From<TaskRef> for v1::Task {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Hedging, Policy, StepCaching, Tier, WorkersAllowed};
 use podium_domain::sampling::Sampling;
 
 use crate::v1;
@@ -131,6 +131,15 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
             problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
         }
     }
+    match v1::Hedging::try_from(wanted.hedging) {
+        Ok(v1::Hedging::Unspecified) => {}
+        Ok(v1::Hedging::None) => policy.hedging = Hedging::None,
+        Ok(v1::Hedging::Pool) => policy.hedging = Hedging::Pool,
+        Err(_) => {
+            let hedging = wanted.hedging;
+            problems.push(problem("policy.hedging", format!("hedging {hedging} is none of none, pool")));
+        }
+    }
     match v1::StepCaching::try_from(wanted.step_cache) {
         Ok(v1::StepCaching::Unspecified) => {}
         Ok(v1::StepCaching::Off) => policy.step_cache = StepCaching::Off,
@@ -190,6 +199,7 @@ mod tests {
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
             fallback: 9,
+            hedging: 9,
             step_cache: 9,
             workers_allowed: vec!["no such name!".to_owned()],
             ..Default::default()
@@ -201,6 +211,7 @@ mod tests {
             "messages",
             "effort",
             "policy.fallback",
+            "policy.hedging",
             "policy.step_cache",
             "policy.steps_max",
             "policy.workers_allowed",
@@ -225,6 +236,7 @@ mod tests {
             steps_max: Some(3),
             deadline_ms: Some(1000),
             fallback: v1::Fallback::None.into(),
+            hedging: v1::Hedging::None.into(),
             step_cache: v1::StepCaching::Off.into(),
             cost_max_nano_usd: Some(5),
             workers_allowed: vec!["a".to_owned()],
@@ -232,7 +244,8 @@ mod tests {
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
-        assert_eq!((policy.fallback, policy.step_cache), (Fallback::None, StepCaching::Off));
+        assert_eq!((policy.fallback, policy.hedging), (Fallback::None, Hedging::None));
+        assert_eq!(policy.step_cache, StepCaching::Off);
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
     }

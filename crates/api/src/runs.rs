@@ -4,9 +4,10 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{Effort, Fallback, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Fallback, Hedging, Policy, StepCaching, Tier, WorkersAllowed};
 use podium_domain::run::{
-    Attempt, AttemptOutcome, FailReason, FinishReason, Round, Run, RunState, Saved, StepRun, Task, TaskState,
+    Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, Round, Run, RunState, Saved, StepRun, Task,
+    TaskState, Winner,
 };
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
@@ -54,6 +55,8 @@ impl From<&Run> for v1::Run {
             sampling: (!spec.sampling.is_none()).then(|| spec.sampling.into()),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
+            fallbacks: run.fallbacks(),
+            hedges: run.hedges(),
             saved: Some(run.saved()).filter(|saved| *saved != Saved::default()).map(Into::into),
         }
     }
@@ -70,6 +73,7 @@ fn round_of(number: u32, round: &Round) -> v1::Round {
         fallback: planned.and_then(|planned| planned.fallback.clone()),
         steps: steps.map(|((index, step), done)| step_of(index, step, done)).collect(),
         superseded_steps: round.superseded.into(),
+        abandoned: round.abandoned.as_ref().map(Into::into),
     }
 }
 
@@ -80,8 +84,8 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
         state: v1::TaskState::from(&done.task.state).into(),
         attempts: attempts_of(&done.task),
         output: done.output.clone(),
-        usage: Some(attempts.iter().map(|attempt| attempt.usage).sum::<Usage>().into()),
-        cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
+        usage: Some(attempts.iter().map(Attempt::total_usage).sum::<Usage>().into()),
+        cost_nano_usd: attempts.iter().map(Attempt::total_cost).sum::<Cost>().nano_usd(),
         finish_reason: done.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
         fell_back_to: done.worker.as_ref().map(ToString::to_string),
     }
@@ -130,6 +134,23 @@ fn attempt_of(number: u32, attempt: &Attempt) -> v1::Attempt {
         cost_nano_usd: attempt.cost.nano_usd(),
         first_token_ms: attempt.first_token_ms,
         saved: attempt.saved.map(Into::into),
+        hedge: attempt.hedge.as_ref().map(Into::into),
+    }
+}
+
+impl From<&Hedge> for v1::Hedge {
+    fn from(hedge: &Hedge) -> Self {
+        let winner = match hedge.winner {
+            Winner::First => v1::HedgeWinner::First,
+            Winner::Second => v1::HedgeWinner::Second,
+            Winner::Neither => v1::HedgeWinner::Neither,
+        };
+        Self {
+            worker: hedge.worker.to_string(),
+            winner: winner.into(),
+            usage: Some(hedge.usage.into()),
+            cost_nano_usd: hedge.cost.nano_usd(),
+        }
     }
 }
 
@@ -160,6 +181,7 @@ impl From<&Policy> for v1::Policy {
             cost_max_nano_usd: policy.cost_max.map(Cost::nano_usd),
             output_bytes_max: Some(policy.output_bytes_max as u64),
             fallback: v1::Fallback::from(policy.fallback).into(),
+            hedging: v1::Hedging::from(policy.hedging).into(),
             step_cache: v1::StepCaching::from(policy.step_cache).into(),
             workers_allowed: match &policy.workers_allowed {
                 WorkersAllowed::All => Vec::new(),
@@ -201,6 +223,15 @@ impl From<Fallback> for v1::Fallback {
         match fallback {
             Fallback::None => Self::None,
             Fallback::Pool => Self::Pool,
+        }
+    }
+}
+
+impl From<Hedging> for v1::Hedging {
+    fn from(hedging: Hedging) -> Self {
+        match hedging {
+            Hedging::None => Self::None,
+            Hedging::Pool => Self::Pool,
         }
     }
 }

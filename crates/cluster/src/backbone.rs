@@ -11,7 +11,7 @@ use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimit
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
@@ -139,7 +139,7 @@ impl Backbone {
     }
 
     /// An engine on it. Must be called inside a tokio runtime.
-    pub fn engine(&self, settings: &ClusterSettings, conductor: Arc<dyn Conductor>) -> Engine {
+    pub fn engine(&self, settings: &ClusterSettings, conductors: Conductors) -> Engine {
         let parts = Parts {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
@@ -150,7 +150,7 @@ impl Backbone {
             },
             cache: self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>),
             vendors: Arc::clone(&self.vendors),
-            conductor,
+            conductors,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             pool: Arc::clone(&self.pool),

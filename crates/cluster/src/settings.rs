@@ -7,7 +7,7 @@ use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
-use podium_setup::conductor::ConductorChoice;
+use podium_setup::conductor::{ConductorChoice, ConductorChoices};
 use podium_setup::settings::{Checker, Key, SecretRef, hardware, step_cache, values};
 
 const SLOTS_MAX: u64 = 4096;
@@ -43,6 +43,9 @@ pub const KEYS: &[Key] = &[
     // `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A
     // gateway only reads its name and abilities.
     ("conductor", None),
+    // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
+    ("conductor_next", None),
+    ("conductor_next_share", Some("0")),
     // Whether gateways plan at once where no model is needed (`fixed`, `direct`), or leave that to planners as well.
     ("plan_at_once", Some("true")),
     // Plans made at the same time, for each tier.
@@ -98,7 +101,7 @@ pub struct ClusterSettings {
     /// The pool file.
     pub pool: PathBuf,
     /// Who plans.
-    pub conductor: ConductorChoice,
+    pub conductors: ConductorChoices,
     /// Whether gateways plan where no model is needed.
     pub plan_at_once: bool,
     /// Plans made at the same time, for each tier.
@@ -176,7 +179,7 @@ impl ClusterSettings {
         let nats = nats(checker);
         let redis = redis(checker);
         let pool = checker.read("pool", pool);
-        let conductor = checker.read("conductor", conductor);
+        let conductors = ConductorChoices::read(checker, conductor);
         let plan_at_once = checker.read("plan_at_once", values::yes_or_no);
         let plan_slots = checker.read("plan_slots", slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
@@ -194,7 +197,7 @@ impl ClusterSettings {
             nats: nats?,
             redis: redis?,
             pool: pool?,
-            conductor: conductor?,
+            conductors: conductors?,
             plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
             local: LocalLimits {
@@ -325,10 +328,12 @@ mod tests {
             ("redis_away", "local:2"),
             ("lease_ms", "5"),
             ("conductor", "auto"),
+            ("conductor_next", "auto"),
+            ("conductor_next_share", "1.5"),
         ])
         .unwrap_err();
         // The pool is missing, too.
-        assert_eq!(problems.len(), 7, "{problems:#?}");
+        assert_eq!(problems.len(), 9, "{problems:#?}");
         assert!(!problems.concat().contains("hunter2"), "{problems:#?}");
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use podium_engine::Roles;
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::hardware::GpuError;
 use podium_ports::vendor::Vendors;
 use podium_setup::conductor::OpenBundle;
@@ -84,15 +84,15 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     if let Work::ExecuteWith(vendors) = work {
         backbone = backbone.with_vendors(vendors());
     }
-    let conductor = match conductor_for(&cluster, &backbone, work).await {
+    let conductors = match conductors_for(&cluster, &backbone, work).await {
         Err(ClusterError::Conductor(error)) if GpuError::among(&error).is_some() => {
             backbone.close().await;
             info!(health = %address, "the health door answers");
             return stay_unready(&error, &phases, &mut signals, &mut doors).await;
         }
-        conductor => conductor?,
+        conductors => conductors?,
     };
-    let engine = backbone.engine(&cluster, Arc::clone(&conductor));
+    let engine = backbone.engine(&cluster, conductors.clone());
     phases.send_replace(Phase::Working(backbone.readiness(&engine)));
     let loops = TaskTracker::new();
     loops.spawn({
@@ -100,7 +100,8 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
         async move { engine.work(roles, stopping).await }
     });
     loops.close();
-    info!(health = %address, conductor = engine.conductor_id(), pool = engine.pool().version(), "working");
+    let conductor: Vec<_> = engine.conductor_ids().collect();
+    info!(health = %address, conductor = conductor.join(", "), pool = engine.pool().version(), "working");
     let broke_down = async {
         tokio::select! {
             () = loops.wait() => ClusterError::BrokeDown,
@@ -111,7 +112,7 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let stop = async {
         stopping.cancel();
         loops.wait().await;
-        conductor.shut_down().await;
+        conductors.shut_down().await;
         backbone.close().await;
         ended.cancel();
     };
@@ -147,16 +148,16 @@ async fn stay_unready(
     first_signal(signals, closed(doors)).await
 }
 
-async fn conductor_for(
+async fn conductors_for(
     settings: &ClusterSettings,
     backbone: &Backbone,
     work: Work,
-) -> Result<Arc<dyn Conductor>, ClusterError> {
-    let (choice, pool, vendors) = (&settings.conductor, backbone.pool(), backbone.vendors());
+) -> Result<Conductors, ClusterError> {
+    let (choices, pool, vendors) = (&settings.conductors, backbone.pool(), backbone.vendors());
     let Work::Plan(open_bundle) = work else {
-        return Ok(Arc::new(conductor::describe(choice, pool, vendors).await?));
+        return Ok(conductor::describe_all(choices, pool, vendors, |described| described).await?);
     };
-    let chosen = conductor::choose(choice, pool, vendors, open_bundle, settings.local).await?;
-    chosen.notice.iter().for_each(|notice| warn!("{notice}"));
-    Ok(chosen.conductor)
+    let chosen = conductor::choose_all(choices, pool, vendors, open_bundle, settings.local).await?;
+    chosen.notices.iter().for_each(|notice| warn!("{notice}"));
+    Ok(chosen.conductors)
 }

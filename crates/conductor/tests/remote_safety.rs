@@ -1,5 +1,4 @@
 //! Whatever a remote model writes, there is an end to it: a clear failure after so many tries, within bounds of text and time.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

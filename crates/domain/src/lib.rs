@@ -19,5 +19,6 @@ pub mod prompt;
 pub mod rating;
 pub mod run;
 pub mod sampling;
+pub mod share;
 pub mod time;
 pub mod usage;

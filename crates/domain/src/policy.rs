@@ -86,6 +86,9 @@ pub enum Fallback {
 }
 
 impl Fallback {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::None, Self::Pool];
+
     /// What policies meant that were stored before there was a choice.
     const fn before() -> Self {
         Self::None
@@ -103,6 +106,50 @@ impl Fallback {
             Self::None => "none",
             Self::Pool => "pool",
         }
+    }
+
+    /// The choice of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fallback| fallback.as_str() == name)
+    }
+}
+
+/// Whether a call that is silent for long may have a second one made beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hedging {
+    /// One call at a time.
+    None,
+    /// Where the pool has it so, for the worker's first call of a `mini` run.
+    Pool,
+}
+
+impl Hedging {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::None, Self::Pool];
+
+    /// What policies meant that were stored before there was a choice.
+    const fn before() -> Self {
+        Self::None
+    }
+
+    /// Whether it says no more than policies did then.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    const fn is_as_before(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pool => "pool",
+        }
+    }
+
+    /// The choice of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hedging| hedging.as_str() == name)
     }
 }
 
@@ -168,6 +215,9 @@ pub struct Policy {
     /// Whether a step may go on with another worker.
     #[serde(default = "Fallback::before", skip_serializing_if = "Fallback::is_as_before")]
     pub fallback: Fallback,
+    /// Whether a silent call may be hedged.
+    #[serde(default = "Hedging::before", skip_serializing_if = "Hedging::is_as_before")]
+    pub hedging: Hedging,
     /// Whether a step may be answered from the step cache.
     #[serde(default = "StepCaching::before", skip_serializing_if = "StepCaching::is_as_before")]
     pub step_cache: StepCaching,
@@ -207,6 +257,7 @@ impl Policy {
             output_bytes_max: 256 << 10,
             workers_allowed: WorkersAllowed::All,
             fallback: Fallback::Pool,
+            hedging: Hedging::Pool,
             step_cache: StepCaching::Exact,
         }
     }
@@ -232,6 +283,16 @@ impl Policy {
     /// The deadline as a span.
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
+    }
+
+    /// Whether calls of `worker` may be hedged: only `mini` is about latency alone.
+    pub fn hedges(&self, worker: &Worker) -> bool {
+        self.may_hedge() && worker.hedge.is_some()
+    }
+
+    /// The same, of any worker.
+    pub(crate) fn may_hedge(&self) -> bool {
+        self.tier == Tier::Mini && self.hedging == Hedging::Pool
     }
 
     /// Whether a plan may use `worker`.

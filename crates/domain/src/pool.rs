@@ -3,6 +3,7 @@
 mod fallbacks;
 mod features;
 mod file;
+mod hedge;
 mod limits;
 mod price_file;
 mod waits;
@@ -18,6 +19,7 @@ use crate::time::Timestamp;
 
 pub use features::{Feature, KeyHeader, WireFormat};
 pub use file::PoolError;
+pub use hedge::HedgeRule;
 pub use waits::Waits;
 
 /// Most workers of a pool.
@@ -121,6 +123,8 @@ pub struct Worker {
     pub limits: Limits,
     /// Who may stand in for it, the best first; none: the pool does not say, so any other worker.
     pub fallbacks: Option<Vec<WorkerId>>,
+    /// When its calls are hedged; none: never.
+    pub hedge: Option<HedgeRule>,
 }
 
 impl Worker {

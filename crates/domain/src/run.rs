@@ -12,6 +12,7 @@ mod command;
 mod decide;
 mod event;
 mod head;
+mod hedge;
 mod task;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::conversation::Conversation;
 use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
-use crate::policy::Policy;
+use crate::policy::{FALLBACKS_MAX, Fallback, Policy};
 use crate::sampling::Sampling;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -34,6 +35,7 @@ pub use command::{
     StepResult,
 };
 pub use event::{FailReason, RunEvent, SequencedEvent};
+pub use hedge::{Hedge, Winner};
 pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 
 /// What was asked, and under which bounds. Fixed at acceptance.
@@ -120,11 +122,21 @@ pub struct Round {
     pub superseded: u16,
     /// The steps, as many as the plan has; before there is one, those of the head.
     pub steps: Vec<StepRun>,
+    /// Why it gave no answer, where the one before it stands for that.
+    #[serde(default)]
+    pub abandoned: Option<FailReason>,
 }
 
 impl Round {
     fn opened(now: Timestamp) -> Self {
-        Self { planning: Task::ready(now), head: None, planned: None, superseded: 0, steps: Vec::new() }
+        Self {
+            planning: Task::ready(now),
+            head: None,
+            planned: None,
+            superseded: 0,
+            steps: Vec::new(),
+            abandoned: None,
+        }
     }
 
     /// The plan, once there is one.
@@ -151,6 +163,8 @@ pub struct StepRun {
     pub task: Task,
     /// Who does it instead of the planned worker, if somebody does.
     pub worker: Option<WorkerId>,
+    /// How often it went on with somebody else, at most [`FALLBACKS_MAX`].
+    pub fallbacks: u16,
     /// What it produced.
     pub output: Option<String>,
     /// Why its worker stopped writing.
@@ -159,7 +173,7 @@ pub struct StepRun {
 
 impl StepRun {
     fn waiting() -> Self {
-        Self { task: Task::waiting(), worker: None, output: None, finish: None }
+        Self { task: Task::waiting(), worker: None, fallbacks: 0, output: None, finish: None }
     }
 }
 
@@ -296,23 +310,23 @@ impl Run {
     /// What all attempts together have cost so far: those that counted, those that failed and those whose result came too
     /// late alike.
     pub fn cost(&self) -> Cost {
-        self.attempts().map(|attempt| attempt.cost).sum()
+        self.attempts().map(Attempt::total_cost).sum()
     }
 
     /// What all attempts together have consumed so far.
     pub fn usage(&self) -> Usage {
-        self.attempts().map(|attempt| attempt.usage).sum()
+        self.attempts().map(Attempt::total_usage).sum()
     }
 
-    /// The share of [`Self::cost`] that bought nothing: of attempts that failed, were lost, or whose result came too late, and of
-    /// steps that were superseded.
+    /// The share of [`Self::cost`] that bought nothing: of attempts that failed, were lost, or whose result came too late, of hedges
+    /// and the calls that they were faster than, and of steps that were superseded.
     pub fn wasted_cost(&self) -> Cost {
-        self.wasted().map(|attempt| attempt.cost).sum()
+        self.wasted().map(|(_, cost)| cost).sum()
     }
 
     /// The share of [`Self::usage`] that bought nothing.
     pub fn wasted_usage(&self) -> Usage {
-        self.wasted().map(|attempt| attempt.usage).sum()
+        self.wasted().map(|(usage, _)| usage).sum()
     }
 
     /// What was not spent because outputs were known already: none of it is in [`Self::usage`] and [`Self::cost`].
@@ -329,18 +343,35 @@ impl Run {
         self.rounds.iter().flat_map(|round| &round.planning.attempts).map(|attempt| attempt.usage).sum()
     }
 
+    /// Whether the policy lets the step go on with others, and it has not done so too often.
+    pub fn can_fall_back(&self, task: TaskRef) -> bool {
+        let TaskRef::Step { round, step } = task else { return false };
+        let found = self.rounds.get(usize::from(round)).and_then(|round| round.steps.get(step.as_usize()));
+        self.spec.policy.fallback == Fallback::Pool
+            && found.is_some_and(|step| usize::from(step.fallbacks) < FALLBACKS_MAX)
+    }
+
+    /// How often a step went on with another worker.
+    pub fn fallbacks(&self) -> u32 {
+        self.rounds.iter().flat_map(|round| &round.steps).map(|step| u32::from(step.fallbacks)).sum()
+    }
+
     /// The most that the attempts under way may still cost.
     fn reserved(&self) -> Cost {
         self.attempts().filter(|a| a.outcome == AttemptOutcome::Running).map(|a| a.reserved).sum()
     }
 
-    fn wasted(&self) -> impl Iterator<Item = &Attempt> {
+    fn wasted(&self) -> impl Iterator<Item = (Usage, Cost)> {
         self.tasks().flat_map(|(task, found)| {
             let is_superseded = match task {
                 TaskRef::Plan { .. } => false,
                 TaskRef::Step { round, step } => self.rounds[usize::from(round)].is_superseded(step),
             };
-            found.attempts.iter().filter(move |a| is_superseded || a.outcome != AttemptOutcome::Accepted)
+            found.attempts.iter().map(move |attempt| {
+                let is_taken = !is_superseded && attempt.outcome == AttemptOutcome::Accepted;
+                let lost = attempt.hedge.as_ref().map_or_else(Default::default, |h| (h.usage, h.cost));
+                if is_taken { lost } else { (attempt.total_usage(), attempt.total_cost()) }
+            })
         })
     }
 

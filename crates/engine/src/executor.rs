@@ -5,6 +5,7 @@
 
 mod call;
 mod fallback;
+mod hedge;
 mod recall;
 
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{AttemptError, Command, Effect, Run, TaskRef, TaskState};
+use podium_domain::run::{AttemptError, Command, Effect, Run, StepResult, TaskRef, TaskState};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement};
+use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement, Why};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
 use podium_ports::vendor::ChatRequest;
@@ -27,11 +28,13 @@ use tracing::warn;
 
 use crate::commands::rehearse;
 use crate::engine::Engine;
-use crate::executor::call::{Call, Cure, Ended};
+use crate::executor::call::{Call, Cure, Ended, Spent};
+use crate::executor::hedge::{Attempted, Second};
 use crate::executor::recall::Lead;
+use crate::hedging::Hedging;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
-use crate::task::{Claimed, Done, Settle, Slot, Slots, Wish, Work, serve_lane};
+use crate::task::{Claimed, Done, Reserve, Settle, Slot, Slots, Wish, Work, serve_lane};
 
 /// How long a result waits for the permit of the step after it before it is recorded alone.
 const PERMIT_WAIT: Duration = Duration::from_millis(50);
@@ -42,6 +45,7 @@ pub(crate) struct Executor {
     engine: Engine,
     slots: Slots,
     retries: Arc<RetryBudget>,
+    hedging: Arc<Hedging>,
     stop: CancellationToken,
 }
 
@@ -51,6 +55,8 @@ pub(crate) struct Step {
     at: (u16, StepIndex),
     worker: Worker,
     permit: Box<dyn Permit>,
+    /// Who may be called beside the worker.
+    second: Option<Second>,
     lead: Option<Lead>,
     slot: Slot,
 }
@@ -65,6 +71,24 @@ struct Next {
     room: Room,
 }
 
+/// A step that there is room for.
+struct Cleared {
+    worker: Worker,
+    permit: Box<dyn Permit>,
+    reserve: Reserve,
+    second: Option<Second>,
+    /// What has to be carried out before it is claimed.
+    first: Option<Command>,
+}
+
+/// There is no room for a call now.
+struct NoRoom {
+    /// Why not; nothing where the limiter failed.
+    why: Option<Why>,
+    /// When to ask again.
+    after: Duration,
+}
+
 /// Where a chained step runs.
 enum Room {
     /// In the slot of the step before it.
@@ -77,7 +101,7 @@ impl Executor {
     /// Begins no further step by itself after `stop`.
     pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
         let retries = Arc::new(RetryBudget::new(engine.options().retries));
-        Self { engine, slots, retries, stop }
+        Self { engine, slots, retries, hedging: Arc::default(), stop }
     }
 
     pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
@@ -85,14 +109,14 @@ impl Executor {
         serve_lane(engine, (lane, slots), self, stop, abandon).await;
     }
 
-    /// Room for a step's call of `worker`, or how to answer the message.
+    /// Room for a step's call of `worker`.
     async fn permit(
         &self,
         run: &Run,
         at: (u16, StepIndex),
         worker: &Worker,
         request: &ChatRequest,
-    ) -> Result<Box<dyn Permit>, Settle> {
+    ) -> Result<Box<dyn Permit>, NoRoom> {
         let wish = CallWish {
             worker,
             tenant: &run.spec().tenant,
@@ -103,10 +127,10 @@ impl Executor {
         };
         match self.engine.parts().limiter.acquire(&wish).await {
             Ok(Grant::Permit(permit)) => Ok(permit),
-            Ok(Grant::AskAgain { after, .. }) => Err(Settle::Nak(after)),
+            Ok(Grant::AskAgain { after, why }) => Err(NoRoom { why: Some(why), after }),
             Err(error) => {
                 warn!(worker = %worker.id, error = &error as &dyn std::error::Error, "the limiter failed");
-                Err(Settle::Nak(self.engine.options().retry_pause))
+                Err(NoRoom { why: None, after: self.engine.options().retry_pause })
             }
         }
     }
@@ -154,7 +178,10 @@ impl Executor {
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
         let recall = self.recall(&run, at, (worker, &request));
         self.answer_known(recall.as_ref(), abandon).await?;
-        let permit = self.permit(&run, at, worker, &request).await?;
+        let Cleared { worker, permit, reserve, second, first } =
+            self.clear(&run, at, (worker, &request)).await?;
+        // Others wait for what the worker says, and not for what somebody says who stands in for it.
+        let recall = recall.filter(|_| first.is_none());
         let lead = match self.take_lead(recall.as_ref(), abandon).await {
             Ok(lead) => lead,
             Err(settle) => {
@@ -162,9 +189,11 @@ impl Executor {
                 return Err(settle);
             }
         };
-        let reserve = call::most_cost(worker, &request, engine.now());
-        match engine.claim(run.id(), message.task, reserve).await {
-            Ok(claimed) => Ok(Step { claimed, at, worker: worker.clone(), permit, lead, slot }),
+        match engine.claim_after(run.id(), first, message.task, reserve).await {
+            Ok(claimed) => {
+                let second = second.and_then(|second| second.covered_by(&claimed));
+                Ok(Step { claimed, at, worker, permit, second, lead, slot })
+            }
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
                 self.give_up(lead).await;
@@ -173,28 +202,55 @@ impl Executor {
         }
     }
 
+    /// Finds room for a step: with its worker, or, where nobody is let through to that one, with the next that may stand in.
+    async fn clear(
+        &self,
+        run: &Run,
+        at: (u16, StepIndex),
+        asked: (&Worker, &ChatRequest),
+    ) -> Result<Cleared, Settle> {
+        match self.permit(run, at, asked.0, asked.1).await {
+            Ok(permit) => Ok(self.cleared(run, at, asked, permit)),
+            Err(NoRoom { why: Some(Why::Broken), after }) => self.go_round(run, at, asked, after).await,
+            Err(NoRoom { after, .. }) => Err(Settle::Nak(after)),
+        }
+    }
+
+    fn cleared(
+        &self,
+        run: &Run,
+        at: (u16, StepIndex),
+        (worker, request): (&Worker, &ChatRequest),
+        permit: Box<dyn Permit>,
+    ) -> Cleared {
+        let second = self.second(run, at, (worker, request));
+        let call = call::most_cost(worker, request, self.engine.now());
+        let reserve = Reserve { call, hedge: second.as_ref().map_or(Cost::ZERO, Second::most_cost) };
+        Cleared { worker: worker.clone(), permit, reserve, second, first: None }
+    }
+
     /// Fails a step whose worker cannot be called at all.
     async fn fail(&self, run: &Run, task: TaskRef, message: String, abandon: &CancellationToken) -> Settle {
-        let claimed = match self.engine.claim(run.id(), task, Cost::ZERO).await {
+        let claimed = match self.engine.claim(run.id(), task).await {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
         let (retry_at, fall_back_to) = (None, None);
         let (usage, cost) = (Usage::default(), Cost::ZERO);
-        let error = AttemptError { message, retry_at, fall_back_to, usage, cost };
+        let error = AttemptError { message, retry_at, fall_back_to, usage, cost, hedge: None };
         let command = Command::FailAttempt { task, claim: claimed.claim, error };
         self.engine.record(run.id(), command, abandon).await
     }
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, lead, slot } = step;
+        let Step { claimed, at, worker, permit, second, lead, slot } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
             self.give_up(lead).await;
             let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
-            let hand_back = Command::HandBack { task, claim, usage, cost };
+            let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
             return self.engine.record(claimed.run.id(), hand_back, abandon).await.into();
         }
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
@@ -203,14 +259,20 @@ impl Executor {
             self.give_up(lead).await;
             return Settle::Ack.into();
         };
-        let call =
-            Call { parts: self.engine.parts(), run: &claimed.run, worker: &worker, at, claim: claimed.claim };
+        let call = Call {
+            parts: self.engine.parts(),
+            run: &claimed.run,
+            worker: &worker,
+            at,
+            claim: claimed.claim,
+            request: &request,
+        };
         self.retries.called(&worker.id, self.engine.now());
         let lead = self.lead_for(lead, &claimed.run, (&worker, &request)).await;
-        let calling = call.make(&request, permit, &claimed.held, abandon);
-        let ended = self.leading(lead.as_ref(), calling).await;
-        self.called(lead, &ended).await;
-        let command = self.command_for(&claimed, at, (&worker, &request), ended);
+        let calling = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon));
+        let attempted = self.leading(lead.as_ref(), calling).await;
+        self.called(lead, &worker, &attempted).await;
+        let command = self.command_for(&claimed, at, (&worker, &request), attempted);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
         let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
@@ -223,7 +285,8 @@ impl Executor {
                 permit.settle(Settlement::of(Outcome::NotSent));
                 return None;
             };
-            Some(Step { claimed, at, worker, permit, lead, slot })
+            // Only a run of one step is hedged, and that one follows on nothing.
+            Some(Step { claimed, at, worker, permit, second: None, lead, slot })
         });
         Done { settle, next }
     }
@@ -263,7 +326,8 @@ impl Executor {
             permit.settle(Settlement::of(Outcome::NotSent));
             return None;
         };
-        let wish = engine.wish(run.id(), task, call::most_cost(worker, &request, engine.now()));
+        let reserve = Reserve { call: call::most_cost(worker, &request, engine.now()), ..Reserve::default() };
+        let wish = engine.wish(run.id(), task, reserve);
         Some(Next { wish, at, worker: worker.clone(), permit, lead, room })
     }
 
@@ -281,23 +345,24 @@ impl Executor {
         claimed: &Claimed,
         (round, step): (u16, StepIndex),
         (worker, request): (&Worker, &ChatRequest),
-        ended: Ended,
+        Attempted { ended, hedge }: Attempted,
     ) -> Command {
         let (task, claim) = (claimed.task, claimed.claim);
         match ended {
-            Ended::Finished(result) => Command::CompleteStep { round, step, claim, result },
-            Ended::Failed { mut message, cure, usage } => {
+            Ended::Finished(result) => {
+                Command::CompleteStep { round, step, claim, result: StepResult { hedge, ..result } }
+            }
+            Ended::Failed { mut message, cure, spent: Spent { usage, cost } } => {
                 let retry_at = self.retry_at(claimed, worker, cure, &mut message);
                 let elsewhere = || fallback::next(self.engine.pool(), &claimed.run, task, (worker, request));
                 let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
-                let cost = call::prices(worker, &claimed.run, task, claim).cost(&usage);
-                let error = AttemptError { message, retry_at, fall_back_to, usage, cost };
+                let error = AttemptError { message, retry_at, fall_back_to, usage, cost, hedge };
                 Command::FailAttempt { task, claim, error }
             }
             // Fenced: of a claim that was really lost, only the cost is recorded.
-            Ended::Lost { usage } | Ended::Abandoned { usage } => {
-                let cost = call::prices(worker, &claimed.run, task, claim).cost(&usage);
-                Command::HandBack { task, claim, usage, cost }
+            Ended::Lost { spent: Spent { usage, cost } }
+            | Ended::Abandoned { spent: Spent { usage, cost } } => {
+                Command::HandBack { task, claim, usage, cost, hedge }
             }
         }
     }

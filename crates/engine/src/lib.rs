@@ -17,6 +17,7 @@ mod engine;
 mod estimate;
 mod executor;
 mod gather;
+mod hedging;
 mod holds;
 mod known;
 mod parts;

@@ -57,6 +57,15 @@ impl Wish {
     }
 }
 
+/// The most that an attempt may cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reserve {
+    /// By its call.
+    pub(crate) call: Cost,
+    /// By a second one, if it may be hedged.
+    pub(crate) hedge: Cost,
+}
+
 /// A task in hand: claimed in the store, its lease kept alive.
 pub(crate) struct Claimed {
     pub(crate) run: Arc<Run>,
@@ -236,12 +245,27 @@ async fn stay_in_progress(engine: &Engine, delivery: &Delivery) -> Infallible {
 }
 
 impl Engine {
-    /// Claims a task. The claim is durable before this returns; no call may be made without it.
-    pub(crate) async fn claim(&self, run: RunId, task: TaskRef, reserve: Cost) -> Result<Claimed, Settle> {
+    /// Claims a task that may cost nothing. The claim is durable before this returns; no call may be made without it.
+    pub(crate) async fn claim(&self, run: RunId, task: TaskRef) -> Result<Claimed, Settle> {
+        self.claim_after(run, None, task, Reserve::default()).await
+    }
+
+    /// As [`Self::claim`], once `first` is carried out, in the same commit. Where that is refused nothing is claimed.
+    pub(crate) async fn claim_after(
+        &self,
+        run: RunId,
+        first: Option<Command>,
+        task: TaskRef,
+        reserve: Reserve,
+    ) -> Result<Claimed, Settle> {
         let wish = self.wish(run, task, reserve);
-        let sent = match self.commands().send(run, wish.command()).await {
+        let (command, then) = match first {
+            Some(first) => (Arc::new(first), Some(wish.command())),
+            None => (Arc::new(wish.command()), None),
+        };
+        let sent = match self.commands().send_both(run, Arc::clone(&command), then.clone()).await {
             // It may have been carried out. Then nobody else gets the task for a whole lease; and to repeat a claim is safe.
-            Err(CommandError::Store(_)) => self.commands().send(run, wish.command()).await,
+            Err(CommandError::Store(_)) => self.commands().send_both(run, command, then).await,
             sent => sent,
         };
         match sent {
@@ -252,13 +276,14 @@ impl Engine {
     }
 
     /// A claim that is about to be made.
-    pub(crate) fn wish(&self, run: RunId, task: TaskRef, reserve: Cost) -> Wish {
+    pub(crate) fn wish(&self, run: RunId, task: TaskRef, reserve: Reserve) -> Wish {
         let id = self.parts().ids.claim_id();
         let claim = Claim {
             id,
             executor: self.options().executor.clone(),
             lease_until: self.now().after(self.options().lease),
-            reserve,
+            reserve: reserve.call,
+            hedge: reserve.hedge,
         };
         Wish { task, claim, held: self.holds().register(Hold { run, task, claim: id }) }
     }
@@ -267,6 +292,8 @@ impl Engine {
         match error {
             CommandError::Refused(Refusal::Held) => Settle::Nak(HELD_PAUSE),
             CommandError::Refused(Refusal::NotBefore(at)) => Settle::Nak(at.since(self.now())),
+            // The step stands otherwise than it was known here: with another worker, it may still be claimed.
+            CommandError::Refused(Refusal::NoFallback) => Settle::Nak(TROUBLE_PAUSE),
             CommandError::Refused(_) | CommandError::UnknownRun | CommandError::Damaged => Settle::Ack,
             CommandError::Contended | CommandError::Store(_) | CommandError::Stopped => {
                 warn!(%run, %error, "could not claim");

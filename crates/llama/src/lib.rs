@@ -12,7 +12,6 @@
 //! cannot drop the end of a text, and use llama.cpp's own grammars, which are slow and abort.
 
 mod backend;
-pub mod bundle;
 mod conductor;
 pub mod engine;
 pub mod grammar;
@@ -23,6 +22,8 @@ mod reasoning;
 mod sampler;
 mod transcript;
 mod vocabulary;
+
+pub use podium_bundle as bundle;
 
 pub use backend::BackendError;
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};

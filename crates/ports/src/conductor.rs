@@ -164,6 +164,12 @@ pub enum ConductorError {
         /// What they cost.
         cost: Cost,
     },
+    /// It is not of this process: it was taken away, or has not come to all processes yet.
+    #[error("conductor `{id}` is not in this process")]
+    Absent {
+        /// Its name and version.
+        id: String,
+    },
     /// The model or its server failed.
     #[error("the conductor failed")]
     Unavailable(#[source] BoxError),
@@ -227,7 +233,10 @@ impl ConductorError {
 
     /// Whether the same request may succeed later. If not, the question goes to one safe worker as it is.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self.cause(), Self::Overloaded { .. } | Self::Timeout { .. } | Self::Unavailable(_))
+        matches!(
+            self.cause(),
+            Self::Overloaded { .. } | Self::Timeout { .. } | Self::Absent { .. } | Self::Unavailable(_)
+        )
     }
 
     /// How long whoever serves the model wants to be left alone.

@@ -146,6 +146,7 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
         usage,
         cost: Cost::from_nano_usd(120_000),
         first_token_ms: Some(5),
+        hedge: None,
         saved: None,
     }
 }
@@ -221,7 +222,8 @@ impl Driven {
     pub fn claim(&mut self, task: TaskRef, ids: &SeededIds) -> ClaimId {
         let id = ids.claim_id();
         let lease_until = self.now.after(LEASE);
-        let claim = Claim { id, executor: "test".to_owned(), lease_until, reserve: self.reserve };
+        let claim =
+            Claim { id, executor: "test".to_owned(), lease_until, reserve: self.reserve, hedge: Cost::ZERO };
         self.drive(&Command::Claim { task, claim });
         self.last_claim = id;
         id
@@ -266,7 +268,8 @@ impl Driven {
     pub fn fail(&mut self, task: TaskRef, claim: ClaimId, retry_at: Option<Timestamp>) -> Decision {
         let (usage, cost) = (Usage::default(), Cost::ZERO);
         let fall_back_to = None;
-        let error = AttemptError { message: "scripted".to_owned(), retry_at, fall_back_to, usage, cost };
+        let error =
+            AttemptError { message: "scripted".to_owned(), retry_at, fall_back_to, usage, cost, hedge: None };
         self.drive(&Command::FailAttempt { task, claim, error })
     }
 

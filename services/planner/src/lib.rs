@@ -24,15 +24,14 @@ pub fn main() -> ExitCode {
 /// What a model that runs here would be computed on, or that the GPU is missing.
 #[cfg(feature = "llama")]
 fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
-    match settings.cluster.conductor {
-        podium_setup::conductor::ConductorChoice::Llama(_) => {
-            Ok(Some(podium_llama::inspect(settings.cluster.local.hardware)?))
-        }
-        _ => Ok(None),
+    if !settings.cluster.conductors.need_a_model_here() {
+        return Ok(None);
     }
+    Ok(Some(podium_llama::inspect(settings.cluster.local.hardware)?))
 }
 
 #[cfg(not(feature = "llama"))]
+#[expect(clippy::unnecessary_wraps, reason = "a build with a model may miss its GPU")]
 fn inspect(_: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(None)
 }

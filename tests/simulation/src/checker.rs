@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use podium_domain::ids::{ClaimId, RunId, StepIndex, WorkerId};
+use podium_domain::policy::{Hedging, Tier};
 use podium_domain::pool::Worker;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
@@ -58,9 +59,11 @@ struct Known {
 }
 
 /// What the conductor meant a step to be.
-struct Intended {
-    worker: WorkerId,
-    sees: Vec<StepIndex>,
+pub(crate) struct Intended {
+    pub(crate) worker: WorkerId,
+    pub(crate) sees: Vec<StepIndex>,
+    /// Whether it also sees the round before.
+    pub(crate) sees_earlier_round: bool,
 }
 
 struct ClaimUse {
@@ -91,7 +94,7 @@ pub(crate) struct Checker {
     intended: BTreeMap<String, Intended>,
     claims: BTreeMap<ClaimId, ClaimUse>,
     claims_by_seed: BTreeMap<u64, ClaimId>,
-    claims_by_errand: BTreeMap<Errand, usize>,
+    calls_allowed: BTreeMap<Errand, usize>,
     calls: Vec<Call>,
     calls_by_errand: BTreeMap<Errand, Vec<usize>>,
     plans: u64,
@@ -183,8 +186,9 @@ impl Checker {
                         self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
                     }
                     TaskRef::Step { .. } => {
+                        let calls = if self.may_be_hedged(run, *task) { 2 } else { 1 };
                         if let Some(errand) = self.errand_of(run, *task) {
-                            *self.claims_by_errand.entry(errand).or_default() += 1;
+                            *self.calls_allowed.entry(errand).or_default() += calls;
                         }
                     }
                 }
@@ -216,6 +220,16 @@ impl Checker {
             }
             _ => {}
         }
+    }
+
+    /// Whether the task is in hand for the first time, and a second call may be made beside the first.
+    fn may_be_hedged(&self, run: RunId, task: TaskRef) -> bool {
+        let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return false };
+        let policy = &run.spec().policy;
+        let is_first = run
+            .task(task)
+            .is_some_and(|task| task.attempts.len() == 1 && matches!(task.state, TaskState::Running { .. }));
+        policy.tier == Tier::Mini && policy.hedging == Hedging::Pool && is_first
     }
 
     fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
@@ -258,8 +272,8 @@ impl Checker {
     }
 
     /// What the conductor means by a step.
-    pub(crate) fn intend(&mut self, subtask: &str, worker: &WorkerId, sees: Vec<StepIndex>) {
-        self.intended.insert(subtask.to_owned(), Intended { worker: worker.clone(), sees });
+    pub(crate) fn intend(&mut self, subtask: &str, step: Intended) {
+        self.intended.insert(subtask.to_owned(), step);
     }
 
     /// A vendor is called. Returns the call's number.
@@ -275,12 +289,12 @@ impl Checker {
         };
         let errand = (run, subtask.to_owned());
         self.check_sight(&errand, worker, prompt);
-        let claims = self.claims_by_errand.get(&errand).copied().unwrap_or_default();
+        let allowed = self.calls_allowed.get(&errand).copied().unwrap_or_default();
         let calls = self.calls_by_errand.entry(errand.clone()).or_default();
         calls.push(number);
         let calls = calls.len();
-        let what = || format!("run {run}: call {calls} under {claims} claims for `{subtask}`");
-        self.require(calls <= claims, Invariant::Claim, what);
+        let what = || format!("run {run}: call {calls} of {allowed} that were claimed for `{subtask}`");
+        self.require(calls <= allowed, Invariant::Claim, what);
         let (run, subtask) = errand;
         let worker = Some(worker.clone());
         let (text, tokens_max) = (String::new(), request.output_tokens_max);
@@ -316,13 +330,22 @@ impl Checker {
         let state = |step| known.run.task(TaskRef::Step { round, step }).map(|task: &Task| &task.state);
         let early = sees.iter().find(|seen| !state(**seen).is_some_and(TaskState::is_final)).copied();
         let outputs = sees.iter().filter_map(|seen| known.run.output(round, *seen));
-        let expected: Vec<_> = outputs.flat_map(markers).collect();
-        let is_whole = markers(prompt) == expected && prompt.matches("<step number=").count() == sees.len();
+        let earlier = intended.filter(|intended| intended.sees_earlier_round).and_then(|_| {
+            let earlier = known.run.rounds().get(usize::from(round.checked_sub(1)?))?;
+            Some(earlier.steps.iter().skip(earlier.superseded.into()).collect::<Vec<_>>())
+        });
+        let earlier = earlier.unwrap_or_default();
+        let of_earlier = earlier.iter().filter_map(|step| step.output.as_deref());
+        let expected: Vec<_> = of_earlier.chain(outputs).flat_map(markers).collect();
+        let is_whole = markers(prompt) == expected
+            && prompt.matches("<step number=").count() == sees.len()
+            && prompt.matches("<earlier step=").count() == earlier.len();
         let task = known.run.task(TaskRef::Step { round, step });
         let is_claimed = task.is_some_and(|task| task.has_tried(&worker.id));
         let fell_back = known.run.rounds()[usize::from(round)].steps[step.as_usize()].worker.is_some();
         let is_intended = intended.is_none_or(|intended| intended.worker == worker.id);
-        let is_right = is_claimed && (is_intended || fell_back);
+        let is_beside = self.may_be_hedged(*run, TaskRef::Step { round, step });
+        let is_right = is_claimed && (is_intended || fell_back) || is_beside;
         if let Some(seen) = early {
             self.violated(
                 Invariant::Sight,
@@ -406,12 +429,12 @@ impl Checker {
         let is_same = events == known.events;
         let mut paid = BTreeMap::new();
         let mut is_once = true;
-        for (task, claim, cost) in known.events.iter().filter_map(|event| payment(&event.event)) {
-            is_once &= paid.insert((task, claim), cost).is_none();
+        for (paid_for, cost) in known.events.iter().filter_map(|event| payment(&event.event)) {
+            is_once &= paid.insert(paid_for, cost).is_none();
         }
         let sum = paid.into_values().sum();
         let taken = known.events.iter().filter(|event| is_taken(&known.run, &event.event));
-        let taken = taken.filter_map(|event| payment(&event.event)).map(|(.., cost)| cost).sum();
+        let taken = taken.filter_map(|event| payment(&event.event)).map(|(_, cost)| cost).sum();
         let is_whole = known.run.wasted_cost() + taken == sum;
         let is_sum = is_once && is_whole && known.run.cost() == sum && cost == sum;
         self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
@@ -427,18 +450,30 @@ impl Call {
     }
 }
 
-/// What an event says was paid, for which attempt.
-fn payment(event: &RunEvent) -> Option<(TaskRef, ClaimId, podium_domain::money::Cost)> {
+/// What can be paid once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PaidFor {
+    /// The call that an attempt went by.
+    Attempt(TaskRef, ClaimId),
+    /// The other call of an attempt that was hedged.
+    Hedge(ClaimId),
+}
+
+/// What an event says was paid, and for what.
+fn payment(event: &RunEvent) -> Option<(PaidFor, podium_domain::money::Cost)> {
     match event {
         RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
-            Some((TaskRef::Plan { round: *round }, *claim, *cost))
+            Some((PaidFor::Attempt(TaskRef::Plan { round: *round }, *claim), *cost))
         }
         RunEvent::StepDone { round, step, claim, cost, .. } => {
-            Some((TaskRef::Step { round: *round, step: *step }, *claim, *cost))
+            Some((PaidFor::Attempt(TaskRef::Step { round: *round, step: *step }, *claim), *cost))
         }
+        RunEvent::Hedged { claim, hedge, .. } => Some((PaidFor::Hedge(*claim), hedge.cost)),
         RunEvent::AttemptFailed { task, claim, cost, .. }
         | RunEvent::ResultUnused { task, claim, cost, .. }
-        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => Some((*task, *claim, *cost)),
+        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => {
+            Some((PaidFor::Attempt(*task, *claim), *cost))
+        }
         _ => None,
     }
 }

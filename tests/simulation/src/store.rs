@@ -352,7 +352,8 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
             core.count("claimed with a result");
         }
         if fell_back {
-            core.count("fell back");
+            let has_failed = commit.events.iter().any(|e| matches!(e.event, RunEvent::AttemptFailed { .. }));
+            core.count(if has_failed { "fell back" } else { "went round a breaker" });
         }
     }
     outcome

@@ -186,7 +186,8 @@ impl Limiter for SimLimiter {
                 return Err(LimiterError("the limiter is away".into()));
             }
             let after = Duration::from_millis(core.dice.between(1, 2_000));
-            return Ok(Grant::AskAgain { after, why: Why::Rate });
+            let why = if core.dice.chance(300) { Why::Broken } else { Why::Rate };
+            return Ok(Grant::AskAgain { after, why });
         }
         core.permits += 1;
         Ok(Grant::Permit(Box::new(SimPermit(self.0.clone()))))

@@ -29,8 +29,12 @@ impl<'a> Field<'a> {
 
     /// A whole number from `min` to `max`.
     pub(super) fn integer(&self, min: u32, max: u32) -> Result<u32, ApiError> {
-        let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
-        let within = number.filter(|number| (min..=max).contains(number));
+        self.long_integer(min.into(), max.into()).map(|number| u32::try_from(number).unwrap_or(max))
+    }
+
+    /// The same, of twice the length.
+    pub(super) fn long_integer(&self, min: u64, max: u64) -> Result<u64, ApiError> {
+        let within = self.value.as_u64().filter(|number| (min..=max).contains(number));
         within.ok_or_else(|| self.must_be(&format!("a whole number from {min} to {max}")))
     }
 

@@ -3,6 +3,7 @@
 //! Strict where silence would mislead: a parameter that would change the answer and that is not supported is refused by its
 //! name, and so is a name that does not exist. Parameters that change nothing that a client could rely on are accepted.
 
+mod extension;
 mod field;
 mod parameters;
 mod rating;

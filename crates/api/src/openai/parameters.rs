@@ -32,6 +32,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "reasoning_effort"
         | "max_tokens"
         | "max_completion_tokens"
+        | "podium"
         | "temperature"
         | "top_p"
         | "seed" => Rule::Read,

@@ -5,6 +5,7 @@ use podium_domain::policy::{Effort, Policy};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use serde_json::{Map, Value};
 
+use super::extension::bound;
 use super::field::{Field, missing, unknown};
 use super::parameters::{Rule, rule};
 use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
@@ -50,6 +51,8 @@ struct Draft {
     sampling: Sampling,
     stream: bool,
     include_usage: Option<bool>,
+    /// The object `podium`.
+    podium: Option<Value>,
 }
 
 impl Draft {
@@ -75,6 +78,8 @@ impl Draft {
                 self.answer_tokens_max.get_or_insert(tokens);
             }
             "max_completion_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
+            // It is read when the tier is known whose bounds it changes.
+            "podium" => self.podium = Some(field.value.clone()),
             "temperature" => self.sampling.temperature = Some(field.fraction(TEMPERATURE_MAX)?),
             "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
             "seed" => self.sampling.seed = Some(field.seed()?),
@@ -92,7 +97,10 @@ impl Draft {
             let message = "`stream_options` is allowed only when `stream` is true";
             return Err(ApiError::on_field(ErrorCode::InvalidValue, "stream_options", message));
         }
-        let policy = Policy::new(model.tier, self.effort);
+        let mut policy = Policy::new(model.tier, self.effort);
+        if let Some(podium) = &self.podium {
+            bound(&Field::new("podium", podium), &mut policy)?;
+        }
         let (answer_tokens_max, sampling) = (self.answer_tokens_max, self.sampling);
         let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max, sampling };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
@@ -315,6 +323,15 @@ mod tests {
         let conversation = with("messages", messages).unwrap().new_run.conversation;
         assert_eq!(conversation.instructions().as_deref(), Some("be brief"));
         assert_eq!(conversation.question(), "a\nb");
+    }
+
+    #[test]
+    fn bounds_of_the_run_come_in_an_object_of_their_own() {
+        let request = with("podium", json!({"steps_max": 2, "fallback": "none"})).unwrap();
+        let policy = request.new_run.policy;
+        assert_eq!((policy.tier, policy.steps_max), (Tier::Ultra, 2));
+        assert_eq!(policy.fallback, podium_domain::policy::Fallback::None);
+        assert_eq!(refusal("podium", json!({"mood": 1})).1, "podium.mood");
     }
 
     #[test]

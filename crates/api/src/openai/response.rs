@@ -31,6 +31,32 @@ struct Body<'a> {
     choices: Vec<Choice<'a>>,
     #[serde(skip_serializing_if = "Told::is_not")]
     usage: Told,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    podium: Option<RunBody>,
+}
+
+/// What Chat Completions has no words for, wherever the usage is told.
+#[derive(Serialize)]
+struct RunBody {
+    /// What all of it cost, in billionths of a US dollar.
+    cost_nano_usd: u64,
+    /// The share of it that bought nothing.
+    wasted_cost_nano_usd: u64,
+    /// How often a step went on with another worker.
+    fallbacks: u32,
+    /// How many attempts made a second call.
+    hedges: u32,
+}
+
+impl RunBody {
+    fn of(run: &Run) -> Self {
+        Self {
+            cost_nano_usd: run.cost().nano_usd(),
+            wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
+            fallbacks: run.fallbacks(),
+            hedges: run.hedges(),
+        }
+    }
 }
 
 /// What a body says of the usage.
@@ -159,7 +185,12 @@ impl Completion {
         let message = MessageBody { role: "assistant", content: run.answer()?, refusal: None };
         let finish_reason = Some(finish_reason(run));
         let choice = Choice { index: 0, message: Some(message), delta: None, logprobs: None, finish_reason };
-        Some(self.body("chat.completion", vec![choice], Told::Now(UsageBody::of(run))))
+        Some(self.body(
+            "chat.completion",
+            vec![choice],
+            Told::Now(UsageBody::of(run)),
+            Some(RunBody::of(run)),
+        ))
     }
 
     /// The first chunk of a stream: who speaks.
@@ -179,15 +210,23 @@ impl Completion {
 
     /// The chunk after the closing one that tells the usage.
     pub fn usage(&self, run: &Run) -> String {
-        self.body("chat.completion.chunk", Vec::new(), Told::Now(UsageBody::of(run)))
+        let usage = Told::Now(UsageBody::of(run));
+        self.body("chat.completion.chunk", Vec::new(), usage, Some(RunBody::of(run)))
     }
 
     fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, include_usage: bool) -> String {
         let choice = Choice { index: 0, message: None, delta: Some(delta), logprobs: None, finish_reason };
-        self.body("chat.completion.chunk", vec![choice], if include_usage { Told::Later } else { Told::Not })
+        let usage = if include_usage { Told::Later } else { Told::Not };
+        self.body("chat.completion.chunk", vec![choice], usage, None)
     }
 
-    fn body(&self, object: &'static str, choices: Vec<Choice<'_>>, usage: Told) -> String {
+    fn body(
+        &self,
+        object: &'static str,
+        choices: Vec<Choice<'_>>,
+        usage: Told,
+        podium: Option<RunBody>,
+    ) -> String {
         json(&Body {
             id: &self.id,
             object,
@@ -196,6 +235,7 @@ impl Completion {
             system_fingerprint: &self.system_fingerprint,
             choices,
             usage,
+            podium,
         })
     }
 }

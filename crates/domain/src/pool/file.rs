@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::features::features;
+use super::hedge::HedgeEntry;
 use super::limits::{AccountLimitsEntry, LimitsEntry};
 use super::price_file::{PriceEntries, prices};
 use super::{AccountLimits, Feature, KeyHeader, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
@@ -81,6 +82,7 @@ struct WorkerEntry {
     #[serde(default)]
     limits: LimitsEntry,
     fallbacks: Option<Vec<String>>,
+    hedge: Option<HedgeEntry>,
 }
 
 fn text_only() -> Vec<Modality> {
@@ -174,6 +176,7 @@ fn worker(
     let limits = entry.limits.check(account, &features, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let fallbacks = entry.fallbacks.map(|ids| fallbacks(ids, &at, problems));
+    let hedge = entry.hedge.map(|hedge| hedge.check(&at, problems));
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {
         id,
@@ -189,6 +192,7 @@ fn worker(
         prices,
         limits,
         fallbacks,
+        hedge,
     })
 }
 

@@ -127,14 +127,18 @@ impl Run {
             | E::StepsSuperseded { .. }
             | E::PlanReady { .. }
             | E::AnswerKept { .. } => self.fold_planned(event, at),
-            E::StepReady { .. } | E::StepDone { .. } | E::FellBack { .. } => self.fold_step(event, at),
+            E::StepReady { .. } | E::StepDone { .. } | E::FellBack { .. } | E::Hedged { .. } => {
+                self.fold_step(event, at)
+            }
             E::AttemptFailed { .. }
             | E::LeaseExpired { .. }
             | E::TaskFailed { .. }
             | E::ResultUnused { .. } => self.fold_unsuccessful(event, at),
-            E::RoundOpened { .. } | E::Succeeded { .. } | E::Failed { .. } | E::Cancelled => {
-                self.fold_course(event, at)
-            }
+            E::RoundOpened { .. }
+            | E::RoundAbandoned { .. }
+            | E::Succeeded { .. }
+            | E::Failed { .. }
+            | E::Cancelled => self.fold_course(event, at),
         }
     }
 
@@ -206,7 +210,22 @@ impl Run {
                 if !matches!(task.state, TaskState::Ready { .. }) {
                     return Err(format!("a {} task goes on with nobody else", task.state.as_str()));
                 }
-                self.round_mut(*round)?.steps[step.as_usize()].worker = Some(worker.clone());
+                let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
+                step.worker = Some(worker.clone());
+                step.fallbacks = step.fallbacks.saturating_add(1);
+                Ok(())
+            }
+            RunEvent::Hedged { round, step, claim, hedge } => {
+                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
+                if task.state.is_final() {
+                    return Err("the task has ended".to_owned());
+                }
+                // As with what the attempt consumed, the last word on it counts.
+                let is_open =
+                    |a: &Attempt| !matches!(a.outcome, AttemptOutcome::Accepted | AttemptOutcome::Unused);
+                let attempt = task.attempts.iter_mut().find(|a| a.claim == *claim && is_open(a));
+                attempt.ok_or_else(|| format!("claim {claim} has no attempt to be hedged"))?.hedge =
+                    Some(hedge.clone());
                 Ok(())
             }
             _ => Err("not a step's".to_owned()),
@@ -221,6 +240,13 @@ impl Run {
                 Ok(())
             }
             RunEvent::RoundOpened { round } => Err(format!("round {round} does not follow the last one")),
+            RunEvent::RoundAbandoned { round, reason } if *round > 0 && *round == self.current_round() => {
+                self.round_mut(*round)?.abandoned = Some(reason.clone());
+                Ok(())
+            }
+            RunEvent::RoundAbandoned { round, .. } => {
+                Err(format!("round {round} is not a further one under way"))
+            }
             RunEvent::Succeeded { round, step } if self.output(*round, *step).is_some() => {
                 self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
             }
@@ -248,6 +274,7 @@ impl Run {
             cost: Cost::ZERO,
             reserved: *reserved,
             first_token_ms: None,
+            hedge: None,
             saved: None,
         });
         Ok(())

@@ -39,7 +39,7 @@ impl Run {
             match attempt.outcome {
                 AttemptOutcome::Running | AttemptOutcome::Lost => weight.reserved += outstanding(attempt),
                 AttemptOutcome::Accepted | AttemptOutcome::Failed(_) | AttemptOutcome::Unused => {
-                    weight.spent += attempt.cost;
+                    weight.spent += attempt.total_cost();
                 }
             }
         }

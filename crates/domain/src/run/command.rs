@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunEvent, TaskRef};
+use super::{Hedge, RunEvent, TaskRef};
 use crate::ids::{ClaimId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
@@ -20,6 +20,9 @@ pub struct Claim {
     pub lease_until: Timestamp,
     /// The most that the attempt may cost.
     pub reserve: Cost,
+    /// The most that a hedge of it may cost beside. Reserved as well where the attempt may be hedged and the cost cap has room; only
+    /// then may it be made.
+    pub hedge: Cost,
 }
 
 /// A plan and how it came about.
@@ -55,6 +58,8 @@ pub struct StepResult {
     pub finish: FinishReason,
     /// Milliseconds to the first token.
     pub first_token_ms: Option<u64>,
+    /// The second call that was made, if one was.
+    pub hedge: Option<Hedge>,
     /// What a call would have taken, where the output came from the step cache and nobody was called.
     pub saved: Option<Saved>,
 }
@@ -95,6 +100,8 @@ pub struct AttemptError {
     pub usage: Usage,
     /// What that cost.
     pub cost: Cost,
+    /// The second call that was made, if one was.
+    pub hedge: Option<Hedge>,
 }
 
 /// Something that is asked of a run.
@@ -143,6 +150,20 @@ pub enum Command {
         /// The result.
         result: StepResult,
     },
+    /// Go on with another worker although the one before was not asked: nobody is let through to it. Only while the step is ready
+    /// to be claimed.
+    FallBack {
+        /// Of which round.
+        round: u16,
+        /// Which step.
+        step: crate::ids::StepIndex,
+        /// Who has it until now.
+        from: WorkerId,
+        /// Who is to do it.
+        worker: WorkerId,
+        /// Why `from` is not asked.
+        message: String,
+    },
     /// Record that an attempt failed. Fenced: only the holder's word counts.
     FailAttempt {
         /// At which task.
@@ -162,6 +183,8 @@ pub enum Command {
         usage: Usage,
         /// What that cost.
         cost: Cost,
+        /// The second call that was made, if one was.
+        hedge: Option<Hedge>,
     },
     /// The lease of this claim ran out.
     ExpireLease {
@@ -226,6 +249,10 @@ pub enum Refusal {
     /// The claim does not hold the task, or no longer.
     #[error("the claim does not hold the task")]
     ClaimLost,
+    /// The step has another worker by now, or the policy, the deadline or what was tried before does not let it go on with that
+    /// one.
+    #[error("the step may not go on with that worker")]
+    NoFallback,
     /// The output is blank: that is a failed attempt, not a result.
     #[error("the output is blank")]
     BlankOutput,

@@ -1,19 +1,18 @@
 //! What follows from a command. Pure: the run is not changed, the events are returned.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::command::{
     AttemptError, Claim, Command, Decision, Effect, PlanResult, Planned, Refusal, StepResult,
 };
 use super::event::{FailReason, RunEvent};
+use super::hedge::with_hedge;
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
 use super::{Round, Run, RunState};
 use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, Step};
-use crate::policy::{FALLBACKS_MAX, Fallback};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -54,11 +53,21 @@ impl Run {
                 self.decide_plan(*round, *claim, result, (*usage, *cost, *reserve), now)
             }
             Command::CompleteStep { round, step, claim, result } => {
-                self.decide_step(*round, *step, *claim, result, now)
+                let task = TaskRef::Step { round: *round, step: *step };
+                let decision = self.decide_step(*round, *step, *claim, result, now)?;
+                Ok(decision.hedged(task, *claim, result.hedge.as_ref()))
             }
-            Command::FailAttempt { task, claim, error } => self.decide_failure(*task, *claim, error, now),
-            Command::HandBack { task, claim, usage, cost } => {
-                self.decide_hand_back(*task, *claim, (*usage, *cost), now)
+            Command::FallBack { round, step, from, worker, message } => {
+                self.decide_fallback((*round, *step), (from, worker), message, now)
+            }
+            Command::FailAttempt { task, claim, error } => {
+                let decision = self.decide_failure(*task, *claim, error, now)?;
+                Ok(decision.hedged(*task, *claim, error.hedge.as_ref()))
+            }
+            Command::HandBack { task, claim, usage, cost, hedge } => {
+                let spent = with_hedge((*usage, *cost), hedge.as_ref());
+                let decision = self.decide_hand_back(*task, *claim, ((*usage, *cost), spent), now)?;
+                Ok(decision.hedged(*task, *claim, hedge.as_ref()))
             }
             Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
             Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
@@ -98,32 +107,27 @@ impl Run {
         match &found.state {
             // A claim that was made and lost is not made again: its attempt has ended.
             TaskState::Ready { .. } if found.attempt(claim.id).is_some() => return Err(Refusal::ClaimLost),
-            TaskState::Ready { not_before } if now < *not_before => {
-                return Err(Refusal::NotBefore(*not_before));
-            }
-            TaskState::Ready { .. } => {}
             TaskState::Running { claim: holder, .. } if *holder == claim.id => return Ok(Decision::default()),
-            TaskState::Running { .. } => return Err(Refusal::Held),
-            TaskState::Waiting => return Err(Refusal::Waiting),
-            TaskState::Done | TaskState::Failed | TaskState::Cancelled => return Err(Refusal::Ended),
+            state => state.check_claimable(now)?,
         }
         if let Some(end) = self.overdue(now) {
             return Ok(end);
         }
-        if let Some(cost_max) = self.spec.policy.cost_max
-            && self.cost() + self.reserved() + claim.reserve > cost_max
-        {
-            return Ok(
-                self.end_round_without(FailReason::CostCapReached { cost_max, spent: self.cost() }, vec![])
-            );
+        let cost_max = self.spec.policy.cost_max;
+        let has_room = |reserve| cost_max.is_none_or(|max| self.cost() + self.reserved() + reserve <= max);
+        if let Some(cost_max) = cost_max.filter(|_| !has_room(claim.reserve)) {
+            let reason = FailReason::CostCapReached { cost_max, spent: self.cost() };
+            return Ok(self.end_round_without(reason, vec![]));
         }
+        let both = claim.reserve + claim.hedge;
+        let may_hedge = self.may_hedge(task) && has_room(both);
         let claimed = RunEvent::Claimed {
             task,
             claim: claim.id,
             executor: claim.executor.clone(),
             worker: self.worker_of(task).cloned(),
             lease_until: claim.lease_until,
-            reserved: claim.reserve,
+            reserved: if may_hedge { both } else { claim.reserve },
         };
         Ok(Decision { events: vec![claimed], effects: vec![] })
     }
@@ -142,6 +146,8 @@ impl Run {
         match result {
             PlanResult::Plan(planned) => {
                 let mut decision = Decision::default();
+                let plan = if round == 0 { planned.plan.of_first_round() } else { planned.plan.clone() };
+                let planned = &Planned { plan, ..planned.clone() };
                 let (plan, sights) = self.with_head(round, planned, &mut decision);
                 let planned = Arc::new(Planned { plan: plan.clone(), ..planned.clone() });
                 decision.events.push(RunEvent::PlanReady { round, claim, planned, usage, cost, reserved });
@@ -170,7 +176,8 @@ impl Run {
             return Err(Refusal::BlankOutput);
         }
         let task = TaskRef::Step { round, step };
-        if let Some(decision) = self.late_result(task, claim, result.usage, result.cost)? {
+        let (usage, cost) = with_hedge((result.usage, result.cost), result.hedge.as_ref());
+        if let Some(decision) = self.late_result(task, claim, usage, cost)? {
             return Ok(decision);
         }
         let mut decision = Decision::default();
@@ -221,6 +228,7 @@ impl Run {
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         let (usage, cost) = (error.usage, error.cost);
         if !found.is_held_by(claim) {
+            let (usage, cost) = with_hedge((usage, cost), error.hedge.as_ref());
             return self.late_failure(task, attempt, usage, cost);
         }
         let mut message = error.message.clone();
@@ -248,29 +256,44 @@ impl Run {
     /// The step goes on with `worker`, if the policy has it so and the step has not been with it.
     fn fallback(&self, task: TaskRef, worker: &WorkerId, message: &str, now: Timestamp) -> Option<RunEvent> {
         let TaskRef::Step { round, step } = task else { return None };
-        let policy = &self.spec.policy;
-        let found = self.task(task)?;
-        let tried: BTreeSet<_> =
-            found.attempts.iter().filter_map(|attempt| attempt.worker.as_ref()).collect();
-        let may = policy.fallback == Fallback::Pool
-            && policy.allows_id(worker)
-            && !tried.contains(worker)
-            && tried.len() <= FALLBACKS_MAX
+        let may = self.can_fall_back(task)
+            && self.spec.policy.allows_id(worker)
+            && self.worker_of(task) != Some(worker)
+            && !self.task(task)?.has_tried(worker)
             && now < self.spec.deadline_at;
         may.then(|| RunEvent::FellBack { round, step, worker: worker.clone(), message: message.to_owned() })
+    }
+
+    fn decide_fallback(
+        &self,
+        (round, step): (u16, StepIndex),
+        (from, worker): (&WorkerId, &WorkerId),
+        message: &str,
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        let task = TaskRef::Step { round, step };
+        let found = self.task(task).ok_or(Refusal::UnknownTask)?;
+        let has_it = self.worker_of(task);
+        if has_it == Some(worker) && !found.state.is_final() {
+            return Ok(Decision::default());
+        }
+        found.state.check_claimable(now)?;
+        let fell_back = self.fallback(task, worker, message, now).filter(|_| has_it == Some(from));
+        let events = vec![fell_back.ok_or(Refusal::NoFallback)?];
+        Ok(Decision { events, effects: vec![Effect::Dispatch { task, not_before: now }] })
     }
 
     fn decide_hand_back(
         &self,
         task: TaskRef,
         claim: ClaimId,
-        (usage, cost): (Usage, Cost),
+        ((usage, cost), spent): ((Usage, Cost), (Usage, Cost)),
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         if !found.is_held_by(claim) {
-            return self.late_failure(task, attempt, usage, cost);
+            return self.late_failure(task, attempt, spent.0, spent.1);
         }
         let message = "handed back: the executor could not go on with it".to_owned();
         let failed = RunEvent::AttemptFailed { task, claim, message, retry_at: now, usage, cost };
@@ -314,12 +337,17 @@ impl Run {
         (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
     }
 
-    /// The current round gives no answer: an earlier round's stands, else the run fails.
+    /// The current round gives no answer: an earlier round's stands, and the log says why there is none better; else the run
+    /// fails.
     fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
-        events.push(match self.earlier_answer(self.current_round()) {
-            Some((round, step)) => RunEvent::Succeeded { round, step },
-            None => RunEvent::Failed { reason },
-        });
+        let current = self.current_round();
+        match self.earlier_answer(current) {
+            Some((round, step)) => {
+                events.push(RunEvent::RoundAbandoned { round: current, reason });
+                events.push(RunEvent::Succeeded { round, step });
+            }
+            None => events.push(RunEvent::Failed { reason }),
+        }
         Decision { events, effects: vec![Effect::Stop] }
     }
 
@@ -437,6 +465,19 @@ impl Run {
         } else {
             decision.events.push(RunEvent::Succeeded { round, step });
             decision.effects = vec![Effect::Stop];
+        }
+    }
+}
+
+impl TaskState {
+    /// Whether nothing but somebody's claim is missing, else why not.
+    fn check_claimable(&self, now: Timestamp) -> Result<(), Refusal> {
+        match self {
+            Self::Ready { not_before } if now < *not_before => Err(Refusal::NotBefore(*not_before)),
+            Self::Ready { .. } => Ok(()),
+            Self::Running { .. } => Err(Refusal::Held),
+            Self::Waiting => Err(Refusal::Waiting),
+            Self::Done | Self::Failed | Self::Cancelled => Err(Refusal::Ended),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FinishReason, Planned, RunSpec, Saved, TaskRef};
+use super::{FinishReason, Hedge, Planned, RunSpec, Saved, TaskRef};
 use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
@@ -23,7 +23,7 @@ pub struct SequencedEvent {
     pub event: RunEvent,
 }
 
-/// Why a run ended without an answer.
+/// Why a run ended without an answer, or a further round of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FailReason {
@@ -97,7 +97,7 @@ pub enum RunEvent {
         worker: Option<WorkerId>,
         /// Until when, unless extended.
         lease_until: Timestamp,
-        /// The most that the attempt is expected to cost.
+        /// The most that the attempt is expected to cost, with a hedge where it may be hedged.
         reserved: Cost,
     },
     /// The first steps of a plan are final while the rest is being written: they exist from now on. Those of an earlier such event
@@ -197,8 +197,20 @@ pub enum RunEvent {
         step: StepIndex,
         /// Who does it now.
         worker: WorkerId,
-        /// What the worker before came to.
+        /// What the worker before came to, or why it was not asked at all.
         message: String,
+    },
+    /// An attempt made a second call because the first was silent. Stands before the event that ends the attempt, which says what
+    /// the call consumed that went on.
+    Hedged {
+        /// Of which round.
+        round: u16,
+        /// Which step.
+        step: StepIndex,
+        /// Under which claim.
+        claim: ClaimId,
+        /// Whom it called, and what came of it.
+        hedge: Hedge,
     },
     /// The holder was not heard of in time; the task may be claimed again.
     LeaseExpired {
@@ -237,6 +249,13 @@ pub enum RunEvent {
         /// Its number.
         round: u16,
     },
+    /// A further round gives no answer. The run ends with that of the round before.
+    RoundAbandoned {
+        /// Its number; not 0.
+        round: u16,
+        /// Why.
+        reason: FailReason,
+    },
     /// The run ended with an answer.
     Succeeded {
         /// The round that answered.
@@ -267,10 +286,12 @@ impl RunEvent {
             Self::StepDone { .. } => "step_done",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::FellBack { .. } => "fell_back",
+            Self::Hedged { .. } => "hedged",
             Self::LeaseExpired { .. } => "lease_expired",
             Self::TaskFailed { .. } => "task_failed",
             Self::ResultUnused { .. } => "result_unused",
             Self::RoundOpened { .. } => "round_opened",
+            Self::RoundAbandoned { .. } => "round_abandoned",
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Cancelled => "cancelled",
@@ -291,7 +312,7 @@ impl RunEvent {
             | Self::StepsSuperseded { round, .. }
             | Self::PlanReady { round, .. }
             | Self::AnswerKept { round, .. } => task.round() == *round,
-            Self::ResultUnused { .. } => false,
+            Self::ResultUnused { .. } | Self::Hedged { .. } | Self::RoundAbandoned { .. } => false,
             Self::Accepted { .. }
             | Self::RoundOpened { .. }
             | Self::Succeeded { .. }

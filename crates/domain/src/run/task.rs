@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Hedge;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::run::Saved;
@@ -121,14 +122,16 @@ pub struct Attempt {
     pub ended_at: Option<Timestamp>,
     /// How it ended.
     pub outcome: AttemptOutcome,
-    /// What it consumed.
+    /// What it consumed, a hedge aside.
     pub usage: Usage,
     /// What that cost.
     pub cost: Cost,
-    /// The most that it was expected to cost.
+    /// The most that it was expected to cost, a hedge included.
     pub reserved: Cost,
     /// Milliseconds to the first token, if one came.
     pub first_token_ms: Option<u64>,
+    /// The second call that was made because the first was silent, if one was.
+    pub hedge: Option<Hedge>,
     /// What a call would have taken, where nobody was called because the output was known.
     pub saved: Option<Saved>,
 }

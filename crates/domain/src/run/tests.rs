@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+mod fallback;
 mod head;
+mod hedge;
 
 use super::*;
 use crate::ids::{ClaimId, TenantId};
@@ -64,11 +66,15 @@ fn head_of(access: &str, subtask: &str, policy: &Policy) -> PlanHead {
 struct Written {
     plan: Plan,
     heads: Vec<PlanHead>,
+    /// Who may stand in for the planned worker.
+    others: Vec<WorkerId>,
+    /// What may have come of second calls.
+    hedges: Vec<Hedge>,
 }
 
 impl From<Plan> for Written {
     fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new() }
+        Self { plan, heads: Vec::new(), others: Vec::new(), hedges: Vec::new() }
     }
 }
 
@@ -109,6 +115,7 @@ fn result() -> StepResult {
         cost: Cost::from_nano_usd(1),
         finish: FinishReason::Stop,
         first_token_ms: Some(1),
+        hedge: None,
         saved: None,
     }
 }
@@ -116,7 +123,7 @@ fn result() -> StepResult {
 fn error(retry_at: Option<Timestamp>) -> AttemptError {
     let fall_back_to = None;
     let (message, usage, cost) = ("no".to_owned(), Usage::default(), Cost::from_nano_usd(1));
-    AttemptError { message, retry_at, fall_back_to, usage, cost }
+    AttemptError { message, retry_at, fall_back_to, usage, cost, hedge: None }
 }
 
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
@@ -129,10 +136,16 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
         // Claims that were made, and the next one.
         for number in 1..=attempts + 1 {
             let claim = claim_id(task, number);
-            let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
+            let wish = Claim {
+                id: claim,
+                executor: "e".to_owned(),
+                lease_until: NOW,
+                reserve: Cost::ZERO,
+                hedge: Cost::ZERO,
+            };
             all.push(Command::Claim { task, claim: wish });
             all.push(Command::ExpireLease { task, claim });
-            all.push(Command::HandBack { task, claim, usage, cost });
+            all.push(Command::HandBack { task, claim, usage, cost, hedge: None });
             all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
             match task {
                 TaskRef::Plan { round } => {
@@ -152,10 +165,25 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                 }
                 TaskRef::Step { round, step } => {
                     all.push(Command::CompleteStep { round, step, claim, result: result() });
+                    for hedge in written.hedges.iter().cloned().map(Some) {
+                        let result = StepResult { hedge: hedge.clone(), ..result() };
+                        all.push(Command::CompleteStep { round, step, claim, result });
+                        let error = AttemptError { hedge: hedge.clone(), ..error(Some(NOW)) };
+                        all.push(Command::FailAttempt { task, claim, error });
+                        all.push(Command::HandBack { task, claim, usage, cost, hedge });
+                    }
                     let blank = StepResult { output: " ".to_owned(), ..result() };
                     all.push(Command::CompleteStep { round, step, claim, result: blank });
                 }
             }
+        }
+    }
+    for (task, worker) in
+        written.others.iter().flat_map(|other| run.tasks().map(move |(task, _)| (task, other)))
+    {
+        if let (TaskRef::Step { round, step }, Some(from)) = (task, run.worker_of(task)) {
+            let (from, worker, message) = (from.clone(), worker.clone(), "broken".to_owned());
+            all.push(Command::FallBack { round, step, from, worker, message });
         }
     }
     let late = run.spec().deadline_at;
@@ -172,12 +200,16 @@ fn key(run: &Run) -> String {
             (
                 task,
                 t.state.clone(),
-                t.attempts.iter().map(|a| (a.claim, a.outcome.clone())).collect::<Vec<_>>(),
+                t.attempts.iter().map(|a| (a.claim, a.outcome.clone(), a.hedge.clone())).collect::<Vec<_>>(),
             )
         })
         .collect();
-    let known: Vec<_> =
-        run.rounds().iter().map(|r| (r.known_steps(), r.superseded, r.plan().is_some())).collect();
+    let workers = |r: &Round| r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks)).collect::<Vec<_>>();
+    let known: Vec<_> = run
+        .rounds()
+        .iter()
+        .map(|r| (r.known_steps(), r.superseded, r.plan().is_some(), workers(r)))
+        .collect();
     format!("{:?} {tasks:?} {known:?}", run.state())
 }
 
@@ -226,12 +258,16 @@ fn check_promises(run: &Run, command: &Command) {
         let open = |task: &Task| matches!(task.state, TaskState::Ready { .. } | TaskState::Running { .. });
         assert!(run.tasks().any(|(_, task)| open(task)), "an active run has something to do, {}", context());
     }
-    if let RunState::Succeeded { .. } = run.state() {
+    if let RunState::Succeeded { round, .. } = run.state() {
         assert!(
             run.answer().is_some_and(|answer| !answer.trim().is_empty()),
             "never an empty answer, {}",
             context()
         );
+        let last = run.rounds().last().unwrap();
+        let is_kept = last.planning.state == TaskState::Done && last.plan().is_none();
+        let needs_reason = *round < run.current_round() && !is_kept;
+        assert_eq!(last.abandoned.is_some(), needs_reason, "why an answer stands is said, {}", context());
     }
 }
 
@@ -325,6 +361,7 @@ fn claimed(task: TaskRef, number: u32) -> Command {
             executor: "e".to_owned(),
             lease_until: NOW,
             reserve: Cost::from_nano_usd(5),
+            hedge: Cost::ZERO,
         },
     }
 }
@@ -403,12 +440,12 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     let claim = |number| claim_id(step(0), number);
     let fail = |number, cost| {
         let (message, retry_at, (usage, cost)) = ("no".to_owned(), Some(NOW), one(cost));
-        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost };
+        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost, hedge: None };
         Command::FailAttempt { task: step(0), claim: claim(number), error }
     };
     let hand_back = |number, cost| {
         let (usage, cost) = one(cost);
-        Command::HandBack { task: step(0), claim: claim(number), usage, cost }
+        Command::HandBack { task: step(0), claim: claim(number), usage, cost, hedge: None }
     };
     let complete = |number, cost| {
         let (usage, cost) = one(cost);
@@ -433,7 +470,8 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     assert_eq!((run.wasted_cost(), run.cost()), (Cost::from_nano_usd(3), Cost::from_nano_usd(3)));
     // The sixth is taken; what comes after it is recorded and wasted: a late result, and failures of those who were lost, also
     // where their tokens cost nothing.
-    let for_nothing = Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO };
+    let for_nothing =
+        Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO, hedge: None };
     let run = drive(run, &[take(6), complete(6, 100), complete(3, 4), fail(4, 5), for_nothing]);
     assert_eq!(run.cost(), Cost::from_nano_usd(112));
     assert_eq!(run.wasted_cost(), Cost::from_nano_usd(12));
@@ -459,22 +497,108 @@ fn an_attempt_that_could_exceed_the_cost_cap_is_not_begun() {
     assert!(run.tasks().all(|(_, task)| task.state.is_final()));
 }
 
-#[test]
-fn a_second_round_that_fails_leaves_the_first_rounds_answer() {
-    let run = planned("[[]]", policy(1, 2));
+/// A run whose first round has answered and whose second one is being planned.
+fn in_its_second_round(policy: Policy) -> Run {
+    let run = planned("[[]]", policy);
     let run = drive(run, &[claimed(step(0), 1), done(0)]);
     assert_eq!(run.current_round(), 1);
-    let task = TaskRef::Plan { round: 1 };
-    let fail = Command::FailAttempt { task, claim: claim_id(task, 1), error: error(None) };
-    let run = drive(run, &[claimed(task, 1), fail]);
+    run
+}
+
+const SECOND_PLAN: TaskRef = TaskRef::Plan { round: 1 };
+
+/// The commands that plan the second round, as one step.
+fn second_plan(access: &str, policy: &Policy) -> [Command; 2] {
+    let planned = Planned { plan: plan(access, policy), reasoning: String::new(), fallback: None };
+    let (result, usage, cost) = (PlanResult::Plan(planned), Usage::default(), Cost::ZERO);
+    let (claim, reserve) = (claim_id(SECOND_PLAN, 1), Cost::ZERO);
+    [claimed(SECOND_PLAN, 1), Command::CompletePlan { round: 1, claim, result, usage, cost, reserve }]
+}
+
+/// The first round's answer stands, and the run says why there is none better.
+fn stands(run: &Run, code: &str) {
     assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
+    assert_eq!(run.answer(), Some("42"));
+    let reasons: Vec<_> =
+        run.rounds().iter().map(|round| round.abandoned.as_ref().map(FailReason::code)).collect();
+    assert_eq!(reasons, [None, Some(code)]);
+    assert!(run.tasks().all(|(_, task)| task.state.is_final()));
+}
+
+#[test]
+fn an_answer_stands_when_a_further_rounds_planning_fails_or_its_planner_is_lost() {
+    let run = in_its_second_round(policy(1, 2));
+    let claim = claim_id(SECOND_PLAN, 1);
+    let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
+    let lost = Command::ExpireLease { task: SECOND_PLAN, claim };
+    for end in [fail, lost] {
+        stands(&drive(run.clone(), &[claimed(SECOND_PLAN, 1), end]), "planning_failed");
+    }
+}
+
+#[test]
+fn an_answer_stands_when_a_further_rounds_final_step_fails() {
+    let policy = policy(1, 2);
+    let run = drive(in_its_second_round(policy.clone()), &second_plan("[[]]", &policy));
+    let task = TaskRef::Step { round: 1, step: StepIndex::new(0) };
+    let fail = Command::FailAttempt { task, claim: claim_id(task, 1), error: error(None) };
+    stands(&drive(run, &[claimed(task, 1), fail]), "final_step_failed");
+}
+
+#[test]
+fn an_answer_stands_when_a_further_round_reaches_the_cost_cap() {
+    let policy = Policy { cost_max: Some(Cost::from_nano_usd(6)), ..policy(1, 2) };
+    let run = drive(in_its_second_round(policy.clone()), &second_plan("[[], []]", &policy));
+    let steps = [0, 1].map(|index| TaskRef::Step { round: 1, step: StepIndex::new(index) });
+    let run = drive(run, &steps.map(|task| claimed(task, 1)));
+    stands(&run, "cost_cap_reached");
+}
+
+#[test]
+fn an_answer_stands_when_the_deadline_passes_in_a_further_round() {
+    let run = in_its_second_round(policy(1, 2));
+    let late = run.spec().deadline_at;
+    for command in [Command::CheckDeadline, claimed(SECOND_PLAN, 1)] {
+        let decision = run.decide(&command, late).unwrap();
+        stands(&folded(&run, &decision.events), "deadline_exceeded");
+    }
+}
+
+#[test]
+fn all_means_the_round_before_only_in_a_further_round() {
+    let policy = policy(1, 2);
+    let all = |round| {
+        let text = "model_id = [0]\nsubtasks = [\"do it\"]\naccess_list = [[\"all\"]]";
+        let plan = PlanDraft::parse(text).unwrap().check(&pool(), &policy).unwrap();
+        let result = PlanResult::Plan(Planned { plan, reasoning: String::new(), fallback: None });
+        let (task, usage, cost, reserve) =
+            (TaskRef::Plan { round }, Usage::default(), Cost::ZERO, Cost::ZERO);
+        let claim = claim_id(task, 1);
+        [claimed(task, 1), Command::CompletePlan { round, claim, result, usage, cost, reserve }]
+    };
+    let first = drive(accepted(policy.clone()), &all(0));
+    assert!(!first.step(0, StepIndex::new(0)).unwrap().sees_earlier_round);
+    let second = drive(in_its_second_round(policy.clone()), &all(1));
+    assert!(second.step(1, StepIndex::new(0)).unwrap().sees_earlier_round);
+    let messages = crate::prompt::for_worker(&second, 1, StepIndex::new(0)).unwrap();
+    assert!(messages[1].text.contains("<output>\n42\n</output>\n</earlier>"), "{}", messages[1].text);
+    let event = RunEvent::PlanReady {
+        round: 1,
+        claim: claim_id(SECOND_PLAN, 1),
+        planned: second.rounds()[1].planned.clone().unwrap(),
+        usage: Usage::default(),
+        cost: Cost::ZERO,
+        reserved: Cost::ZERO,
+    };
+    let json = serde_json::to_string(&event).unwrap();
+    assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
 }
 
 #[test]
 fn handing_back_is_never_the_last_attempt() {
     let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
     let (task, claim, usage, cost) = (step(0), claim_id(step(0), 1), Usage::default(), Cost::ZERO);
-    let run = drive(run, &[Command::HandBack { task, claim, usage, cost }, claimed(step(0), 2)]);
+    let run = drive(run, &[Command::HandBack { task, claim, usage, cost, hedge: None }, claimed(step(0), 2)]);
     assert!(run.task(step(0)).unwrap().is_held_by(claim_id(step(0), 2)));
 }
 

@@ -11,11 +11,9 @@ use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
-use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError};
-use tokio_util::sync::CancellationToken;
+use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError};
 use tracing::debug;
 
-use crate::holds::Held;
 use crate::parts::Parts;
 
 /// Bytes that are taken for a token where nobody says better. English text has about four.
@@ -32,18 +30,25 @@ pub(super) enum Ended {
         /// What may be done about it.
         cure: Cure,
         /// What it consumed all the same.
-        usage: Usage,
+        spent: Spent,
     },
     /// The claim was lost meanwhile.
     Lost {
         /// What it consumed.
-        usage: Usage,
+        spent: Spent,
     },
     /// The executor must stop.
     Abandoned {
         /// What it consumed.
-        usage: Usage,
+        spent: Spent,
     },
+}
+
+/// What a call consumed, and what that cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    pub(super) cost: Cost,
 }
 
 /// What may be done about a call that failed.
@@ -58,73 +63,109 @@ pub(super) enum Cure {
 }
 
 /// A call to be made under a claim.
+#[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) parts: &'a Parts,
     pub(super) run: &'a Run,
     pub(super) worker: &'a Worker,
     pub(super) at: (u16, StepIndex),
     pub(super) claim: ClaimId,
+    pub(super) request: &'a ChatRequest,
 }
 
-/// What has come so far.
-struct Progress {
+/// A call under way: what has come so far, and its permit until that is settled.
+pub(super) struct Progress {
     began: Timestamp,
-    first_token_ms: Option<u64>,
+    /// From when on the first token is waited for, for whoever asked.
+    asked: Timestamp,
+    first_token_at: Option<Timestamp>,
     text: String,
-    prompt_tokens: u64,
     /// What the limiter is to be told. Of a call that is broken off, nothing is known.
     settlement: Settlement,
+    permit: Option<Box<dyn Permit>>,
+}
+
+/// A call whose answer has begun.
+pub(super) struct Opened {
+    events: ChatStream,
+    first: String,
 }
 
 impl Progress {
-    /// What the call has consumed by now, where the vendor did not say. Nothing before the first token: vendors bill from
-    /// then on.
-    fn estimate(&self) -> Usage {
-        if self.first_token_ms.is_none() {
-            return Usage::default();
+    /// Settles the permit, once.
+    pub(super) fn settle(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let first_token = self.silent_ms().map(Duration::from_millis);
+            permit.settle(Settlement { first_token, ..self.settlement });
         }
-        let completion_tokens = (self.text.len() as u64).div_ceil(BYTES_PER_TOKEN);
-        Usage { prompt_tokens: self.prompt_tokens, completion_tokens, ..Usage::default() }
     }
 
-    fn failed(&self, message: String, cure: Cure) -> Ended {
-        Ended::Failed { message, cure, usage: self.estimate() }
+    /// For how long it was silent; none while it is.
+    pub(super) fn silent_ms(&self) -> Option<u64> {
+        self.first_token_at.map(|at| milliseconds(self.began, at))
+    }
+
+    /// When it was sent.
+    pub(super) fn began(&self) -> Timestamp {
+        self.began
     }
 }
 
+pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Call<'_> {
-    /// Makes the call and settles its permit.
-    pub(super) async fn make(
-        &self,
-        request: &ChatRequest,
-        permit: Box<dyn Permit>,
-        held: &Held,
-        abandon: &CancellationToken,
-    ) -> Ended {
-        let mut progress = Progress {
-            began: self.parts.clock.now(),
-            first_token_ms: None,
+    /// What is known of the call before it is sent, as part of an attempt that began at `asked`; nothing: with this call.
+    pub(super) fn begin(&self, permit: Box<dyn Permit>, asked: Option<Timestamp>) -> Progress {
+        let began = self.parts.clock.now();
+        Progress {
+            began,
+            asked: asked.unwrap_or(began),
+            first_token_at: None,
             text: String::new(),
-            prompt_tokens: prompt_tokens(request),
             settlement: Settlement::default(),
+            permit: Some(permit),
+        }
+    }
+
+    /// Makes the call and settles its permit.
+    pub(super) async fn make(&self, progress: &mut Progress) -> Ended {
+        let ended = match self.open(progress).await {
+            Ok(opened) => self.go_on(opened, progress).await,
+            Err(ended) => ended,
         };
-        let ended = tokio::select! {
-            // A result that is there was paid for, whatever else has happened.
-            biased;
-            ended = self.stream(request, &mut progress) => ended,
-            () = held.lost() => Ended::Lost { usage: progress.estimate() },
-            () = abandon.cancelled() => Ended::Abandoned { usage: progress.estimate() },
-        };
-        let first_token = progress.first_token_ms.map(Duration::from_millis);
-        permit.settle(Settlement { first_token, ..progress.settlement });
+        progress.settle();
         ended
     }
 
-    async fn stream(&self, request: &ChatRequest, progress: &mut Progress) -> Ended {
-        let mut events = match self.parts.vendors.chat(self.worker, request).await {
+    /// Sends the request and waits for the first of the answer's text. Nobody is told of it yet.
+    pub(super) async fn open(&self, progress: &mut Progress) -> Result<Opened, Ended> {
+        let mut events = match self.parts.vendors.chat(self.worker, self.request).await {
             Ok(events) => events,
-            Err(error) => return vendor_failure(progress, &error),
+            Err(error) => return Err(self.vendor_failure(progress, &error)),
         };
+        let first = self.next(&mut events, progress).await?;
+        progress.first_token_at = Some(self.parts.clock.now());
+        Ok(Opened { events, first })
+    }
+
+    /// Tells whoever watches of the text as it comes, to its end.
+    pub(super) async fn go_on(&self, opened: Opened, progress: &mut Progress) -> Ended {
+        let Opened { mut events, first: mut text } = opened;
+        loop {
+            if let Err(ended) = self.delta(text, progress).await {
+                return ended;
+            }
+            text = match self.next(&mut events, progress).await {
+                Ok(text) => text,
+                Err(ended) => return ended,
+            };
+        }
+    }
+
+    /// More text, or how the call ended.
+    async fn next(&self, events: &mut ChatStream, progress: &mut Progress) -> Result<String, Ended> {
         while let Some(event) = events.next().await {
             match event {
                 // No tool was offered, and nobody watches a worker reason.
@@ -135,32 +176,25 @@ impl Call<'_> {
                     | ChatEvent::ToolCall(_),
                 ) => {}
                 Ok(ChatEvent::Quota(quota)) => progress.settlement.quota = quota,
-                Ok(ChatEvent::Delta(text)) => {
-                    if let Err(ended) = self.delta(text, progress).await {
-                        return ended;
-                    }
+                Ok(ChatEvent::Delta(text)) if text.is_empty() => {}
+                Ok(ChatEvent::Delta(text)) => return Ok(text),
+                Ok(ChatEvent::Finished { reason, usage }) => {
+                    return Err(self.finished(reason, usage, progress));
                 }
-                Ok(ChatEvent::Finished { reason, usage }) => return self.finished(reason, usage, progress),
-                Err(error) => return vendor_failure(progress, &error),
+                Err(error) => return Err(self.vendor_failure(progress, &error)),
             }
         }
         progress.settlement.outcome = Outcome::Failed;
-        progress.failed("the vendor's answer ended early".to_owned(), Cure::Again(Duration::ZERO))
+        Err(self.failed(progress, "the vendor's answer ended early".to_owned(), Cure::Again(Duration::ZERO)))
     }
 
     async fn delta(&self, text: String, progress: &mut Progress) -> Result<(), Ended> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        if progress.first_token_ms.is_none() {
-            progress.first_token_ms = Some(self.elapsed_ms(progress));
-        }
         let bytes_max = self.run.spec().policy.output_bytes_max;
         if progress.text.len() + text.len() > bytes_max {
             progress.settlement.outcome = Outcome::Refused;
-            progress.settlement.usage = Some(progress.estimate());
+            progress.settlement.usage = Some(self.estimate(progress));
             let message = format!("the output exceeds output_bytes_max of {bytes_max}");
-            return Err(progress.failed(message, Cure::Nothing));
+            return Err(self.failed(progress, message, Cure::Nothing));
         }
         let (round, step) = self.at;
         let offset = progress.text.len() as u64;
@@ -173,51 +207,80 @@ impl Call<'_> {
     }
 
     fn finished(&self, finish: FinishReason, usage: Option<Usage>, progress: &mut Progress) -> Ended {
-        let usage = usage.unwrap_or_else(|| progress.estimate());
+        let usage = usage.unwrap_or_else(|| self.estimate(progress));
         progress.settlement.outcome = Outcome::Answered;
         progress.settlement.usage = Some(usage);
+        let Spent { cost, .. } = self.priced(usage);
         if progress.text.trim().is_empty() {
             let message = format!("worker `{}` gave an empty answer", self.worker.id);
-            return Ended::Failed { message, cure: Cure::Again(Duration::ZERO), usage };
+            return Ended::Failed {
+                message,
+                cure: Cure::Again(Duration::ZERO),
+                spent: Spent { usage, cost },
+            };
         }
         Ended::Finished(StepResult {
             output: std::mem::take(&mut progress.text),
             usage,
-            cost: prices(self.worker, self.run, self.task(), self.claim).cost(&usage),
+            cost,
             finish,
-            first_token_ms: progress.first_token_ms,
+            first_token_ms: progress.first_token_at.map(|at| milliseconds(progress.asked, at)),
+            hedge: None,
             saved: None,
         })
     }
 
-    fn task(&self) -> TaskRef {
-        TaskRef::Step { round: self.at.0, step: self.at.1 }
+    fn vendor_failure(&self, progress: &mut Progress, error: &VendorError) -> Ended {
+        progress.settlement.outcome = outcome_of(error);
+        if progress.settlement.outcome == Outcome::Refused || progress.first_token_at.is_some() {
+            progress.settlement.usage = Some(self.estimate(progress));
+        }
+        let cure = if error.is_retryable() {
+            Cure::Again(error.retry_after().unwrap_or_default())
+        } else if error.is_workers_own() {
+            Cure::Elsewhere
+        } else {
+            Cure::Nothing
+        };
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(error);
+        while let Some(source) = cause {
+            message = format!("{message}: {source}");
+            cause = source.source();
+        }
+        self.failed(progress, message, cure)
     }
 
-    fn elapsed_ms(&self, progress: &Progress) -> u64 {
-        u64::try_from(self.parts.clock.now().since(progress.began).as_millis()).unwrap_or(u64::MAX)
+    fn failed(&self, progress: &Progress, message: String, cure: Cure) -> Ended {
+        Ended::Failed { message, cure, spent: self.spent(progress) }
     }
-}
 
-fn vendor_failure(progress: &mut Progress, error: &VendorError) -> Ended {
-    progress.settlement.outcome = outcome_of(error);
-    if progress.settlement.outcome == Outcome::Refused || progress.first_token_ms.is_some() {
-        progress.settlement.usage = Some(progress.estimate());
+    /// What the call has consumed by now, where the vendor did not say. Nothing before the first token: vendors bill from
+    /// then on.
+    fn estimate(&self, progress: &Progress) -> Usage {
+        if progress.first_token_at.is_none() {
+            return Usage::default();
+        }
+        let completion_tokens = (progress.text.len() as u64).div_ceil(BYTES_PER_TOKEN);
+        let prompt_tokens = prompt_tokens(self.request);
+        Usage { prompt_tokens, completion_tokens, ..Usage::default() }
     }
-    let cure = if error.is_retryable() {
-        Cure::Again(error.retry_after().unwrap_or_default())
-    } else if error.is_workers_own() {
-        Cure::Elsewhere
-    } else {
-        Cure::Nothing
-    };
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        message = format!("{message}: {source}");
-        cause = source.source();
+
+    /// The same with its cost.
+    pub(super) fn spent(&self, progress: &Progress) -> Spent {
+        self.priced(self.estimate(progress))
     }
-    progress.failed(message, cure)
+
+    /// What a call consumed that its vendor had taken and that was broken off because another was faster: its prompt, since that
+    /// is what the vendor was at. More is not known, and nothing would be too little.
+    pub(super) fn broken_off(&self) -> Spent {
+        self.priced(Usage { prompt_tokens: prompt_tokens(self.request), ..Usage::default() })
+    }
+
+    fn priced(&self, usage: Usage) -> Spent {
+        let task = TaskRef::Step { round: self.at.0, step: self.at.1 };
+        Spent { usage, cost: prices(self.worker, self.run, task, self.claim).cost(&usage) }
+    }
 }
 
 pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {

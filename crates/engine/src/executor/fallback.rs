@@ -1,12 +1,18 @@
-//! With whom a step goes on when its worker is not asked again.
+//! With whom a step goes on when its worker is not asked again, or not at all.
+
+use std::time::Duration;
 
 use podium_domain::content::Part;
-use podium_domain::ids::WorkerId;
+use podium_domain::ids::{StepIndex, WorkerId};
+use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
-use podium_domain::run::{Run, TaskRef};
+use podium_domain::run::{Command, Run, TaskRef};
+use podium_ports::limiter::Why;
 use podium_ports::vendor::ChatRequest;
 
 use super::call::prompt_tokens;
+use super::{Cleared, Executor, NoRoom, request};
+use crate::task::Settle;
 
 /// The first of those whom the pool has for `worker` that the policy allows, that the step has not been with, and that can
 /// take what is asked.
@@ -14,13 +20,25 @@ pub(super) fn next(
     pool: &Pool,
     run: &Run,
     task: TaskRef,
-    (worker, request): (&Worker, &ChatRequest),
+    asked: (&Worker, &ChatRequest),
 ) -> Option<WorkerId> {
-    let tried = run.task(task)?;
-    let may = |other: &&Worker| {
-        run.spec().policy.allows(other) && !tried.has_tried(&other.id) && can_take(other, request)
+    candidates(pool, run, task, asked).next().map(|other| other.id.clone())
+}
+
+/// All of them, the best first.
+pub(super) fn candidates<'p>(
+    pool: &'p Pool,
+    run: &'p Run,
+    task: TaskRef,
+    (worker, request): (&Worker, &'p ChatRequest),
+) -> impl Iterator<Item = &'p Worker> {
+    let tried = run.task(task);
+    let may = move |other: &&Worker| {
+        run.spec().policy.allows(other)
+            && tried.is_some_and(|tried| !tried.has_tried(&other.id))
+            && can_take(other, request)
     };
-    pool.fallbacks_of(worker).into_iter().find(may).map(|other| other.id.clone())
+    pool.fallbacks_of(worker).into_iter().filter(may)
 }
 
 /// Whether the prompt is something that the worker can read, and fits.
@@ -29,4 +47,45 @@ fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
         request.messages.iter().any(|m| m.parts.iter().any(|part| matches!(part, Part::Image(_))));
     let fits = prompt_tokens(request) < u64::from(worker.context_tokens);
     fits && (!has_image || worker.takes(Feature::Image))
+}
+
+impl Executor {
+    /// Looks for room with those who may stand in for a worker whose circuit breaker is open. Where none of them has room now, the
+    /// step stays with its worker and all are asked again, as soon as the first of them may have some: nothing was committed, and
+    /// who waited through all of it keeps its place until the deadline.
+    ///
+    /// Of those, too, only who is let through is gone to: to change over from one open breaker to another helps nobody. And where
+    /// the limiter itself is away no worker is better off than another.
+    pub(super) async fn go_round(
+        &self,
+        run: &Run,
+        at: (u16, StepIndex),
+        (worker, asked): (&Worker, &ChatRequest),
+        after: Duration,
+    ) -> Result<Cleared, Settle> {
+        let (task, now) = (TaskRef::Step { round: at.0, step: at.1 }, self.engine.now());
+        let mut soonest = after;
+        if !run.can_fall_back(task) {
+            return Err(Settle::Nak(soonest));
+        }
+        let others = candidates(self.engine.pool(), run, task, (worker, asked));
+        for other in others.filter(|other| other.prices.is_valid_at(now)).take(FALLBACKS_MAX) {
+            let Some(request) = request(run, at, other) else { continue };
+            match self.permit(run, at, other, &request).await {
+                Ok(permit) => {
+                    let first = Some(Command::FallBack {
+                        round: at.0,
+                        step: at.1,
+                        from: worker.id.clone(),
+                        worker: other.id.clone(),
+                        message: format!("the circuit breaker of worker `{}` is open", worker.id),
+                    });
+                    return Ok(Cleared { first, ..self.cleared(run, at, (other, &request), permit) });
+                }
+                Err(NoRoom { why: Some(Why::Away) | None, after }) => return Err(Settle::Nak(after)),
+                Err(NoRoom { after, .. }) => soonest = soonest.min(after),
+            }
+        }
+        Err(Settle::Nak(soonest))
+    }
 }

@@ -12,7 +12,7 @@ use podium_domain::ids::{ClaimId, StepIndex};
 use podium_domain::money::Cost;
 use podium_domain::policy::StepCaching;
 use podium_domain::pool::Worker;
-use podium_domain::run::{Command, FinishReason, Run, Saved, StepResult, TaskRef};
+use podium_domain::run::{Command, FinishReason, Hedge, Run, Saved, StepResult, TaskRef, Winner};
 use podium_domain::usage::Usage;
 use podium_ports::cache::{CacheError, CacheKey, CachedOutput, GivenUp, Look, StepCache};
 use podium_ports::live::{Frame, Signal};
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::call::{self, Ended};
+use super::hedge::Attempted;
 use super::{Executor, request};
 use crate::engine::Engine;
 use crate::task::{Claimed, Settle};
@@ -146,14 +147,16 @@ impl Executor {
     ) -> Settle {
         let (engine, (round, step)) = (&self.engine, recall.at);
         let (id, task) = (recall.run.id(), TaskRef::Step { round, step });
-        let claimed = match engine.claim(id, task, Cost::ZERO).await {
+        let claimed = match engine.claim(id, task).await {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
         let claim = claimed.claim;
         if !is_still_asked(engine, &claimed, recall) {
             let (usage, cost) = (Usage::default(), Cost::ZERO);
-            return engine.record(id, Command::HandBack { task, claim, usage, cost }, abandon).await;
+            return engine
+                .record(id, Command::HandBack { task, claim, usage, cost, hedge: None }, abandon)
+                .await;
         }
         let CachedOutput { output, finish, usage } = known;
         let frame = Frame { round, step, claim, offset: 0, text: output.clone() };
@@ -167,6 +170,7 @@ impl Executor {
             cost: Cost::ZERO,
             finish,
             first_token_ms: None,
+            hedge: None,
             saved: Some(Saved { usage, cost }),
         };
         engine.record(id, Command::CompleteStep { round, step, claim, result }, abandon).await
@@ -198,8 +202,14 @@ impl Executor {
         }
     }
 
-    /// Tells the cache what came of the call, which must have been one of the worker that the lead is for.
-    pub(super) async fn called(&self, lead: Option<Lead>, ended: &Ended) {
+    /// Tells the cache what came of the call of the worker that the lead is for. What another one wrote, who was asked beside and
+    /// was faster, is not what others wait for.
+    pub(super) async fn called(&self, lead: Option<Lead>, worker: &Worker, attempted: &Attempted) {
+        let Attempted { ended, hedge } = attempted;
+        let is_elses = |hedge: &Hedge| hedge.winner == Winner::Second && hedge.worker != worker.id;
+        if hedge.as_ref().is_some_and(is_elses) {
+            return self.give_up(lead).await;
+        }
         let (Some(Lead { key, id }), Some(cache)) = (lead, &self.engine.parts().cache) else { return };
         let told = match ended {
             Ended::Finished(StepResult { output, finish, usage, .. }) if can_be_kept(*finish) => {

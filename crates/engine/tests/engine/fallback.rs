@@ -1,11 +1,15 @@
 //! A step whose worker cannot do it goes on with another one, as far as the policy and the pool have it so.
 
+use std::sync::Arc;
+
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Fallback, Policy, Tier};
-use podium_domain::run::{Run, RunState};
+use podium_domain::run::{Run, RunEvent, RunState};
 use podium_engine::{Options, RetryLimits};
+use podium_ports::limiter::{Limiter, Why};
 use podium_testkit::{Answer, Fault, plan_of};
 
+use crate::guarded::Guarded;
 use crate::house::{House, quick};
 
 fn workers(run: &Run) -> Vec<&str> {
@@ -87,4 +91,58 @@ async fn where_the_budget_of_retries_is_used_up_the_step_goes_elsewhere_or_fails
         "{}",
         failure(&run)
     );
+}
+
+async fn a_guarded_house(shut: &[&'static str], why: Why) -> (House, Arc<Guarded>) {
+    let mut house = House::idle(quick(), |store| store).await;
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let guarded = Guarded::around(Arc::clone(&house.parts.limiter), shut, why);
+    house.parts.limiter = Arc::clone(&guarded) as Arc<dyn Limiter>;
+    let queue = Arc::clone(&house.parts.queue);
+    let house = house.with_queue(queue, quick()).at_work();
+    house.vendor.otherwise(Answer::text("fine"));
+    (house, guarded)
+}
+
+#[tokio::test]
+async fn a_step_whose_workers_breaker_is_open_goes_at_once_to_the_next_who_is_let_through() {
+    for (shut, expected) in [(vec!["quick"], "checker"), (vec!["quick", "checker"], "careful")] {
+        let (house, _) = a_guarded_house(&shut, Why::Broken).await;
+        let id = house.ask().await;
+        let run = house.ended(id).await;
+        assert_eq!((run.answer(), workers(&run), run.fallbacks()), (Some("fine"), vec![expected], 1));
+        let events = house.parts.store.events(id, 0, 99).await.unwrap();
+        let messages = events.iter().filter_map(|event| match &event.event {
+            RunEvent::FellBack { message, .. } => Some(message.as_str()),
+            _ => None,
+        });
+        let expected = ["the circuit breaker of worker `quick` is open"];
+        assert_eq!(messages.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_step_waits_where_every_breaker_is_open_and_goes_to_the_first_that_closes() {
+    let (house, guarded) = a_guarded_house(&["quick", "checker", "careful"], Why::Broken).await;
+    let id = house.ask().await;
+    let before = house.until(id, |run| run.rounds()[0].planned.is_some()).await;
+    guarded.until_refused(12).await;
+    let waiting = house.engine.run(id).await.unwrap().unwrap();
+    assert_eq!(waiting.version(), before.version(), "nothing was committed for it");
+    guarded.open("careful");
+    assert_eq!(workers(&house.ended(id).await), ["careful"]);
+}
+
+#[tokio::test]
+async fn a_step_waits_for_its_own_worker_where_the_policy_or_the_limiter_gives_no_other_way() {
+    let strict = Policy { fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let lenient = Policy::new(Tier::Ultra, Effort::Medium);
+    for (policy, why) in [(strict, Why::Broken), (lenient.clone(), Why::Away), (lenient, Why::Rate)] {
+        let (house, guarded) = a_guarded_house(&["quick"], why).await;
+        let id = house.ask_under(policy).await;
+        guarded.until_refused(5).await;
+        assert!(house.vendor.calls().is_empty());
+        guarded.open("quick");
+        assert_eq!(workers(&house.ended(id).await), ["quick"], "{why:?}");
+    }
 }

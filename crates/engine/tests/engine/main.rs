@@ -5,6 +5,8 @@ mod budgets;
 #[cfg(test)]
 mod chain;
 #[cfg(test)]
+mod conductors;
+#[cfg(test)]
 mod course;
 #[cfg(test)]
 mod drafts;
@@ -15,6 +17,10 @@ mod fallback;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod guarded;
+#[cfg(test)]
+mod hedging;
+#[cfg(test)]
 mod house;
 #[cfg(test)]
 mod memory;
@@ -24,6 +30,8 @@ mod prices;
 mod recall;
 #[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod rounds;
 #[cfg(test)]
 mod sampling;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
+use podium_domain::pool::Pool;
 use podium_llama::Sampling;
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
@@ -16,6 +17,11 @@ use tokio_util::sync::CancellationToken;
 /// The tiny model's file.
 pub(crate) fn tiny_weights() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf")
+}
+
+/// The pool that the conductor that ships was trained for.
+pub(crate) fn demo() -> Pool {
+    Pool::parse(include_str!("../../../../pools/demo.toml")).unwrap()
 }
 
 /// What greedy decoding of the tiny model writes, whatever the question.

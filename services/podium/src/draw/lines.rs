@@ -51,12 +51,35 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
         Kind::AttemptFailed(failed) => {
             format!("{} failed, will be tried again: {}", name(failed.task.as_ref()), failed.error)
         }
-        Kind::FellBack(back) => format!("step {} goes on with {}", back.step + 1, back.worker),
+        Kind::FellBack(back) => {
+            format!(
+                "step {} goes on with {}: {}",
+                back.step + 1,
+                back.worker,
+                fit(&back.error, OUTPUT_COLUMNS)
+            )
+        }
+        Kind::Hedged(hedged) => {
+            let hedge = hedged.hedge.clone().unwrap_or_default();
+            let cost = dollars(hedge.cost_nano_usd);
+            let came_to = match hedge.winner() {
+                v1::HedgeWinner::Second => "and began to answer first",
+                v1::HedgeWinner::First => "and was the slower one",
+                v1::HedgeWinner::Neither | v1::HedgeWinner::Unspecified => "and did not answer either",
+            };
+            let who = &hedge.worker;
+            format!("step {} was silent: {who} was asked as well {came_to}; {cost} wasted", hedged.step + 1)
+        }
         Kind::AttemptLost(lost) => {
             format!("{} was not heard of in time, will be tried again", name(lost.task.as_ref()))
         }
         Kind::TaskFailed(failed) => format!("{} failed: {}", name(failed.task.as_ref()), failed.error),
         Kind::RoundOpened(opened) => format!("round {} begun", opened.round + 1),
+        Kind::RoundAbandoned(abandoned) => format!(
+            "round {} gives no answer, the one before it stands: {}",
+            abandoned.round + 1,
+            abandoned.failure.as_ref().map_or("", |failure| &failure.message)
+        ),
         Kind::Succeeded(_) => format!("answered for {}", dollars(board.cost_nano_usd())),
         Kind::Failed(failed) => {
             format!("failed: {}", failed.failure.as_ref().map_or("", |failure| &failure.message))

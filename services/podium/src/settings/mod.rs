@@ -9,7 +9,7 @@ use std::time::Duration;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
-use podium_setup::conductor::ConductorChoice;
+use podium_setup::conductor::ConductorChoices;
 use podium_setup::settings::Key;
 
 pub(crate) use check::check;
@@ -30,6 +30,9 @@ pub(crate) const KEYS: &[Key] = &[
     ("pool", Some("demo")),
     // `auto`, `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
     ("conductor", Some("auto")),
+    // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
+    ("conductor_next", None),
+    ("conductor_next_share", Some("0")),
     // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`.
     ("runs_kept", Some("30d")),
     // Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
@@ -75,7 +78,7 @@ pub(crate) struct Settings {
     /// The workers.
     pub(crate) pool: PoolChoice,
     /// Who plans.
-    pub(crate) conductor: ConductorChoice,
+    pub(crate) conductors: ConductorChoices,
     /// How long runs are kept after their end; none: for ever.
     pub(crate) runs_kept: Option<Duration>,
     /// How much the step cache remembers; none: there is none.

@@ -14,6 +14,7 @@ use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
 use podium_domain::sampling::Sampling;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::conductor::Conductor;
 use podium_store_sqlite::Store;
 use podium_testkit::{ScriptedConductor, SeededIds, TestClock};
 use podium_vendors::HttpVendors;
@@ -49,7 +50,7 @@ impl AtWork {
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,
             vendors: Arc::new(vendors),
-            conductor: Arc::new(conductor.clone()),
+            conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(pool.clone()),
@@ -79,6 +80,7 @@ impl AtWork {
             budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only(QUESTION).unwrap(),
             policy: policy(),
             answer_tokens_max: None,

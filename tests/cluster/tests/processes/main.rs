@@ -32,6 +32,8 @@ mod redis_away;
 #[cfg(test)]
 mod texts;
 #[cfg(test)]
+mod two_conductors;
+#[cfg(test)]
 mod workflow;
 
 use std::path::Path;

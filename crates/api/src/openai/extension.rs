@@ -1,0 +1,175 @@
+//! The object `podium` in a request's body: what Chat Completions has no words for. Clients send it as `extra_body`.
+//!
+//! Its members have the names and the bounds of the gRPC interface's `Policy`; what is absent has the default of the tier and the
+//! effort.
+
+use std::collections::BTreeSet;
+
+use podium_domain::ids::WorkerId;
+use podium_domain::money::Cost;
+use podium_domain::policy::{
+    ATTEMPTS_MAX, DEADLINE_MAX, Fallback, Hedging, OUTPUT_BYTES_MAX, Policy, ROUNDS_MAX, STEPS_MAX,
+    StepCaching, WorkersAllowed,
+};
+use podium_domain::pool::WORKERS_MAX;
+
+use super::field::{Field, unknown};
+use crate::{ApiError, ErrorCode};
+
+/// Sets the bounds that the object names. A member that there is not is refused by its name.
+pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
+    for (name, value) in field.object()? {
+        let member = Field::new(format!("{}.{name}", field.path), value);
+        if value.is_null() && NAMES.contains(&name.as_str()) {
+            continue;
+        }
+        set(name, &member, policy)?;
+    }
+    Ok(())
+}
+
+/// Every member.
+const NAMES: [&str; 10] = [
+    "steps_max",
+    "rounds_max",
+    "attempts_max",
+    "deadline_ms",
+    "cost_max_nano_usd",
+    "output_bytes_max",
+    "workers_allowed",
+    "fallback",
+    "hedging",
+    "step_cache",
+];
+
+fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
+    match name {
+        "steps_max" => policy.steps_max = narrow(field, STEPS_MAX)?,
+        "rounds_max" => policy.rounds_max = narrow(field, ROUNDS_MAX)?,
+        "attempts_max" => policy.attempts_max = field.integer(1, ATTEMPTS_MAX)?,
+        "deadline_ms" => {
+            let most = u64::try_from(DEADLINE_MAX.as_millis()).unwrap_or(u64::MAX);
+            policy.deadline_ms = field.long_integer(1, most)?;
+        }
+        "cost_max_nano_usd" => {
+            policy.cost_max = Some(Cost::from_nano_usd(field.long_integer(0, u64::MAX)?));
+        }
+        "output_bytes_max" => {
+            let bytes = field.long_integer(1, OUTPUT_BYTES_MAX as u64)?;
+            policy.output_bytes_max = usize::try_from(bytes).unwrap_or(OUTPUT_BYTES_MAX);
+        }
+        "workers_allowed" => policy.workers_allowed = workers(field)?,
+        "fallback" => {
+            let name = field.one_of(&Fallback::ALL.map(Fallback::as_str))?;
+            policy.fallback = Fallback::from_name(name).unwrap_or(policy.fallback);
+        }
+        "hedging" => {
+            let name = field.one_of(&Hedging::ALL.map(Hedging::as_str))?;
+            policy.hedging = Hedging::from_name(name).unwrap_or(policy.hedging);
+        }
+        "step_cache" => {
+            let is_off = field.one_of(&["off", "exact"])? == "off";
+            policy.step_cache = if is_off { StepCaching::Off } else { StepCaching::Exact };
+        }
+        _ => return Err(unknown(&field.path)),
+    }
+    Ok(())
+}
+
+fn narrow(field: &Field<'_>, max: u16) -> Result<u16, ApiError> {
+    field.integer(1, max.into()).map(|number| u16::try_from(number).unwrap_or(max))
+}
+
+/// Names of workers; none: all of the pool.
+fn workers(field: &Field<'_>) -> Result<WorkersAllowed, ApiError> {
+    let names = field.array()?;
+    if names.len() > WORKERS_MAX {
+        return Err(field.must_be(&format!("at most {WORKERS_MAX} names")));
+    }
+    let name = |name: &Field<'_>| {
+        let wrong = |e: podium_domain::ids::InvalidName| {
+            ApiError::on_field(ErrorCode::InvalidValue, &*name.path, format!("`{}`: {e}", name.path))
+        };
+        WorkerId::new(name.string()?).map_err(wrong)
+    };
+    let ids = names.iter().map(name).collect::<Result<BTreeSet<_>, _>>()?;
+    Ok(if ids.is_empty() { WorkersAllowed::All } else { WorkersAllowed::Only(ids) })
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::policy::{Effort, Tier};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(value: &Value) -> Result<Policy, (ErrorCode, String)> {
+        let mut policy = Policy::new(Tier::Ultra, Effort::Medium);
+        match bound(&Field::new("podium", value), &mut policy) {
+            Ok(()) => Ok(policy),
+            Err(error) => Err((error.code, error.param().unwrap_or_default().to_owned())),
+        }
+    }
+
+    #[test]
+    fn every_name_is_known_and_says_nothing_where_it_is_null() {
+        for name in NAMES {
+            assert_eq!(read(&json!({name: null})).unwrap(), Policy::new(Tier::Ultra, Effort::Medium));
+            assert_eq!(
+                read(&json!({name: {}})).unwrap_err(),
+                (ErrorCode::InvalidValue, format!("podium.{name}"))
+            );
+        }
+    }
+
+    #[test]
+    fn every_bound_that_grpc_has_can_be_set() {
+        let policy = read(&json!({
+            "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
+            "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
+            "fallback": "none", "hedging": "none", "step_cache": "off",
+        }))
+        .unwrap();
+        let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
+        let expected = Policy {
+            steps_max: 3,
+            rounds_max: 2,
+            attempts_max: 1,
+            deadline_ms: 86_400_000,
+            cost_max: Some(Cost::from_nano_usd(5_000_000_000)),
+            output_bytes_max: 1024,
+            workers_allowed: WorkersAllowed::Only(ids.into()),
+            fallback: Fallback::None,
+            hedging: Hedging::None,
+            step_cache: StepCaching::Off,
+            ..Policy::new(Tier::Ultra, Effort::Medium)
+        };
+        assert_eq!(policy, expected);
+        let nothing = json!({"steps_max": null, "workers_allowed": []});
+        assert_eq!(read(&nothing).unwrap(), Policy::new(Tier::Ultra, Effort::Medium));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_by_name() {
+        for (value, code, param) in [
+            (json!({"colour": 1}), ErrorCode::UnknownParameter, "podium.colour"),
+            (json!({"colour": null}), ErrorCode::UnknownParameter, "podium.colour"),
+            (json!({"steps_max": 17}), ErrorCode::InvalidValue, "podium.steps_max"),
+            (json!({"rounds_max": 0}), ErrorCode::InvalidValue, "podium.rounds_max"),
+            (json!({"attempts_max": "3"}), ErrorCode::InvalidValue, "podium.attempts_max"),
+            (json!({"deadline_ms": 86_400_001_u64}), ErrorCode::InvalidValue, "podium.deadline_ms"),
+            (json!({"cost_max_nano_usd": -1}), ErrorCode::InvalidValue, "podium.cost_max_nano_usd"),
+            (json!({"output_bytes_max": 1.5}), ErrorCode::InvalidValue, "podium.output_bytes_max"),
+            (
+                json!({"workers_allowed": ["a", "no such name!"]}),
+                ErrorCode::InvalidValue,
+                "podium.workers_allowed[1]",
+            ),
+            (json!({"fallback": "some"}), ErrorCode::InvalidValue, "podium.fallback"),
+            (json!({"hedging": true}), ErrorCode::InvalidValue, "podium.hedging"),
+            (json!("fast"), ErrorCode::InvalidValue, "podium"),
+        ] {
+            assert_eq!(read(&value).unwrap_err(), (code, param.to_owned()), "{value}");
+        }
+    }
+}

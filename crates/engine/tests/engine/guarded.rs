@@ -1,0 +1,48 @@
+//! A limiter that refuses what a test says.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use tokio::sync::watch;
+
+/// A limiter that lets nobody through to some workers.
+pub(crate) struct Guarded {
+    inner: Arc<dyn Limiter>,
+    shut: Mutex<BTreeSet<&'static str>>,
+    why: Why,
+    /// How often it refused.
+    refusals: watch::Sender<usize>,
+}
+
+impl Guarded {
+    pub(crate) fn around(inner: Arc<dyn Limiter>, shut: &[&'static str], why: Why) -> Arc<Self> {
+        let shut = Mutex::new(shut.iter().copied().collect());
+        Arc::new(Self { inner, shut, why, refusals: watch::Sender::new(0) })
+    }
+
+    pub(crate) fn open(&self, worker: &str) {
+        self.shut.lock().unwrap_or_else(PoisonError::into_inner).remove(worker);
+    }
+
+    pub(crate) async fn until_refused(&self, count: usize) {
+        self.refusals.subscribe().wait_for(|refusals| *refusals >= count).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Limiter for Guarded {
+    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+        let is_shut = {
+            let shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+            shut.contains(wish.worker.id.as_str())
+        };
+        if is_shut {
+            self.refusals.send_modify(|refusals| *refusals += 1);
+            return Ok(Grant::AskAgain { after: Duration::from_millis(5), why: self.why });
+        }
+        self.inner.acquire(wish).await
+    }
+}
