@@ -221,9 +221,7 @@ impl Run {
                     return Err("the task has ended".to_owned());
                 }
                 // As with what the attempt consumed, the last word on it counts.
-                let is_open =
-                    |a: &Attempt| !matches!(a.outcome, AttemptOutcome::Accepted | AttemptOutcome::Unused);
-                let attempt = task.attempts.iter_mut().find(|a| a.claim == *claim && is_open(a));
+                let attempt = task.attempts.iter_mut().find(|attempt| attempt.claim == *claim);
                 attempt.ok_or_else(|| format!("claim {claim} has no attempt to be hedged"))?.hedge =
                     Some(hedge.clone());
                 Ok(())
