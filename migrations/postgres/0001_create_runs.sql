@@ -81,6 +81,19 @@ CREATE INDEX tasks_backlog ON tasks (lane, tenant, ready_ms) WHERE state = 'read
 CREATE INDEX tasks_outstanding ON tasks (lane, tenant)
 WHERE state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL);
 
+-- What tenants think of runs of theirs that have ended.
+CREATE TABLE ratings (
+    run_id   uuid NOT NULL PRIMARY KEY,
+    tenant   text NOT NULL,
+    -- From 0 to 1.
+    score    double precision NOT NULL,
+    comment  text,
+    rated_ms bigint NOT NULL
+);
+
+-- Each tenant's rated runs by age.
+CREATE INDEX ratings_tenant ON ratings (tenant, run_id);
+
 -- A tenant's keys, as their SHA-256: a key itself is shown once and never kept.
 CREATE TABLE keys (
     id         text   NOT NULL PRIMARY KEY,

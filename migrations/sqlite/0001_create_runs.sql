@@ -66,6 +66,19 @@ CREATE INDEX tasks_outstanding ON tasks (lane, tenant)
 WHERE state = 'running' OR (state = 'ready' AND told_until_ms IS NOT NULL);
 CREATE INDEX tasks_running ON tasks (lease_until_ms) WHERE state = 'running';
 
+-- What tenants think of runs of theirs that have ended.
+CREATE TABLE ratings (
+    run_id   BLOB NOT NULL PRIMARY KEY REFERENCES runs (id),
+    tenant   TEXT NOT NULL,
+    -- From 0 to 1.
+    score    REAL NOT NULL,
+    comment  TEXT,
+    rated_ms INTEGER NOT NULL
+) STRICT;
+
+-- Each tenant's rated runs by age.
+CREATE INDEX ratings_tenant ON ratings (tenant, run_id);
+
 -- A tenant's keys, as their SHA-256: a key itself is shown once and never kept.
 CREATE TABLE keys (
     id         TEXT    NOT NULL PRIMARY KEY,

@@ -35,6 +35,8 @@ pub enum ErrorCode {
     BodyTooLarge,
     /// The run has ended and cannot be taken back.
     RunEnded,
+    /// The run has not ended, and cannot be rated yet.
+    RunNotEnded,
     /// The run has no answer: no plan could be made.
     PlanningFailed,
     /// The run has no answer: its final step failed.
@@ -87,7 +89,7 @@ const QUOTA: &str = "insufficient_quota";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -100,6 +102,7 @@ impl ErrorCode {
         Self::MethodNotAllowed,
         Self::BodyTooLarge,
         Self::RunEnded,
+        Self::RunNotEnded,
         Self::PlanningFailed,
         Self::FinalStepFailed,
         Self::RunDeadlineExceeded,
@@ -154,6 +157,9 @@ impl ErrorCode {
                 ("BODY_TOO_LARGE", Code::ResourceExhausted, 413, INVALID, "request_too_large", false)
             }
             Self::RunEnded => ("RUN_ENDED", Code::FailedPrecondition, 409, INVALID, "run_ended", false),
+            Self::RunNotEnded => {
+                ("RUN_NOT_ENDED", Code::FailedPrecondition, 409, INVALID, "run_not_ended", false)
+            }
             Self::PlanningFailed => ("PLANNING_FAILED", Code::Aborted, 500, SERVER, "planning_failed", false),
             Self::FinalStepFailed => {
                 ("FINAL_STEP_FAILED", Code::Aborted, 500, SERVER, "final_step_failed", false)

@@ -40,8 +40,8 @@ pub const KEYS: &[Key] = &[
     ("redis_away", Some("local:0.5")),
     // The pool file.
     ("pool", None),
-    // `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A gateway only reads
-    // its name and abilities.
+    // `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A
+    // gateway only reads its name and abilities.
     ("conductor", None),
     // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
     ("conductor_next", None),
@@ -52,7 +52,7 @@ pub const KEYS: &[Key] = &[
     ("plan_slots", Some("4")),
     // Plans that a model in the planner writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
     ("plan_sequences", Some("8")),
-    // Requests that may wait for a model in the planner.
+    // Plans that may wait while the conductor's model has as many as it takes.
     ("plans_waiting_max", Some("256")),
     // Layers of a model in the planner that GPUs compute: `all`, or a number; the processor computes the rest.
     ("gpu_layers", Some("0")),

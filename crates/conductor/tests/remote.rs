@@ -15,7 +15,7 @@ use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::vendor::{ChatRequest, FinishReason};
-use podium_testkit::{Answer, Fault, ScriptedVendor, a_pool};
+use podium_testkit::{Answer, Fault, Gate, ScriptedVendor, a_pool};
 use tokio_util::sync::CancellationToken;
 
 const PLAN: &str = "One drafts, one checks.\n```python\nmodel_id = [0, 2]\nsubtasks = [\"Draft.\", \"Check.\"]\n\
@@ -36,6 +36,7 @@ fn model() -> Worker {
         model = "planner-1"
         description = "plans"
         context_tokens = 8192
+        limits = { in_flight_max = 2 }
         usd_per_million_tokens = { input = 1.0, output = 10.0 }
         "#,
     );
@@ -97,6 +98,7 @@ async fn a_plan_is_read_as_it_is_written_and_paid_for() {
     let [turn] = call.messages.as_slice() else { panic!("{call:?}") };
     assert!(turn.text.contains("Why is the sky blue?") && turn.text.contains("Model id 2: finds mistakes"));
     assert_eq!(call.temperature, Some(0.1));
+    assert!(call.seed.is_some());
 }
 
 #[tokio::test]
@@ -110,6 +112,8 @@ async fn a_model_is_told_what_was_wrong_and_tries_again() {
     assert_eq!((outcome.usage.total_tokens(), outcome.cost.nano_usd()), (330, 600_000));
     assert_eq!(heard, format!("I would ask a friend.\n{forward}\n{PLAN}"));
 
+    let seeds: BTreeSet<_> = calls.iter().map(|call| call.seed.unwrap()).collect();
+    assert_eq!(seeds.len(), 3, "each try is another throw of the dice: {seeds:?}");
     let temperatures: Vec<_> = calls.iter().map(|call| call.temperature.unwrap()).collect();
     assert!(temperatures.is_sorted() && temperatures[0] < temperatures[2], "{temperatures:?}");
     let turns = |call: &ChatRequest| call.messages.iter().map(|turn| turn.role).collect::<Vec<_>>();
@@ -162,7 +166,7 @@ async fn a_plan_obeys_the_policy() {
     assert!(!calls[0].messages[0].text.contains("Model id 2:"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_breaks_costs_a_try_and_is_asked_for_again_as_it_was() {
     let broken = Answer::text("One dra").fail(Fault::Garbled);
     let Tried { result, calls, .. } =
@@ -171,17 +175,22 @@ async fn a_stream_that_breaks_costs_a_try_and_is_asked_for_again_as_it_was() {
     assert!(outcome.usage.prompt_tokens > Answer::USAGE.prompt_tokens, "{:?}", outcome.usage);
     assert_eq!(calls.len(), 3);
     assert!(calls.iter().all(|call| call.messages == calls[0].messages));
+    // The call that brought nothing is made again, and is no try of its own.
+    assert_eq!(calls[1].temperature, calls[2].temperature);
+    assert_ne!(calls[0].temperature, calls[1].temperature);
 }
 
-#[tokio::test]
-async fn a_vendor_in_trouble_is_left_alone_until_later() {
+#[tokio::test(start_paused = true)]
+async fn a_call_that_brought_nothing_is_made_again_as_often_as_it_may_be() {
     for (fault, calls_made) in [
-        (Fault::Throttled { retry_after: None }, 1),
+        (Fault::Throttled { retry_after: None }, 4),
+        (Fault::Failed, 4),
+        (Fault::Unreachable, 4),
+        // Waited for in vain once is enough; and no wait makes a key appear.
         (Fault::Timeout, 1),
         (Fault::Misconfigured, 1),
-        (Fault::Unreachable, 3),
     ] {
-        let answers = vec![Answer::refuse(fault.clone()); 4];
+        let answers = vec![Answer::refuse(fault.clone()); 6];
         let Tried { result, calls, .. } = tried(answers, &request()).await;
         let error = result.unwrap_err();
         assert!(
@@ -189,18 +198,107 @@ async fn a_vendor_in_trouble_is_left_alone_until_later() {
             "{fault:?}: {error}"
         );
         assert_eq!(calls.len(), calls_made, "{fault:?}");
+        assert_eq!(error.consumed().0, Usage::default(), "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_comes_no_sooner_than_the_vendor_wants_it_and_not_after_the_time_is_up() {
+    let slow_down = |seconds| {
+        let retry_after = Some(Duration::from_secs(seconds));
+        Answer::refuse(Fault::Throttled { retry_after })
+    };
+    let began = tokio::time::Instant::now();
+    let Tried { result, .. } = tried([slow_down(20), Answer::text(PLAN)], &request()).await;
+    result.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 20);
+
+    let began = tokio::time::Instant::now();
+    let Tried { result, calls, .. } = tried([slow_down(90), Answer::text(PLAN)], &request()).await;
+    let error = result.unwrap_err();
+    assert_eq!((calls.len(), began.elapsed()), (1, Duration::ZERO), "there is no minute and a half left");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(90)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_in_trouble_is_not_asked_several_times_as_much_as_one_that_works() {
+    let vendor = ScriptedVendor::new();
+    vendor.otherwise(Answer::refuse(Fault::Throttled { retry_after: None }));
+    let conductor = conductor(&vendor);
+    let hurried = PlanRequest { time_max: Duration::from_secs(1), ..request() };
+    for seed in 0..100 {
+        let asked = PlanRequest { seed, ..hurried.clone() };
+        conductor.plan(&asked, &|_| {}, &CancellationToken::new()).await.unwrap_err();
+    }
+    let calls = vendor.calls().len();
+    assert!((110..220).contains(&calls), "{calls} calls for 100 plans");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_paid_for_is_told_whatever_becomes_of_the_plan() {
+    let Tried { result, .. } = tried([Answer::refuse(Fault::Rejected)], &request()).await;
+    assert!(matches!(result, Err(ConductorError::NoPlan { tries: 1, .. })), "this question is refused");
+
+    let throttled = Answer::refuse(Fault::Throttled { retry_after: Some(Duration::from_hours(1)) });
+    let Tried { result, .. } = tried([Answer::text("No."), throttled], &request()).await;
+    let error = result.unwrap_err();
+    assert!(matches!(error.cause(), ConductorError::Unavailable(_)) && error.is_retryable(), "{error}");
+    assert_eq!(error.consumed().0, Answer::USAGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_is_stopped_in_its_middle_tells_what_it_has_consumed() {
+    for is_stopped in [true, false] {
+        let vendor = ScriptedVendor::new();
+        let begun = Answer::text("One drafts, ").wait(&Gate::closed());
+        vendor.script("planner", [Answer::text("No."), begun]);
+        let (conductor, stop) = (conductor(&vendor), CancellationToken::new());
+        let asked = request();
+        let heard = Mutex::new(String::new());
+        let sink = |text: &str| {
+            let mut heard = heard.lock().unwrap();
+            heard.push_str(text);
+            if is_stopped && heard.ends_with("drafts, ") {
+                stop.cancel();
+            }
+        };
+        let error = conductor.plan(&asked, &sink, &stop).await.unwrap_err();
+        let expected_cause = match error.cause() {
+            ConductorError::Stopped => is_stopped,
+            ConductorError::Timeout { limit } => !is_stopped && *limit == Duration::from_mins(1),
+            _ => false,
+        };
+        assert!(expected_cause, "{error:?}");
+        let (usage, cost) = error.consumed();
+        // The first try as the vendor says; of the second one the prompt, and the twelve letters that were heard.
+        assert_eq!(usage.completion_tokens, Answer::USAGE.completion_tokens + 3, "{usage:?}");
+        assert!(usage.prompt_tokens > Answer::USAGE.prompt_tokens + 200, "{usage:?}");
+        assert!(cost.nano_usd() > 230_000 + 200_000, "{cost:?}");
     }
 }
 
 #[tokio::test]
-async fn a_question_that_the_vendor_refuses_and_tokens_that_were_paid_for_are_no_reason_to_ask_later() {
-    let Tried { result, .. } = tried([Answer::refuse(Fault::Rejected)], &request()).await;
-    assert!(matches!(result, Err(ConductorError::NoPlan { tries: 1, .. })));
-
-    let throttled = Answer::refuse(Fault::Throttled { retry_after: None });
-    let Tried { result, .. } = tried([Answer::text("No."), throttled], &request()).await;
-    let Err(ConductorError::NoPlan { tries: 2, usage, .. }) = result else { panic!("{result:?}") };
-    assert_eq!(usage, Usage { ..Answer::USAGE });
+async fn no_more_calls_are_made_at_once_than_the_model_takes_and_no_more_plans_wait_than_may() {
+    let (vendor, gate) = (ScriptedVendor::new(), Gate::closed());
+    vendor.otherwise(Answer::blank().wait(&gate).say(PLAN));
+    let options = RemoteOptions { waiting_max: 1, ..RemoteOptions::default() };
+    let conductor = RemoteConductor::new(Arc::new(vendor.clone()), model(), Arc::new(a_pool()), options);
+    let (asked, stop) = (request(), CancellationToken::new());
+    let nobody_listens = |_: &str| {};
+    let plan = || conductor.plan(&asked, &nobody_listens, &stop);
+    let planning = futures::future::join3(plan(), plan(), plan());
+    let watching = async {
+        vendor.until_called(2).await;
+        let refused = plan().await.unwrap_err();
+        assert!(matches!(refused, ConductorError::Overloaded { waiting_max: 1 }), "{refused}");
+        assert!(refused.is_retryable());
+        assert_eq!(vendor.in_flight(), 2);
+        gate.open();
+    };
+    let ((a, b, c), ()) = futures::join!(planning, watching);
+    assert!([a, b, c].iter().all(Result::is_ok));
+    assert_eq!(vendor.calls().len(), 3);
+    plan().await.unwrap();
 }
 
 #[tokio::test]
@@ -245,5 +343,7 @@ async fn all_tries_together_have_one_time_limit() {
     let Tried { result, .. } = tried([Answer::text("No."), Answer::hang()], &request()).await;
     let error = result.unwrap_err();
     assert!(error.is_retryable());
-    assert!(matches!(error, ConductorError::Timeout { limit } if limit == Duration::from_mins(1)), "{error}");
+    let limit = Duration::from_mins(1);
+    assert!(matches!(error.cause(), ConductorError::Timeout { limit: of } if *of == limit), "{error}");
+    assert_eq!(error.consumed().0, Answer::USAGE);
 }

@@ -16,6 +16,7 @@ pub mod policy;
 pub mod pool;
 pub mod prices;
 pub mod prompt;
+pub mod rating;
 pub mod run;
 pub mod sampling;
 pub mod share;

@@ -4,9 +4,11 @@ use std::error::Error;
 
 use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
+use podium_domain::rating::Rating;
 use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{
-    AnswerError, CommandError, Ending, Engine, Estimate, Submit, SubmitError, Submitted, WatchError,
+    AnswerError, CommandError, Ending, Engine, Estimate, RateError, Submit, SubmitError, Submitted,
+    WatchError,
 };
 use podium_ports::store::StoreError;
 
@@ -131,6 +133,28 @@ pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
         CommandError::Store(e) => store_error(e),
         CommandError::Stopped => stopping(),
     }
+}
+
+/// Keeps what a client thinks of a run.
+pub(crate) async fn rate(
+    engine: &Engine,
+    tenant: &TenantId,
+    id: RunId,
+    rating: &Rating,
+) -> Result<(), ApiError> {
+    engine.rate(tenant, id, rating).await.map_err(|error| match error {
+        RateError::UnknownRun => unknown_run(id),
+        RateError::NotEnded => {
+            ApiError::new(ErrorCode::RunNotEnded, format!("run {id} has not ended; it cannot be rated yet"))
+        }
+        RateError::Store(e) => store_error(&e),
+    })
+}
+
+/// A score and a comment as a rating.
+pub(crate) fn rating(score: f64, comment: Option<String>) -> Result<Rating, ApiError> {
+    Rating::new(score, comment)
+        .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, e.field(), e.to_string()))
 }
 
 /// What a client is told when the store fails. Its own words go to the log.

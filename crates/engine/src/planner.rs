@@ -5,7 +5,6 @@ mod early;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::ClaimId;
@@ -187,9 +186,13 @@ impl Planner {
                 let reserve = self.engine.reserve_for(&claimed.run, &result);
                 Command::CompletePlan { round, claim, result, usage, cost, reserve }
             }
-            Err(ConductorError::Stopped) if claimed.held.token().is_cancelled() => return Settle::Ack,
-            Err(ConductorError::Stopped) => {
-                Command::HandBack { task, claim, usage: Usage::default(), cost: Cost::ZERO, hedge: None }
+            Err(error) if matches!(error.cause(), ConductorError::Stopped) => {
+                let (usage, cost) = error.consumed();
+                // Fenced: of a claim that was lost, only what was consumed is recorded.
+                if usage == Usage::default() && claimed.held.token().is_cancelled() {
+                    return Settle::Ack;
+                }
+                Command::HandBack { task, claim, usage, cost, hedge: None }
             }
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
@@ -201,7 +204,8 @@ impl Planner {
     }
 
     fn failure(&self, task: TaskRef, claim: ClaimId, failed: u32, error: &ConductorError) -> Command {
-        let pause = retry::pause(self.engine.options(), failed, claim, Duration::ZERO);
+        let asked = error.retry_after().unwrap_or_default();
+        let pause = retry::pause(self.engine.options(), failed, claim, asked);
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
         let message = error.to_string();
         let (usage, cost) = error.consumed();
@@ -241,7 +245,7 @@ impl Planning<'_> {
         };
         let error = match planned {
             Ok(outcome) => return Ok(outcome),
-            Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
+            Err(error) if matches!(error.cause(), ConductorError::Stopped) => return Err(error),
             Err(error) if error.is_retryable() && may_retry == MayRetry::Yes => return Err(error),
             Err(error) if request.earlier.is_some() => return Err(error),
             Err(error) => error,

@@ -358,7 +358,8 @@ impl Conductor for LlamaConductor {
             if attempt > 0 {
                 text("\n");
             }
-            let completion = work.listen(self.submit(&work, attempt)?, text).await?;
+            let completion = work.listen(self.submit(&work, attempt)?, text).await;
+            let completion = completion.map_err(|error| error.charged(usage, Cost::ZERO))?;
             usage += used(&completion);
             match self.read(&completion, request) {
                 Ok(result) => return Ok(PlanOutcome { result, usage, cost: Cost::ZERO }),

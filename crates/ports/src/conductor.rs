@@ -1,5 +1,7 @@
 //! The model that plans.
 
+use std::error::Error;
+use std::fmt;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxError;
 use crate::hardware::Hardware;
+use crate::vendor::VendorError;
 
 /// A question to plan for.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +67,8 @@ pub trait Conductor: Send + Sync {
     /// What it can do at most.
     fn abilities(&self) -> Abilities;
 
-    /// Writes a plan. `text` hears what the model writes; `stop` ends the work early with [`ConductorError::Stopped`].
+    /// Writes a plan. `text` hears what the model writes; `stop` ends the work early with [`ConductorError::Stopped`]. An error
+    /// says what was consumed all the same.
     async fn plan(
         &self,
         request: &PlanRequest,
@@ -169,13 +173,60 @@ pub enum ConductorError {
     /// The model or its server failed.
     #[error("the conductor failed")]
     Unavailable(#[source] BoxError),
+    /// One of the others, after something had been consumed.
+    #[error(transparent)]
+    Charged(Box<Charged>),
+}
+
+/// A failure that was paid for. It reads like the failure alone.
+#[derive(Debug)]
+pub struct Charged {
+    error: ConductorError,
+    usage: Usage,
+    cost: Cost,
+}
+
+impl fmt::Display for Charged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for Charged {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
 }
 
 impl ConductorError {
-    /// What was consumed all the same, as far as the conductor says.
+    /// The same, and that so much was consumed before it, on top of what it says already.
+    #[must_use]
+    pub fn charged(self, usage: Usage, cost: Cost) -> Self {
+        if usage == Usage::default() && cost.is_zero() {
+            return self;
+        }
+        let (before, paid) = self.consumed();
+        let (usage, cost) = (before + usage, paid + cost);
+        match self {
+            Self::NoPlan { tries, message, .. } => Self::NoPlan { tries, message, usage, cost },
+            Self::Charged(charged) => Self::Charged(Box::new(Charged { usage, cost, ..*charged })),
+            error => Self::Charged(Box::new(Charged { error, usage, cost })),
+        }
+    }
+
+    /// What went wrong, whatever was consumed.
+    pub const fn cause(&self) -> &Self {
+        match self {
+            Self::Charged(charged) => &charged.error,
+            error => error,
+        }
+    }
+
+    /// What was consumed all the same, as far as the conductor knows.
     pub fn consumed(&self) -> (Usage, Cost) {
         match self {
             Self::NoPlan { usage, cost, .. } => (*usage, *cost),
+            Self::Charged(charged) => (charged.usage, charged.cost),
             _ => (Usage::default(), Cost::ZERO),
         }
     }
@@ -183,8 +234,40 @@ impl ConductorError {
     /// Whether the same request may succeed later. If not, the question goes to one safe worker as it is.
     pub const fn is_retryable(&self) -> bool {
         matches!(
-            self,
+            self.cause(),
             Self::Overloaded { .. } | Self::Timeout { .. } | Self::Absent { .. } | Self::Unavailable(_)
         )
+    }
+
+    /// How long whoever serves the model wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.cause() {
+            Self::Unavailable(source) => source.downcast_ref::<VendorError>()?.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USAGE: Usage = Usage { prompt_tokens: 3, ..Usage::NONE };
+
+    #[test]
+    fn a_failure_that_was_paid_for_reads_like_the_failure() {
+        let cost = Cost::from_nano_usd(7);
+        assert!(matches!(
+            ConductorError::Stopped.charged(Usage::default(), Cost::ZERO),
+            ConductorError::Stopped
+        ));
+        let asked = Some(Duration::from_secs(9));
+        let slow = VendorError::Throttled { vendor: "v".to_owned(), retry_after: asked };
+        let error = ConductorError::Unavailable(Box::new(slow)).charged(USAGE, cost).charged(USAGE, cost);
+        assert_eq!(error.to_string(), "the conductor failed");
+        assert_eq!(error.source().unwrap().to_string(), "vendor `v` asked to slow down");
+        assert_eq!(error.consumed(), (USAGE + USAGE, cost + cost));
+        assert!(error.is_retryable() && matches!(error.cause(), ConductorError::Unavailable(_)));
+        assert_eq!(error.retry_after(), asked);
     }
 }

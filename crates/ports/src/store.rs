@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use podium_domain::budget::{Charge, Shortage};
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::money::Cost;
+use podium_domain::rating::Rating;
 use podium_domain::run::{IllegalEvent, Run, SequencedEvent, Task, TaskRef};
 use podium_domain::time::Timestamp;
 
@@ -86,6 +87,29 @@ pub trait RunStore: Send + Sync {
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError>;
+
+    /// Keeps what a tenant thinks of a run of its own that has ended, in place of what it thought before; with the run it is
+    /// removed. Tells whether there is such a run: else nothing is kept. Repeating it changes nothing but the time.
+    async fn rate(
+        &self,
+        _tenant: &TenantId,
+        _run: RunId,
+        _rating: &Rating,
+        _at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        Err(StoreError::Unavailable("this store keeps no ratings".into()))
+    }
+
+    /// A tenant's rated runs in the order of their ids, at most `limit`: those after `after`, if it is given, and before `before`.
+    async fn rated(
+        &self,
+        _tenant: &TenantId,
+        _after: Option<RunId>,
+        _before: RunId,
+        _limit: u32,
+    ) -> Result<Vec<RatedRun>, StoreError> {
+        Err(StoreError::Unavailable("this store keeps no ratings".into()))
+    }
 
     /// Whether the store answers; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
@@ -244,6 +268,17 @@ pub struct RunSummary {
     pub accepted_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+}
+
+/// A run that was rated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RatedRun {
+    /// Which.
+    pub run: RunId,
+    /// What its tenant thinks of it.
+    pub rating: Rating,
+    /// Since when.
+    pub rated_at: Timestamp,
 }
 
 /// The store could not do it.

@@ -137,6 +137,9 @@ pub enum AnswerForm {
         /// The schema.
         schema: Value,
     },
+    /// Text that a regular expression matches as a whole. It has nothing but what all engines know: characters, classes, groups,
+    /// alternatives and repetitions.
+    Regex(String),
 }
 
 /// A part of a worker's answer.

@@ -39,6 +39,14 @@ pub enum ConductorChoice {
     Llama(PathBuf),
     /// A worker of the pool.
     Worker(WorkerId),
+    /// A worker of a pool file of its own, which says all that there is to say of a model: where it is and in which format it
+    /// is spoken to, its prices, limits and features.
+    Model {
+        /// The pool file.
+        file: PathBuf,
+        /// The worker in it.
+        worker: WorkerId,
+    },
     /// A model behind an OpenAI-compatible endpoint.
     Remote {
         /// Where the API begins.
@@ -59,6 +67,7 @@ impl fmt::Display for ConductorChoice {
             Self::Auto => f.write_str("auto"),
             Self::Llama(folder) => write!(f, "llama:{}", folder.display()),
             Self::Worker(worker) => write!(f, "worker:{worker}"),
+            Self::Model { file, worker } => write!(f, "model:{}#{worker}", file.display()),
             Self::Remote { url, model } => write!(f, "remote:{url}#{model}"),
             Self::Fixed(file) => write!(f, "fixed:{}", file.display()),
             Self::Direct(None) => f.write_str("direct"),
@@ -198,10 +207,11 @@ pub async fn choose(
         }
         ConductorChoice::Worker(id) => {
             let worker = pool.worker(id).ok_or_else(|| unknown(UnknownWorker { id: id.clone() }))?;
-            let (vendors, pool, options) = (Arc::clone(vendors), Arc::clone(pool), RemoteOptions::default());
+            let (vendors, pool, options) = (Arc::clone(vendors), Arc::clone(pool), remote_options(limits));
             Ok(Chosen::of(RemoteConductor::new(vendors, worker.clone(), pool, options)))
         }
-        ConductorChoice::Remote { url, model } => remote(url, model, pool).map_err(unusable),
+        ConductorChoice::Model { file, worker } => of_file(file, worker, pool, limits).map_err(unusable),
+        ConductorChoice::Remote { url, model } => remote(url, model, pool, limits).map_err(unusable),
     }
 }
 
@@ -278,8 +288,25 @@ async fn local(
     Ok(Chosen { conductor, notice: None })
 }
 
+fn remote_options(limits: LocalLimits) -> RemoteOptions {
+    RemoteOptions { waiting_max: limits.waiting_max.get(), ..RemoteOptions::default() }
+}
+
+/// A model that is not of the pool, and has a file of its own.
+fn of_file(
+    file: &Path,
+    worker: &WorkerId,
+    pool: &Arc<Pool>,
+    limits: LocalLimits,
+) -> Result<Chosen, BoxError> {
+    let theirs = Pool::parse(&std::fs::read_to_string(file)?)?;
+    let model = theirs.worker(worker).ok_or_else(|| UnknownWorker { id: worker.clone() })?.clone();
+    let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&theirs, &EnvironmentKeys)?);
+    Ok(Chosen::of(RemoteConductor::new(vendors, model, Arc::clone(pool), remote_options(limits))))
+}
+
 /// A model that is not of the pool: its prices are unknown, so its planning counts as free.
-fn remote(url: &str, model: &str, pool: &Arc<Pool>) -> Result<Chosen, BoxError> {
+fn remote(url: &str, model: &str, pool: &Arc<Pool>, limits: LocalLimits) -> Result<Chosen, BoxError> {
     let id = WorkerId::new(model)?;
     let key = match std::env::var_os(REMOTE_KEY) {
         Some(_) => format!("api_key_env = \"{REMOTE_KEY}\"\n"),
@@ -295,7 +322,7 @@ fn remote(url: &str, model: &str, pool: &Arc<Pool>) -> Result<Chosen, BoxError> 
     ))?;
     let worker = of_one.workers().first().cloned().ok_or("the endpoint has no model")?;
     let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&of_one, &EnvironmentKeys)?);
-    let conductor = RemoteConductor::new(vendors, worker, Arc::clone(pool), RemoteOptions::default());
+    let conductor = RemoteConductor::new(vendors, worker, Arc::clone(pool), remote_options(limits));
     let notice =
         format!("the prices of conductor `{id}` are unknown: what planning costs is counted as nothing");
     Ok(Chosen { notice: Some(notice), ..Chosen::of(conductor) })

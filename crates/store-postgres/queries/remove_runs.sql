@@ -2,5 +2,6 @@
 -- Their states are locked by a statement before this one, so that this one sees all that was ever written of them.
 WITH events AS (DELETE FROM run_events WHERE run_id = ANY($1::uuid[])),
 done AS (DELETE FROM tasks WHERE run_id = ANY($1::uuid[])),
+ratings AS (DELETE FROM ratings WHERE run_id = ANY($1::uuid[])),
 states AS (DELETE FROM run_states WHERE run_id = ANY($1::uuid[]))
 DELETE FROM runs WHERE id = ANY($1::uuid[])

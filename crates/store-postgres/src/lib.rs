@@ -19,6 +19,7 @@ mod connections;
 mod open;
 #[cfg(test)]
 mod plans;
+mod ratings;
 mod read;
 mod remove;
 mod sweep;
@@ -30,11 +31,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::budget::Shortage;
 use podium_domain::ids::{RunId, TenantId};
+use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError, Unwritten,
+    Commit, Conflict, Created, Due, Hold, RatedRun, RunStore, RunSummary, StoreError, Unwritten,
 };
 
 pub use call::{NoAnswer, Standby};
@@ -135,6 +137,26 @@ impl RunStore for Store {
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError> {
         read::list(self, tenant, before, limit).await
+    }
+
+    async fn rate(
+        &self,
+        tenant: &TenantId,
+        run: RunId,
+        rating: &Rating,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        ratings::rate(self, tenant, run, rating, at).await
+    }
+
+    async fn rated(
+        &self,
+        tenant: &TenantId,
+        after: Option<RunId>,
+        before: RunId,
+        limit: u32,
+    ) -> Result<Vec<RatedRun>, StoreError> {
+        ratings::rated(self, tenant, (after, before), limit).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -25,7 +25,8 @@ use crate::{Options, Store};
 /// Ended runs, of which each has five events and two tasks.
 const ENDED_RUNS: i64 = 100_000;
 /// Tables of which no statement may read everything.
-const TABLES: [&str; 7] = ["runs", "run_states", "run_events", "tasks", "keys", "budgets", "budget_sums"];
+const TABLES: [&str; 8] =
+    ["runs", "run_states", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
 
 /// A statement and how it must be carried out.
 struct Statement {
@@ -212,6 +213,12 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "list_rated.sql",
+        arguments: &["'tenant_1'", "copied_id(10, 10)", "copied_id(9000, 9000)", "100::bigint"],
+        indexes: &["ratings_tenant"],
+        whole: &[],
+    },
+    Statement {
         file: "list_runs.sql",
         arguments: &["'acme'", RUN, "50::bigint"],
         indexes: &["run_states_pkey", "runs_tenant"],
@@ -234,6 +241,12 @@ const STATEMENTS: &[Statement] = &[
     Statement { file: "ping.sql", arguments: &[], indexes: &["runs_pkey"], whole: &["runs_pkey"] },
     Statement { file: "put_back.sql", arguments: &[RUNS, TEXTS], indexes: &["tasks_pkey"], whole: &[] },
     Statement {
+        file: "rate_run.sql",
+        arguments: &[RUN, "'acme'", "0.5::double precision", "NULL::text", "8::bigint"],
+        indexes: &["run_states_pkey", "runs_pkey"],
+        whole: &[],
+    },
+    Statement {
         file: "read_events.sql",
         arguments: &[RUN, "0::bigint", "256::bigint"],
         indexes: &["run_events_pkey"],
@@ -254,7 +267,7 @@ const STATEMENTS: &[Statement] = &[
     Statement {
         file: "remove_runs.sql",
         arguments: &[RUNS],
-        indexes: &["run_events_pkey", "run_states_pkey", "runs_pkey", "tasks_pkey"],
+        indexes: &["ratings_pkey", "run_events_pkey", "run_states_pkey", "runs_pkey", "tasks_pkey"],
         whole: &[],
     },
     Statement {
@@ -283,11 +296,12 @@ const STATEMENTS: &[Statement] = &[
     },
 ];
 
-/// Twenty thousand tenants with a budget; a thousand of them have ten keys and sums of ten days.
+/// Twenty thousand rated runs, and as many tenants with a budget; a thousand of them have ten keys and sums of ten days.
 const FILL_ACCOUNTS: &str = "
     INSERT INTO keys SELECT 'key_' || n, 'tenant_' || n % 1000, sha256(n::text::bytea), n, NULL
     FROM generate_series(1, 10000) AS n;
     INSERT INTO budgets SELECT 'tenant:tenant_' || n, 'tenant_' || n, 'day', n FROM generate_series(1, 20000) AS n;
+    INSERT INTO ratings SELECT copied_id(n, n), 'tenant_' || n % 1000, 0.5, NULL, n FROM generate_series(1, 20000) AS n;
     INSERT INTO budget_sums SELECT 'tenant:tenant_' || n % 1000, n / 1000, n, 0 FROM generate_series(1, 10000) AS n";
 const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
 /// Active runs: half of them have a ready task, the others a claimed one.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use sqlx::AssertSqlSafe;
 
-use crate::{Options, Store, accounts, charged, read, remove, sweep, write};
+use crate::{Options, Store, accounts, charged, ratings, read, remove, sweep, write};
 
 /// Tables of which no statement may read everything.
-const TABLES: [&str; 6] = ["runs", "run_events", "tasks", "keys", "budgets", "budget_sums"];
+const TABLES: [&str; 7] = ["runs", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
 
 /// By name: each statement begins with a comment that says it.
 fn statements() -> BTreeMap<&'static str, &'static str> {
@@ -24,11 +24,14 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         charged::BOOK,
         charged::OPEN_SUM,
         charged::READ_ROOM,
+        ratings::LIST_RATED,
+        ratings::RATE_RUN,
         read::LIST_RUNS,
         read::LOAD_RUNS,
         read::READ_EVENTS,
         remove::FIND_ENDED,
         remove::REMOVE_EVENTS,
+        remove::REMOVE_RATINGS,
         remove::REMOVE_RUNS,
         remove::REMOVE_TASKS,
         sweep::COUNT_OUTSTANDING,

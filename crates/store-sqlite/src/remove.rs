@@ -22,6 +22,9 @@ DELETE FROM run_events WHERE run_id IN (SELECT unhex(value) FROM json_each(?1))"
 pub(crate) const REMOVE_TASKS: &str = "-- remove_tasks
 DELETE FROM tasks WHERE run_id IN (SELECT unhex(value) FROM json_each(?1))";
 
+pub(crate) const REMOVE_RATINGS: &str = "-- remove_ratings
+DELETE FROM ratings WHERE run_id IN (SELECT unhex(value) FROM json_each(?1))";
+
 pub(crate) const REMOVE_RUNS: &str = "-- remove_runs
 DELETE FROM runs WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
 
@@ -40,7 +43,7 @@ pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32)
     let mut transaction = begin(store).await?;
     let runs = find().fetch_one(&mut *transaction).await.map_err(unavailable)?;
     let mut removed = 0;
-    for remove in [REMOVE_EVENTS, REMOVE_TASKS, REMOVE_RUNS] {
+    for remove in [REMOVE_EVENTS, REMOVE_TASKS, REMOVE_RATINGS, REMOVE_RUNS] {
         let done = sqlx::query(remove).bind(&runs).execute(&mut *transaction).await.map_err(unavailable)?;
         removed = done.rows_affected();
     }

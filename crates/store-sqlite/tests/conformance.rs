@@ -38,3 +38,9 @@ mod accounts {
 
     podium_testkit::accounts_suite! { #[tokio::test] accounts_fixture() }
 }
+
+mod ratings {
+    use super::fixture;
+
+    podium_testkit::ratings_suite! { #[tokio::test] fixture() }
+}

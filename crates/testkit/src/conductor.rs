@@ -22,6 +22,7 @@ use crate::gate::Gate;
 pub struct Planning {
     says: Vec<String>,
     gate: Option<Gate>,
+    spent: (Usage, Cost),
     result: Result<PlanOutcome, ConductorError>,
 }
 
@@ -41,7 +42,13 @@ impl Planning {
 
     /// Fails.
     pub fn fails(error: ConductorError) -> Self {
-        Self { says: Vec::new(), gate: None, result: Err(error) }
+        Self { says: Vec::new(), gate: None, spent: (Usage::default(), Cost::ZERO), result: Err(error) }
+    }
+
+    /// Has consumed so much when it is stopped.
+    #[must_use]
+    pub fn spending(self, usage: Usage, cost: Cost) -> Self {
+        Self { spent: (usage, cost), ..self }
     }
 
     /// Writes text first, piece by piece.
@@ -59,7 +66,7 @@ impl Planning {
 
     fn outcome(result: PlanResult) -> Self {
         let outcome = PlanOutcome { result, usage: Self::USAGE, cost: Cost::ZERO };
-        Self { says: Vec::new(), gate: None, result: Ok(outcome) }
+        Self { says: Vec::new(), gate: None, spent: (Usage::default(), Cost::ZERO), result: Ok(outcome) }
     }
 }
 
@@ -175,7 +182,10 @@ impl Conductor for ScriptedConductor {
         let Some(gate) = planning.gate else { return planning.result };
         tokio::select! {
             () = gate.pass() => planning.result,
-            () = stop.cancelled() => Err(ConductorError::Stopped),
+            () = stop.cancelled() => {
+                let (usage, cost) = planning.spent;
+                Err(ConductorError::Stopped.charged(usage, cost))
+            }
         }
     }
 

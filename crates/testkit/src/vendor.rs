@@ -24,6 +24,11 @@ pub enum Fault {
     },
     /// [`VendorError::Rejected`], status 400.
     Rejected,
+    /// [`VendorError::Rejected`], status 400, in these words.
+    Refused {
+        /// What the vendor says.
+        message: String,
+    },
     /// [`VendorError::Failed`], status 500.
     Failed,
     /// [`VendorError::Timeout`], after a limit of a second.
@@ -43,6 +48,7 @@ impl Fault {
         match self {
             Self::Throttled { retry_after } => VendorError::Throttled { vendor, retry_after },
             Self::Rejected => VendorError::Rejected { vendor, status: 400, message },
+            Self::Refused { message } => VendorError::Rejected { vendor, status: 400, message },
             Self::Failed => VendorError::Failed { vendor, status: 500, message },
             Self::Timeout => {
                 VendorError::Timeout { vendor, wait: Wait::FirstByte, limit: Duration::from_secs(1) }

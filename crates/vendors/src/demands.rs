@@ -41,6 +41,7 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
         (Feature::OneToolCall, at_once == Some(CallsAtOnce::One)),
         (Feature::JsonObject, request.answer == AnswerForm::JsonObject),
         (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema { .. })),
+        (Feature::Regex, matches!(request.answer, AnswerForm::Regex(_))),
         (Feature::Image, parts().any(|part| matches!(part, Part::Image(_)))),
     ]
     .into_iter()
@@ -159,6 +160,7 @@ mod tests {
             ("tools", ChatRequest { tools: Some(tools(ToolChoice::Auto)), ..plain() }),
             ("json_object", ChatRequest { answer: AnswerForm::JsonObject, ..plain() }),
             ("json_schema", ChatRequest { answer: schema, ..plain() }),
+            ("regex", ChatRequest { answer: AnswerForm::Regex("a|b".to_owned()), ..plain() }),
             ("effort", ChatRequest { effort: Some(Effort::Low), ..plain() }),
         ] {
             let refused = said(&worker("openai-chat", "[]"), &request).unwrap_err();

@@ -160,4 +160,5 @@ def test_reflection_describes_the_service(channel: grpc.Channel) -> None:
     file = database.FindFileContainingSymbol("podium.v1.PodiumService")
     assert [method.name for method in file.service[0].method] == [
         "CreateRun", "WatchRun", "GetRun", "CancelRun", "ListRuns", "EstimateRun", "ListBudgets",
+        "RateRun", "ListOutcomes",
     ]

@@ -210,6 +210,23 @@ def test_a_run_that_fails_is_an_error_that_is_not_paid_again(direct: Podium) -> 
         assert caught.value.code == "final_step_failed"
 
 
+def test_a_run_that_has_ended_is_rated(podium: Podium) -> None:
+    def rate(run_id: str, body: dict) -> tuple[int, dict]:
+        response = httpx.post(f"{podium.http}/v1/runs/{run_id}/rating", json=body, timeout=PATIENCE_S)
+        return response.status_code, response.json()
+
+    messages = [{"role": "user", "content": WORDS_QUESTION}]
+    raw = podium.openai().chat.completions.with_raw_response.create(model="podium-ultra", messages=messages)
+    run_id = raw.headers["x-podium-run-id"]
+    rated = {"object": "run.rating", "run_id": run_id, "score": 1.0, "comment": "right"}
+    assert rate(run_id, {"thumb": "up", "comment": "right"}) == (200, rated)
+    assert rate(run_id, {"score": 0.25})[1]["score"] == 0.25
+    status, body = rate(run_id, {"score": 7})
+    assert (status, body["error"]["param"]) == (400, "score")
+    assert rate(str(uuid.uuid4()), {"score": 1})[0] == 404
+    assert rate("nothing", {"score": 1})[0] == 400
+
+
 def test_errors_of_the_door_itself_have_the_same_shape(podium: Podium) -> None:
     def error(method: str, path: str, **options: object) -> tuple[int, str]:
         response = httpx.request(method, f"{podium.http}{path}", timeout=PATIENCE_S, **options)

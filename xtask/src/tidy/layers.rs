@@ -179,8 +179,9 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-vendor-sim",
         uses: &[],
-        // Its formats are tried with our own adapters, too, and its faults with an engine on top of them.
+        // Its formats are tried with our own adapters, too, and its faults with an engine and a conductor on top of them.
         tests_use: &[
+            "podium-conductor",
             "podium-domain",
             "podium-engine",
             "podium-memory",

@@ -6,8 +6,10 @@
 mod extension;
 mod field;
 mod parameters;
+mod rating;
 mod request;
 mod response;
 
+pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};

@@ -1,13 +1,18 @@
 //! A remote model as conductor: asked like any worker, read leniently, asked again with what was wrong.
 //!
-//! Such a model writes under no grammar, so what it writes may be no plan. It gets a bounded number of tries, each told what
-//! was wrong with the one before; after that the caller has [`ConductorError::NoPlan`], with what all tries consumed.
+//! What such a model writes may be no plan, though some endpoints can hold it to a form. It gets a bounded number of tries, each
+//! told what was wrong with the one before; after that the caller has [`ConductorError::NoPlan`]. A call of which nothing was
+//! heard is made again after a pause and is no try. Whatever happens, the error says what was consumed.
 
+mod form;
+mod places;
+mod retries;
 mod tally;
+mod wishes;
 mod writing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::bundle::{PromptTemplate, SubtaskWords, WorkersInPrompt};
@@ -15,15 +20,18 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanStream;
 use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, STEPS_MAX};
-use podium_domain::pool::{Feature, Pool, Worker};
+use podium_domain::pool::{Pool, Worker};
 use podium_domain::prompt::{self, PlanContext};
 use podium_domain::run::{FinishReason, PlanResult, Planned};
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::vendor::{ChatRequest, VendorError, Vendors};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use places::Places;
+use retries::RetryPurse;
 use tally::Tally;
+use wishes::Wishes;
 use writing::{Broken, Written, write};
 
 /// Most bytes of reasoning that a run records.
@@ -32,14 +40,19 @@ const REASONING_BYTES_MAX: usize = 8 << 10;
 const SHOWN_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a token, at the very most, in a text of any language: what is too long even so cannot be planned.
 const BYTES_PER_TOKEN_MAX: usize = 6;
+/// Statuses of a refusal that is about this question and no other: its length, most often, or its content.
+const ABOUT_THE_QUESTION: [u16; 3] = [400, 413, 422];
 
-/// How a remote model is asked.
+/// How a remote model is asked. How long it may be silent, and how many calls it takes at the same time, is said by its limits as
+/// a worker; whether it is held to a form, by its features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteOptions {
     /// How often it may write before it counts as having no plan; at least once.
     pub tries_max: u32,
     /// Most tokens of what it writes, hidden reasoning included.
     pub plan_tokens_max: u32,
+    /// Most plans that wait while the model has as many calls as it takes; further ones are refused.
+    pub waiting_max: usize,
     /// How hard to reason; the vendor's default when absent.
     pub effort: Option<Effort>,
     /// What it may be asked for.
@@ -51,6 +64,7 @@ impl Default for RemoteOptions {
         Self {
             tries_max: 3,
             plan_tokens_max: 4096,
+            waiting_max: 256,
             effort: None,
             abilities: Abilities { steps_max: STEPS_MAX, rounds_max: ROUNDS_MAX },
         }
@@ -65,8 +79,9 @@ pub struct RemoteConductor {
     pool: Arc<Pool>,
     template: PromptTemplate,
     options: RemoteOptions,
-    /// Some models take one temperature only and refuse a call that names another. Learnt at the first refusal.
-    refuses_temperature: AtomicBool,
+    places: Places,
+    retries: RetryPurse,
+    wishes: Wishes,
 }
 
 impl RemoteConductor {
@@ -96,41 +111,45 @@ impl RemoteConductor {
         options: RemoteOptions,
     ) -> Self {
         let id = format!("remote-{}", model.id);
-        let refuses_temperature = AtomicBool::new(false);
-        Self { id, vendors, model, pool, template, options, refuses_temperature }
+        let places = Places::new(model.limits.in_flight_max as usize, options.waiting_max);
+        let wishes = Wishes::of(&model);
+        let retries = RetryPurse::default();
+        Self { id, vendors, model, pool, template, options, places, retries, wishes }
     }
 
-    async fn sample(&self, request: &PlanRequest, text: TextSink<'_>) -> Result<PlanOutcome, ConductorError> {
+    async fn sample(&self, asking: &Asking<'_>) -> Result<PlanOutcome, ConductorError> {
+        let Asking { request, tally, .. } = *asking;
         let question = self.turns(request)?;
+        let _place = self.places.enter()?;
         let mut turns = question.clone();
-        let mut tally = Tally::new(*self.model.prices.at(request.asked_at));
+        let mut retries = 0;
         let mut try_number = 0;
         loop {
             try_number += 1;
             let is_last = try_number >= self.options.tries_max;
             if try_number > 1 {
                 // A plan that was broken off in a list must not swallow the beginning of the next one.
-                text("\n");
+                (asking.text)("\n");
             }
-            let problem = match self.ask(&turns, try_number, text).await {
-                Ok(written) => {
-                    tally.add(written.usage);
-                    match self.read(&written, request) {
-                        Ok(result) => {
-                            return Ok(PlanOutcome { result, usage: tally.usage(), cost: tally.cost() });
-                        }
-                        Err(problem) => {
-                            turns.clone_from(&question);
-                            turns.extend(correction(&written.text, &problem, &request.policy));
-                            problem
-                        }
+            let problem = match self.ask(asking, &turns, (try_number, &mut retries)).await {
+                Ok(written) => match self.read(&written, request) {
+                    Ok(result) => {
+                        let (usage, cost) = tally.sums();
+                        return Ok(PlanOutcome { result, usage, cost });
                     }
-                }
-                Err(broken) => {
-                    tally.add(broken.usage);
-                    let problem = broken.error.to_string();
-                    if is_last || !is_worth_another_try(&broken.error) {
-                        return Err(tally.give_up(try_number, problem, broken.error));
+                    Err(problem) => {
+                        turns.clone_from(&question);
+                        turns.extend(correction(&written.text, &problem, &request.policy));
+                        problem
+                    }
+                },
+                Err(Broken { error, was_heard }) => {
+                    let problem = error.to_string();
+                    let is_text_cut = was_heard
+                        && error.is_retryable()
+                        && !matches!(error, VendorError::Throttled { .. } | VendorError::Timeout { .. });
+                    if is_last || !is_text_cut {
+                        return Err(give_up(tally, try_number, problem, error));
                     }
                     problem
                 }
@@ -142,7 +161,7 @@ impl RemoteConductor {
     }
 
     fn turns(&self, request: &PlanRequest) -> Result<Vec<Message>, ConductorError> {
-        let turns = prompt::for_conductor(
+        let mut turns = prompt::for_conductor(
             &self.template,
             &PlanContext {
                 question: &request.question,
@@ -151,6 +170,7 @@ impl RemoteConductor {
                 earlier: request.earlier.as_deref(),
             },
         );
+        self.wishes.form().tell(&mut turns);
         let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
         let (tokens, tokens_max) = (bytes / BYTES_PER_TOKEN_MAX, self.prompt_tokens_max());
         if tokens > tokens_max {
@@ -163,23 +183,54 @@ impl RemoteConductor {
         self.model.context_tokens.saturating_sub(self.options.plan_tokens_max) as usize
     }
 
-    /// One try. A model that refuses to be given a temperature is asked again without, which is no try of its own.
-    async fn ask(&self, turns: &[Message], try_number: u32, text: TextSink<'_>) -> Result<Written, Broken> {
-        let takes_temperature = self.model.takes(Feature::Temperature);
-        let with_temperature = takes_temperature && !self.refuses_temperature.load(Ordering::Relaxed);
-        let mut request = ChatRequest {
-            temperature: with_temperature.then(|| temperature(try_number)),
-            effort: self.options.effort,
-            ..ChatRequest::new(turns.to_vec(), self.options.plan_tokens_max)
-        };
-        let result = write(&*self.vendors, &self.model, &request, text).await;
-        match result {
-            Err(broken) if with_temperature && is_about_temperature(&broken.error) => {
-                self.refuses_temperature.store(true, Ordering::Relaxed);
-                request.temperature = None;
-                write(&*self.vendors, &self.model, &request, text).await
+    /// One try. A call that brought nothing is made again, as often and as soon as it may be; and so, at once, is one that the
+    /// endpoint refuses for something that can be done without.
+    async fn ask(
+        &self,
+        asking: &Asking<'_>,
+        turns: &[Message],
+        (try_number, retries): (u32, &mut u32),
+    ) -> Result<Written, Broken> {
+        loop {
+            let wishes = self.wishes.now();
+            let request = ChatRequest {
+                temperature: wishes.temperature.then(|| temperature(try_number)),
+                seed: wishes.seed.then(|| seed(asking.request.seed, try_number)),
+                effort: self.options.effort,
+                answer: wishes.form.answer(
+                    &self.pool,
+                    &asking.request.policy,
+                    asking.request.earlier.is_some(),
+                ),
+                ..ChatRequest::new(turns.to_vec(), self.options.plan_tokens_max)
+            };
+            let broken = {
+                let _call = self.places.call().await;
+                self.retries.called();
+                match write(&*self.vendors, &self.model, &request, asking.text, asking.tally).await {
+                    Ok(written) => return Ok(written),
+                    Err(broken) => broken,
+                }
+            };
+            if self.wishes.gives_up(wishes, &broken.error) {
+                continue;
             }
-            result => result,
+            let pause = retries::pause(*retries + 1, asking.request.seed, &broken.error);
+            let may_repeat = *retries < retries::RETRIES_MAX
+                && retries::may_be_repeated(&broken)
+                && asking.has_time_for(pause)
+                && self.retries.take();
+            if !may_repeat {
+                return Err(broken);
+            }
+            *retries += 1;
+            tracing::debug!(
+                conductor = self.id,
+                error = &broken.error as &dyn std::error::Error,
+                "asked again after a pause"
+            );
+            // Nobody ends this wait but its time: whoever stops planning drops it.
+            let _elapsed = timeout(pause, std::future::pending::<()>()).await;
         }
     }
 
@@ -198,8 +249,24 @@ impl RemoteConductor {
             return Ok(PlanResult::KeepAnswer);
         }
         let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;
-        let reasoning = reasoning(written.text.get(..at).unwrap_or_default());
-        Ok(PlanResult::Plan(Planned { plan, reasoning, fallback: None }))
+        let said = form::json_reasoning(&written.text);
+        let before = said.as_deref().unwrap_or_else(|| written.text.get(..at).unwrap_or_default());
+        Ok(PlanResult::Plan(Planned { plan, reasoning: reasoning(before), fallback: None }))
+    }
+}
+
+/// One plan that is being asked for.
+struct Asking<'a> {
+    request: &'a PlanRequest,
+    text: TextSink<'a>,
+    tally: &'a Tally,
+    began: Instant,
+}
+
+impl Asking<'_> {
+    /// Whether a call after the pause would begin in time.
+    fn has_time_for(&self, pause: Duration) -> bool {
+        self.began.elapsed().saturating_add(pause) < self.request.time_max
     }
 }
 
@@ -234,14 +301,30 @@ impl Conductor for RemoteConductor {
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError> {
         let limit = request.time_max;
-        tokio::select! {
+        let tally = Tally::new(*self.model.prices.at(request.asked_at));
+        let asking = Asking { request, text, tally: &tally, began: Instant::now() };
+        let planned = tokio::select! {
             biased;
             () = stop.cancelled() => Err(ConductorError::Stopped),
-            outcome = timeout(limit, self.sample(request, text)) => {
+            outcome = timeout(limit, self.sample(&asking)) => {
                 outcome.unwrap_or(Err(ConductorError::Timeout { limit }))
             }
-        }
+        };
+        planned.map_err(|error| tally.charge(error))
     }
+}
+
+/// The vendor failed. The caller may ask again later, unless it is this question that the vendor refuses.
+fn give_up(tally: &Tally, tries: u32, message: String, error: VendorError) -> ConductorError {
+    let refused =
+        matches!(&error, VendorError::Rejected { status, .. } if ABOUT_THE_QUESTION.contains(status));
+    if refused { tally.no_plan(tries, message) } else { ConductorError::Unavailable(Box::new(error)) }
+}
+
+/// Another one for each try, and for each attempt at the plan.
+fn seed(of_attempt: u64, try_number: u32) -> u32 {
+    // Some vendors read a signed number.
+    u32::try_from(retries::mixed(of_attempt, try_number) >> 33).unwrap_or_default()
 }
 
 /// Nearly the likeliest text first; each further try wanders more.
@@ -252,16 +335,6 @@ fn temperature(try_number: u32) -> f32 {
         3 => 0.8,
         _ => 1.0,
     }
-}
-
-/// Whether the next try may go better right away. Who asks to be left alone, or was waited for in vain, gets no other try
-/// now: the caller knows when to come back.
-fn is_worth_another_try(error: &VendorError) -> bool {
-    error.is_retryable() && !matches!(error, VendorError::Throttled { .. } | VendorError::Timeout { .. })
-}
-
-fn is_about_temperature(error: &VendorError) -> bool {
-    matches!(error, VendorError::Rejected { status: 400 | 422, message, .. } if message.contains("temperature"))
 }
 
 /// The turns that show a writer what it wrote and say what is wrong with it.

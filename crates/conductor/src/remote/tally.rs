@@ -1,53 +1,117 @@
-//! What the tries at one plan have consumed so far, and what they come to when there is no plan.
+//! What the tries at one plan have consumed so far, whatever becomes of them.
+//!
+//! Planning may be stopped at any await, and its future is dropped then: so the account is kept outside of it, and the call
+//! under way is in it with what is known of that call.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use podium_domain::money::{Cost, Prices};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::ConductorError;
-use podium_ports::vendor::VendorError;
+use podium_ports::vendor::ChatRequest;
 
-/// Statuses of a refusal that is about this question and no other: its length, most often, or its content.
-const ABOUT_THE_QUESTION: [u16; 3] = [400, 413, 422];
+/// Bytes of a token, about, where a vendor does not count.
+const BYTES_PER_TOKEN: u64 = 4;
 
-/// Adds up tries.
-#[derive(Clone, Copy, Debug)]
+/// Adds up calls.
+#[derive(Debug)]
 pub(super) struct Tally {
     prices: Prices,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
     usage: Usage,
     cost: Cost,
+    under_way: Option<UnderWay>,
+}
+
+/// A call whose end is not known.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    prompt_bytes: u64,
+    text_bytes: u64,
+}
+
+impl UnderWay {
+    /// About what a whole answer consumed.
+    fn whole(self) -> Usage {
+        Usage {
+            prompt_tokens: self.prompt_bytes.div_ceil(BYTES_PER_TOKEN),
+            completion_tokens: self.text_bytes.div_ceil(BYTES_PER_TOKEN),
+            ..Usage::default()
+        }
+    }
+
+    /// About what a call consumed that broke off. Nothing before its first text: vendors bill from then on.
+    fn broken_off(self) -> Usage {
+        if self.text_bytes == 0 { Usage::default() } else { self.whole() }
+    }
 }
 
 impl Tally {
     pub(super) fn new(prices: Prices) -> Self {
-        Self { prices, usage: Usage::default(), cost: Cost::ZERO }
+        Self { prices, sums: Mutex::default() }
     }
 
-    pub(super) fn add(&mut self, usage: Usage) {
-        self.usage += usage;
-        self.cost += self.prices.cost(&usage);
+    /// A call begins.
+    pub(super) fn begin(&self, request: &ChatRequest) {
+        let prompt_bytes = request.messages.iter().map(|message| message.text.len() as u64).sum();
+        self.lock().under_way = Some(UnderWay { prompt_bytes, text_bytes: 0 });
     }
 
-    pub(super) fn usage(&self) -> Usage {
-        self.usage
+    /// The call under way wrote so many bytes more.
+    pub(super) fn heard(&self, bytes: usize) {
+        if let Some(under_way) = &mut self.lock().under_way {
+            under_way.text_bytes += bytes as u64;
+        }
     }
 
-    pub(super) fn cost(&self) -> Cost {
-        self.cost
+    /// The call under way has given its whole answer, and consumed what the vendor says, if it says.
+    pub(super) fn finish(&self, said: Option<Usage>) {
+        self.end(|under_way| said.unwrap_or_else(|| under_way.whole()));
+    }
+
+    /// The call under way, if there is one, was broken off by either side.
+    pub(super) fn break_off(&self) {
+        self.end(UnderWay::broken_off);
+    }
+
+    fn end(&self, usage: impl FnOnce(UnderWay) -> Usage) {
+        let mut sums = self.lock();
+        let Some(under_way) = sums.under_way.take() else { return };
+        let usage = usage(under_way);
+        sums.usage += usage;
+        sums.cost += self.prices.cost(&usage);
+    }
+
+    /// All of it, the call under way included.
+    pub(super) fn sums(&self) -> (Usage, Cost) {
+        self.break_off();
+        let sums = self.lock();
+        (sums.usage, sums.cost)
     }
 
     /// The model wrote, but no plan.
     pub(super) fn no_plan(&self, tries: u32, message: String) -> ConductorError {
-        ConductorError::NoPlan { tries, message, usage: self.usage, cost: self.cost }
+        let (usage, cost) = self.sums();
+        ConductorError::NoPlan { tries, message, usage, cost }
     }
 
-    /// The vendor failed. Once tokens were paid for, the outcome is `NoPlan`, the only one that accounts for them; before
-    /// that, the caller may ask again later, unless it is this question that the vendor refuses.
-    pub(super) fn give_up(&self, tries: u32, message: String, error: VendorError) -> ConductorError {
-        let refused =
-            matches!(&error, VendorError::Rejected { status, .. } if ABOUT_THE_QUESTION.contains(status));
-        if refused || self.usage != Usage::default() {
-            self.no_plan(tries, message)
-        } else {
-            ConductorError::Unavailable(Box::new(error))
+    /// The error, with what was consumed before it.
+    pub(super) fn charge(&self, error: ConductorError) -> ConductorError {
+        match error {
+            // It says so already.
+            ConductorError::NoPlan { .. } => error,
+            error => {
+                let (usage, cost) = self.sums();
+                error.charged(usage, cost)
+            }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,83 +1,82 @@
-//! One try of a model at writing a plan: its text as it comes, and what it consumed even if it breaks off.
+//! One call of a model that writes a plan: its text as it comes, and how it ended.
 
 use futures::StreamExt;
 use podium_domain::pool::Worker;
-use podium_domain::usage::Usage;
 use podium_ports::conductor::TextSink;
 use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, VendorError, Vendors};
 
+use super::tally::Tally;
+
 /// Most bytes of a text in which a plan is looked for. A model that writes on is stopped.
 const TEXT_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a token, about, where a vendor does not count.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// What a model wrote.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) reason: FinishReason,
-    pub(super) usage: Usage,
 }
 
-/// A try that broke off.
+/// A call that broke off.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: VendorError,
-    /// An estimate of what it consumed; nothing if it was refused.
-    pub(super) usage: Usage,
+    /// Whether something of its text had come.
+    pub(super) was_heard: bool,
 }
 
-/// Has `model` write; `sink` hears each piece.
+/// Has `model` write; `sink` hears each piece, and `tally` knows what it consumes.
 pub(super) async fn write(
     vendors: &dyn Vendors,
     model: &Worker,
     request: &ChatRequest,
     sink: TextSink<'_>,
+    tally: &Tally,
 ) -> Result<Written, Broken> {
+    tally.begin(request);
     let mut text = String::new();
-    let refused = |error| Broken { error, usage: Usage::default() };
-    let mut answer = vendors.chat(model, request).await.map_err(refused)?;
+    let result = listen(vendors, model, request, sink, tally, &mut text).await;
+    match result {
+        Ok(reason) => Ok(Written { text, reason }),
+        Err(error) => {
+            tally.break_off();
+            Err(Broken { error, was_heard: !text.is_empty() })
+        }
+    }
+}
+
+async fn listen(
+    vendors: &dyn Vendors,
+    model: &Worker,
+    request: &ChatRequest,
+    sink: TextSink<'_>,
+    tally: &Tally,
+    text: &mut String,
+) -> Result<FinishReason, VendorError> {
+    let mut answer = vendors.chat(model, request).await?;
     while let Some(event) = answer.next().await {
-        match event {
+        match event? {
             // A plan is text, and so is the reasoning that is asked for.
-            Ok(
-                ChatEvent::Started { .. }
-                | ChatEvent::Quota(_)
-                | ChatEvent::Reasoning(_)
-                | ChatEvent::ReasoningSealed(_)
-                | ChatEvent::ToolCall(_),
-            ) => {}
-            Ok(ChatEvent::Delta(piece)) => {
+            ChatEvent::Started { .. }
+            | ChatEvent::Quota(_)
+            | ChatEvent::Reasoning(_)
+            | ChatEvent::ReasoningSealed(_)
+            | ChatEvent::ToolCall(_) => {}
+            ChatEvent::Delta(piece) => {
+                tally.heard(piece.len());
                 sink(&piece);
                 text.push_str(&piece);
                 if text.len() > TEXT_BYTES_MAX {
-                    let usage = estimate(request, &text);
-                    return Ok(Written { text, reason: FinishReason::Length, usage });
+                    tally.break_off();
+                    return Ok(FinishReason::Length);
                 }
             }
-            Ok(ChatEvent::Finished { reason, usage }) => {
-                let usage = usage.unwrap_or_else(|| estimate(request, &text));
-                return Ok(Written { text, reason, usage });
+            ChatEvent::Finished { reason, usage } => {
+                tally.finish(usage);
+                return Ok(reason);
             }
-            Err(error) => return Err(broken(error, request, &text)),
         }
     }
     let (vendor, message) = (model.vendor.as_str().to_owned(), "an answer without an end".to_owned());
-    Err(broken(VendorError::Garbled { vendor, message }, request, &text))
-}
-
-/// A call that broke off before its text is charged for nothing: nobody knows.
-fn broken(error: VendorError, request: &ChatRequest, text: &str) -> Broken {
-    let usage = if text.is_empty() { Usage::default() } else { estimate(request, text) };
-    Broken { error, usage }
-}
-
-/// About what a call consumed.
-fn estimate(request: &ChatRequest, text: &str) -> Usage {
-    let tokens = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
-    Usage {
-        prompt_tokens: tokens(request.messages.iter().map(|message| message.text.len()).sum()),
-        completion_tokens: tokens(text.len()),
-        ..Usage::default()
-    }
+    Err(VendorError::Garbled { vendor, message })
 }

@@ -42,6 +42,7 @@ impl WireFormat {
             | Feature::ReasoningText
             | Feature::Image => true,
             Feature::Stop => !matches!(self, Self::OpenaiResponses),
+            Feature::Regex => matches!(self, Self::OpenaiChat),
             Feature::Seed => matches!(self, Self::OpenaiChat | Self::Gemini),
             Feature::OneToolCall | Feature::CacheHint => !matches!(self, Self::Gemini),
             Feature::JsonObject => !matches!(self, Self::Anthropic),
@@ -94,6 +95,8 @@ pub enum Feature {
     JsonObject,
     /// An answer that follows a JSON schema.
     JsonSchema,
+    /// An answer that matches a regular expression, as vLLM's `structured_outputs` has it.
+    Regex,
     /// A reasoning effort by name.
     Effort,
     /// A reasoning effort as a number of tokens: for models that do not know efforts by name.
@@ -122,6 +125,7 @@ impl Feature {
             Self::OneToolCall => "one_tool_call",
             Self::JsonObject => "json_object",
             Self::JsonSchema => "json_schema",
+            Self::Regex => "regex",
             Self::Effort => "effort",
             Self::ThinkingBudget => "thinking_budget",
             Self::ReasoningText => "reasoning_text",

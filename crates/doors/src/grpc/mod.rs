@@ -1,6 +1,7 @@
 //! The gRPC door: `podium.v1`, health, reflection.
 
 mod deadline;
+mod ratings;
 mod service;
 mod watch;
 

@@ -10,6 +10,7 @@ use podium_ports::store::RunSummary;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
+use super::ratings;
 use super::watch::watch;
 use crate::access::{Access, Caller};
 use crate::asking;
@@ -94,17 +95,8 @@ impl PodiumService for Runs {
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
         let tenant = self.caller(&request).await?.tenant;
         let request = request.into_inner();
-        let before = match request.page_token.as_str() {
-            "" => None,
-            token => Some(token.parse().map_err(|_| {
-                let message = "page_token must be empty or a next_page_token";
-                ApiError::on_field(ErrorCode::InvalidValue, "page_token", message)
-            })?),
-        };
-        let size = match request.page_size {
-            0 => PAGE_SIZE_DEFAULT,
-            wanted => wanted.min(PAGE_SIZE_MAX),
-        };
+        let before = page_token(&request.page_token)?;
+        let size = page_size(request.page_size);
         // One more than wanted tells whether there is another page.
         let mut runs =
             self.engine.list(&tenant, before, size + 1).await.map_err(|e| asking::store_error(&e))?;
@@ -151,9 +143,44 @@ impl PodiumService for Runs {
         });
         Ok(Response::new(v1::ListBudgetsResponse { budgets: budgets.collect() }))
     }
+
+    async fn rate_run(
+        &self,
+        request: Request<v1::RateRunRequest>,
+    ) -> Result<Response<v1::RateRunResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(ratings::rate(&self.engine, &tenant, request.into_inner()).await?))
+    }
+
+    async fn list_outcomes(
+        &self,
+        request: Request<v1::ListOutcomesRequest>,
+    ) -> Result<Response<v1::ListOutcomesResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(ratings::outcomes(&self.engine, &tenant, request.into_inner()).await?))
+    }
 }
 
-fn run_id(text: &str) -> Result<RunId, ApiError> {
+/// How many lines a page has.
+pub(super) fn page_size(wanted: u32) -> u32 {
+    match wanted {
+        0 => PAGE_SIZE_DEFAULT,
+        wanted => wanted.min(PAGE_SIZE_MAX),
+    }
+}
+
+/// The run at which a page begins; none for the first one.
+pub(super) fn page_token(token: &str) -> Result<Option<RunId>, ApiError> {
+    match token {
+        "" => Ok(None),
+        token => token.parse().map(Some).map_err(|_| {
+            let message = "page_token must be empty or a next_page_token";
+            ApiError::on_field(ErrorCode::InvalidValue, "page_token", message)
+        }),
+    }
+}
+
+pub(super) fn run_id(text: &str) -> Result<RunId, ApiError> {
     text.parse().map_err(|e: podium_domain::ids::InvalidId| {
         ApiError::on_field(ErrorCode::InvalidValue, "run_id", e.to_string())
     })

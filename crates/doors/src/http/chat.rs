@@ -62,7 +62,7 @@ pub(super) async fn estimate(
     Ok(json(body))
 }
 
-fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
+pub(super) fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
     body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
             let message = format!("the request is longer than {BODY_BYTES_MAX} bytes");

@@ -1,4 +1,4 @@
-//! The HTTP door: OpenAI's Chat Completions, the models, what runs could cost, budgets, health.
+//! The HTTP door: OpenAI's Chat Completions, the models, what runs could cost, budgets, ratings, health.
 //!
 //! A client that goes away cancels nothing: its run goes on, and a repeated request with the same `Idempotency-Key` finds
 //! it. Taking a run back is an act of its own, at the gRPC door.
@@ -6,6 +6,7 @@
 mod chat;
 mod models;
 mod money;
+mod ratings;
 mod reply;
 
 use axum::Router;
@@ -74,6 +75,7 @@ fn router((engine, access): (Engine, Access), started: u64, closing: Closing) ->
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/estimates", post(chat::estimate))
         .route("/v1/budgets", get(money::budgets))
+        .route("/v1/runs/{id}/rating", post(ratings::rate))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one))
         .route("/healthz", get(healthy))

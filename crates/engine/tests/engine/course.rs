@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::RequestId;
+use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
@@ -13,7 +14,7 @@ use podium_domain::usage::Usage;
 use podium_engine::{Submit, SubmitError, Submitted};
 use podium_ports::clock::Clock;
 use podium_ports::conductor::ConductorError;
-use podium_testkit::{Answer, Fault, Planning, a_plan, plan_of};
+use podium_testkit::{Answer, Fault, Gate, Planning, a_plan, plan_of};
 
 use crate::house::{House, quick, request, within};
 
@@ -102,6 +103,33 @@ async fn without_a_usable_plan_the_safest_worker_gets_the_whole_question() {
     assert!(planned.fallback.as_ref().unwrap().contains("unequal lists"));
     assert_eq!(run.planning_usage(), usage, "the tries were paid for");
     assert_eq!(house.vendor.calls()[0].1.messages[0].text, "Why is the sky blue?");
+}
+
+#[tokio::test]
+async fn what_planning_has_consumed_is_the_runs_cost_however_it_ends() {
+    let usage = Usage { prompt_tokens: 9, ..Usage::default() };
+    let cost = Cost::from_nano_usd(5);
+    let timeout = || ConductorError::Timeout { limit: Duration::from_secs(1) };
+
+    let house = House::idle(quick(), |store| store).await.at_work();
+    house.conductor.script([
+        Planning::fails(timeout().charged(usage, cost)),
+        Planning::fails(ConductorError::Unavailable("away".into()).charged(usage, cost)),
+        Planning::gives(plan_of(&[("quick", "Do it.", &[])])),
+    ]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(run.planning_usage(), usage + usage + Planning::USAGE);
+    assert_eq!(run.rounds()[0].planning.attempts.iter().map(|it| it.cost).sum::<Cost>(), cost + cost);
+
+    // Of a run that was taken back, it is recorded after the end.
+    let stopped = Planning::gives(a_plan()).behind(&Gate::closed()).spending(usage, cost);
+    house.conductor.script([stopped]);
+    let id = house.ask().await;
+    within(house.conductor.until_requested(4)).await;
+    assert_eq!(*house.engine.cancel(id).await.unwrap().state(), RunState::Cancelled);
+    let run = house.until(id, |run| !run.cost().is_zero()).await;
+    assert_eq!((run.cost(), run.planning_usage()), (cost, usage));
 }
 
 #[tokio::test]

@@ -96,8 +96,8 @@ pub fn log_format(text: &str) -> Result<LogFormat, String> {
 pub fn conductor(text: &str) -> Result<ConductorChoice, String> {
     let wrong = || {
         format!(
-            "is `{text}`, it must be auto, llama:FOLDER, worker:WORKER, remote:URL#MODEL, fixed:FILE, direct or \
-             direct:WORKER"
+            "is `{text}`, it must be auto, llama:FOLDER, worker:WORKER, model:FILE#WORKER, remote:URL#MODEL, \
+             fixed:FILE, direct or direct:WORKER"
         )
     };
     match text.split_once(':') {
@@ -107,6 +107,12 @@ pub fn conductor(text: &str) -> Result<ConductorChoice, String> {
         Some(("fixed", path)) if !path.is_empty() => Ok(ConductorChoice::Fixed(path.into())),
         Some(("direct", worker)) => worker_id(worker).map(|id| ConductorChoice::Direct(Some(id))),
         Some(("worker", worker)) => worker_id(worker).map(ConductorChoice::Worker),
+        Some(("model", rest)) => match rest.rsplit_once('#') {
+            Some((file, worker)) if !file.is_empty() => {
+                worker_id(worker).map(|worker| ConductorChoice::Model { file: file.into(), worker })
+            }
+            _ => Err(wrong()),
+        },
         Some(("remote", rest)) => match rest.rsplit_once('#') {
             Some((url, model)) if url.starts_with("http") && !model.is_empty() => {
                 Ok(ConductorChoice::Remote { url: url.to_owned(), model: model.to_owned() })

@@ -259,7 +259,7 @@ fn calling(choice: &ToolChoice) -> Option<ToolConfigBody<'_>> {
 fn config<'a>(worker: &Worker, request: &'a ChatRequest) -> ConfigBody<'a> {
     let max_output_tokens = request.output_tokens_max.min(worker.output_tokens_max);
     let (response_mime_type, response_json_schema) = match &request.answer {
-        AnswerForm::Text => (None, None),
+        AnswerForm::Text | AnswerForm::Regex(_) => (None, None),
         AnswerForm::JsonObject => (Some("application/json"), None),
         AnswerForm::JsonSchema { schema, .. } => (Some("application/json"), Some(schema)),
     };

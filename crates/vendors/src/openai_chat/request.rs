@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::wire::{
     CallBody, CalledBody, ChatBody, ContentBody, ContentPart, FormatBody, FunctionBody, ImageUrlBody,
-    MessageBody, SchemaBody, StreamOptions, ToolBody,
+    MessageBody, SchemaBody, StreamOptions, StructuredBody, ToolBody,
 };
 use crate::form::image_url;
 
@@ -53,6 +53,10 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: Toke
         tool_choice: tools.and_then(|tools| choice(&tools.choice)),
         parallel_tool_calls: tools.filter(|tools| tools.at_once == CallsAtOnce::One).map(|_| false),
         response_format: format(&request.answer),
+        structured_outputs: match &request.answer {
+            AnswerForm::Regex(regex) => Some(StructuredBody { regex }),
+            _ => None,
+        },
         prompt_cache_key: request.cache_hint.as_deref().filter(|_| worker.takes(Feature::CacheHint)),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
@@ -128,7 +132,7 @@ fn choice(choice: &ToolChoice) -> Option<Value> {
 
 fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
     match form {
-        AnswerForm::Text => None,
+        AnswerForm::Text | AnswerForm::Regex(_) => None,
         AnswerForm::JsonObject => Some(FormatBody::JsonObject),
         AnswerForm::JsonSchema { name, schema } => {
             Some(FormatBody::JsonSchema { json_schema: SchemaBody { name, schema, strict: true } })
@@ -138,7 +142,37 @@ fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use podium_domain::pool::Pool;
+
     use super::*;
+
+    #[test]
+    fn a_regular_expression_is_put_as_vllm_has_it() {
+        let pool = Pool::parse(
+            r#"
+            schema = 1
+            name = "p"
+            version = "1"
+            vendors = [{ id = "v", api = "openai-chat", base_url = "http://127.0.0.1:1" }]
+            [[workers]]
+            id = "w"
+            vendor = "v"
+            model = "m"
+            description = "any"
+            context_tokens = 8192
+            usd_per_million_tokens = { input = 0.0, output = 0.0 }
+            features = ["regex"]
+            "#,
+        );
+        let turns = vec![Message::new(Role::User, "yes or no?")];
+        let request =
+            ChatRequest { answer: AnswerForm::Regex("yes|no".to_owned()), ..ChatRequest::new(turns, 9) };
+        let pool = pool.unwrap();
+        let body = body(&pool.workers()[0], &request, TokenLimit::MaxTokens);
+        let body = serde_json::to_value(body).unwrap();
+        assert_eq!(body["structured_outputs"], json!({ "regex": "yes|no" }));
+        assert_eq!(body.get("response_format"), None);
+    }
 
     #[test]
     fn only_openai_itself_gets_the_new_word() {

@@ -37,6 +37,8 @@ pub(super) struct ChatBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response_format: Option<FormatBody<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) structured_outputs: Option<StructuredBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prompt_cache_key: Option<&'a str>,
     pub(super) stream: bool,
     pub(super) stream_options: StreamOptions,
@@ -115,6 +117,12 @@ pub(super) struct FunctionBody<'a> {
 pub(super) enum FormatBody<'a> {
     JsonObject,
     JsonSchema { json_schema: SchemaBody<'a> },
+}
+
+/// What vLLM holds an answer to, beyond OpenAI's own forms.
+#[derive(Debug, Serialize)]
+pub(super) struct StructuredBody<'a> {
+    pub(super) regex: &'a str,
 }
 
 /// A schema for the answer.

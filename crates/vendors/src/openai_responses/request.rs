@@ -206,7 +206,7 @@ fn choice(choice: &ToolChoice) -> Option<Value> {
 
 fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
     match form {
-        AnswerForm::Text => None,
+        AnswerForm::Text | AnswerForm::Regex(_) => None,
         AnswerForm::JsonObject => Some(FormatBody::JsonObject),
         AnswerForm::JsonSchema { name, schema } => {
             Some(FormatBody::JsonSchema { name, schema, strict: true })

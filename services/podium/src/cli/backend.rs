@@ -124,6 +124,27 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner().runs)
     }
 
+    /// Says what is thought of a run.
+    pub(crate) async fn rate(&mut self, request: v1::RateRunRequest) -> Result<(), Error> {
+        match self {
+            Self::Server(client) => client.rate_run(request).await.map(drop),
+            Self::Here(here) => here.1.rate_run(Request::new(request)).await.map(drop),
+        }
+        .map_err(|e| refused(&e))
+    }
+
+    /// A page of what ratings say about workers.
+    pub(crate) async fn outcomes(
+        &mut self,
+        request: v1::ListOutcomesRequest,
+    ) -> Result<v1::ListOutcomesResponse, Error> {
+        let response = match self {
+            Self::Server(client) => client.list_outcomes(request).await,
+            Self::Here(here) => here.1.list_outcomes(Request::new(request)).await,
+        };
+        Ok(response.map_err(|e| refused(&e))?.into_inner())
+    }
+
     /// What a run could cost.
     pub(crate) async fn estimate(
         &mut self,

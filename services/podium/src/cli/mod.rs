@@ -9,6 +9,7 @@ mod estimate;
 mod eval;
 mod head;
 mod key;
+mod outcomes;
 mod output;
 mod plan;
 mod pool;
@@ -48,7 +49,7 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Tell what a question could cost, and run nothing.
     Estimate(estimate::EstimateArgs),
-    /// Look at runs.
+    /// Look at runs, and rate them.
     #[command(subcommand)]
     Runs(runs::RunsCommand),
     /// Look at pools of workers.
@@ -84,7 +85,7 @@ pub(crate) struct SetupArgs {
     /// The workers: a pool file, or `demo` for the simulated ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) pool: Option<String>,
-    /// Who plans: auto, llama:FOLDER, worker:WORKER, remote:URL#MODEL, fixed:FILE, direct or direct:WORKER.
+    /// Who plans: auto, llama:FOLDER, worker:WORKER, model:FILE#WORKER, remote:URL#MODEL, fixed:FILE, direct or direct:WORKER.
     #[arg(long, value_name = "CONDUCTOR")]
     pub(crate) conductor: Option<String>,
     /// Who is to follow the conductor: both are loaded, and each run goes to one of them.

@@ -1,5 +1,6 @@
-//! `podium runs`: the runs that there are, and one of them in full.
+//! `podium runs`: the runs that there are, one of them in full, and what is thought of them.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -7,6 +8,7 @@ use podium_api::v1;
 
 use super::SetupArgs;
 use super::backend::{Backend, Wanted};
+use super::outcomes::{self, Written};
 use super::output::{print_json, print_line};
 use crate::assemble::Embedded;
 use crate::error::Error;
@@ -18,6 +20,10 @@ pub(super) enum RunsCommand {
     List(ListArgs),
     /// Show one run: its plan, who did what, what it cost.
     Show(ShowArgs),
+    /// Say how good the answer of a run was; the last word counts.
+    Rate(RateArgs),
+    /// Write what ratings say about single workers to a file that `podium head train` reads.
+    Outcomes(OutcomesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -39,10 +45,46 @@ pub(super) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct RateArgs {
+    /// The run's id.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// From 0 (useless) to 1 (right).
+    #[arg(value_name = "SCORE")]
+    score: f64,
+    /// Why, in words.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    comment: String,
+    #[command(flatten)]
+    from: SourceArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OutcomesArgs {
+    /// The file, with one JSON object a line. What was in it is replaced.
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// Only runs that were accepted then or later, such as `2026-11-01` or `2026-11-01T12:00:00Z`.
+    #[arg(long, value_name = "TIME")]
+    from: Option<prost_types::Timestamp>,
+    /// Only runs that were accepted before that.
+    #[arg(long, value_name = "TIME")]
+    until: Option<prost_types::Timestamp>,
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+#[derive(Debug, Args)]
 struct FromArgs {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+#[derive(Debug, Args)]
+struct SourceArgs {
     /// Ask the server whose gRPC door is at this URL, such as `http://127.0.0.1:8081`.
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     server: Option<String>,
@@ -50,7 +92,7 @@ struct FromArgs {
     setup: SetupArgs,
 }
 
-impl FromArgs {
+impl SourceArgs {
     /// A server if there is one, else the data folder; the data folder if it is named.
     async fn open(&self) -> Result<Backend, Error> {
         let settings = self.setup.settings()?;
@@ -70,13 +112,13 @@ impl FromArgs {
 pub(super) async fn runs(command: RunsCommand) -> Result<ExitCode, Error> {
     match command {
         RunsCommand::List(args) => {
-            let mut backend = args.from.open().await?;
+            let mut backend = args.from.source.open().await?;
             let runs = backend.list(args.limit).await;
             backend.close().await;
             list(&runs?, args.from.json)
         }
         RunsCommand::Show(args) => {
-            let mut backend = args.from.open().await?;
+            let mut backend = args.from.source.open().await?;
             let run = backend.run(&args.id).await;
             backend.close().await;
             let report = RunReport::of(&run?);
@@ -85,6 +127,22 @@ pub(super) async fn runs(command: RunsCommand) -> Result<ExitCode, Error> {
             } else {
                 print_line(describe(&report).trim_end())?;
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        RunsCommand::Rate(RateArgs { id, score, comment, from }) => {
+            let mut backend = from.open().await?;
+            let rated = backend.rate(v1::RateRunRequest { run_id: id, score: Some(score), comment }).await;
+            backend.close().await;
+            rated?;
+            Ok(ExitCode::SUCCESS)
+        }
+        RunsCommand::Outcomes(args) => {
+            let mut backend = args.source.open().await?;
+            let written = outcomes::write(&mut backend, &args.out, (args.from, args.until)).await;
+            backend.close().await;
+            let Written { outcomes, questions } = written?;
+            let file = args.out.display();
+            print_line(&format!("recorded   {outcomes} outcomes of {questions} questions in {file}"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

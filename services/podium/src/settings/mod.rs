@@ -28,7 +28,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("data", None),
     // `demo`, or a pool file.
     ("pool", Some("demo")),
-    // `auto`, `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
+    // `auto`, `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
     ("conductor", Some("auto")),
     // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
     ("conductor_next", None),
@@ -37,7 +37,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("runs_kept", Some("30d")),
     // Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
     ("plan_sequences", Some("8")),
-    // Requests that may wait for a model in this process.
+    // Plans that may wait while the conductor's model has as many as it takes.
     ("plans_waiting_max", Some("256")),
     // Layers of a model in this process that GPUs compute: `all`, or a number; the processor computes the rest.
     ("gpu_layers", Some("0")),

@@ -90,9 +90,20 @@ fn conductors_are_named_by_kind() {
     assert_eq!(chosen("fixed:a.yaml"), ConductorChoice::Fixed("a.yaml".into()));
     assert_eq!(chosen("direct:w"), ConductorChoice::Direct(Some(WorkerId::new("w").unwrap())));
     assert_eq!(chosen("worker:w"), ConductorChoice::Worker(WorkerId::new("w").unwrap()));
+    let model = ConductorChoice::Model { file: "a#b.toml".into(), worker: WorkerId::new("w").unwrap() };
+    assert_eq!(chosen("model:a#b.toml#w"), model);
     let remote = ConductorChoice::Remote { url: "http://h:1/v1".into(), model: "org/m".into() };
     assert_eq!(chosen("remote:http://h:1/v1#org/m"), remote);
-    for wrong in ["llama:", "remote:http://h", "remote:h#m", "direct:", "fixed"] {
+    for wrong in [
+        "llama:",
+        "model:a.toml",
+        "model:#w",
+        "model:a.toml#",
+        "remote:http://h",
+        "remote:h#m",
+        "direct:",
+        "fixed",
+    ] {
         assert_eq!(problems(&[], &[("conductor", wrong)]).len(), 1, "{wrong}");
     }
 }

@@ -137,6 +137,43 @@ async fn a_plan_is_printed_and_nothing_is_run() {
 }
 
 #[tokio::test]
+async fn a_model_of_another_pool_file_plans_in_its_own_wire_format() {
+    let bench = Bench::new().await;
+    let root = bench.sim.base_url().replace("/v1", "");
+    let pool_file = format!(
+        r#"
+        schema = 1
+        name = "planners"
+        version = "1"
+        vendors = [{{ id = "v", api = "gemini", base_url = "{root}/v1beta" }}]
+        [[workers]]
+        id = "planner"
+        vendor = "v"
+        model = "sim-conductor"
+        description = "plans"
+        context_tokens = 32768
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        "#
+    );
+    let file = bench.folder.write("planners.toml", &pool_file).display().to_string();
+    let planned = async |worker: &str| {
+        let (conductor, data) = (format!("model:{file}#{worker}"), bench.folder.path("data"));
+        let setup =
+            ["--pool", &bench.setup[3], "--conductor", &conductor, "--data", &data.display().to_string()];
+        off_thread(["plan", "--json", QUESTION].into_iter().chain(setup).collect()).await
+    };
+    let output = planned("planner").await;
+    let json: Value =
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    assert_eq!(json["conductor"], "remote-planner");
+    assert_eq!(json["steps"].as_array().unwrap().len(), 3, "{json}");
+    assert_eq!(bench.sim.calls().len(), 1);
+    let output = planned("nobody").await;
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nobody"), "{}", stderr(&output));
+}
+
+#[tokio::test]
 async fn an_evaluation_counts_what_is_right() {
     let bench = Bench::new().await;
     let right = serde_json::json!({"id": "a", "question": QUESTION, "answer": "Five thousand two hundred and eighty."});

@@ -7,6 +7,7 @@ mod command_line;
 mod gpu;
 mod keys;
 mod mini_head;
+mod ratings;
 mod shipped_pools;
 mod support;
 mod survives_kill;

@@ -105,11 +105,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `podium serve` on free ports and waits until it listens.
     pub(crate) fn start(data: &Path, pool: &Path, workflow: &Path) -> Self {
-        let conductor = format!("fixed:{}", workflow.display());
+        Self::start_with(data, pool, &format!("fixed:{}", workflow.display()))
+    }
+
+    /// The same with any conductor.
+    pub(crate) fn start_with(data: &Path, pool: &Path, conductor: &str) -> Self {
         let arguments =
             ["serve", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--log-format", "json"];
         let mut command = podium(&arguments);
-        command.args(["--conductor", &conductor]).arg("--data").arg(data).arg("--pool").arg(pool);
+        command.args(["--conductor", conductor]).arg("--data").arg(data).arg("--pool").arg(pool);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = lines_of(child.stderr.take().unwrap());
         let mut seen = Vec::new();

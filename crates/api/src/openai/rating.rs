@@ -1,0 +1,74 @@
+//! The body of a rating. OpenAI has none; it is read as strictly as a completion's.
+
+use serde_json::Value;
+
+use super::field::{Field, missing, unknown};
+use crate::{ApiError, ErrorCode};
+
+/// What a client thinks of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RatingRequest {
+    /// From 0 (useless) to 1 (right). A thumb up is 1, a thumb down is 0.
+    pub score: f64,
+    /// In words.
+    pub comment: Option<String>,
+}
+
+impl RatingRequest {
+    /// Reads a body: `score`, or `thumb` (`up` or `down`) in its place, and `comment`.
+    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
+        let value: Value =
+            serde_json::from_slice(body).map_err(|e| invalid(format!("the request is not JSON: {e}")))?;
+        let object =
+            value.as_object().ok_or_else(|| invalid("the request is not a JSON object".to_owned()))?;
+        if let Some(name) = object.keys().find(|name| !["score", "thumb", "comment"].contains(&name.as_str()))
+        {
+            return Err(unknown(name));
+        }
+        let member = |name: &str| {
+            let value = object.get(name).filter(|value| !value.is_null())?;
+            Some(Field::new(name, value))
+        };
+        let score = match (member("score"), member("thumb")) {
+            (Some(score), None) => score.number(0.0, 1.0)?,
+            (None, Some(thumb)) if thumb.one_of(&["up", "down"])? == "up" => 1.0,
+            (None, Some(_)) => 0.0,
+            (None, None) => return Err(missing("score")),
+            (Some(_), Some(thumb)) => return Err(thumb.unsupported("there is a `score` already")),
+        };
+        let comment = member("comment").map(|comment| comment.string().map(ToOwned::to_owned)).transpose()?;
+        Ok(Self { score, comment })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(body: &str) -> Result<(f64, Option<String>), String> {
+        let parsed = RatingRequest::parse(body.as_bytes());
+        parsed.map(|RatingRequest { score, comment }| (score, comment)).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_rating_is_a_score_or_a_thumb() {
+        assert_eq!(parsed(r#"{"score": 0.5, "comment": "so so"}"#), Ok((0.5, Some("so so".to_owned()))));
+        assert_eq!(parsed(r#"{"thumb": "up"}"#), Ok((1.0, None)));
+        assert_eq!(parsed(r#"{"thumb": "down", "comment": null}"#), Ok((0.0, None)));
+        for (body, said) in [
+            ("no", "is not JSON"),
+            ("[]", "is not a JSON object"),
+            ("{}", "`score` is missing"),
+            (r#"{"score": 2}"#, "from 0 to 1"),
+            (r#"{"score": "1"}"#, "from 0 to 1"),
+            (r#"{"thumb": "sideways"}"#, "one of `up`, `down`"),
+            (r#"{"score": 1, "thumb": "up"}"#, "there is a `score` already"),
+            (r#"{"score": 1, "comment": 7}"#, "a string"),
+            (r#"{"score": 1, "stars": 5}"#, "no parameter `stars`"),
+        ] {
+            let problem = parsed(body).unwrap_err();
+            assert!(problem.contains(said), "{body}: {problem}");
+        }
+    }
+}

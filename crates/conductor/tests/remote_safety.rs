@@ -1,0 +1,104 @@
+//! Whatever a remote model writes, there is an end to it: a clear failure after so many tries, within bounds of text and time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use podium_conductor::{RemoteConductor, RemoteOptions};
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::time::Timestamp;
+use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::vendor::FinishReason;
+use podium_testkit::{Answer, Gate, ScriptedVendor, a_pool};
+use tokio_util::sync::CancellationToken;
+
+const KIB: usize = 1 << 10;
+/// Tries at a plan.
+const TRIES: usize = 3;
+/// What is read of one text at the very most: the bound, and the piece that went beyond it.
+const TEXT_BYTES_MAX: usize = 256 * KIB + 64 * KIB;
+
+fn request() -> PlanRequest {
+    PlanRequest {
+        question: "Why is the sky blue?".to_owned(),
+        policy: Policy::new(Tier::Ultra, Effort::Medium),
+        earlier: None,
+        seed: 0,
+        asked_at: Timestamp::default(),
+        time_max: Duration::from_mins(1),
+    }
+}
+
+/// The plan of a model that always answers so, and how many bytes of it were heard.
+async fn planned(answer: Answer) -> (Result<PlanOutcome, ConductorError>, usize, ScriptedVendor) {
+    let (vendor, pool) = (ScriptedVendor::new(), Arc::new(a_pool()));
+    vendor.otherwise(answer);
+    let model = pool.workers()[1].clone();
+    let conductor = RemoteConductor::new(Arc::new(vendor.clone()), model, pool, RemoteOptions::default());
+    let heard = AtomicUsize::new(0);
+    let sink = |text: &str| {
+        heard.fetch_add(text.len(), Ordering::Relaxed);
+    };
+    let result = conductor.plan(&request(), &sink, &CancellationToken::new()).await;
+    (result, heard.into_inner(), vendor)
+}
+
+/// A model that writes one thing over and over, and would never end.
+fn endless(beginning: &str, again: &str) -> Answer {
+    let piece = again.repeat((64 * KIB).div_euclid(again.len()));
+    let pieces = std::iter::once(beginning.to_owned()).chain(std::iter::repeat_n(piece, 8));
+    Answer::parts(pieces).wait(&Gate::closed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_does_not_end_is_stopped_in_each_try_and_told_apart_from_one_that_is_away() {
+    for (beginning, again) in [
+        ("", " "),
+        ("", "I think. "),
+        ("", "model_id = [0]\n"),
+        ("model_id = [0", ", 0"),
+        ("model_id = [0]\nsubtasks = [\"", "do it and "),
+        ("model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [", "["),
+        ("<think>", "wait, "),
+        ("", "\u{fffd}"),
+        ("", "\\"),
+        ("{\"reasoning\": \"", "\\u0000"),
+    ] {
+        let began = tokio::time::Instant::now();
+        let (result, heard, vendor) = planned(endless(beginning, again)).await;
+        let error = result.unwrap_err();
+        let ConductorError::NoPlan { tries, usage, .. } = &error else { panic!("{again:?}: {error}") };
+        assert_eq!((*tries, vendor.calls().len(), vendor.aborted()), (3, TRIES, TRIES), "{again:?}");
+        assert!(heard <= TRIES * (TEXT_BYTES_MAX + beginning.len() + 1), "{again:?}: {heard} bytes");
+        assert!(usage.completion_tokens >= (TRIES * 64 * KIB) as u64, "{again:?}: {usage:?}");
+        assert_eq!(began.elapsed(), Duration::ZERO, "{again:?}: nothing is waited for");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_that_is_no_plan_is_no_plan_however_it_ends() {
+    let nested = format!("model_id = {}0{}", "[".repeat(10_000), "]".repeat(10_000));
+    for text in [
+        "",
+        " ",
+        "I would ask a friend.",
+        "model_id = [0",
+        "model_id = [0]\nsubtasks = [\"half a subta",
+        "model_id = [0]\nsubtasks = [\"a\"]",
+        "model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [[",
+        "model_id = [99999999999999999999]\nsubtasks = [\"a\"]\naccess_list = [[]]",
+        "model_id = [0]\nsubtasks = [\"\"]\naccess_list = [[]]",
+        "model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [[0]]",
+        "<think>model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [[]]",
+        "{\"model_id\": null}",
+        &nested,
+        &" ".repeat(200 * KIB),
+    ] {
+        for reason in [FinishReason::Stop, FinishReason::Length, FinishReason::ContentFilter] {
+            let (result, ..) = planned(Answer::text(text).finish(reason)).await;
+            let error = result.unwrap_err();
+            assert!(matches!(error, ConductorError::NoPlan { tries: 3, .. }), "{text:.40?}: {error}");
+            assert!(!error.is_retryable() && error.to_string().len() < 2_000, "{text:.40?}: {error}");
+        }
+    }
+}
