@@ -184,7 +184,7 @@ impl Checker {
                         self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
                     }
                     TaskRef::Step { .. } => {
-                        let calls = if self.may_be_hedged(run, *task) { 2 } else { 1 };
+                        let calls = if self.attempts_with_hedge(run, *task) == 1 { 2 } else { 1 };
                         if let Some(errand) = self.errand_of(run, *task) {
                             *self.calls_allowed.entry(errand).or_default() += calls;
                         }
@@ -220,14 +220,12 @@ impl Checker {
         }
     }
 
-    /// Whether the task is in hand for the first time, and a second call may be made beside the first.
-    fn may_be_hedged(&self, run: RunId, task: TaskRef) -> bool {
-        let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return false };
+    /// How many attempts at the task were begun, the first of which may make a second call; none where that may not be.
+    fn attempts_with_hedge(&self, run: RunId, task: TaskRef) -> usize {
+        let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return 0 };
         let policy = &run.spec().policy;
-        let is_first = run
-            .task(task)
-            .is_some_and(|task| task.attempts.len() == 1 && matches!(task.state, TaskState::Running { .. }));
-        policy.tier == Tier::Mini && policy.hedging == Hedging::Pool && is_first
+        let may = policy.tier == Tier::Mini && policy.hedging == Hedging::Pool;
+        run.task(task).filter(|_| may).map_or(0, |task| task.attempts.len())
     }
 
     fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
@@ -334,7 +332,9 @@ impl Checker {
         let is_claimed = task.is_some_and(|task| task.has_tried(&worker.id));
         let fell_back = known.run.rounds()[usize::from(round)].steps[step.as_usize()].worker.is_some();
         let is_intended = intended.is_none_or(|intended| intended.worker == worker.id);
-        let is_beside = self.may_be_hedged(*run, TaskRef::Step { round, step });
+        // Who has not heard yet that its step is not wanted any more makes the second call as it would make the first. How many
+        // calls there may be is checked where they are counted.
+        let is_beside = self.attempts_with_hedge(*run, TaskRef::Step { round, step }) > 0;
         let is_right = is_claimed && (is_intended || fell_back) || is_beside;
         if let Some(seen) = early {
             self.violated(
