@@ -42,6 +42,12 @@ binaries: ## build podium with llama.cpp, and vendor-sim
 	@scripts/claim-target
 	cargo build $(WORKSPACE) --bins
 
+.PHONY: planner-cuda
+planner-cuda: ## build a planner for GPUs and processors into ~/.cache/podium/planner-cuda/dist (no GPU needed; hours on few cores)
+	@scripts/setup build llama python
+	@scripts/claim-target
+	@scripts/planner-cuda
+
 .PHONY: test
 test: test-rust test-nats test-clients test-training ## run every test
 
@@ -69,10 +75,11 @@ test-clients: binaries ## run the doors and the simulated vendor with the real c
 
 .PHONY: test-emulators
 test-emulators: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
-test-emulators: binaries ## try our adapters on an emulator of the vendors that others wrote
+test-emulators: binaries ## try our adapters and limits on emulators of the vendors that others wrote; MOCKLIMIT_SECONDS (180)
 	@scripts/setup test
+	cargo build $(WORKSPACE) --example tools
 	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
-	cd tests/clients && uv run --frozen --group node pytest emulators
+	cd tests/clients && uv run --frozen --group node --group emulators pytest emulators -s
 
 .PHONY: test-training
 test-training: ## run the light tests of training/

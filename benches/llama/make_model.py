@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes a model with random weights in the shape of a real one, to measure speed on. It knows nothing, and is never committed.
 
-Qwen2 architecture with tied embeddings, Q8_0. The vocabulary is a byte-level BPE trained on this project's own texts, filled up
+Qwen2 architecture, Q8_0. The vocabulary is a byte-level BPE trained on this project's own texts, filled up
 with tokens that no text is cut into but the model can write, so that it is as large as a real one.
 
-    uv run --with gguf==0.19.0 --with tokenizers==0.23.3 --with numpy make_model.py OUT [--layers 24 ...]
+    uv run --with gguf==0.19.0 --with tokenizers==0.23.3 --with numpy make_model.py OUT [--shape qwen2.5-7b] [--layers 24 ...]
 
-The defaults are the shape of Qwen2.5-0.5B. The result is the same on every run over the same texts.
+The shape is that of Qwen2.5-0.5B unless another one is named. The result is the same on every run over the same texts.
 """
 
 import argparse
@@ -21,6 +21,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+SHAPES = {
+    "qwen2.5-0.5b": {
+        "vocabulary": 151_936, "layers": 24, "dimensions": 896, "heads": 14, "kv_heads": 2, "feed_forward": 4864, "tied": True,
+    },
+    "qwen2.5-7b": {
+        "vocabulary": 152_064, "layers": 28, "dimensions": 3584, "heads": 28, "kv_heads": 4, "feed_forward": 18944, "tied": False,
+    },
+}
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TRAINED = 12_000
 
@@ -60,12 +68,14 @@ def vocabulary(size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path)
-    for name, default in [
-        ("vocabulary", 151_936), ("layers", 24), ("dimensions", 896), ("heads", 14), ("kv-heads", 2), ("feed-forward", 4864),
-        ("context", 32_768),
-    ]:
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-0.5b")
+    parser.add_argument("--context", type=int, default=32_768)
+    for name in ["vocabulary", "layers", "dimensions", "heads", "kv-heads", "feed-forward"]:
+        parser.add_argument(f"--{name}", type=int, help="in place of the shape's")
     shape = parser.parse_args()
+    for name, value in SHAPES[shape.shape].items():
+        if getattr(shape, name, None) is None:
+            setattr(shape, name, value)
     tokens, kinds, merges = vocabulary(shape.vocabulary)
 
     writer = gguf.GGUFWriter(shape.out, "qwen2")
@@ -92,15 +102,23 @@ def main():
 
     random = np.random.default_rng(7)
 
-    def matrix(name, *size):
-        weights = random.standard_normal(size, dtype=np.float32) * np.float32(0.02)
+    # A block of Q8_0: a scale of 16 bits, then 32 numbers of 8. Written as such, as a model of 7 billion is not to be made from
+    # normal numbers of 32 bits. 73 is the deviation of -127 to 127.
+    scale = np.frombuffer(np.float16(0.02 / 73).tobytes(), dtype=np.uint8)
+
+    def matrix(name, rows, columns):
+        blocks = np.empty((rows, columns // 32, 34), dtype=np.uint8)
+        blocks[:, :, :2] = scale
+        blocks[:, :, 2:] = random.integers(-127, 128, (rows, columns // 32, 32), dtype=np.int8).view(np.uint8)
         kind = gguf.GGMLQuantizationType.Q8_0
-        writer.add_tensor(name, gguf.quants.quantize(weights, kind), raw_dtype=kind)
+        writer.add_tensor(name, blocks.reshape(rows, -1), raw_dtype=kind)
 
     def vector(name, size, value):
         writer.add_tensor(name, np.full(size, value, dtype=np.float32))
 
     matrix("token_embd.weight", len(tokens), shape.dimensions)
+    if not shape.tied:
+        matrix("output.weight", len(tokens), shape.dimensions)
     vector("output_norm.weight", shape.dimensions, 1.0)
     key_size = shape.dimensions // shape.heads * shape.kv_heads
     for layer in range(shape.layers):

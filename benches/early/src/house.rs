@@ -14,6 +14,7 @@ use podium_domain::time::Timestamp;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::clock::Clock;
+use podium_ports::conductor::Conductor;
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::Store;
 use tokio::task::JoinSet;
@@ -84,7 +85,7 @@ impl House {
             limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
             cache: None,
             vendors: Arc::new(SimulatedWorkers { clock: Arc::clone(&clock), answer_after }),
-            conductor: Arc::new(conductor),
+            conductors: (Arc::new(conductor) as Arc<dyn Conductor>).into(),
             clock,
             ids: Arc::new(RandomIds),
             pool,
@@ -105,6 +106,7 @@ impl House {
             budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only(course.to_string())?,
             policy: Policy { rounds_max: 1, ..Policy::new(Tier::Ultra, Effort::Medium) },
             answer_tokens_max: None,

@@ -21,6 +21,8 @@ use podium_vendors::HttpVendors;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::prompt::prompt;
+
 /// Bytes of a token, at vendor-sim and in our own estimates.
 const TOKEN_BYTES: usize = 4;
 /// How long to wait when Redis fails.
@@ -72,8 +74,7 @@ impl Executor {
         let mut calls = 0;
         while !self.stop.is_cancelled() {
             calls += 1;
-            let words = words_max / 3 + scramble(seed, calls) % (words_max - words_max / 3 + 1);
-            let text = "word ".repeat(usize::try_from(words).unwrap_or(1));
+            let text = prompt(seed, calls, words_max);
             let request = ChatRequest::new(vec![Message::new(Role::User, text)], output_tokens_max);
             tokio::select! {
                 biased;
@@ -141,12 +142,4 @@ impl Executor {
         }
         Ok(())
     }
-}
-
-/// `SplitMix64`: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
-fn scramble(seed: u64, call: u64) -> u64 {
-    let mut z = (seed << 32 | call).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -1,14 +1,18 @@
 //! Many executors share a vendor's limits through Redis: how much of what is allowed do they use, and how often are they
 //! answered 429?
 //!
-//! Each executor is a limiter with a connection and an instance of its own, and a client of its own for the vendor. The vendor is
-//! vendor-sim, which refuses what is above its limit in any sixty seconds whatever, or another server that counts.
+//! Each executor is a limiter with a connection and an instance of its own, and a client of its own for the vendor; or a process of
+//! a whole cluster. The vendor is vendor-sim, which refuses what is above its limit in any sixty seconds whatever, or another
+//! server that counts. Under the name of one of the cluster's programs this is that program.
 
+mod cluster;
 mod executor;
+mod prompt;
 mod pull;
 
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -18,6 +22,7 @@ use podium_harness::Redis;
 use podium_ports::clock::Clock;
 use podium_setup::SystemClock;
 use podium_vendor_sim::{AccountLimit, Behaviour, Milliseconds, Options as SimOptions, VendorSim};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +59,9 @@ struct Arguments {
     /// Most tokens of an answer, as the calls ask for.
     #[arg(long, default_value_t = 512)]
     output_tokens_max: u32,
+    /// Measure a whole cluster instead, with so many executors, each a process of its own; vendor-sim counts.
+    #[arg(long, conflicts_with_all = ["base_url", "executors"])]
+    processes: Option<usize>,
     /// Measure instead whether runs of one vendor are slowed down by runs that wait for another.
     #[arg(long)]
     pull: bool,
@@ -62,21 +70,54 @@ struct Arguments {
     base_url: Option<String>,
 }
 
+/// What came of the measured time.
+#[derive(Debug, Default)]
+struct Counted {
+    /// Calls at the same time.
+    callers: u64,
+    /// Requests that took of what is allowed.
+    used: u64,
+    /// Tokens that they took.
+    tokens: u64,
+    /// Calls answered 429.
+    limited: u64,
+    /// Calls that failed otherwise.
+    failed: u64,
+    /// How often a limiter told somebody to ask again.
+    refused_asks: u64,
+}
+
+fn main() -> ExitCode {
+    if let Some(exit_code) = podium_local_cluster::dispatch() {
+        return exit_code;
+    }
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("podium-bench-limits: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[tokio::main]
-async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+async fn run(arguments: &Arguments) -> Result<()> {
     if arguments.pull {
         return pull::run().await;
     }
-    let redis = Redis::start().await?;
-    let limit = AccountLimit {
-        requests_per_minute: arguments.requests_per_minute,
-        tokens_per_minute: arguments.tokens_per_minute,
+    let counted = match arguments.processes {
+        Some(executors) => cluster::run(arguments, executors).await?,
+        None => limiters(arguments).await?,
     };
-    let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 800 }, ..Behaviour::default() };
-    let sim = VendorSim::start(SimOptions { limit, behaviour, ..SimOptions::loopback(SEED) }).await?;
+    report(arguments, &counted)
+}
+
+/// The limiters alone, all in this process.
+async fn limiters(arguments: &Arguments) -> Result<Counted> {
+    let redis = Redis::start().await?;
+    let sim = VendorSim::start(sim_options(arguments)).await?;
     let base_url = arguments.base_url.clone().unwrap_or_else(|| sim.base_url());
-    let pool = Arc::new(pool(&arguments, &base_url)?);
+    let pool = Arc::new(Pool::parse(&pool(arguments, &base_url))?);
     let (tally, stop, mut tasks) = (Arc::new(Tally::default()), CancellationToken::new(), JoinSet::new());
     for number in 0..arguments.executors {
         let executor = Executor::start(&redis.url(), &pool, &tally, &stop, &mut tasks)?;
@@ -91,12 +132,29 @@ async fn main() -> Result<()> {
     while let Some(ended) = tasks.join_next().await {
         ended.context("an executor panicked")?;
     }
-    report(&arguments, &tally)
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    Ok(Counted {
+        callers: (arguments.executors * arguments.callers).into(),
+        used: count(&tally.answered),
+        tokens: count(&tally.tokens),
+        limited: count(&tally.limited),
+        failed: count(&tally.failed),
+        refused_asks: count(&tally.refused),
+    })
 }
 
-fn pool(arguments: &Arguments, base_url: &str) -> Result<Pool> {
+fn sim_options(arguments: &Arguments) -> SimOptions {
+    let limit = AccountLimit {
+        requests_per_minute: arguments.requests_per_minute,
+        tokens_per_minute: arguments.tokens_per_minute,
+    };
+    let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 800 }, ..Behaviour::default() };
+    SimOptions { limit, behaviour, ..SimOptions::loopback(SEED) }
+}
+
+fn pool(arguments: &Arguments, base_url: &str) -> String {
     let Arguments { requests_per_minute, tokens_per_minute, output_tokens_max, .. } = arguments;
-    let toml = format!(
+    format!(
         r#"
 schema = 1
 name = "limits"
@@ -121,27 +179,27 @@ in_flight_max = 10000
 requests_per_minute = {requests_per_minute}
 tokens_per_minute = {tokens_per_minute}
 "#
-    );
-    Ok(Pool::parse(&toml)?)
+    )
 }
 
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
-fn report(arguments: &Arguments, tally: &Tally) -> Result<()> {
-    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
-    let minutes = arguments.seconds as f64 / 60.0;
-    let (answered, limited) = (count(&tally.answered), count(&tally.limited));
-    let requests = answered / (arguments.requests_per_minute as f64 * minutes);
-    let tokens = count(&tally.tokens) / (arguments.tokens_per_minute as f64 * minutes);
-    let of_calls = limited / (answered + limited).max(1.0);
-    let used = requests.max(tokens);
-    let line = serde_json::json!({
-        "seconds": arguments.seconds, "executors": arguments.executors,
-        "answered": answered, "answered_429": limited, "failed": count(&tally.failed), "refused_asks": count(&tally.refused),
-        "share_of_requests": requests, "share_of_tokens": tokens, "share_answered_429": of_calls,
+fn report(arguments: &Arguments, counted: &Counted) -> Result<()> {
+    let Counted { callers, used, tokens, limited, failed, refused_asks } = counted;
+    let share = |used: u64, per_minute: u64| used as f64 * 60.0 / (per_minute * arguments.seconds) as f64;
+    let of_requests = share(*used, arguments.requests_per_minute);
+    let of_tokens = share(*tokens, arguments.tokens_per_minute);
+    let of_calls = *limited as f64 / (used + limited).max(1) as f64;
+    let (scarce, most) =
+        if of_requests >= of_tokens { ("requests", of_requests) } else { ("tokens", of_tokens) };
+    let line = json!({
+        "seconds": arguments.seconds, "executors": arguments.processes.unwrap_or(arguments.executors as usize),
+        "are_processes": arguments.processes.is_some(), "callers": callers, "scarce": scarce,
+        "answered": used, "answered_429": limited, "failed": failed, "refused_asks": refused_asks,
+        "share_of_requests": of_requests, "share_of_tokens": of_tokens, "share_answered_429": of_calls,
     });
     println!("{line}");
-    ensure!(used >= USED_MIN, "used {used:.3} of the scarcer limit, at least {USED_MIN} is expected");
+    ensure!(most >= USED_MIN, "used {most:.3} of the {scarce}, at least {USED_MIN} is expected");
     ensure!(
         of_calls < LIMITED_MAX,
         "{of_calls:.4} of the calls were answered 429, less than {LIMITED_MAX} is expected"

@@ -14,6 +14,7 @@ use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::conductor::Conductor;
 use podium_ports::limiter::{Grant, Limiter, Outcome, Settlement};
 use podium_setup::{RandomIds, SystemClock};
 use podium_testkit::limiter::Caller;
@@ -60,7 +61,7 @@ impl House {
             limiter: Arc::new(limiter),
             cache: None,
             vendors: Arc::new(vendor),
-            conductor: Arc::new(conductor.clone()),
+            conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
             ids: Arc::new(RandomIds),
             pool: Arc::new(a_pool()),
@@ -80,6 +81,7 @@ impl House {
             budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only("Why?")?,
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             answer_tokens_max: None,

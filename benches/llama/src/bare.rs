@@ -39,16 +39,23 @@ pub(crate) fn params(sequences: u16, threads: u16, buffers: Buffers) -> LlamaCon
         .with_no_perf(true)
 }
 
+/// All layers on the GPUs that there are, or none.
+pub(crate) fn model_params(order: &Order) -> Result<LlamaModelParams> {
+    let params = LlamaModelParams::default();
+    if order.gpu { Ok(params) } else { Ok(params.with_n_gpu_layers(0).with_devices(&[])?) }
+}
+
 /// llama.cpp, silent.
 pub(crate) fn backend() -> Result<LlamaBackend> {
     send_logs_to_tracing(LogOptions::default().with_logs_enabled(false));
+    podium_llama::load_modules()?;
     Ok(LlamaBackend::init()?)
 }
 
 /// The rate at which all sequences together go on after a prompt and some first tokens each.
 pub(crate) fn tokens_a_second(order: &Order, buffers: Buffers) -> Result<f64> {
     let backend = backend()?;
-    let model = LlamaModel::load_from_file(&backend, &order.model, &LlamaModelParams::default())?;
+    let model = LlamaModel::load_from_file(&backend, &order.model, &model_params(order)?)?;
     let mut context = model.new_context(&backend, params(order.sequences, order.threads, buffers))?;
     let mut batch = LlamaBatch::new(BATCH_TOKENS_MAX as usize, 1);
     for sequence in 0..i32::from(order.sequences) {

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use podium_ports::hardware::{GpuLayers, Hardware};
 
 use crate::{bare, engine, nano};
 
@@ -27,6 +28,8 @@ pub(crate) enum Figure {
     Prefix,
     /// The same, when nothing is said of it.
     NoPrefix,
+    /// Milliseconds until the first subtask of a plan is whole, as the median of requests in turn.
+    FirstStep,
     /// Bytes of memory for each request that waits.
     Waiting,
     /// Milliseconds of a plan, as the median over questions.
@@ -51,9 +54,18 @@ pub(crate) struct Order {
     pub(crate) tokens: u32,
     #[arg(long)]
     pub(crate) threads: u16,
+    /// Computes all layers on GPUs.
+    #[arg(long)]
+    pub(crate) gpu: bool,
 }
 
 impl Order {
+    /// What computes.
+    pub(crate) fn hardware(&self) -> Hardware {
+        let gpu_layers = if self.gpu { GpuLayers::All } else { GpuLayers::None };
+        Hardware { gpu_layers, ..Hardware::default() }
+    }
+
     /// Takes the figure and writes it to standard output.
     pub(crate) fn carry_out(&self) -> Result<()> {
         let figure = match self.figure {
@@ -61,6 +73,7 @@ impl Order {
             Figure::BareSplit => bare::tokens_a_second(self, bare::Buffers::Split)?,
             Figure::Free | Figure::FreeDrawn | Figure::Grammar => engine::tokens_a_second(self)?,
             Figure::Prefix | Figure::NoPrefix => engine::seconds_to_first_tokens(self)?,
+            Figure::FirstStep => engine::ms_to_first_step(self)?,
             Figure::Waiting => engine::bytes_of_waiting(self)?,
             Figure::Plan => nano::plan_ms(self)?,
             Figure::PlansTogether => nano::plans_together_ms(self)?,
@@ -81,6 +94,9 @@ impl Order {
             ("--threads", u32::from(self.threads)),
         ] {
             child.args([name, &value.to_string()]);
+        }
+        if self.gpu {
+            child.arg("--gpu");
         }
         let output = child.env("GGML_NO_BACKTRACE", "1").output().context("starting a measurement")?;
         if !output.status.success() {

@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::{Figure, Order};
+use crate::tables::median;
 
 /// Tokens of a sequence, in both worlds.
 pub(crate) const CONTEXT_TOKENS: u32 = 2048;
@@ -32,7 +33,7 @@ fn load(order: &Order, waiting_max: usize) -> Result<Engine> {
         sequences_max: NonZeroU16::new(order.sequences).context("at least one sequence")?,
         waiting_max: NonZeroUsize::new(waiting_max).context("at least one may wait")?,
         threads: NonZeroUsize::new(order.threads.into()),
-        gpu_layers: 0,
+        hardware: order.hardware(),
         hidden_states: HiddenStates::NotReadable,
     };
     Ok(Engine::load(options)?)
@@ -137,6 +138,44 @@ pub(crate) fn seconds_to_first_tokens(order: &Order) -> Result<f64> {
         let (seconds, _) = all(&engine, requests()?).await?;
         engine.shut_down().await;
         Ok(seconds)
+    })
+}
+
+/// Questions after each other that the first step is waited for.
+const FIRST_STEPS: u16 = 7;
+/// Most characters of a subtask there: what a model that knows something writes.
+const SUBTASK_CHARS_MAX: u16 = 120;
+
+/// The median time until a plan's first subtask is whole, so that its step can begin; prompts share their beginning.
+pub(crate) fn ms_to_first_step(order: &Order) -> Result<f64> {
+    Runtime::new()?.block_on(async {
+        let engine = load(order, WAITING)?;
+        let mut times = Vec::new();
+        // The first one computes what they share.
+        for number in 0..=FIRST_STEPS {
+            let request = request(described(&question(number)).beginning_like(&described("")))?;
+            let shape = request.shape.clone().with_subtask_chars_max(SUBTASK_CHARS_MAX)?;
+            let begin = Instant::now();
+            let mut pending = engine.handle().submit(Request { plan_tokens_max: 1000, shape, ..request })?;
+            let mut text = String::new();
+            while !has_first_subtask(&text) {
+                text += &pending.next_text().await.context("the plan ended before its first subtask")?;
+            }
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        engine.shut_down().await;
+        times.remove(0);
+        Ok(median(times))
+    })
+}
+
+fn has_first_subtask(plan: &str) -> bool {
+    let Some((_, subtask)) = plan.split_once("subtasks = [\"") else { return false };
+    let mut is_escaped = false;
+    subtask.chars().any(|letter| {
+        let closes = letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        closes
     })
 }
 

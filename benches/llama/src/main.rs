@@ -38,6 +38,9 @@ enum What {
         /// Threads that compute.
         #[arg(long, default_value_t = 2)]
         threads: u16,
+        /// Computes all layers on GPUs.
+        #[arg(long)]
+        gpu: bool,
     },
     /// Takes one figure; what `All` runs in a process of its own.
     #[command(hide = true)]
@@ -46,8 +49,8 @@ enum What {
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
-        What::All { weights, bundle, rounds, tokens, threads } => {
-            tables::Bench { weights, bundle, rounds, tokens, threads }.run()
+        What::All { weights, bundle, rounds, tokens, threads, gpu } => {
+            tables::Bench { weights, bundle, rounds, tokens, threads, gpu }.run()
         }
         What::One(order) => order.carry_out(),
     }

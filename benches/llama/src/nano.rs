@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
-use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
@@ -18,7 +17,7 @@ use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::bare::{Buffers, backend, params};
+use crate::bare::{Buffers, backend, model_params, params};
 use crate::child::Order;
 use crate::tables::median;
 
@@ -44,6 +43,7 @@ fn conductor(order: &Order) -> Result<LlamaConductor> {
     let options = LlamaOptions {
         sequences_max: NonZeroU16::new(order.sequences).context("at least one sequence")?,
         threads: NonZeroUsize::new(order.threads.into()),
+        hardware: order.hardware(),
         ..LlamaOptions::default()
     };
     Ok(LlamaConductor::open(&bundle, &pool, options)?)
@@ -99,7 +99,7 @@ pub(crate) fn plans_together_ms(order: &Order) -> Result<f64> {
 pub(crate) fn plan_bare_ms(order: &Order) -> Result<f64> {
     let bundle = Bundle::open(&order.model)?;
     let backend = backend()?;
-    let model = LlamaModel::load_from_file(&backend, bundle.weights(), &LlamaModelParams::default())?;
+    let model = LlamaModel::load_from_file(&backend, bundle.weights(), &model_params(order)?)?;
     let context_tokens = bundle.manifest().sampling.context_tokens;
     let params = params(1, order.threads, Buffers::One).with_n_ctx(std::num::NonZeroU32::new(context_tokens));
     let mut context = model.new_context(&backend, params)?;

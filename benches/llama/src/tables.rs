@@ -9,8 +9,9 @@ use anyhow::Result;
 
 use crate::child::{Figure, Order};
 
-/// Requests at the same time.
+/// Requests at the same time, on processors and on GPUs.
 const SEQUENCES: [u16; 3] = [1, 4, 8];
+const SEQUENCES_ON_GPU: [u16; 3] = [1, 8, 32];
 /// The speeds that are compared.
 const SPEEDS: [(Figure, &str); 5] = [
     (Figure::Bare, "bare llama.cpp, one buffer"),
@@ -27,6 +28,7 @@ pub(crate) struct Bench {
     pub(crate) rounds: usize,
     pub(crate) tokens: u32,
     pub(crate) threads: u16,
+    pub(crate) gpu: bool,
 }
 
 /// The one in the middle.
@@ -40,6 +42,8 @@ impl Bench {
     pub(crate) fn run(&self) -> Result<()> {
         self.speeds()?;
         self.prefixes()?;
+        let first_step = self.order(Figure::FirstStep, &self.weights, 1).take()?;
+        writeln!(std::io::stdout(), "first subtask of a plan: {first_step:.1} ms")?;
         self.plans()?;
         let waiting = self.order(Figure::Waiting, &self.weights, 1).take()?;
         writeln!(std::io::stdout(), "memory of a waiting request: {:.1} kB", waiting / 1e3)?;
@@ -47,14 +51,16 @@ impl Bench {
     }
 
     fn order(&self, figure: Figure, model: &Path, sequences: u16) -> Order {
-        Order { figure, model: model.to_owned(), sequences, tokens: self.tokens, threads: self.threads }
+        let (tokens, threads, gpu) = (self.tokens, self.threads, self.gpu);
+        Order { figure, model: model.to_owned(), sequences, tokens, threads, gpu }
     }
 
     fn speeds(&self) -> Result<()> {
         let mut out = std::io::stdout();
+        let at_once = if self.gpu { SEQUENCES_ON_GPU } else { SEQUENCES };
         let mut taken: BTreeMap<(usize, u16), Vec<f64>> = BTreeMap::new();
         for _ in 0..self.rounds {
-            for sequences in SEQUENCES {
+            for sequences in at_once {
                 for (number, (figure, _)) in SPEEDS.iter().enumerate() {
                     let rate = self.order(*figure, &self.weights, sequences).take()?;
                     taken.entry((number, sequences)).or_default().push(rate);
@@ -64,7 +70,7 @@ impl Bench {
         writeln!(out, "tokens a second, of the better bare one; load {}", load())?;
         for (number, (_, name)) in SPEEDS.iter().enumerate() {
             let mut line = format!("{name:36}");
-            for sequences in SEQUENCES {
+            for sequences in at_once {
                 let of = |number| median(taken[&(number, sequences)].clone());
                 let share = of(number) / of(0).max(of(1)) * 100.0;
                 write!(line, "  {sequences}: {:8.1} ({share:5.1} %)", of(number))?;

@@ -2,7 +2,9 @@
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{FinishReason, Hedge, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{
+    FailReason, FinishReason, Hedge, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef,
+};
 use podium_domain::time::Timestamp;
 
 use crate::AttemptNumbers;
@@ -62,9 +64,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
                 ..attempt_failed(*task, message, *retry_at)
             })
         }
-        RunEvent::FellBack { round, step, worker, message } => {
-            Kind::FellBack(fell_back((*round, *step), worker, message))
-        }
+        RunEvent::FellBack { round, step, worker, message } => fell_back((*round, *step), worker, message),
         RunEvent::Hedged { round, step, claim, hedge } => {
             Kind::Hedged(hedged((*round, *step), hedge, |task| attempts.number(task, *claim)))
         }
@@ -84,6 +84,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             Kind::ResultUnused(v1::ResultUnused { task, attempt, usage, cost_nano_usd })
         }
         RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
+        RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
         RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
         RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
@@ -153,13 +154,17 @@ fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {
     v1::Succeeded { round: round.into(), step: step.get().into() }
 }
 
-fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> v1::FellBack {
-    v1::FellBack {
+fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> Kind {
+    Kind::FellBack(v1::FellBack {
         round: round.into(),
         step: step.get().into(),
         worker: worker.to_string(),
         error: message.to_owned(),
-    }
+    })
+}
+
+fn round_abandoned(round: u16, reason: &FailReason) -> v1::RoundAbandoned {
+    v1::RoundAbandoned { round: round.into(), failure: Some(reason.into()) }
 }
 
 impl From<TaskRef> for v1::Task {

@@ -20,17 +20,17 @@ impl ModelName {
         Self { tier, conductor: None }
     }
 
-    /// Whether a process whose conductor is `conductor` serves this model.
-    pub fn is_served_by(&self, conductor: &str) -> bool {
-        self.conductor.as_deref().is_none_or(|pinned| pinned == conductor)
+    /// Whether a process with these conductors serves this model.
+    pub fn is_served_by<'c>(&self, mut conductors: impl Iterator<Item = &'c str>) -> bool {
+        self.conductor.as_deref().is_none_or(|pinned| conductors.any(|conductor| conductor == pinned))
     }
 
-    /// Every name under which a process whose conductor is `conductor` can be asked.
-    pub fn served_by(conductor: &str) -> Vec<Self> {
+    /// Every name under which a process with these conductors can be asked.
+    pub fn served_by<'c>(conductors: impl Iterator<Item = &'c str>) -> Vec<Self> {
         let tiers = [Tier::Mini, Tier::Ultra];
-        let plain = tiers.map(Self::of_tier);
-        let pinned = tiers.map(|tier| Self { tier, conductor: Some(conductor.to_owned()) });
-        plain.into_iter().chain(pinned).collect()
+        let pinned = conductors
+            .flat_map(|conductor| tiers.map(|tier| Self { tier, conductor: Some(conductor.to_owned()) }));
+        tiers.map(Self::of_tier).into_iter().chain(pinned).collect()
     }
 }
 
@@ -76,16 +76,18 @@ mod tests {
 
     #[test]
     fn every_served_name_reads_back_and_is_served() {
-        for model in ModelName::served_by("nano-1") {
+        let conductors = || ["nano-1", "nano-2"].into_iter();
+        assert_eq!(ModelName::served_by(conductors()).len(), 6);
+        for model in ModelName::served_by(conductors()) {
             assert_eq!(model.to_string().parse(), Ok(model.clone()));
-            assert!(model.is_served_by("nano-1"));
+            assert!(model.is_served_by(conductors()));
         }
     }
 
     #[test]
     fn a_name_pinned_to_another_conductor_is_not_served() {
         let pinned: ModelName = "podium-ultra@nano-1".parse().unwrap();
-        assert!(!pinned.is_served_by("nano-2"));
+        assert!(!pinned.is_served_by(["nano-2", "nano-3"].into_iter()));
     }
 
     #[test]

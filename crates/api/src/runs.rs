@@ -73,6 +73,7 @@ fn round_of(number: u32, round: &Round) -> v1::Round {
         fallback: planned.and_then(|planned| planned.fallback.clone()),
         steps: steps.map(|((index, step), done)| step_of(index, step, done)).collect(),
         superseded_steps: round.superseded.into(),
+        abandoned: round.abandoned.as_ref().map(Into::into),
     }
 }
 

@@ -11,7 +11,7 @@ use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimit
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
@@ -44,10 +44,21 @@ pub struct Backbone {
     stop: CancellationToken,
 }
 
-/// Redis is away: calls are limited by what the settings say of that, and not by what all executors do together.
+/// Why a process is not ready.
 #[derive(Debug, thiserror::Error)]
-#[error("Redis is away")]
-struct RedisIsAway;
+pub(crate) enum Unready {
+    /// The store or the queue does not answer.
+    #[error(transparent)]
+    Engine(#[from] NotReady),
+    /// Redis is away, and the setting `redis_away` is `hold`.
+    #[error("the limiter does not answer: Redis is away, and no worker is called meanwhile")]
+    Holding,
+    /// Redis is away, and the setting `redis_away` is a share.
+    #[error(
+        "the limiter does not answer: Redis is away, and this process keeps to its own share of each limit meanwhile"
+    )]
+    Local,
+}
 
 /// Whether a process has all that it stands on.
 #[derive(Clone)]
@@ -58,13 +69,12 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     /// The first part that is missing.
-    pub(crate) async fn check(&self) -> Result<(), NotReady> {
+    pub(crate) async fn check(&self) -> Result<(), Unready> {
         self.engine.ready().await?;
         match self.limiter.as_ref().map(|limiter| limiter.standing().state) {
             None | Some(LimiterState::Shared) => Ok(()),
-            Some(LimiterState::Local | LimiterState::Holding) => {
-                Err(NotReady { part: "limiter", source: Box::new(RedisIsAway) })
-            }
+            Some(LimiterState::Local) => Err(Unready::Local),
+            Some(LimiterState::Holding) => Err(Unready::Holding),
         }
     }
 }
@@ -129,7 +139,7 @@ impl Backbone {
     }
 
     /// An engine on it. Must be called inside a tokio runtime.
-    pub fn engine(&self, settings: &ClusterSettings, conductor: Arc<dyn Conductor>) -> Engine {
+    pub fn engine(&self, settings: &ClusterSettings, conductors: Conductors) -> Engine {
         let parts = Parts {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
@@ -140,7 +150,7 @@ impl Backbone {
             },
             cache: self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>),
             vendors: Arc::clone(&self.vendors),
-            conductor,
+            conductors,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             pool: Arc::clone(&self.pool),

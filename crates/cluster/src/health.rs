@@ -8,40 +8,59 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::backbone::Readiness;
 
+/// How far a process is.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    /// Not ready yet.
+    Starting,
+    /// It will never be ready, and says why; it lives on.
+    Refused(String),
+    /// Ready as long as what it stands on is.
+    Working(Readiness),
+}
+
 #[derive(Clone)]
 struct Health {
-    readiness: Readiness,
+    phase: watch::Receiver<Phase>,
     stopping: CancellationToken,
 }
 
 /// Serves until `ended`; not ready from `stopping` on.
 pub(crate) async fn serve(
     listener: TcpListener,
-    readiness: Readiness,
+    phase: watch::Receiver<Phase>,
     stopping: CancellationToken,
     ended: CancellationToken,
 ) -> io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(Health { readiness, stopping });
+        .with_state(Health { phase, stopping });
     axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await
 }
 
 async fn ready(State(health): State<Health>) -> Response {
+    let unready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
     if health.stopping.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+        return unready("stopping");
     }
-    match health.readiness.check().await {
+    let phase = health.phase.borrow().clone();
+    let readiness = match phase {
+        Phase::Starting => return unready("starting"),
+        Phase::Refused(why) => return unready(&why),
+        Phase::Working(readiness) => readiness,
+    };
+    match readiness.check().await {
         Ok(()) => "ready\n".into_response(),
         Err(error) => {
             warn!(error = &error as &dyn std::error::Error, "not ready");
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+            unready(&error.to_string())
         }
     }
 }

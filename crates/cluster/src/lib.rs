@@ -12,6 +12,6 @@ mod work;
 
 pub use backbone::Backbone;
 pub use error::ClusterError;
-pub use process::{first_signal, main, stop_or_second_signal};
+pub use process::{first_signal, main, main_with_inspection, stop_or_second_signal};
 pub use settings::{Away, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, PostgresSettings, RedisSettings};
 pub use work::{Work, WorkSettings, check_work, work_keys, work_until_signal};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use podium_ports::BoxError;
 use podium_setup::Signals;
 use podium_setup::settings::{Key, SettingsError, Sources};
 use tracing::{info, warn};
@@ -46,6 +47,18 @@ pub fn main<S, F: Future<Output = Result<(), ClusterError>>>(
     check: impl FnOnce(Sources) -> Result<S, SettingsError>,
     serve: impl FnOnce(S) -> F,
 ) -> ExitCode {
+    main_with_inspection(name, version, keys, check, |_| Ok(None), serve)
+}
+
+/// The same; under `--check-config`, `inspect` also looks at the machine, and says what it finds or what is missing.
+pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
+    name: &str,
+    version: &str,
+    keys: &[Key],
+    check: impl FnOnce(Sources) -> Result<S, SettingsError>,
+    inspect: impl FnOnce(&S) -> Result<Option<String>, BoxError>,
+    serve: impl FnOnce(S) -> F,
+) -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.version {
         println(&format!("{name} {version}"));
@@ -65,8 +78,19 @@ pub fn main<S, F: Future<Output = Result<(), ClusterError>>>(
         }
     };
     if arguments.check_config {
-        println("the configuration is right");
-        return ExitCode::SUCCESS;
+        return match inspect(&settings) {
+            Ok(found) => {
+                println("the configuration is right");
+                if let Some(line) = found {
+                    println(&line);
+                }
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                complain(name, &*error);
+                ExitCode::from(USAGE)
+            }
+        };
     }
     // The one TLS provider, for everything that speaks TLS. A second call (tests) changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();

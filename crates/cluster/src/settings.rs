@@ -7,8 +7,8 @@ use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
-use podium_setup::conductor::ConductorChoice;
-use podium_setup::settings::{Checker, Key, SecretRef, step_cache, values};
+use podium_setup::conductor::{ConductorChoice, ConductorChoices};
+use podium_setup::settings::{Checker, Key, SecretRef, hardware, step_cache, values};
 
 const SLOTS_MAX: u64 = 4096;
 const LANE_MESSAGES_MAX: u64 = 100_000;
@@ -43,6 +43,9 @@ pub const KEYS: &[Key] = &[
     // `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A gateway only reads
     // its name and abilities.
     ("conductor", None),
+    // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
+    ("conductor_next", None),
+    ("conductor_next_share", Some("0")),
     // Whether gateways plan at once where no model is needed (`fixed`, `direct`), or leave that to planners as well.
     ("plan_at_once", Some("true")),
     // Plans made at the same time, for each tier.
@@ -51,6 +54,15 @@ pub const KEYS: &[Key] = &[
     ("plan_sequences", Some("8")),
     // Requests that may wait for a model in the planner.
     ("plans_waiting_max", Some("256")),
+    // Layers of a model in the planner that GPUs compute: `all`, or a number; the processor computes the rest.
+    ("gpu_layers", Some("0")),
+    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
+    ("gpus", Some("all")),
+    ("gpu_split", Some("layer")),
+    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
+    ("gpu_required", None),
+    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
+    ("kv_cache", Some("f16")),
     // Steps run at the same time, for each vendor and tier.
     ("step_slots", Some("32")),
     // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
@@ -89,7 +101,7 @@ pub struct ClusterSettings {
     /// The pool file.
     pub pool: PathBuf,
     /// Who plans.
-    pub conductor: ConductorChoice,
+    pub conductors: ConductorChoices,
     /// Whether gateways plan where no model is needed.
     pub plan_at_once: bool,
     /// Plans made at the same time, for each tier.
@@ -167,11 +179,12 @@ impl ClusterSettings {
         let nats = nats(checker);
         let redis = redis(checker);
         let pool = checker.read("pool", pool);
-        let conductor = checker.read("conductor", conductor);
+        let conductors = ConductorChoices::read(checker, conductor);
         let plan_at_once = checker.read("plan_at_once", values::yes_or_no);
         let plan_slots = checker.read("plan_slots", slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
         let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
+        let hardware = hardware(checker);
         let step_slots = checker.read("step_slots", slots);
         let step_cache = step_cache(checker);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
@@ -184,10 +197,14 @@ impl ClusterSettings {
             nats: nats?,
             redis: redis?,
             pool: pool?,
-            conductor: conductor?,
+            conductors: conductors?,
             plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
-            local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
+            local: LocalLimits {
+                sequences_max: sequences_max?,
+                waiting_max: waiting_max?,
+                hardware: hardware?,
+            },
             step_slots: step_slots?,
             step_cache: step_cache?,
             lease: Duration::from_millis(lease?),
@@ -311,10 +328,12 @@ mod tests {
             ("redis_away", "local:2"),
             ("lease_ms", "5"),
             ("conductor", "auto"),
+            ("conductor_next", "auto"),
+            ("conductor_next_share", "1.5"),
         ])
         .unwrap_err();
         // The pool is missing, too.
-        assert_eq!(problems.len(), 7, "{problems:#?}");
+        assert_eq!(problems.len(), 9, "{problems:#?}");
         assert!(!problems.concat().contains("hunter2"), "{problems:#?}");
     }
 

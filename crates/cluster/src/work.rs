@@ -1,21 +1,26 @@
 //! A process that works: a planner or an executor. It has the engine's loops and a health door.
 
+use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use podium_engine::Roles;
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
+use podium_ports::hardware::GpuError;
 use podium_ports::vendor::Vendors;
 use podium_setup::conductor::OpenBundle;
 use podium_setup::settings::{Checker, Key, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::error::ClusterError;
+use crate::health::Phase;
 use crate::settings::{ClusterSettings, HEALTH_KEYS, KEYS};
 use crate::{Backbone, first_signal, health, stop_or_second_signal};
 
@@ -71,38 +76,43 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
     let listener = TcpListener::bind(listen).await.map_err(system("the health door cannot listen"))?;
     let address = listener.local_addr().map_err(system("the health door has no address"))?;
+    let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
+    let (phases, phase) = watch::channel(Phase::Starting);
+    let mut doors = JoinSet::new();
+    doors.spawn(health::serve(listener, phase, stopping.clone(), ended.clone()));
     let mut backbone = Backbone::connect(&cluster, roles).await?;
     if let Work::ExecuteWith(vendors) = work {
         backbone = backbone.with_vendors(vendors());
     }
-    let conductor = conductor_for(&cluster, &backbone, work).await?;
-    let engine = backbone.engine(&cluster, Arc::clone(&conductor));
-    let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
-    let health = health::serve(listener, backbone.readiness(&engine), stopping.clone(), ended.clone());
-    let mut doors = JoinSet::new();
-    doors.spawn(health);
+    let conductors = match conductors_for(&cluster, &backbone, work).await {
+        Err(ClusterError::Conductor(error)) if GpuError::among(&error).is_some() => {
+            backbone.close().await;
+            info!(health = %address, "the health door answers");
+            return stay_unready(&error, &phases, &mut signals, &mut doors).await;
+        }
+        conductors => conductors?,
+    };
+    let engine = backbone.engine(&cluster, conductors.clone());
+    phases.send_replace(Phase::Working(backbone.readiness(&engine)));
     let loops = TaskTracker::new();
     loops.spawn({
         let (engine, stopping) = (engine.clone(), stopping.clone());
         async move { engine.work(roles, stopping).await }
     });
     loops.close();
-    info!(health = %address, conductor = engine.conductor_id(), pool = engine.pool().version(), "working");
+    let conductor: Vec<_> = engine.conductor_ids().collect();
+    info!(health = %address, conductor = conductor.join(", "), pool = engine.pool().version(), "working");
     let broke_down = async {
         tokio::select! {
             () = loops.wait() => ClusterError::BrokeDown,
-            ended = doors.join_next() => ClusterError::Door(match ended {
-                None | Some(Ok(Ok(()))) => "it closed by itself".into(),
-                Some(Ok(Err(error))) => error.into(),
-                Some(Err(panic)) => panic.into(),
-            }),
+            error = closed(&mut doors) => error,
         }
     };
     let outcome = first_signal(&mut signals, broke_down).await;
     let stop = async {
         stopping.cancel();
         loops.wait().await;
-        conductor.shut_down().await;
+        conductors.shut_down().await;
         backbone.close().await;
         ended.cancel();
     };
@@ -110,16 +120,44 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     outcome
 }
 
-async fn conductor_for(
+/// Why the health door closed, when it does.
+async fn closed(doors: &mut JoinSet<io::Result<()>>) -> ClusterError {
+    ClusterError::Door(match doors.join_next().await {
+        None | Some(Ok(Ok(()))) => "it closed by itself".into(),
+        Some(Ok(Err(error))) => error.into(),
+        Some(Err(panic)) => panic.into(),
+    })
+}
+
+/// Without the GPU that was promised nothing can be planned here, before the machine or the settings are others. The process
+/// lives on and says so: to be started again and again would help nobody.
+async fn stay_unready(
+    error: &(dyn Error + 'static),
+    phases: &watch::Sender<Phase>,
+    signals: &mut Signals,
+    doors: &mut JoinSet<io::Result<()>>,
+) -> Result<(), ClusterError> {
+    error!(error, "not ready, and nothing will change that here");
+    let mut why = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        why = format!("{why}: {error}");
+        cause = error.source();
+    }
+    phases.send_replace(Phase::Refused(why));
+    first_signal(signals, closed(doors)).await
+}
+
+async fn conductors_for(
     settings: &ClusterSettings,
     backbone: &Backbone,
     work: Work,
-) -> Result<Arc<dyn Conductor>, ClusterError> {
-    let (choice, pool, vendors) = (&settings.conductor, backbone.pool(), backbone.vendors());
+) -> Result<Conductors, ClusterError> {
+    let (choices, pool, vendors) = (&settings.conductors, backbone.pool(), backbone.vendors());
     let Work::Plan(open_bundle) = work else {
-        return Ok(Arc::new(conductor::describe(choice, pool, vendors).await?));
+        return Ok(conductor::describe_all(choices, pool, vendors, |described| described).await?);
     };
-    let chosen = conductor::choose(choice, pool, vendors, open_bundle, settings.local).await?;
-    chosen.notice.iter().for_each(|notice| warn!("{notice}"));
-    Ok(chosen.conductor)
+    let chosen = conductor::choose_all(choices, pool, vendors, open_bundle, settings.local).await?;
+    chosen.notices.iter().for_each(|notice| warn!("{notice}"));
+    Ok(chosen.conductors)
 }

@@ -1,12 +1,22 @@
-//! The manifest of a conductor bundle: which weights, which prompt, which pool, which sampling.
+//! The manifest of a conductor bundle: which files, which prompt, which pool, which sampling.
+
+mod check;
+mod pinned;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 use crate::policy::ROUNDS_MAX;
 
+pub use check::{ManifestError, is_plain_file_name};
+pub use pinned::{OtherPool, slots_hash};
+
 /// The schema of the manifest that this version reads.
-const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 1;
+/// Most adapters of a bundle.
+pub const ADAPTERS_MAX: usize = 16;
+/// The manifest's name in a bundle.
+pub const MANIFEST_FILE: &str = "conductor.toml";
 
 /// How a conductor's prompt speaks of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,24 +40,31 @@ pub enum SubtaskWords {
     Copied,
 }
 
-/// The weights' file.
+/// A file of the bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Weights {
-    /// Name of a GGUF file in the bundle's directory.
+pub struct BundleFile {
+    /// A plain name in the bundle's directory.
     pub file: String,
     /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
 }
 
-/// The mini head's file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// A low-rank change to the weights, as a GGUF file. All of a bundle's are applied together.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MiniHead {
-    /// Name of a safetensors file in the bundle's directory.
+pub struct Adapter {
+    /// A plain name in the bundle's directory.
     pub file: String,
     /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
+    /// How strongly it is applied, over 0 and at most 16; 1 is as it was trained.
+    #[serde(default = "whole")]
+    pub scale: f32,
+}
+
+fn whole() -> f32 {
+    1.0
 }
 
 /// How the conductor is spoken to.
@@ -70,12 +87,16 @@ pub struct PromptTemplate {
     pub subtasks: SubtaskWords,
 }
 
-/// The pool that a conductor with anonymous slots was trained on.
+/// The pool that a conductor with anonymous slots was trained on. Empty for one whose workers are described.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct PinnedPool {
     /// The workers in the order of the slots.
     pub slots: Vec<WorkerId>,
+    /// Name and version of the pool, for people.
+    pub trained_on: String,
+    /// [`slots_hash`] of the workers in the slots.
+    pub hash: String,
 }
 
 /// How the conductor's tokens are chosen, and how many.
@@ -104,11 +125,14 @@ pub struct Manifest {
     /// What it is, in a sentence.
     #[serde(default)]
     pub description: String,
-    /// The weights.
-    pub weights: Weights,
-    /// The mini head, if it has one: chooses a worker for the mini tier without writing a plan.
+    /// The weights, a GGUF file.
+    pub weights: BundleFile,
+    /// Changes to the weights.
     #[serde(default)]
-    pub head: Option<MiniHead>,
+    pub adapters: Vec<Adapter>,
+    /// The mini head, a safetensors file, if it has one: chooses a worker for the mini tier without writing a plan.
+    #[serde(default)]
+    pub head: Option<BundleFile>,
     /// The prompt.
     pub prompt: PromptTemplate,
     /// The pinned pool of a conductor with slots.
@@ -118,33 +142,37 @@ pub struct Manifest {
     pub sampling: Sampling,
 }
 
-/// Why a manifest is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ManifestError {
-    /// Not TOML, an unknown key, or a value of the wrong type.
-    #[error("conductor.toml does not read: {0}")]
-    Syntax(String),
-    /// A value out of its bounds.
-    #[error("conductor.toml: {key} {problem}")]
-    Invalid {
-        /// Which key.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
+/// A file as the manifest names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile<'m> {
+    /// The manifest's key, such as `weights` or `adapters[0]`.
+    pub key: String,
+    /// The name in the bundle's directory.
+    pub file: &'m str,
+    /// What its SHA-256 must be.
+    pub sha256: &'m str,
+}
+
+impl<'m> NamedFile<'m> {
+    fn of(key: &str, BundleFile { file, sha256 }: &'m BundleFile) -> Self {
+        Self { key: key.to_owned(), file, sha256 }
+    }
 }
 
 impl Manifest {
-    /// Reads and checks a manifest.
+    /// Reads and checks a manifest. All that is wrong with it is reported at once.
     pub fn parse(toml: &str) -> Result<Self, ManifestError> {
-        let manifest: Self = toml::from_str(toml).map_err(|e| ManifestError::Syntax(e.to_string()))?;
-        manifest.check()?;
-        Ok(manifest)
+        check::parse(toml)
     }
 
     /// Name and version: what runs record, and what a pinned model id ends with.
     pub fn id(&self) -> String {
         format!("{}-{}", self.name, self.version)
+    }
+
+    /// The schema that it is written in.
+    pub const fn schema(&self) -> u32 {
+        self.schema
     }
 
     /// Most rounds that it can plan. Slots mean weights that were trained to split questions, not to judge answers.
@@ -155,91 +183,16 @@ impl Manifest {
         }
     }
 
-    fn check(&self) -> Result<(), ManifestError> {
-        let refuse = |key, problem: String| Err(ManifestError::Invalid { key, problem });
-        if self.schema != SCHEMA {
-            return refuse("schema", format!("is {}, this version reads {SCHEMA}", self.schema));
-        }
-        if WorkerId::new(self.id()).is_err() {
-            return refuse("name and version", "must be of a-z, A-Z, 0-9, `.`, `_`, `-`".to_owned());
-        }
-        let weights = ("weights.file", &self.weights.file, "weights.sha256", &self.weights.sha256);
-        let head = self.head.as_ref().map(|head| ("head.file", &head.file, "head.sha256", &head.sha256));
-        for (file_key, file, sha256_key, sha256) in std::iter::once(weights).chain(head) {
-            if file.is_empty() || file.contains(['/', '\\', '\0']) || file.starts_with('.') {
-                return refuse(file_key, format!("`{file}` must be a plain file name in the bundle"));
-            }
-            if sha256.len() != 64 || !sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-                return refuse(sha256_key, "must be 64 lower-case hexadecimal digits".to_owned());
-            }
-        }
-        if !self.prompt.user.contains("{{question}}") {
-            return refuse("prompt.user", "must contain {{question}}".to_owned());
-        }
-        if (self.prompt.workers == WorkersInPrompt::Slots) == self.pool.slots.is_empty() {
-            return refuse("pool.slots", "must be given exactly when prompt.workers is `slots`".to_owned());
-        }
-        self.check_sampling()
-    }
-
-    fn check_sampling(&self) -> Result<(), ManifestError> {
-        let refuse = |key, problem: String| Err(ManifestError::Invalid { key, problem });
-        let sampling = &self.sampling;
-        if !(0.0..=2.0).contains(&sampling.temperature) {
-            return refuse("sampling.temperature", format!("is {}, it must be 0 to 2", sampling.temperature));
-        }
-        if !(64..=1 << 20).contains(&sampling.context_tokens) {
-            return refuse(
-                "sampling.context_tokens",
-                format!("is {}, it must be 64 to 1048576", sampling.context_tokens),
-            );
-        }
-        if sampling.plan_tokens_max == 0
-            || u64::from(sampling.reasoning_tokens_max) + u64::from(sampling.plan_tokens_max)
-                >= u64::from(sampling.context_tokens)
-        {
-            return refuse(
-                "sampling",
-                "reasoning_tokens_max and plan_tokens_max must fit in context_tokens".to_owned(),
-            );
-        }
-        Ok(())
+    /// Every file that it names, the weights first.
+    pub fn files(&self) -> Vec<NamedFile<'_>> {
+        let mut files = vec![NamedFile::of("weights", &self.weights)];
+        files.extend(self.adapters.iter().enumerate().map(|(number, Adapter { file, sha256, .. })| {
+            NamedFile { key: format!("adapters[{number}]"), file, sha256 }
+        }));
+        files.extend(self.head.iter().map(|head| NamedFile::of("head", head)));
+        files
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn good() -> String {
-        format!(
-            "schema = 1\nname = \"nano\"\nversion = \"1\"\n[weights]\nfile = \"nano.gguf\"\nsha256 = \"{}\"\n\
-             [prompt]\nworkers = \"slots\"\ntemplate = \"chatml\"\nuser = \"{{{{question}}}}\"\n\
-             [pool]\nslots = [\"a\", \"b\"]\n\
-             [sampling]\ntemperature = 0.0\nreasoning_tokens_max = 64\nplan_tokens_max = 400\ncontext_tokens = 1024\n",
-            "a".repeat(64)
-        )
-    }
-
-    #[test]
-    fn a_good_manifest_reads() {
-        assert_eq!(Manifest::parse(&good()).unwrap().id(), "nano-1");
-    }
-
-    #[test]
-    fn a_bad_manifest_is_refused_by_the_name_of_the_key() {
-        for (from, to, key) in [
-            ("nano.gguf", "../nano.gguf", "weights.file"),
-            ("aaaa", "AAAA", "weights.sha256"),
-            ("{{question}}", "hello", "prompt.user"),
-            ("[\"a\", \"b\"]", "[]", "pool.slots"),
-            ("= 1024", "= 128", "sampling"),
-            ("schema = 1", "schema = 2", "schema"),
-            ("[prompt]", "[head]\nfile = \"a/b\"\nsha256 = \"\"\n[prompt]", "head.file"),
-            ("[prompt]", "[head]\nfile = \"b\"\nsha256 = \"0\"\n[prompt]", "head.sha256"),
-        ] {
-            let text = Manifest::parse(&good().replace(from, to)).unwrap_err().to_string();
-            assert!(text.contains(key), "{text}");
-        }
-    }
-}
+mod tests;

@@ -18,5 +18,6 @@ pub mod prices;
 pub mod prompt;
 pub mod run;
 pub mod sampling;
+pub mod share;
 pub mod time;
 pub mod usage;

@@ -122,11 +122,21 @@ pub struct Round {
     pub superseded: u16,
     /// The steps, as many as the plan has; before there is one, those of the head.
     pub steps: Vec<StepRun>,
+    /// Why it gave no answer, where the one before it stands for that.
+    #[serde(default)]
+    pub abandoned: Option<FailReason>,
 }
 
 impl Round {
     fn opened(now: Timestamp) -> Self {
-        Self { planning: Task::ready(now), head: None, planned: None, superseded: 0, steps: Vec::new() }
+        Self {
+            planning: Task::ready(now),
+            head: None,
+            planned: None,
+            superseded: 0,
+            steps: Vec::new(),
+            abandoned: None,
+        }
     }
 
     /// The plan, once there is one.

@@ -28,15 +28,16 @@ pub(crate) async fn ask(
 
 /// What a run could cost.
 pub(crate) fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
-    engine.estimate(request(engine, caller, new_run)?).map_err(|e| submit_error(&e))
+    engine.estimate(&request(engine, caller, new_run)?).map_err(|e| submit_error(&e))
 }
 
 fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
-    let conductor = engine.conductor_id();
-    if !new_run.model.is_served_by(conductor) {
+    if !new_run.model.is_served_by(engine.conductor_ids()) {
+        let here: Vec<_> = engine.conductor_ids().map(|id| format!("`{id}`")).collect();
         let message = format!(
-            "model `{}` is pinned to another conductor than this server's `{conductor}`",
-            new_run.model
+            "model `{}` is pinned to another conductor than this server's {}",
+            new_run.model,
+            here.join(" and ")
         );
         return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
     }
@@ -46,6 +47,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         budgets: caller.budgets,
         request_id: new_run.request_id,
         model: new_run.model.to_string(),
+        conductor: new_run.model.conductor,
         conversation: new_run.conversation,
         policy: new_run.policy,
         answer_tokens_max: new_run.answer_tokens_max,
@@ -86,6 +88,9 @@ fn submit_error(error: &SubmitError) -> ApiError {
     match error {
         SubmitError::Policy(e) => {
             ApiError::on_field(ErrorCode::InvalidValue, format!("policy.{}", e.field), e.to_string())
+        }
+        SubmitError::UnknownConductor { .. } => {
+            ApiError::on_field(ErrorCode::ModelNotFound, "model", error.to_string())
         }
         SubmitError::Sampling(e) => {
             ApiError::on_field(ErrorCode::InvalidValue, format!("sampling.{}", e.field), e.to_string())

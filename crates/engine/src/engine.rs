@@ -29,8 +29,9 @@ use crate::gather::{self, ChargedCreations, Creations, Gathering, Loads};
 use crate::holds::Holds;
 use crate::known::{Bounds as KnownBounds, Known};
 use crate::parts::{Options, Parts, Roles};
-use crate::planner::{Planner, plan_or_fall_back};
+use crate::planner::{MayRetry, Planner, Planning};
 use crate::remover::Remover;
+use crate::submit::within_abilities;
 use crate::sweeper::Sweeper;
 use crate::task::Slots;
 use crate::watch::{Update, Watcher};
@@ -129,9 +130,14 @@ impl Engine {
         &self.shared.parts.pool
     }
 
-    /// The conductor's name and version.
+    /// The current conductor's name and version.
     pub fn conductor_id(&self) -> &str {
-        self.shared.parts.conductor.id()
+        self.shared.parts.conductors.current().id()
+    }
+
+    /// Name and version of each conductor, the current one first.
+    pub fn conductor_ids(&self) -> impl Iterator<Item = &str> {
+        self.shared.parts.conductors.all().map(|conductor| conductor.id())
     }
 
     /// A run as it is.
@@ -173,16 +179,18 @@ impl Engine {
         Ok(answer(self.parts().clone(), id, updates))
     }
 
-    /// Plans only: nothing is run or stored.
+    /// Plans only, by the current conductor: nothing is run or stored.
     pub async fn plan(
         &self,
         conversation: &Conversation,
         policy: Policy,
         text: TextSink<'_>,
     ) -> Result<PlanOutcome, ConductorError> {
-        let request = self.first_request(conversation, self.within_abilities(policy));
+        let conductor = self.parts().conductors.current();
+        let request = self.first_request(conversation, within_abilities(&**conductor, policy));
         let stop = CancellationToken::new();
-        plan_or_fall_back(self.parts(), &request, text, &stop, false).await
+        let planning = Planning { parts: self.parts(), conductor: Ok(conductor), request: &request };
+        planning.plan_or_fall_back(text, &stop, MayRetry::No).await
     }
 
     /// Whether it plans or executes: then it remembers the runs that it accepts, as it may soon work on them.

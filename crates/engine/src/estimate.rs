@@ -3,9 +3,10 @@
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::run::PlanResult;
+use podium_ports::conductor::Conductor;
 
 use crate::engine::Engine;
-use crate::submit::{Submit, SubmitError};
+use crate::submit::{Submit, SubmitError, within_abilities};
 use crate::worth::Question;
 
 /// What a run could cost.
@@ -24,8 +25,21 @@ pub struct Estimate {
 impl Engine {
     /// What a run could cost: by its plan where that needs no model, else by the bounds of its policy. Nobody is called, nothing
     /// is stored.
-    pub fn estimate(&self, request: Submit) -> Result<Estimate, SubmitError> {
-        let (parts, policy) = (self.parts(), self.within_abilities(request.policy));
+    pub fn estimate(&self, request: &Submit) -> Result<Estimate, SubmitError> {
+        let conductors = &self.parts().conductors;
+        if let Some(pinned) = &request.conductor {
+            let conductor = conductors.named(pinned);
+            let unknown = || SubmitError::UnknownConductor { pinned: pinned.clone() };
+            return self.estimate_by(&**conductor.ok_or_else(unknown)?, request);
+        }
+        // Which of them a run gets is known with its id: the dearest one bounds what it costs.
+        let estimates = conductors.all().map(|conductor| self.estimate_by(&**conductor, request));
+        let estimates: Vec<_> = estimates.collect::<Result<_, _>>()?;
+        estimates.into_iter().max_by_key(|estimate| estimate.cost_max).ok_or(SubmitError::NoWorkerAllowed)
+    }
+
+    fn estimate_by(&self, conductor: &dyn Conductor, request: &Submit) -> Result<Estimate, SubmitError> {
+        let (parts, policy) = (self.parts(), within_abilities(conductor, request.policy.clone()));
         policy.check()?;
         if parts.pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
@@ -38,18 +52,21 @@ impl Engine {
         };
         let first = self.first_request(&request.conversation, policy.clone());
         let rounds = usize::from(policy.rounds_max);
-        let times = |cost: Cost| std::iter::repeat_n(cost, rounds).sum::<Cost>();
+        let times = |cost: Cost, rounds: usize| std::iter::repeat_n(cost, rounds).sum::<Cost>();
         let mut steps = Vec::new();
-        let (work, planning) = match parts.conductor.plan_at_once(&first).map(|outcome| outcome.result) {
-            Some(PlanResult::Plan(planned)) => {
-                steps = question.steps_max(&parts.pool, &planned.plan).collect();
-                (steps.iter().map(|(_, cost)| *cost).sum::<Cost>(), Cost::ZERO)
-            }
-            _ => (times(question.round_max(&parts.pool)), times(parts.conductor.plan_cost_max(&first))),
+        let at_once = conductor.plan_at_once(&first).map(|outcome| outcome.result);
+        let (work, planning) = if let Some(PlanResult::Plan(planned)) = at_once {
+            steps = question.steps_max(&parts.pool, &planned.plan).collect();
+            (steps.iter().map(|(_, cost)| *cost).sum::<Cost>(), Cost::ZERO)
+        } else {
+            // Each round after the first one is also shown the round before.
+            let further = self.further_request(&request.conversation, policy.clone());
+            let further = times(conductor.plan_cost_max(&further), rounds.saturating_sub(1));
+            (times(question.round_max(&parts.pool), rounds), conductor.plan_cost_max(&first) + further)
         };
         let cap = policy.cost_max.unwrap_or(Cost::from_nano_usd(u64::MAX));
         let cost_max = (work + planning).min(cap);
-        let cost_min = if steps.is_empty() { self.least(&question) } else { work };
+        let cost_min = if steps.is_empty() { self.least(conductor, &question) } else { work };
         Ok(Estimate { cost_max, planning_cost_max: planning.min(cap), cost_min, steps })
     }
 }

@@ -8,7 +8,7 @@ use podium_domain::pool::Pool;
 use podium_domain::run::Run;
 use podium_ports::cache::StepCache;
 use podium_ports::clock::{Clock, Ids};
-use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::limiter::Limiter;
 use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
@@ -32,8 +32,8 @@ pub struct Parts {
     pub cache: Option<Arc<dyn StepCache>>,
     /// Those who serve the workers.
     pub vendors: Arc<dyn Vendors>,
-    /// The model that plans.
-    pub conductor: Arc<dyn Conductor>,
+    /// The model that plans, or two while one takes over from the other.
+    pub conductors: Conductors,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// New ids.

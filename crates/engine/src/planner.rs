@@ -1,9 +1,10 @@
-//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker. Steps that are
-//! final begin while the rest of the plan is being written.
+//! Planning: the conductor is asked, and when it has no usable plan the whole question goes to one safe worker; in a
+//! further round the answer before stands. Steps that are final begin while the rest of the plan is being written.
 
 mod early;
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::conversation::Conversation;
@@ -14,7 +15,7 @@ use podium_domain::policy::Policy;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, Task, TaskRef};
 use podium_domain::usage::Usage;
-use podium_ports::conductor::{ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::live::Signal;
 use podium_ports::queue::{Lane, TaskMessage};
 use tokio::sync::mpsc;
@@ -53,7 +54,7 @@ impl Planner {
         let spec = claimed.run.spec();
         let request = engine.plan_request(&claimed.run, claimed.task, claimed.claim);
         let attempts = claimed.run.task(claimed.task).map_or(0, podium_domain::run::Task::attempt_number);
-        let may_retry = attempts < spec.policy.attempts_max;
+        let may_retry = if attempts < spec.policy.attempts_max { MayRetry::Yes } else { MayRetry::No };
         let (texts, heard) = mpsc::unbounded_channel();
         let (copies, to_read) = mpsc::unbounded_channel();
         // The conductor's own bound on tokens bounds these channels.
@@ -62,7 +63,9 @@ impl Planner {
             drop(texts.send(text.to_owned()));
         };
         let stop = claimed.held.token().child_token();
-        let planning = plan_or_fall_back(engine.parts(), &request, &sink, &stop, may_retry);
+        let conductor = engine.conductor_of(&claimed.run);
+        let planning = Planning { parts: engine.parts(), conductor, request: &request };
+        let planning = planning.plan_or_fall_back(&sink, &stop, may_retry);
         tokio::pin!(planning);
         let telling = tell(engine.parts(), &claimed.run, claimed.task.round(), heard);
         tokio::pin!(telling);
@@ -93,6 +96,12 @@ impl Engine {
         }
     }
 
+    /// The longest request for a further round: it shows as much of the round before as it may.
+    pub(crate) fn further_request(&self, conversation: &Conversation, policy: Policy) -> PlanRequest {
+        let earlier = Some("x".repeat(prompt::EARLIER_BYTES_MAX));
+        PlanRequest { earlier, ..self.first_request(conversation, policy) }
+    }
+
     /// What a plan reserves of the budgets of its run: its steps, and the planning of the round after it.
     pub(crate) fn reserve_for(&self, run: &Run, result: &PlanResult) -> Cost {
         let (spec, parts) = (run.spec(), self.parts());
@@ -107,22 +116,33 @@ impl Engine {
             at: self.now(),
         };
         let is_last = run.current_round() + 1 >= spec.policy.rounds_max;
-        let next =
-            || parts.conductor.plan_cost_max(&self.first_request(&spec.conversation, spec.policy.clone()));
+        let next = || {
+            // Who is not here costs nothing here: the round is going to be abandoned.
+            self.conductor_of(run).map_or(Cost::ZERO, |conductor| {
+                conductor.plan_cost_max(&self.further_request(&spec.conversation, spec.policy.clone()))
+            })
+        };
         question.plan_max(&parts.pool, &planned.plan) + if is_last { Cost::ZERO } else { next() }
     }
 
     /// What the conductor is asked for a round of a run.
     pub(crate) fn plan_request(&self, run: &Run, task: TaskRef, claim: ClaimId) -> PlanRequest {
         let spec = run.spec();
+        let pool = self.conductor_of(run).ok().and_then(|conductor| conductor.pool_in_text());
         PlanRequest {
             question: spec.conversation.question(),
             policy: spec.policy.clone(),
-            earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round)),
+            earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round, pool)),
             seed: spec.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
             asked_at: self.now(),
             time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
         }
+    }
+
+    /// The conductor that the run was given at its acceptance. No other one plans for it: the run says who did.
+    fn conductor_of(&self, run: &Run) -> Result<&Arc<dyn Conductor>, ConductorError> {
+        let id = &run.spec().conductor;
+        self.parts().conductors.named(id).ok_or_else(|| ConductorError::Absent { id: id.clone() })
     }
 }
 
@@ -190,30 +210,52 @@ impl Planner {
     }
 }
 
-/// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
-/// the whole question; the plan then says why.
-pub(crate) async fn plan_or_fall_back(
-    parts: &Parts,
-    request: &PlanRequest,
-    text: TextSink<'_>,
-    stop: &CancellationToken,
-    may_retry: bool,
-) -> Result<PlanOutcome, ConductorError> {
-    let error = match parts.conductor.plan(request, text, stop).await {
-        Ok(outcome) => return Ok(outcome),
-        Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
-        Err(error) if error.is_retryable() && may_retry => return Err(error),
-        Err(error) => error,
-    };
-    let Some(worker) = parts.pool.safest(&request.policy) else {
-        return Err(error);
-    };
-    let subtask = prompt::whole_question_subtask(&request.question);
-    let Ok(plan) = PlanDraft::single(&worker.id, subtask).check(&parts.pool, &request.policy) else {
-        return Err(error);
-    };
-    warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
-    let (usage, cost) = error.consumed();
-    let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
-    Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
+/// Whether planning that failed is going to be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayRetry {
+    Yes,
+    No,
+}
+
+/// A conductor, or why there is none, and what it is asked.
+pub(crate) struct Planning<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) conductor: Result<&'a Arc<dyn Conductor>, ConductorError>,
+    pub(crate) request: &'a PlanRequest,
+}
+
+impl Planning<'_> {
+    /// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
+    /// the whole question; the plan then says why. Not so in a further round: there is an answer, which no plan that nobody
+    /// made may take the place of.
+    pub(crate) async fn plan_or_fall_back(
+        self,
+        text: TextSink<'_>,
+        stop: &CancellationToken,
+        may_retry: MayRetry,
+    ) -> Result<PlanOutcome, ConductorError> {
+        let Self { parts, conductor, request } = self;
+        let planned = match conductor {
+            Ok(conductor) => conductor.plan(request, text, stop).await,
+            Err(absent) => Err(absent),
+        };
+        let error = match planned {
+            Ok(outcome) => return Ok(outcome),
+            Err(ConductorError::Stopped) => return Err(ConductorError::Stopped),
+            Err(error) if error.is_retryable() && may_retry == MayRetry::Yes => return Err(error),
+            Err(error) if request.earlier.is_some() => return Err(error),
+            Err(error) => error,
+        };
+        let Some(worker) = parts.pool.safest(&request.policy) else {
+            return Err(error);
+        };
+        let subtask = prompt::whole_question_subtask(&request.question);
+        let Ok(plan) = PlanDraft::single(&worker.id, subtask).check(&parts.pool, &request.policy) else {
+            return Err(error);
+        };
+        warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
+        let (usage, cost) = error.consumed();
+        let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
+        Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
+    }
 }

@@ -10,7 +10,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, PolicyError};
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::{Sampling, SamplingError};
-use podium_ports::conductor::PlanOutcome;
+use podium_ports::conductor::{Conductor, PlanOutcome};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::{Commit, Created, Place, StoreError, Telling};
 use tracing::debug;
@@ -37,6 +37,8 @@ pub struct Submit {
     pub request_id: Option<RequestId>,
     /// The model that the client named.
     pub model: String,
+    /// The name and version of the conductor that alone will do, if the client named one.
+    pub conductor: Option<String>,
     /// The messages.
     pub conversation: Conversation,
     /// The bounds.
@@ -74,6 +76,12 @@ pub enum SubmitError {
     /// So is a part of the sampling.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// The conductor that alone will do is not here.
+    #[error("there is no conductor `{pinned}` here")]
+    UnknownConductor {
+        /// As it was named.
+        pinned: String,
+    },
     /// No worker is left.
     #[error("policy workers_allowed leaves no worker of the pool")]
     NoWorkerAllowed,
@@ -161,20 +169,25 @@ impl Engine {
     }
 
     fn draft(&self, request: Submit) -> Result<Draft, SubmitError> {
-        let policy = self.within_abilities(request.policy);
+        let (conductors, now) = (&self.parts().conductors, self.now());
+        let id = self.parts().ids.run_id(now);
+        let conductor = match request.conductor {
+            Some(pinned) => conductors.named(&pinned).ok_or(SubmitError::UnknownConductor { pinned })?,
+            None => conductors.for_run(id),
+        };
+        let policy = within_abilities(&**conductor, request.policy);
         policy.check()?;
         request.sampling.check()?;
         if self.parts().pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
-        let now = self.now();
         let question = Question {
             conversation: &request.conversation,
             policy: &policy,
             answer_tokens_max: request.answer_tokens_max,
             at: now,
         };
-        let hold = if request.budgets.is_empty() { Cost::ZERO } else { self.least(&question) };
+        let hold = if request.budgets.is_empty() { Cost::ZERO } else { self.least(&**conductor, &question) };
         let spec = RunSpec {
             tenant: request.tenant,
             key: request.key,
@@ -188,25 +201,24 @@ impl Engine {
             answer_tokens_max: request.answer_tokens_max,
             sampling: request.sampling,
             pool: self.parts().pool.version(),
-            conductor: self.parts().conductor.id().to_owned(),
+            conductor: conductor.id().to_owned(),
             accepted_at: now,
         };
-        let id = self.parts().ids.run_id(now);
         let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
         let after = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
         let dispatch = Effect::Dispatch { task: TaskRef::Plan { round: 0 }, not_before: now };
         let commit = self.dispatch().commit(after, events).charged(Charge::default());
         let accepted = Draft { commit, effects: vec![dispatch] };
-        Ok(self.planned_at_once(&accepted).unwrap_or(accepted))
+        Ok(self.planned_at_once(&**conductor, &accepted).unwrap_or(accepted))
     }
 
     /// The same with its plan, where no model is needed for it: a commit, a message and a process less on the way.
-    fn planned_at_once(&self, accepted: &Draft) -> Option<Draft> {
+    fn planned_at_once(&self, conductor: &dyn Conductor, accepted: &Draft) -> Option<Draft> {
         let now = self.now();
         let (task, id) = (TaskRef::Plan { round: 0 }, self.parts().ids.claim_id());
         let (mut after, mut events) = ((*accepted.commit.after).clone(), accepted.commit.events.clone());
         let request = self.plan_request(&after, task, id);
-        let PlanOutcome { result, usage, cost } = self.parts().conductor.plan_at_once(&request)?;
+        let PlanOutcome { result, usage, cost } = conductor.plan_at_once(&request)?;
         let claim = Claim {
             id,
             executor: self.options().executor.clone(),
@@ -276,18 +288,18 @@ impl Engine {
     }
 
     /// The least that a run can cost: its first plan, and one step.
-    pub(crate) fn least(&self, question: &Question<'_>) -> Cost {
+    pub(crate) fn least(&self, conductor: &dyn Conductor, question: &Question<'_>) -> Cost {
         let request = self.first_request(question.conversation, question.policy.clone());
-        self.parts().conductor.plan_cost_max(&request) + question.least(&self.parts().pool)
+        conductor.plan_cost_max(&request) + question.least(&self.parts().pool)
     }
+}
 
-    /// The policy, narrowed to what the conductor can do.
-    pub(crate) fn within_abilities(&self, policy: Policy) -> Policy {
-        let abilities = self.parts().conductor.abilities();
-        Policy {
-            steps_max: policy.steps_max.min(abilities.steps_max),
-            rounds_max: policy.rounds_max.min(abilities.rounds_max),
-            ..policy
-        }
+/// The policy, narrowed to what the conductor can do.
+pub(crate) fn within_abilities(conductor: &dyn Conductor, policy: Policy) -> Policy {
+    let abilities = conductor.abilities();
+    Policy {
+        steps_max: policy.steps_max.min(abilities.steps_max),
+        rounds_max: policy.rounds_max.min(abilities.rounds_max),
+        ..policy
     }
 }

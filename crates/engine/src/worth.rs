@@ -9,6 +9,7 @@ use podium_domain::money::Cost;
 use podium_domain::plan::{Plan, Step};
 use podium_domain::policy::Policy;
 use podium_domain::pool::{Pool, Worker};
+use podium_domain::prompt::EARLIER_BYTES_MAX;
 use podium_domain::time::Timestamp;
 
 /// Bytes that are taken for a token of a prompt: about half of what English text has.
@@ -39,7 +40,8 @@ impl Question<'_> {
         let worker = |step: &Step| pool.worker(&step.worker);
         plan.indexed().map(move |(index, step)| {
             let seen = step.access.as_slice().iter().filter_map(|seen| plan.steps().get(seen.as_usize()));
-            let (mut bytes, mut tokens) = (step.subtask.len() as u64, 0);
+            let earlier = if step.sees_earlier_round { EARLIER_BYTES_MAX } else { 0 };
+            let (mut bytes, mut tokens) = ((step.subtask.len() + earlier) as u64, 0);
             for seen in seen {
                 bytes += seen.subtask.len() as u64 + FRAME_BYTES;
                 tokens += worker(seen).map_or(0, |worker| u64::from(worker.output_tokens_max));
@@ -58,13 +60,14 @@ impl Question<'_> {
     }
 
     /// The most that any plan of a round can be worth: all steps that the policy allows, by the dearest worker, each of which
-    /// sees all before it.
+    /// sees all before it, the round before included.
     pub(crate) fn round_max(&self, pool: &Pool) -> Cost {
         let allowed = || pool.workers().iter().filter(|worker| self.policy.allows(worker));
         let longest = allowed().map(|worker| u64::from(worker.output_tokens_max)).max().unwrap_or_default();
         let subtask = podium_domain::plan::SUBTASK_BYTES_MAX as u64;
+        let earlier = if self.policy.rounds_max > 1 { EARLIER_BYTES_MAX as u64 } else { 0 };
         let step = |number: u64| {
-            let seen = (subtask + number * (subtask + FRAME_BYTES), number * longest);
+            let seen = (earlier + subtask + number * (subtask + FRAME_BYTES), number * longest);
             let costs = allowed().map(|worker| self.attempt_max(pool, worker, seen, false));
             costs.max().unwrap_or_default()
         };

@@ -1,12 +1,11 @@
 //! The head itself: scores, choice, and what it was trained for.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
+use podium_domain::bundle::slots_hash;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::{Pool, UnknownWorker, WORKERS_MAX};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::file::{self, FileError, Matrix};
 
@@ -125,21 +124,6 @@ pub enum NoChoice {
     NotFinite,
 }
 
-/// What the slots of a pool are: a SHA-256, in lower-case hexadecimal, over a line `id TAB model LF` for each slot, in order. So
-/// a worker that becomes another model makes another pool of it, and one whose price or vendor changes does not.
-pub fn slots_sha256(pool: &Pool, slots: &[WorkerId]) -> Result<String, UnknownWorker> {
-    let mut hash = Sha256::new();
-    for id in slots {
-        let worker = pool.worker(id).ok_or_else(|| UnknownWorker { id: id.clone() })?;
-        hash.update(format!("{id}\t{}\n", worker.model));
-    }
-    let mut text = String::with_capacity(64);
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
-}
-
 impl LinearHead {
     /// A head for these slots of a pool. `weights` has a row for each slot, one after the other.
     pub fn new(
@@ -217,7 +201,7 @@ impl LinearHead {
 
     /// Whether it was trained on workers that the pool has, as they are. Further workers of the pool are never chosen.
     pub fn fits(&self, pool: &Pool) -> Result<(), OtherPool> {
-        let actual = slots_sha256(pool, &self.slots).map_err(OtherPool::Lacks)?;
+        let actual = slots_hash(pool, &self.slots).map_err(OtherPool::Lacks)?;
         if actual == self.pool_sha256 {
             return Ok(());
         }

@@ -24,4 +24,4 @@ pub mod train;
 
 pub use dataset::{Dataset, DatasetError, Example};
 pub use file::FileError;
-pub use head::{HIDDEN_MAX, HeadError, LinearHead, NoChoice, OtherPool, Source, TIE_MARGIN, slots_sha256};
+pub use head::{HIDDEN_MAX, HeadError, LinearHead, NoChoice, OtherPool, Source, TIE_MARGIN};

@@ -101,7 +101,7 @@ const LIMITS: Limits = Limits { iterations_max: 300, gradient_max: 1e-6 };
 /// Of the questions that are not held out, one in so many chooses between settings.
 const ONE_CHOOSES_IN: usize = 5;
 
-/// Trains a head for the slots of a pool with that hash ([`crate::slots_sha256`]).
+/// Trains a head for the slots of a pool with that hash ([`slots_hash`](podium_domain::bundle::slots_hash)).
 pub fn train(
     dataset: &Dataset,
     source: Source,

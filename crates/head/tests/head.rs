@@ -4,15 +4,14 @@
 use std::error::Error as _;
 use std::path::Path;
 
+use podium_domain::bundle::slots_hash;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 use podium_head::features::Features;
 use podium_head::outcomes::{Outcome, Outcomes, SCHEMA};
 use podium_head::score::Standing;
 use podium_head::train::{Options, Trained, of_head, train};
-use podium_head::{
-    Dataset, DatasetError, FileError, LinearHead, NoChoice, OtherPool, Source, TIE_MARGIN, slots_sha256,
-};
+use podium_head::{Dataset, DatasetError, FileError, LinearHead, NoChoice, OtherPool, Source, TIE_MARGIN};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -80,7 +79,7 @@ fn nobody_is_chosen_where_scores_do_not_tell() {
 #[test]
 fn a_head_fits_the_pool_whose_models_it_was_trained_on_in_any_order_and_among_others() {
     let trained_on = pool(&[("a", "m1"), ("b", "m2"), ("c", "m3"), ("d", "m4")]);
-    let hash = slots_sha256(&trained_on, &slots()).unwrap();
+    let hash = slots_hash(&trained_on, &slots()).unwrap();
     let head = LinearHead::new(slots(), hash, source(), vec![0.0; 8]).unwrap();
     assert_eq!(head.fits(&trained_on), Ok(()));
     assert_eq!(head.fits(&pool(&[("x", "m0"), ("d", "m4"), ("c", "m3"), ("b", "m2"), ("a", "m1")])), Ok(()));

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
+use podium_domain::bundle::{Manifest, OtherPool, SubtaskWords};
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::{STEPS_MAX, Tier};
-use podium_domain::pool::{Pool, UnknownWorker};
+use podium_domain::pool::Pool;
 use podium_domain::prompt::{PlanContext, for_conductor, whole_question_subtask};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
-use podium_head::LinearHead;
+use podium_head::{FileError, LinearHead};
 use podium_ports::BoxError;
 use podium_ports::conductor::{
     Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
 };
+use podium_ports::hardware::Hardware;
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::Bundle;
@@ -45,8 +46,8 @@ pub struct LlamaOptions {
     pub waiting_max: NonZeroUsize,
     /// Threads that compute, as in [`EngineOptions::threads`].
     pub threads: Option<NonZeroUsize>,
-    /// Layers that a GPU computes. More than 0 needs the feature `cuda`.
-    pub gpu_layers: u32,
+    /// What of the machine is used beside its processor, as in [`EngineOptions::hardware`].
+    pub hardware: Hardware,
 }
 
 impl Default for LlamaOptions {
@@ -57,8 +58,8 @@ impl Default for LlamaOptions {
 
 impl LlamaOptions {
     /// The defaults within what the machine's owner allows.
-    pub const fn within(LocalLimits { sequences_max, waiting_max }: LocalLimits) -> Self {
-        Self { sequences_max, waiting_max, threads: None, gpu_layers: 0 }
+    pub const fn within(LocalLimits { sequences_max, waiting_max, hardware }: LocalLimits) -> Self {
+        Self { sequences_max, waiting_max, threads: None, hardware }
     }
 }
 
@@ -74,14 +75,25 @@ pub enum OpenError {
         #[source]
         source: UnknownTemplate,
     },
-    /// It was trained on a worker that the pool lacks.
-    #[error("bundle `{bundle}` pins its pool.slots to other workers")]
-    Slots {
+    /// It was trained for another pool.
+    #[error(transparent)]
+    Pool(#[from] OtherPool),
+    /// It has adapters, which this version does not apply: without them it would be another conductor.
+    #[error("bundle `{bundle}` has {adapters} adapter(s), which this version does not apply")]
+    Adapters {
         /// Name and version.
         bundle: String,
-        /// Which worker.
+        /// How many.
+        adapters: usize,
+    },
+    /// Its mini head is none.
+    #[error("bundle `{bundle}` has a mini head that is refused")]
+    HeadFile {
+        /// Name and version.
+        bundle: String,
+        /// Why.
         #[source]
-        source: UnknownWorker,
+        source: FileError,
     },
     /// Its mini head was trained on hidden states of something else.
     #[error("bundle `{bundle}` has a mini head for other hidden states: {theirs}, the bundle's are {ours}")]
@@ -138,11 +150,10 @@ impl LlamaConductor {
         let id = manifest.id();
         let template = Template::from_name(&manifest.prompt.template)
             .map_err(|source| OpenError::Template { bundle: id.clone(), source })?;
-        let pool = match manifest.prompt.workers {
-            WorkersInPrompt::Slots => pool.arranged(&manifest.pool.slots),
-            WorkersInPrompt::Described => Ok(pool.clone()),
-        };
-        let pool = pool.map_err(|source| OpenError::Slots { bundle: id.clone(), source })?;
+        let pool = manifest.fit(pool)?;
+        if !manifest.adapters.is_empty() {
+            return Err(OpenError::Adapters { bundle: id, adapters: manifest.adapters.len() });
+        }
         let head = fitting_head(bundle, &pool)?;
         let hidden_states = if head.is_some() { HiddenStates::Readable } else { HiddenStates::NotReadable };
         let engine = Engine::load(EngineOptions {
@@ -151,7 +162,7 @@ impl LlamaConductor {
             sequences_max: options.sequences_max,
             waiting_max: options.waiting_max,
             threads: options.threads,
-            gpu_layers: options.gpu_layers,
+            hardware: options.hardware,
             hidden_states,
         });
         let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;
@@ -361,14 +372,16 @@ impl Conductor for LlamaConductor {
 /// The bundle's mini head, if there is one and the pool has the workers that it was trained on: to any other pool it does not
 /// apply, and the prompted conductor writes the plans of the mini tier.
 fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<LinearHead>, OpenError> {
-    let Some(head) = bundle.head() else { return Ok(None) };
+    let Some(named) = &bundle.manifest().head else { return Ok(None) };
+    let unreadable = |source| OpenError::HeadFile { bundle: bundle.manifest().id(), source };
+    let head = LinearHead::read(&bundle.path(&named.file)).map_err(unreadable)?;
     let (theirs, ours) = (head.source(), reading::source(bundle));
     if *theirs != ours {
         let (theirs, ours) = (format!("{theirs:?}"), format!("{ours:?}"));
         return Err(OpenError::Head { bundle: bundle.manifest().id(), theirs, ours });
     }
     match head.fits(pool) {
-        Ok(()) => Ok(Some(head.clone())),
+        Ok(()) => Ok(Some(head)),
         Err(reason) => {
             tracing::warn!(%reason, "the mini head is not used: the pool is not the one that it was trained on");
             Ok(None)

@@ -15,6 +15,8 @@ mod advance;
 mod batch;
 mod decoder;
 mod load;
+mod memory;
+mod placement;
 mod prefixes;
 mod prepare;
 mod reader;
@@ -32,7 +34,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use load::LoadError;
+pub use placement::inspect;
 pub use podium_ports::conductor::SEQUENCES_MAX;
+use podium_ports::hardware::Hardware;
 pub use reader::{Hidden, PendingRead, ReadRequest};
 
 use crate::grammar::{GrammarError, PlanShape};
@@ -57,8 +61,8 @@ pub struct EngineOptions {
     /// Threads that compute. None takes what the process may use of the machine, and one for weights that are so small that
     /// more would not help. More than the machine has is far slower.
     pub threads: Option<NonZeroUsize>,
-    /// Layers that a GPU computes. More than 0 needs the feature `cuda`.
-    pub gpu_layers: u32,
+    /// What of the machine is used beside its processor. GPUs need the feature `dynamic` and their module.
+    pub hardware: Hardware,
     /// Whether prompts can be read, which takes memory for one text more.
     pub hidden_states: HiddenStates,
 }

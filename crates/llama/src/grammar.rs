@@ -139,7 +139,7 @@ impl PlanShape {
             None => self.write_free_subtasks(&mut lark),
         }
         for step in 0..self.steps_max {
-            let _ = writeln!(lark, "ACCESS{step}: /{}/", access(step));
+            let _ = writeln!(lark, "ACCESS{step}: /{}/", access(step, self.may_keep_answer));
         }
         lark
     }
@@ -155,15 +155,17 @@ impl PlanShape {
     }
 }
 
-/// The lists of steps before `step`, each step at most once and in rising order, as a regular expression.
-fn access(step: u16) -> String {
+/// The lists of steps before `step`, each step at most once and in rising order, as a regular expression. Where there is an earlier
+/// answer, `["all"]` is more than the list of all these steps: it shows the round before as well.
+fn access(step: u16, earlier: MayKeepAnswer) -> String {
     let beginning_with = |first: u16| {
         (first + 1..step).fold(first.to_string(), |mut list, next| {
             let _ = write!(list, "(, {next})?");
             list
         })
     };
-    let lists: Vec<_> = (0..step).map(beginning_with).collect();
+    let all = (earlier == MayKeepAnswer::Yes).then(|| r#""all""#.to_owned());
+    let lists: Vec<_> = (0..step).map(beginning_with).chain(all).collect();
     if lists.is_empty() { r"\[\]".to_owned() } else { format!(r"\[({})?\]", lists.join("|")) }
 }
 

@@ -12,10 +12,10 @@
 //! cannot drop the end of a text, and use llama.cpp's own grammars, which are slow and abort.
 
 mod backend;
-pub mod bundle;
 mod conductor;
 pub mod engine;
 pub mod grammar;
+mod modules;
 pub mod prompt;
 mod reading;
 mod reasoning;
@@ -23,6 +23,11 @@ mod sampler;
 mod transcript;
 mod vocabulary;
 
+pub use podium_bundle as bundle;
+
+pub use backend::BackendError;
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
+pub use engine::inspect;
+pub use modules::{MODULES_VARIABLE, NoModules, load_modules};
 pub use reading::QuestionReader;
 pub use sampler::Sampling;

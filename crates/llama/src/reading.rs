@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use podium_domain::conversation::{Message, Role};
 use podium_head::Source;
 use podium_ports::BoxError;
+use podium_ports::hardware::Hardware;
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::Bundle;
@@ -53,7 +54,7 @@ impl QuestionReader {
             sequences_max: NonZeroU16::MIN,
             waiting_max: NonZeroUsize::MIN,
             threads: None,
-            gpu_layers: 0,
+            hardware: Hardware::default(),
             hidden_states: HiddenStates::Readable,
         })?;
         Ok(Self { engine, template, source: source(&bundle) })

@@ -140,7 +140,7 @@ impl TokenizerEnv for Vocabulary {
 #[cfg(test)]
 pub(crate) fn tiny() -> Vocabulary {
     let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny.gguf");
-    let backend = crate::backend::backend().unwrap();
+    let backend = &crate::backend::backend().unwrap().backend;
     let params = llama_cpp_2::model::params::LlamaModelParams::default();
     let model = LlamaModel::load_from_file(backend, weights, &params).unwrap();
     Vocabulary::read(Arc::new(model), Cutting::Canonical).unwrap()

@@ -13,6 +13,7 @@ use podium_domain::usage::Usage;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxError;
+use crate::hardware::Hardware;
 
 /// A question to plan for.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,13 +110,15 @@ pub struct LocalLimits {
     pub sequences_max: NonZeroU16,
     /// Most requests that wait while so many are worked on, at most [`WAITING_MAX`]; further ones are refused with [`ConductorError::Overloaded`].
     pub waiting_max: NonZeroUsize,
+    /// What of the machine it may use.
+    pub hardware: Hardware,
 }
 
 impl Default for LocalLimits {
     fn default() -> Self {
         const SEQUENCES_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not 0");
         const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not 0");
-        Self { sequences_max: SEQUENCES_MAX, waiting_max: WAITING_MAX }
+        Self { sequences_max: SEQUENCES_MAX, waiting_max: WAITING_MAX, hardware: Hardware::default() }
     }
 }
 
@@ -157,6 +160,12 @@ pub enum ConductorError {
         /// What they cost.
         cost: Cost,
     },
+    /// It is not of this process: it was taken away, or has not come to all processes yet.
+    #[error("conductor `{id}` is not in this process")]
+    Absent {
+        /// Its name and version.
+        id: String,
+    },
     /// The model or its server failed.
     #[error("the conductor failed")]
     Unavailable(#[source] BoxError),
@@ -173,6 +182,9 @@ impl ConductorError {
 
     /// Whether the same request may succeed later. If not, the question goes to one safe worker as it is.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Overloaded { .. } | Self::Timeout { .. } | Self::Unavailable(_))
+        matches!(
+            self,
+            Self::Overloaded { .. } | Self::Timeout { .. } | Self::Absent { .. } | Self::Unavailable(_)
+        )
     }
 }

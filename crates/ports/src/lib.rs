@@ -7,6 +7,8 @@ pub mod cache;
 pub mod charge;
 pub mod clock;
 pub mod conductor;
+pub mod conductors;
+pub mod hardware;
 pub mod limiter;
 pub mod live;
 pub mod queue;

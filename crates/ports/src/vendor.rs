@@ -274,12 +274,12 @@ pub enum VendorError {
         /// What it does not take: the name of a feature first.
         what: String,
     },
-    /// The pool's configuration does not allow the call.
+    /// The pool's configuration does not allow the call, or this machine does not trust the vendor's certificate.
     #[error("vendor `{vendor}` cannot be called: {message}")]
     Misconfigured {
         /// Which vendor.
         vendor: String,
-        /// What is missing.
+        /// What is missing or wrong.
         message: String,
     },
 }

@@ -8,7 +8,7 @@ use podium_ports::stored::{EventToStore, StoredEvent};
 use uuid::Uuid;
 
 const FIXTURE: &str = include_str!("fixtures/events-v1.json");
-const KINDS: usize = 18;
+const KINDS: usize = 19;
 
 /// A number for each kind. A new kind does not compile until it stands here, and in the fixture.
 fn kind(event: &RunEvent) -> usize {
@@ -31,6 +31,7 @@ fn kind(event: &RunEvent) -> usize {
         RunEvent::StepsSuperseded { .. } => 15,
         RunEvent::FellBack { .. } => 16,
         RunEvent::Hedged { .. } => 17,
+        RunEvent::RoundAbandoned { .. } => 18,
     }
 }
 

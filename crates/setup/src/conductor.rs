@@ -6,21 +6,23 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use podium_bundle::{Bundle, MANIFEST_FILE};
 use podium_conductor::{DirectConductor, FixedConductor, RemoteConductor, RemoteOptions};
-use podium_domain::bundle::Manifest;
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::STEPS_MAX;
 use podium_domain::pool::{Pool, UnknownWorker};
+use podium_domain::share::Share;
 use podium_ports::BoxError;
 use podium_ports::conductor::{
     Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
 };
+use podium_ports::conductors::{Conductors, SameConductor};
 use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio_util::sync::CancellationToken;
 
-/// The manifest's name in a bundle.
-const MANIFEST_FILE: &str = "conductor.toml";
+use crate::settings::{Checker, values};
+
 /// The bundle that is trained on the demo's workers, from the project's folder.
 const DEMO_BUNDLE: &str = "models/nano";
 /// The pool that it is trained on.
@@ -65,6 +67,57 @@ impl fmt::Display for ConductorChoice {
     }
 }
 
+/// Who plans, and who is to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConductorChoices {
+    /// Who plans.
+    pub current: ConductorChoice,
+    /// Who is to follow, and which share of the runs it has already.
+    pub next: Option<(ConductorChoice, Share)>,
+}
+
+impl ConductorChoices {
+    /// One that nobody follows.
+    pub const fn one(current: ConductorChoice) -> Self {
+        Self { current, next: None }
+    }
+
+    /// Reads the keys `conductor`, by `current`, and `conductor_next` with `conductor_next_share`; what is wrong is left with
+    /// the checker.
+    pub fn read(
+        checker: &mut Checker,
+        current: impl FnOnce(&str) -> Result<ConductorChoice, String>,
+    ) -> Option<Self> {
+        let current = checker.read("conductor", current);
+        // The automatic choice is for those who name nobody.
+        let next = checker.read_if_given("conductor_next", |text| match values::conductor(text)? {
+            ConductorChoice::Auto => Err("is `auto`, it must say who is to follow".to_owned()),
+            choice => Ok(choice),
+        });
+        let share = checker.read("conductor_next_share", values::share)?;
+        Some(Self { current: current?, next: next.map(|next| (next, share)) })
+    }
+
+    /// Whether one of them is a model that runs in the process that plans.
+    pub fn need_a_model_here(&self) -> bool {
+        let mut all = std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next));
+        all.any(|choice| matches!(choice, ConductorChoice::Llama(_)))
+    }
+
+    /// Refuses what this binary cannot do at all, without starting anything.
+    pub fn check(&self, open_bundle: Option<OpenBundle>) -> Result<(), ChooseError> {
+        self.current.check(open_bundle)?;
+        self.next.iter().try_for_each(|(next, _)| next.check(open_bundle))
+    }
+}
+
+impl fmt::Display for ConductorChoices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.current)?;
+        self.next.iter().try_for_each(|(next, _)| write!(f, " and {next}"))
+    }
+}
+
 /// Why a conductor cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
@@ -85,6 +138,9 @@ pub enum ChooseError {
         /// As it was named.
         name: String,
     },
+    /// Two conductors have one name.
+    #[error(transparent)]
+    Same(#[from] SameConductor),
 }
 
 impl ConductorChoice {
@@ -149,6 +205,35 @@ pub async fn choose(
     }
 }
 
+/// The conductors of a process, and what has to be known about them.
+pub struct ChosenAll {
+    /// The conductors.
+    pub conductors: Conductors,
+    /// What the user should know about the choice.
+    pub notices: Vec<String>,
+}
+
+/// Makes the conductors, one after the other. Each model that runs here has `limits` for itself.
+pub async fn choose_all(
+    choices: &ConductorChoices,
+    pool: &Arc<Pool>,
+    vendors: &Arc<dyn Vendors>,
+    open_bundle: Option<OpenBundle>,
+    limits: LocalLimits,
+) -> Result<ChosenAll, ChooseError> {
+    let current = choose(&choices.current, pool, vendors, open_bundle, limits).await?;
+    let mut notices: Vec<_> = current.notice.into_iter().collect();
+    let conductors = match &choices.next {
+        None => current.conductor.into(),
+        Some((next, share)) => {
+            let next = choose(next, pool, vendors, open_bundle, limits).await?;
+            notices.extend(next.notice);
+            Conductors::with_next(current.conductor, next.conductor, *share)?
+        }
+    };
+    Ok(ChosenAll { conductors, notices })
+}
+
 /// The bundle that the automatic choice would take, or why it takes none.
 pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'static Path, String> {
     let bundle = Path::new(DEMO_BUNDLE);
@@ -159,7 +244,7 @@ pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'sta
         ))
     } else if open_bundle.is_none() {
         Err("this podium was built without llama.cpp; `make demo` builds one with it".to_owned())
-    } else if !bundle.join("conductor.toml").is_file() {
+    } else if !bundle.join(MANIFEST_FILE).is_file() {
         Err(format!("there is no bundle in {DEMO_BUNDLE} from here; start podium in the project's folder"))
     } else {
         Ok(bundle)
@@ -256,6 +341,23 @@ impl Conductor for Elsewhere {
     }
 }
 
+/// What there is to know of conductors that run elsewhere; `here` says what of them this process keeps.
+pub async fn describe_all(
+    choices: &ConductorChoices,
+    pool: &Arc<Pool>,
+    vendors: &Arc<dyn Vendors>,
+    here: fn(Elsewhere) -> Elsewhere,
+) -> Result<Conductors, ChooseError> {
+    let current: Arc<dyn Conductor> = Arc::new(here(describe(&choices.current, pool, vendors).await?));
+    match &choices.next {
+        None => Ok(current.into()),
+        Some((next, share)) => {
+            let next = Arc::new(here(describe(next, pool, vendors).await?));
+            Ok(Conductors::with_next(current, next, *share)?)
+        }
+    }
+}
+
 /// What there is to know of a conductor that runs elsewhere. Of a bundle only the manifest is read, no weights.
 pub async fn describe(
     choice: &ConductorChoice,
@@ -263,7 +365,7 @@ pub async fn describe(
     vendors: &Arc<dyn Vendors>,
 ) -> Result<Elsewhere, ChooseError> {
     if let ConductorChoice::Llama(folder) = choice {
-        return described_bundle(folder)
+        return described_bundle(folder, pool)
             .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
     }
     let conductor = choose(choice, pool, vendors, None, LocalLimits::default()).await?.conductor;
@@ -272,8 +374,11 @@ pub async fn describe(
     Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })
 }
 
-fn described_bundle(folder: &Path) -> Result<Elsewhere, BoxError> {
-    let manifest = Manifest::parse(&std::fs::read_to_string(folder.join(MANIFEST_FILE))?)?;
+fn described_bundle(folder: &Path, pool: &Pool) -> Result<Elsewhere, BoxError> {
+    let bundle = Bundle::read(folder)?;
+    let manifest = bundle.manifest();
+    // Whoever accepts runs finds out as early as whoever plans them.
+    manifest.fit(pool)?;
     let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: manifest.rounds_max() };
     Ok(Elsewhere { id: manifest.id(), abilities, here: None })
 }

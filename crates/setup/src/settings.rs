@@ -2,6 +2,7 @@
 //! found at once, and each problem says where its value came from.
 
 mod checker;
+mod hardware;
 mod secret;
 mod sources;
 mod step_cache;
@@ -10,6 +11,7 @@ pub mod values;
 use std::fmt;
 
 pub use checker::Checker;
+pub use hardware::hardware;
 pub use secret::{SecretError, SecretRef};
 pub use sources::Sources;
 pub use step_cache::step_cache;

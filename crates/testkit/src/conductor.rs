@@ -75,6 +75,7 @@ struct Script {
 /// fails with an [`ConductorError::Unavailable`]. Clones share all.
 #[derive(Clone, Debug)]
 pub struct ScriptedConductor {
+    id: &'static str,
     abilities: Abilities,
     script: Arc<Mutex<Script>>,
     requested: watch::Sender<usize>,
@@ -87,7 +88,13 @@ impl ScriptedConductor {
     /// A conductor without plans, able to do whatever a policy can allow.
     pub fn new() -> Self {
         let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: ROUNDS_MAX };
-        Self { abilities, script: Arc::default(), requested: watch::Sender::new(0) }
+        Self { id: Self::ID, abilities, script: Arc::default(), requested: watch::Sender::new(0) }
+    }
+
+    /// The same under another name, for a process with two.
+    #[must_use]
+    pub fn called(self, id: &'static str) -> Self {
+        Self { id, ..self }
     }
 
     /// The same, able to do less.
@@ -149,7 +156,7 @@ impl Default for ScriptedConductor {
 #[async_trait]
 impl Conductor for ScriptedConductor {
     fn id(&self) -> &str {
-        Self::ID
+        self.id
     }
 
     fn abilities(&self) -> Abilities {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::call_clock::CallClock;
 use crate::faults::Faults;
+use crate::halves::{self, Seams};
 use crate::sse::{SseEvent, SseParser};
 
 /// Most bytes of an answer that is not streamed.
@@ -124,6 +125,8 @@ pub(crate) struct Answer {
     gathered_bytes: usize,
     calls: Vec<ToolCall>,
     declined: bool,
+    /// Once halves of characters came. Without them texts are left as they are.
+    seams: Option<Seams>,
     is_over: bool,
     pub(crate) items: VecDeque<Item>,
 }
@@ -139,6 +142,7 @@ impl Answer {
             gathered_bytes: 0,
             calls: Vec::new(),
             declined: false,
+            seams: None,
             is_over: false,
             items: VecDeque::new(),
         }
@@ -146,6 +150,10 @@ impl Answer {
 
     /// More text.
     pub(crate) fn text(&mut self, text: String) {
+        let text = match &mut self.seams {
+            Some(seams) => seams.text.join(&text),
+            None => text,
+        };
         if !text.is_empty() && !self.is_over {
             self.text_bytes += text.len();
             self.items.push_back(Ok(ChatEvent::Delta(text)));
@@ -160,6 +168,10 @@ impl Answer {
 
     /// More reasoning.
     pub(crate) fn reasoning(&mut self, text: String) {
+        let text = match &mut self.seams {
+            Some(seams) => seams.reasoning.join(&text),
+            None => text,
+        };
         if !text.is_empty() && !self.is_over {
             self.items.push_back(Ok(ChatEvent::Reasoning(text)));
         }
@@ -193,8 +205,13 @@ impl Answer {
         if self.is_over {
             return;
         }
+        let last_half = self.seams.as_mut().map(|seams| seams.text.end());
+        self.text(last_half.unwrap_or_default());
         let mut tool_calls = 0;
         for mut call in std::mem::take(&mut self.calls) {
+            if self.seams.is_some() {
+                call.arguments = halves::joined(&call.arguments);
+            }
             // Arguments that are left out are none.
             if call.arguments.trim().is_empty() {
                 "{}".clone_into(&mut call.arguments);
@@ -311,7 +328,10 @@ impl AnswerReader {
             return;
         }
         match std::mem::replace(&mut self.format, Format::Unknown) {
-            Format::Whole(whole) if trouble.is_none() => self.decoder.whole(&whole, &mut self.answer),
+            Format::Whole(whole) if trouble.is_none() => {
+                let mended = self.mended(&whole);
+                self.decoder.whole(mended.as_deref().unwrap_or(&whole), &mut self.answer);
+            }
             Format::Events(parser) => match parser.finish() {
                 // A stream that broke off in the middle of a chunk ended early, which is said below.
                 Ok(Some(last)) if !is_cut_off(&last) => self.event(&last),
@@ -338,10 +358,25 @@ impl AnswerReader {
         if data == DONE {
             return self.complete(self.answer.reason.unwrap_or(FinishReason::Stop));
         }
-        self.decoder.event(event, &mut self.answer);
+        match self.mended(&event.data) {
+            Some(data) => {
+                let event = SseEvent { name: event.name.clone(), data };
+                self.decoder.event(&event, &mut self.answer);
+            }
+            None => self.decoder.event(event, &mut self.answer),
+        }
         if self.answer.is_complete {
             self.complete(self.answer.reason.unwrap_or(FinishReason::Stop));
         }
+    }
+
+    /// The same JSON with stand-ins, if it holds halves of characters.
+    fn mended(&mut self, json: &[u8]) -> Option<Vec<u8>> {
+        let mended = halves::with_stand_ins(json);
+        if mended.is_some() {
+            self.answer.seams.get_or_insert_default();
+        }
+        mended
     }
 
     fn complete(&mut self, reason: FinishReason) {

@@ -128,7 +128,12 @@ impl Endpoint {
             WireFormat::Gemini => (gemini::url(base, &worker.model), gemini::body(worker, request)),
         };
         let body = body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot say"))?;
-        Ok(client.post(url).headers(self.headers(worker.api, faults)?).body(body))
+        let mut headers = self.headers(worker.api, faults)?;
+        if worker.api == WireFormat::Anthropic {
+            let version = HeaderValue::from_static(anthropic::version(request));
+            headers.insert(anthropic::VERSION_HEADER, version);
+        }
+        Ok(client.post(url).headers(headers).body(body))
     }
 
     fn faults(&self) -> Faults {
@@ -143,10 +148,6 @@ impl Endpoint {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if format == WireFormat::Anthropic {
-            let (name, version) = anthropic::VERSION;
-            headers.insert(name, HeaderValue::from_static(version));
-        }
         let key = match &self.key {
             Key::NotNeeded => return Ok(headers),
             Key::Known(key) => key.expose_secret(),

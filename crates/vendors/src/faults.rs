@@ -9,7 +9,9 @@ use reqwest::header::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use crate::retry_after::{asked_for, retry_after, span_text};
+use crate::certificates;
+use crate::google_rpc::{self, Pause};
+use crate::retry_after::{asked_for, retry_after};
 
 /// Most characters of a vendor's words that an error repeats.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -61,7 +63,7 @@ struct Complaint {
     /// A code that is an HTTP status.
     status: Option<u16>,
     /// Google's way to say when to come back.
-    retry_after: Option<Duration>,
+    pause: Option<Pause>,
 }
 
 impl Faults {
@@ -74,9 +76,15 @@ impl Faults {
         VendorError::Garbled { vendor: self.vendor(), message: self.readable(what) }
     }
 
-    /// The connection could not be made, or broke. Its address is left out: it may hold a password.
+    /// The connection could not be made, or broke. Its address is left out: it may hold a password. A certificate that is
+    /// refused now is refused again, so that is told apart.
     pub(crate) fn unreachable(&self, source: reqwest::Error) -> VendorError {
-        VendorError::Unreachable { vendor: self.vendor(), source: Box::new(source.without_url()) }
+        match certificates::refused_for(&source) {
+            Some(what) => self.misconfigured(&what),
+            None => {
+                VendorError::Unreachable { vendor: self.vendor(), source: Box::new(source.without_url()) }
+            }
+        }
     }
 
     /// The call cannot be made.
@@ -95,10 +103,9 @@ impl Faults {
         if complaint.message.trim().is_empty() || complaint.message.trim_start().starts_with('<') {
             status.canonical_reason().unwrap_or("no reason given").clone_into(&mut complaint.message);
         }
-        let wait = retry_after(headers).or(complaint.retry_after);
+        let wait = retry_after(headers).or(complaint.retry_after());
         let asks_to_wait = matches!(status.as_u16(), 503 | OVERLOADED) && asked_for(headers).is_some();
-        let class =
-            if asks_to_wait { Class::Throttled } else { Class::of(status.as_u16(), &complaint.words) };
+        let class = if asks_to_wait { Class::Throttled } else { complaint.class(status.as_u16()) };
         match class {
             Class::Throttled => VendorError::Throttled { vendor: self.vendor(), retry_after: wait },
             class => self.error(class, status.as_u16(), &complaint.message),
@@ -113,14 +120,14 @@ impl Faults {
             word.starts_with("rate_limit") || word == "resource_exhausted" || word == "too_many_requests"
         });
         let (class, status) = match complaint.status {
-            Some(status) => (Class::of(status, &complaint.words), status),
+            Some(status) => (complaint.class(status), status),
             None if is(&UNPAID) || is(&REFUSED) => (Class::Rejected, 400),
-            None if throttled => (Class::Throttled, 429),
+            None if throttled => (complaint.class(429), 429),
             None => (Class::Failed, 200),
         };
         match self.error(class, status, &complaint.message) {
             VendorError::Throttled { vendor, .. } => {
-                VendorError::Throttled { vendor, retry_after: complaint.retry_after }
+                VendorError::Throttled { vendor, retry_after: complaint.retry_after() }
             }
             error => error,
         }
@@ -193,9 +200,8 @@ enum Class {
 }
 
 impl Class {
-    fn of(status: u16, words: &[String]) -> Self {
+    fn of(status: u16) -> Self {
         match status {
-            429 if words.iter().any(|word| UNPAID.contains(&word.as_str())) => Self::Rejected,
             429 => Self::Throttled,
             // A timeout, a lost race and a request that came too early may all be tried again.
             408 | 409 | 425 => Self::Failed,
@@ -206,6 +212,22 @@ impl Class {
 }
 
 impl Complaint {
+    /// What may be done about it, given its status.
+    fn class(&self, status: u16) -> Class {
+        let is_unpaid = self.words.iter().any(|word| UNPAID.contains(&word.as_str()));
+        match Class::of(status) {
+            Class::Throttled if is_unpaid || self.pause == Some(Pause::Endless) => Class::Rejected,
+            class => class,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self.pause? {
+            Pause::Of(pause) => Some(pause),
+            Pause::Endless => None,
+        }
+    }
+
     /// Reads the body of an error in any of the forms that servers give it.
     fn read(body: &Value) -> Self {
         match body {
@@ -237,8 +259,8 @@ impl Complaint {
         let status =
             codes.iter().filter_map(|code| code.parse().ok()).find(|status| (400..600).contains(status));
         let whole = || error.to_string();
-        let retry_after = object.get("details").and_then(retry_delay);
-        Self { message: texts.take(1).next().unwrap_or_else(whole), words: codes, status, retry_after }
+        let pause = object.get("details").and_then(google_rpc::pause);
+        Self { message: texts.take(1).next().unwrap_or_else(whole), words: codes, status, pause }
     }
 }
 
@@ -249,11 +271,6 @@ fn text(value: &Value) -> Option<String> {
         Value::Array(list) => list.first()?.get("msg").and_then(Value::as_str).map(ToOwned::to_owned),
         _ => None,
     }
-}
-
-/// The delay that one of an error's details asks for: `google.rpc.RetryInfo`.
-fn retry_delay(details: &Value) -> Option<Duration> {
-    details.as_array()?.iter().find_map(|detail| span_text(detail.get("retryDelay")?.as_str()?))
 }
 
 fn word(value: &Value) -> Option<String> {

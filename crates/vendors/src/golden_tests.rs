@@ -144,7 +144,7 @@ impl RequestFile {
 }
 
 /// The golden files of a folder: name and content, sorted.
-fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut cases: Vec<_> = files
@@ -156,7 +156,7 @@ fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
     cases
 }
 
-fn settings(folder: &str) -> insta::Settings {
+pub(crate) fn settings(folder: &str) -> insta::Settings {
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder));
     settings.set_prepend_module_to_snapshot(false);
@@ -209,6 +209,9 @@ fn requests_stand_on_the_wire_as_their_golden_files_say() {
             let mut body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
             body.sort_all_objects();
             let mut text = format!("POST {url}\n");
+            if api == WireFormat::Anthropic {
+                let _ = writeln!(text, "{}: {}", anthropic::VERSION_HEADER, anthropic::version(&request));
+            }
             for what in refused {
                 let _ = writeln!(text, "refused before: {what}");
             }
@@ -325,7 +328,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
     };
 }
 
-fn write_error(text: &mut String, error: &VendorError) {
+pub(crate) fn write_error(text: &mut String, error: &VendorError) {
     let again = if error.is_retryable() { "may be tried again" } else { "final" };
     let wait = error.retry_after().map(|wait| format!(", after {} ms", wait.as_millis())).unwrap_or_default();
     let _ = writeln!(text, "error ({again}{wait}): {error}");

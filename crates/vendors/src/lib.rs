@@ -12,12 +12,15 @@
 mod answer;
 mod anthropic;
 mod call_clock;
+mod certificates;
 mod client;
 mod demands;
 mod endpoint;
 mod faults;
 mod form;
 mod gemini;
+mod google_rpc;
+mod halves;
 mod http_vendors;
 mod keys;
 mod openai_chat;
@@ -26,6 +29,8 @@ mod quota;
 mod retry_after;
 mod sse;
 
+#[cfg(test)]
+mod golden_errors;
 #[cfg(test)]
 mod golden_tests;
 

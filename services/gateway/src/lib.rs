@@ -11,6 +11,7 @@ use podium_cluster::{Backbone, ClusterError, first_signal, main as process, stop
 use podium_doors::{Access, Listeners};
 use podium_engine::Roles;
 use podium_ports::clock::Clock as _;
+use podium_setup::conductor::Elsewhere;
 use podium_setup::{Signals, SystemClock, conductor};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,12 +34,13 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
         Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Door(Box::new(e)))?;
     let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
     let backbone = Backbone::connect(&cluster, Roles::NONE).await?;
-    let described = conductor::describe(&cluster.conductor, backbone.pool(), backbone.vendors()).await?;
-    let described = if cluster.plan_at_once { described } else { described.without_plans() };
-    let engine = backbone.engine(&cluster, Arc::new(described));
+    let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
+    let (choices, pool, vendors) = (&cluster.conductors, backbone.pool(), backbone.vendors());
+    let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, vendors, here).await?);
     let access = Access::new(backbone.accounts(), Arc::new(SystemClock), keys_required);
     let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
-    info!(%http, %grpc, conductor = engine.conductor_id(), pool = engine.pool().version(), "listening");
+    let conductor: Vec<_> = engine.conductor_ids().collect();
+    info!(%http, %grpc, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     let (stopping, loops) = (CancellationToken::new(), TaskTracker::new());
     loops.spawn({
         let stopping = stopping.clone();

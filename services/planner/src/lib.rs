@@ -1,9 +1,12 @@
 //! The planner: asks the conductor for workflows. The only process of a cluster that may hold a model.
 #![deny(missing_docs)]
 
+use std::error::Error;
 use std::process::ExitCode;
 
-use podium_cluster::{Work, check_work, main as process, work_keys, work_until_signal};
+use podium_cluster::{
+    Work, WorkSettings, check_work, main_with_inspection as process, work_keys, work_until_signal,
+};
 use podium_setup::conductor::OpenBundle;
 
 /// How this program loads a model that runs here.
@@ -15,5 +18,20 @@ const OPEN_BUNDLE: Option<OpenBundle> = None;
 /// Runs the process.
 pub fn main() -> ExitCode {
     let serve = |settings| work_until_signal(settings, Work::Plan(OPEN_BUNDLE));
-    process("podium-planner", env!("CARGO_PKG_VERSION"), &work_keys(), check_work, serve)
+    process("podium-planner", env!("CARGO_PKG_VERSION"), &work_keys(), check_work, inspect, serve)
+}
+
+/// What a model that runs here would be computed on, or that the GPU is missing.
+#[cfg(feature = "llama")]
+fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+    if !settings.cluster.conductors.need_a_model_here() {
+        return Ok(None);
+    }
+    Ok(Some(podium_llama::inspect(settings.cluster.local.hardware)?))
+}
+
+#[cfg(not(feature = "llama"))]
+#[expect(clippy::unnecessary_wraps, reason = "a build with a model may miss its GPU")]
+fn inspect(_: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+    Ok(None)
 }

@@ -9,8 +9,9 @@ use podium_engine::{Engine, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
+use podium_ports::conductors::Conductors;
 use podium_ports::vendor::Vendors;
-use podium_setup::conductor::{self, Chosen};
+use podium_setup::conductor::{self, Chosen, ChosenAll};
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
@@ -30,7 +31,7 @@ pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
 /// An engine in this process, and all that it stands on.
 pub(crate) struct Embedded {
     engine: Engine,
-    chosen: Chosen,
+    conductors: Conductors,
     notices: Vec<String>,
     stop: CancellationToken,
     loops: JoinSet<()>,
@@ -104,12 +105,15 @@ impl Embedded {
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
         let chosen = match planning {
             Planning::Chosen => {
-                let (choice, limits) = (&settings.conductor, settings.local);
-                conductor::choose(choice, &pool, &vendors, OPEN_BUNDLE, limits).await?
+                let (choices, limits) = (&settings.conductors, settings.local);
+                conductor::choose_all(choices, &pool, &vendors, OPEN_BUNDLE, limits).await?
             }
-            Planning::None => Chosen::none(&pool),
+            Planning::None => {
+                ChosenAll { conductors: Chosen::none(&pool).conductor.into(), notices: Vec::new() }
+            }
         };
-        notices.extend(chosen.notice.clone());
+        notices.extend(chosen.notices);
+        let conductors = chosen.conductors;
         let options = Options {
             executor: format!("podium-{}", std::process::id()),
             runs_kept: settings.runs_kept,
@@ -117,10 +121,10 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let engine =
-            Engine::new(parts(store.clone(), vendors, (&chosen, settings.step_cache), pool), options);
+        let parts = parts(store.clone(), vendors, (conductors.clone(), settings.step_cache), pool);
+        let engine = Engine::new(parts, options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
-        Ok(Self { engine, chosen, notices, stop, loops, store, workers, _data: data })
+        Ok(Self { engine, conductors, notices, stop, loops, store, workers, _data: data })
     }
 
     fn working(mut self) -> Self {
@@ -155,7 +159,7 @@ impl Embedded {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
-        self.chosen.conductor.shut_down().await;
+        self.conductors.shut_down().await;
         drop(self.engine);
         self.store.close().await;
         self.workers.close().await;
@@ -200,7 +204,7 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
 fn parts(
     store: Store,
     vendors: Arc<dyn Vendors>,
-    (chosen, step_cache): (&Chosen, Option<CacheOptions>),
+    (conductors, step_cache): (Conductors, Option<CacheOptions>),
     pool: Arc<Pool>,
 ) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -212,7 +216,7 @@ fn parts(
         limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
         cache: step_cache.map(cache),
         vendors,
-        conductor: Arc::clone(&chosen.conductor),
+        conductors,
         clock,
         ids: Arc::new(RandomIds),
         pool,

@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use podium_bundle::BundleError;
+use podium_domain::bundle::OtherPool;
 use podium_domain::pool::PoolError;
 use podium_doors::{DoorError, ListenError};
 use podium_engine::NotReady;
@@ -35,6 +37,12 @@ pub(crate) enum Error {
         #[source]
         source: PoolError,
     },
+    /// A conductor's bundle is wrong.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A conductor's bundle does not run on the pool.
+    #[error(transparent)]
+    OtherPool(#[from] OtherPool),
     /// A file does not read.
     #[error("{} cannot be read", path.display())]
     Unreadable {
@@ -156,6 +164,8 @@ impl Error {
             self,
             Self::Settings(_)
                 | Self::Pool { .. }
+                | Self::Bundle(_)
+                | Self::OtherPool(_)
                 | Self::Unreadable { .. }
                 | Self::BadLine { .. }
                 | Self::HeadFile(_)

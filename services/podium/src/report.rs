@@ -19,6 +19,9 @@ pub(crate) struct RunReport {
     failure: Option<FailureReport>,
     steps: Vec<StepReport>,
     reasoning: Vec<String>,
+    /// Why a further round gave no answer, if one did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abandoned: Option<String>,
     usage: UsageReport,
     planning_usage: UsageReport,
     wasted_usage: UsageReport,
@@ -120,6 +123,7 @@ impl RunReport {
             }),
             steps: steps.collect(),
             reasoning: run.rounds.iter().map(|round| round.reasoning.clone()).collect(),
+            abandoned: run.rounds.iter().find_map(abandoned),
             usage: run.usage.into(),
             planning_usage: run.planning_usage.into(),
             wasted_usage: run.wasted_usage.into(),
@@ -140,6 +144,11 @@ impl RunReport {
             None => format!("run {} has no answer: it is {}", self.run_id, self.state),
         }
     }
+}
+
+fn abandoned(round: &v1::Round) -> Option<String> {
+    let failure = round.abandoned.as_ref()?;
+    Some(format!("round {} gave no answer, the one before it stands: {}", round.number + 1, failure.message))
 }
 
 fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
@@ -202,6 +211,7 @@ pub(crate) fn describe(report: &RunReport) -> String {
         }
         step.output.iter().for_each(|output| line("", &format!("= {output}")));
     }
+    report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
     let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
     line("tokens", &format!("{} in, {} out", tokens.0, tokens.1));
     line("cost", &format!("${:.6}{}{}", report.cost_usd, wasted(report), saved(report)));

@@ -20,11 +20,11 @@ const INTERRUPTED: i32 = 130;
 /// Checks what can be checked without starting anything.
 pub(crate) fn check(settings: &Settings) -> Result<ExitCode, Error> {
     let pool = pool::read(&settings.pool)?;
-    settings.conductor.check(OPEN_BUNDLE)?;
+    settings.conductors.check(OPEN_BUNDLE)?;
     cli::print_line(&format!(
         "the configuration is right: pool {}, conductor {}",
         pool.version(),
-        settings.conductor
+        settings.conductors
     ))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -43,7 +43,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
     let access = embedded.access(settings.keys_required);
     let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
-    let (conductor, pool) = (engine.conductor_id(), engine.pool().version());
+    let (conductor, pool) = (engine.conductor_ids().collect::<Vec<_>>().join(", "), engine.pool().version());
     info!(%http, %grpc, conductor, pool, "listening");
     drop(engine);
     let outcome = tokio::select! {

@@ -26,7 +26,7 @@ pub use behaviour::{
     STAMP_WORDS_MAX, ScriptedFault,
 };
 pub use calls::{CALLS_MAX, Call, Outcome};
-pub use http::quota::AccountLimit;
+pub use http::quota::{AccountLimit, AccountUse};
 pub use models::Model;
 pub use options::{Arguments, run};
 pub use sim::{Exposure, GENERALIST_ACCURACY, Options, Running, StartError, VendorSim};

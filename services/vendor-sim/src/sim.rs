@@ -23,7 +23,10 @@ use crate::{
     behaviour::{Behaviour, BehaviourError, CallScript},
     calls::{Call, CallLog},
     generalist::Generalist,
-    http::{self, ResetAtEnd, quota::AccountLimit},
+    http::{
+        self, ResetAtEnd,
+        quota::{AccountLimit, AccountUse},
+    },
     models::Model,
 };
 
@@ -154,6 +157,11 @@ impl Running {
     /// The calls received since the start or the last reset, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.shared.calls.snapshot()
+    }
+
+    /// What the account has used since the start or the last reset; nothing is counted where it has no limit.
+    pub fn account_use(&self) -> AccountUse {
+        self.shared.quota().map(|(_, quota)| quota.in_all).unwrap_or_default()
     }
 
     /// Waits until the calls fulfil a condition.

@@ -42,6 +42,8 @@ pub struct Shape {
     pub settings: Vec<(&'static str, String)>,
     /// How the workers are simulated.
     pub workers: SimOptions,
+    /// The pool file; all its vendors are the simulated one.
+    pub pool: String,
     /// Calls of each worker at the same time; without it, what the pool says.
     pub calls_max: Option<u32>,
     /// How the processes reach Postgres.
@@ -58,6 +60,7 @@ impl Shape {
             conductor: conductor.into(),
             settings: Vec::new(),
             workers: SimOptions::loopback(SIMULATION_SEED),
+            pool: POOL.to_owned(),
             calls_max: None,
             postgres: Reach::Direct,
         }
@@ -107,7 +110,7 @@ impl Cluster {
         }
         let workers = VendorSim::start(shape.workers.clone()).await?;
         let pool = files.path().join("pool.toml");
-        std::fs::write(&pool, pool_at(&workers.base_url(), shape.calls_max)?).context("writing the pool")?;
+        std::fs::write(&pool, pool_at(&workers.base_url(), shape)?).context("writing the pool")?;
         let postgres = Postgres::start_with(Fsync::On).await?;
         let (nats, redis) = (Nats::start().await?, Redis::start().await?);
         let mut settings = vec![
@@ -199,12 +202,12 @@ fn arguments<'s>(settings: impl Iterator<Item = &'s (&'static str, String)>) -> 
     settings.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
 }
 
-fn pool_at(base_url: &str, calls_max: Option<u32>) -> Result<String> {
-    let mut pool: toml::Table = POOL.parse()?;
+fn pool_at(base_url: &str, shape: &Shape) -> Result<String> {
+    let mut pool: toml::Table = shape.pool.parse()?;
     for vendor in tables(&mut pool, "vendors") {
         vendor.insert("base_url".to_owned(), base_url.into());
     }
-    if let Some(calls_max) = calls_max {
+    if let Some(calls_max) = shape.calls_max {
         for limits in
             tables(&mut pool, "workers").filter_map(|worker| worker.get_mut("limits")?.as_table_mut())
         {

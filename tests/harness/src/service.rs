@@ -74,6 +74,11 @@ impl Service {
         Ok(())
     }
 
+    /// Adds arguments, from the next start on.
+    pub fn add_arguments(&mut self, arguments: impl IntoIterator<Item = String>) {
+        self.arguments.extend(arguments);
+    }
+
     /// Starts it with the same arguments, and waits for nothing.
     pub async fn start_unready(&mut self) -> Result<()> {
         self.kill().await?;

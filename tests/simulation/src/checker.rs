@@ -59,9 +59,11 @@ struct Known {
 }
 
 /// What the conductor meant a step to be.
-struct Intended {
-    worker: WorkerId,
-    sees: Vec<StepIndex>,
+pub(crate) struct Intended {
+    pub(crate) worker: WorkerId,
+    pub(crate) sees: Vec<StepIndex>,
+    /// Whether it also sees the round before.
+    pub(crate) sees_earlier_round: bool,
 }
 
 struct ClaimUse {
@@ -268,8 +270,8 @@ impl Checker {
     }
 
     /// What the conductor means by a step.
-    pub(crate) fn intend(&mut self, subtask: &str, worker: &WorkerId, sees: Vec<StepIndex>) {
-        self.intended.insert(subtask.to_owned(), Intended { worker: worker.clone(), sees });
+    pub(crate) fn intend(&mut self, subtask: &str, step: Intended) {
+        self.intended.insert(subtask.to_owned(), step);
     }
 
     /// A vendor is called. Returns the call's number.
@@ -326,8 +328,16 @@ impl Checker {
         let state = |step| known.run.task(TaskRef::Step { round, step }).map(|task: &Task| &task.state);
         let early = sees.iter().find(|seen| !state(**seen).is_some_and(TaskState::is_final)).copied();
         let outputs = sees.iter().filter_map(|seen| known.run.output(round, *seen));
-        let expected: Vec<_> = outputs.flat_map(markers).collect();
-        let is_whole = markers(prompt) == expected && prompt.matches("<step number=").count() == sees.len();
+        let earlier = intended.filter(|intended| intended.sees_earlier_round).and_then(|_| {
+            let earlier = known.run.rounds().get(usize::from(round.checked_sub(1)?))?;
+            Some(earlier.steps.iter().skip(earlier.superseded.into()).collect::<Vec<_>>())
+        });
+        let earlier = earlier.unwrap_or_default();
+        let of_earlier = earlier.iter().filter_map(|step| step.output.as_deref());
+        let expected: Vec<_> = of_earlier.chain(outputs).flat_map(markers).collect();
+        let is_whole = markers(prompt) == expected
+            && prompt.matches("<step number=").count() == sees.len()
+            && prompt.matches("<earlier step=").count() == earlier.len();
         let task = known.run.task(TaskRef::Step { round, step });
         let is_claimed = task.is_some_and(|task| task.has_tried(&worker.id));
         let fell_back = known.run.rounds()[usize::from(round)].steps[step.as_usize()].worker.is_some();

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::{Effort, Fallback, Policy, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
@@ -86,10 +86,16 @@ impl Ask {
             dice.chance(700).then(|| RequestId::new(format!("r{}", number / 2 * 2))).and_then(Result::ok);
         let mut policy = match dice.below(8) {
             0 | 1 => Policy::new(Tier::Mini, Effort::Medium),
-            2 => Policy::new(Tier::Ultra, Effort::XHigh),
+            2..=4 => Policy {
+                rounds_max: u16::try_from(dice.between(2, 3)).unwrap_or(2),
+                ..Policy::new(Tier::Ultra, Effort::XHigh)
+            },
             _ => Policy::new(Tier::Ultra, Effort::Medium),
         };
         policy.attempts_max = u32::try_from(dice.between(2, 8)).unwrap_or(2);
+        if dice.chance(300) {
+            policy.fallback = Fallback::None;
+        }
         if dice.chance(120) {
             policy.deadline_ms = dice.between(1_000, 20_000);
         }
@@ -116,6 +122,7 @@ impl Ask {
             budgets: Vec::new(),
             request_id,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only(format!("Question {number}?"))
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,

@@ -14,6 +14,7 @@ use podium_domain::usage::Usage;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use tokio_util::sync::CancellationToken;
 
+use crate::checker::Intended;
 use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Core, Link};
@@ -31,7 +32,7 @@ impl Conductor for SimConductor {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { steps_max: 5, rounds_max: 2 }
+        Abilities { steps_max: 5, rounds_max: 3 }
     }
 
     async fn plan(
@@ -92,7 +93,7 @@ fn written(
     number: u64,
 ) -> (Result<PlanOutcome, ConductorError>, Vec<String>) {
     // A planner that takes over from another one may well write the same.
-    let place = (request.question.clone(), request.earlier.is_some());
+    let place = (request.question.clone(), request.earlier.clone());
     let again = core.drafts.get(&place).cloned().filter(|_| core.dice.chance(500));
     if again.is_some() {
         core.count("planned the same");
@@ -166,14 +167,22 @@ fn a_draft(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> 
         if step + 1 == steps && sees.is_empty() && step > 0 {
             sees.push(step - 1);
         }
+        let sees_all = core.dice.chance(200);
+        if sees_all {
+            sees = (0..step).collect();
+        }
         let indices = sees.iter().filter_map(|seen| u16::try_from(*seen).ok()).map(StepIndex::new).collect();
-        core.checker.intend(&subtask, &worker.id, indices);
-        if core.is_mutated(Mutation::BlindPlan) {
+        let sees_earlier_round = sees_all && request.earlier.is_some();
+        core.checker
+            .intend(&subtask, Intended { worker: worker.id.clone(), sees: indices, sees_earlier_round });
+        let is_blind = core.is_mutated(Mutation::BlindPlan);
+        if is_blind {
             sees.clear();
         }
         draft.model_id.push(RawId::Name(worker.id.to_string()));
         draft.subtasks.push(subtask);
-        draft.access_list.push(RawAccess::Indices(sees));
+        let written = if sees_all && !is_blind { RawAccess::All } else { RawAccess::Indices(sees) };
+        draft.access_list.push(written);
     }
     draft
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, Options, Parts, Roles};
+use podium_ports::conductor::Conductor;
 use podium_testkit::SeededIds;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -115,6 +116,7 @@ impl Node {
         let link = || self.link.clone();
         let life = self.nature.seed ^ ((self.link.node as u64 + 1) << 56) ^ (self.lives << 48);
         let pool = Arc::clone(&self.nature.pool);
+        let conductor: Arc<dyn Conductor> = Arc::new(SimConductor { link: link(), pool: Arc::clone(&pool) });
         Parts {
             store: Arc::new(SimStore(link())),
             queue: Arc::new(SimQueue(link())),
@@ -122,7 +124,7 @@ impl Node {
             limiter: Arc::new(SimLimiter(link())),
             cache: None,
             vendors: Arc::new(SimVendors(link())),
-            conductor: Arc::new(SimConductor { link: link(), pool: Arc::clone(&pool) }),
+            conductors: conductor.into(),
             clock: Arc::new(NodeClock(link())),
             ids: Arc::new(SeededIds::new(life)),
             pool,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use podium_domain::plan::PlanHead;
 use podium_domain::pool::{HedgeRule, Pool, Worker};
-use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, Winner};
+use podium_domain::run::{AttemptOutcome, FailReason, Round, Run, RunState, Winner};
 use podium_testkit::a_pool;
 
 use crate::checker::{Invariant, Violation};
@@ -354,24 +354,10 @@ impl Core {
             if run.rounds().len() > 1 {
                 seen.push("second round");
             }
-            for round in run.rounds() {
-                let begun = round.head.as_ref().map_or(0, PlanHead::len);
-                let is_substitute = round.planned.as_ref().is_some_and(|planned| planned.fallback.is_some());
-                let plannings = round.planning.attempts.len();
-                if begun > 0 {
-                    seen.push("begun early");
-                }
-                if begun > 1 {
-                    seen.push("begun further");
-                }
-                if round.superseded > 0 {
-                    seen.push("superseded");
-                } else if begun > 0 && is_substitute {
-                    seen.push("completed by a substitute");
-                } else if begun > 0 && plannings > 1 && round.planned.is_some() {
-                    seen.push("kept by another planner");
-                }
+            if run.rounds().len() > 2 {
+                seen.push("third round");
             }
+            seen.extend(run.rounds().iter().flat_map(seen_of_round));
             for attempt in run.tasks().flat_map(|(_, task)| &task.attempts) {
                 seen.push(match attempt.outcome {
                     AttemptOutcome::Running => "attempt running",
@@ -409,4 +395,42 @@ impl Core {
             self.checker.violated(Invariant::RequestId, "the store has other runs than were created");
         }
     }
+}
+
+/// What became of a round.
+fn seen_of_round(round: &Round) -> Vec<&'static str> {
+    let mut seen = Vec::new();
+    if let Some(reason) = &round.abandoned {
+        seen.push(match reason {
+            FailReason::PlanningFailed { .. } => "abandoned without a plan",
+            FailReason::FinalStepFailed { .. } => "abandoned without an answer",
+            FailReason::DeadlineExceeded { .. } => "abandoned too late",
+            FailReason::CostCapReached { .. } => "abandoned too dear",
+            FailReason::BudgetExhausted { .. } => "abandoned without a budget",
+        });
+        if round.head.is_some() && round.planned.is_none() {
+            seen.push("abandoned with steps begun");
+        }
+    }
+    let steps = round.planned.iter().flat_map(|planned| planned.plan.steps());
+    if steps.clone().any(|step| step.sees_earlier_round) {
+        seen.push("round before seen");
+    }
+    let begun = round.head.as_ref().map_or(0, PlanHead::len);
+    let is_substitute = round.planned.as_ref().is_some_and(|planned| planned.fallback.is_some());
+    let plannings = round.planning.attempts.len();
+    if begun > 0 {
+        seen.push("begun early");
+    }
+    if begun > 1 {
+        seen.push("begun further");
+    }
+    if round.superseded > 0 {
+        seen.push("superseded");
+    } else if begun > 0 && is_substitute {
+        seen.push("completed by a substitute");
+    } else if begun > 0 && plannings > 1 && round.planned.is_some() {
+        seen.push("kept by another planner");
+    }
+    seen
 }

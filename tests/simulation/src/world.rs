@@ -82,7 +82,7 @@ pub(crate) struct Core {
     pub(crate) permits: u64,
     pub(crate) calls_under_way: u64,
     /// What the conductor wrote last, by question and whether a round had gone before.
-    pub(crate) drafts: BTreeMap<(String, bool), PlanDraft>,
+    pub(crate) drafts: BTreeMap<(String, Option<String>), PlanDraft>,
     /// What was dropped before its end. A dead runtime drops its tasks in an order that depends on how many tasks the whole
     /// process ever had, so nothing may happen before [`Self::settle`] has put it in order.
     pub(crate) broken_off: Vec<Ended>,

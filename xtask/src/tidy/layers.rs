@@ -34,6 +34,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer { package: "podium-head", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
+    Layer { package: "podium-bundle", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-queue-nats", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
@@ -52,6 +53,7 @@ const LAYERS: &[Layer] = &[
             "podium-engine",
             "podium-harness",
             "podium-limits-redis",
+            "podium-local-cluster",
             "podium-memory",
             "podium-ports",
             "podium-setup",
@@ -102,7 +104,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer {
         package: "podium-llama",
-        uses: &["podium-domain", "podium-head", "podium-ports"],
+        uses: &["podium-bundle", "podium-domain", "podium-head", "podium-ports"],
         tests_use: TESTKIT,
     },
     Layer {
@@ -117,7 +119,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-setup",
-        uses: &["podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
+        uses: &["podium-bundle", "podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
         tests_use: &[],
     },
     Layer {
@@ -158,6 +160,7 @@ const LAYERS: &[Layer] = &[
         package: "podium",
         uses: &[
             "podium-api",
+            "podium-bundle",
             "podium-doors",
             "podium-domain",
             "podium-engine",

@@ -131,13 +131,15 @@ impl PlanDraft {
                 worker: find_allowed(step, id, pool, policy)?.id.clone(),
                 subtask: subtask.clone(),
                 access: access.before(step)?,
+                sees_earlier_round: *access == RawAccess::All,
             })
         });
         Plan::from_steps(steps.collect::<Result<_, _>>()?)
     }
 
     /// The first steps of a draft whose rest is still being written, as many as nothing that follows can change: their worker,
-    /// subtask and access list are closed. The first step sees nothing, whatever its access list is going to say.
+    /// subtask and access list are closed. The first step sees nothing of its plan, whatever its access list is going to say; in a
+    /// further round it may see the round before, so that its access list has to be waited for there.
     ///
     /// None while there are no such steps, and for a draft that cannot become a plan any more.
     pub fn head(&self, pool: &Pool, policy: &Policy, last: LastStep) -> Option<PlanHead> {
@@ -156,12 +158,15 @@ impl PlanDraft {
         };
         let mut steps = Vec::new();
         for (step, (worker, subtask)) in indices().zip(workers.iter().zip(&self.subtasks)).take(steps_max) {
-            let access = match self.access_list.get(step.as_usize()) {
+            let written = self.access_list.get(step.as_usize());
+            let access = match written {
                 Some(access) => access.before(step).ok()?,
                 None if step.get() == 0 => AccessList::default(),
                 None => break,
             };
-            steps.push(Step { worker: worker.id.clone(), subtask: subtask.clone(), access });
+            let sees_earlier_round = written == Some(&RawAccess::All);
+            let (worker, subtask) = (worker.id.clone(), subtask.clone());
+            steps.push(Step { worker, subtask, access, sees_earlier_round });
         }
         Plan::from_steps(steps).ok().map(PlanHead::new)
     }

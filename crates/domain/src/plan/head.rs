@@ -37,6 +37,12 @@ impl PlanHead {
         self.0.steps()
     }
 
+    /// The same head for the first round of a run, before which there is nothing to see.
+    #[must_use]
+    pub fn of_first_round(&self) -> Self {
+        Self(self.0.of_first_round())
+    }
+
     /// Whether the other head's steps are the first ones of this.
     pub fn begins_with(&self, other: &Self) -> bool {
         self.0.begins_with(other)

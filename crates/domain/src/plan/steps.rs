@@ -61,6 +61,9 @@ pub struct Step {
     pub subtask: String,
     /// What the worker sees.
     pub access: AccessList,
+    /// Whether the worker also sees the round before: `all` in a further round. Never in the first round of a run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sees_earlier_round: bool,
 }
 
 /// Most steps of a plan that is stored: those that a conductor may write, behind as many that they supersede.
@@ -89,6 +92,13 @@ impl Plan {
     pub(super) fn from_checked(steps: Vec<Step>) -> Self {
         debug_assert!(!steps.is_empty(), "a plan is never empty");
         Self { steps }
+    }
+
+    /// The same plan for the first round of a run, before which there is nothing to see.
+    #[must_use]
+    pub fn of_first_round(&self) -> Self {
+        let steps = self.steps.iter().map(|step| Step { sees_earlier_round: false, ..step.clone() });
+        Self { steps: steps.collect() }
     }
 
     /// How many steps there are; at least one.
@@ -139,6 +149,8 @@ struct StepForm {
     worker: WorkerId,
     subtask: String,
     access: Vec<i64>,
+    #[serde(default)]
+    sees_earlier_round: bool,
 }
 
 impl TryFrom<PlanForm> for Plan {
@@ -149,7 +161,8 @@ impl TryFrom<PlanForm> for Plan {
         let steps = (0u16..).map(StepIndex::new).zip(form.steps).map(|(index, step)| {
             let access = AccessList::before(index, step.access)
                 .map_err(|value| PlanError::NotAnEarlierStep { step: index, value })?;
-            Ok(Step { worker: step.worker, subtask: step.subtask, access })
+            let StepForm { worker, subtask, sees_earlier_round, .. } = step;
+            Ok(Step { worker, subtask, access, sees_earlier_round })
         });
         Self::from_steps(steps.collect::<Result<_, _>>()?)
     }

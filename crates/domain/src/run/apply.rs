@@ -134,9 +134,11 @@ impl Run {
             | E::LeaseExpired { .. }
             | E::TaskFailed { .. }
             | E::ResultUnused { .. } => self.fold_unsuccessful(event, at),
-            E::RoundOpened { .. } | E::Succeeded { .. } | E::Failed { .. } | E::Cancelled => {
-                self.fold_course(event, at)
-            }
+            E::RoundOpened { .. }
+            | E::RoundAbandoned { .. }
+            | E::Succeeded { .. }
+            | E::Failed { .. }
+            | E::Cancelled => self.fold_course(event, at),
         }
     }
 
@@ -236,6 +238,13 @@ impl Run {
                 Ok(())
             }
             RunEvent::RoundOpened { round } => Err(format!("round {round} does not follow the last one")),
+            RunEvent::RoundAbandoned { round, reason } if *round > 0 && *round == self.current_round() => {
+                self.round_mut(*round)?.abandoned = Some(reason.clone());
+                Ok(())
+            }
+            RunEvent::RoundAbandoned { round, .. } => {
+                Err(format!("round {round} is not a further one under way"))
+            }
             RunEvent::Succeeded { round, step } if self.output(*round, *step).is_some() => {
                 self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
             }

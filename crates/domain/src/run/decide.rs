@@ -146,6 +146,8 @@ impl Run {
         match result {
             PlanResult::Plan(planned) => {
                 let mut decision = Decision::default();
+                let plan = if round == 0 { planned.plan.of_first_round() } else { planned.plan.clone() };
+                let planned = &Planned { plan, ..planned.clone() };
                 let (plan, sights) = self.with_head(round, planned, &mut decision);
                 let planned = Arc::new(Planned { plan: plan.clone(), ..planned.clone() });
                 decision.events.push(RunEvent::PlanReady { round, claim, planned, usage, cost, reserved });
@@ -335,12 +337,17 @@ impl Run {
         (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
     }
 
-    /// The current round gives no answer: an earlier round's stands, else the run fails.
+    /// The current round gives no answer: an earlier round's stands, and the log says why there is none better; else the run
+    /// fails.
     fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
-        events.push(match self.earlier_answer(self.current_round()) {
-            Some((round, step)) => RunEvent::Succeeded { round, step },
-            None => RunEvent::Failed { reason },
-        });
+        let current = self.current_round();
+        match self.earlier_answer(current) {
+            Some((round, step)) => {
+                events.push(RunEvent::RoundAbandoned { round: current, reason });
+                events.push(RunEvent::Succeeded { round, step });
+            }
+            None => events.push(RunEvent::Failed { reason }),
+        }
         Decision { events, effects: vec![Effect::Stop] }
     }
 

@@ -23,7 +23,7 @@ pub struct SequencedEvent {
     pub event: RunEvent,
 }
 
-/// Why a run ended without an answer.
+/// Why a run ended without an answer, or a further round of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FailReason {
@@ -249,6 +249,13 @@ pub enum RunEvent {
         /// Its number.
         round: u16,
     },
+    /// A further round gives no answer. The run ends with that of the round before.
+    RoundAbandoned {
+        /// Its number; not 0.
+        round: u16,
+        /// Why.
+        reason: FailReason,
+    },
     /// The run ended with an answer.
     Succeeded {
         /// The round that answered.
@@ -284,6 +291,7 @@ impl RunEvent {
             Self::TaskFailed { .. } => "task_failed",
             Self::ResultUnused { .. } => "result_unused",
             Self::RoundOpened { .. } => "round_opened",
+            Self::RoundAbandoned { .. } => "round_abandoned",
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Cancelled => "cancelled",
@@ -304,7 +312,7 @@ impl RunEvent {
             | Self::StepsSuperseded { round, .. }
             | Self::PlanReady { round, .. }
             | Self::AnswerKept { round, .. } => task.round() == *round,
-            Self::ResultUnused { .. } | Self::Hedged { .. } => false,
+            Self::ResultUnused { .. } | Self::Hedged { .. } | Self::RoundAbandoned { .. } => false,
             Self::Accepted { .. }
             | Self::RoundOpened { .. }
             | Self::Succeeded { .. }

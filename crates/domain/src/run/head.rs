@@ -25,6 +25,7 @@ impl Run {
             return Err(Refusal::ClaimLost);
         }
         let current = self.rounds.get(usize::from(round)).ok_or(Refusal::UnknownTask)?;
+        let head = &if round == 0 { head.of_first_round() } else { head.clone() };
         if let Some(begun) = &current.head {
             if begun.begins_with(head) {
                 return Ok(Decision::default());

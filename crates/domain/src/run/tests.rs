@@ -258,12 +258,16 @@ fn check_promises(run: &Run, command: &Command) {
         let open = |task: &Task| matches!(task.state, TaskState::Ready { .. } | TaskState::Running { .. });
         assert!(run.tasks().any(|(_, task)| open(task)), "an active run has something to do, {}", context());
     }
-    if let RunState::Succeeded { .. } = run.state() {
+    if let RunState::Succeeded { round, .. } = run.state() {
         assert!(
             run.answer().is_some_and(|answer| !answer.trim().is_empty()),
             "never an empty answer, {}",
             context()
         );
+        let last = run.rounds().last().unwrap();
+        let is_kept = last.planning.state == TaskState::Done && last.plan().is_none();
+        let needs_reason = *round < run.current_round() && !is_kept;
+        assert_eq!(last.abandoned.is_some(), needs_reason, "why an answer stands is said, {}", context());
     }
 }
 
@@ -493,15 +497,101 @@ fn an_attempt_that_could_exceed_the_cost_cap_is_not_begun() {
     assert!(run.tasks().all(|(_, task)| task.state.is_final()));
 }
 
-#[test]
-fn a_second_round_that_fails_leaves_the_first_rounds_answer() {
-    let run = planned("[[]]", policy(1, 2));
+/// A run whose first round has answered and whose second one is being planned.
+fn in_its_second_round(policy: Policy) -> Run {
+    let run = planned("[[]]", policy);
     let run = drive(run, &[claimed(step(0), 1), done(0)]);
     assert_eq!(run.current_round(), 1);
-    let task = TaskRef::Plan { round: 1 };
-    let fail = Command::FailAttempt { task, claim: claim_id(task, 1), error: error(None) };
-    let run = drive(run, &[claimed(task, 1), fail]);
+    run
+}
+
+const SECOND_PLAN: TaskRef = TaskRef::Plan { round: 1 };
+
+/// The commands that plan the second round, as one step.
+fn second_plan(access: &str, policy: &Policy) -> [Command; 2] {
+    let planned = Planned { plan: plan(access, policy), reasoning: String::new(), fallback: None };
+    let (result, usage, cost) = (PlanResult::Plan(planned), Usage::default(), Cost::ZERO);
+    let (claim, reserve) = (claim_id(SECOND_PLAN, 1), Cost::ZERO);
+    [claimed(SECOND_PLAN, 1), Command::CompletePlan { round: 1, claim, result, usage, cost, reserve }]
+}
+
+/// The first round's answer stands, and the run says why there is none better.
+fn stands(run: &Run, code: &str) {
     assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
+    assert_eq!(run.answer(), Some("42"));
+    let reasons: Vec<_> =
+        run.rounds().iter().map(|round| round.abandoned.as_ref().map(FailReason::code)).collect();
+    assert_eq!(reasons, [None, Some(code)]);
+    assert!(run.tasks().all(|(_, task)| task.state.is_final()));
+}
+
+#[test]
+fn an_answer_stands_when_a_further_rounds_planning_fails_or_its_planner_is_lost() {
+    let run = in_its_second_round(policy(1, 2));
+    let claim = claim_id(SECOND_PLAN, 1);
+    let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
+    let lost = Command::ExpireLease { task: SECOND_PLAN, claim };
+    for end in [fail, lost] {
+        stands(&drive(run.clone(), &[claimed(SECOND_PLAN, 1), end]), "planning_failed");
+    }
+}
+
+#[test]
+fn an_answer_stands_when_a_further_rounds_final_step_fails() {
+    let policy = policy(1, 2);
+    let run = drive(in_its_second_round(policy.clone()), &second_plan("[[]]", &policy));
+    let task = TaskRef::Step { round: 1, step: StepIndex::new(0) };
+    let fail = Command::FailAttempt { task, claim: claim_id(task, 1), error: error(None) };
+    stands(&drive(run, &[claimed(task, 1), fail]), "final_step_failed");
+}
+
+#[test]
+fn an_answer_stands_when_a_further_round_reaches_the_cost_cap() {
+    let policy = Policy { cost_max: Some(Cost::from_nano_usd(6)), ..policy(1, 2) };
+    let run = drive(in_its_second_round(policy.clone()), &second_plan("[[], []]", &policy));
+    let steps = [0, 1].map(|index| TaskRef::Step { round: 1, step: StepIndex::new(index) });
+    let run = drive(run, &steps.map(|task| claimed(task, 1)));
+    stands(&run, "cost_cap_reached");
+}
+
+#[test]
+fn an_answer_stands_when_the_deadline_passes_in_a_further_round() {
+    let run = in_its_second_round(policy(1, 2));
+    let late = run.spec().deadline_at;
+    for command in [Command::CheckDeadline, claimed(SECOND_PLAN, 1)] {
+        let decision = run.decide(&command, late).unwrap();
+        stands(&folded(&run, &decision.events), "deadline_exceeded");
+    }
+}
+
+#[test]
+fn all_means_the_round_before_only_in_a_further_round() {
+    let policy = policy(1, 2);
+    let all = |round| {
+        let text = "model_id = [0]\nsubtasks = [\"do it\"]\naccess_list = [[\"all\"]]";
+        let plan = PlanDraft::parse(text).unwrap().check(&pool(), &policy).unwrap();
+        let result = PlanResult::Plan(Planned { plan, reasoning: String::new(), fallback: None });
+        let (task, usage, cost, reserve) =
+            (TaskRef::Plan { round }, Usage::default(), Cost::ZERO, Cost::ZERO);
+        let claim = claim_id(task, 1);
+        [claimed(task, 1), Command::CompletePlan { round, claim, result, usage, cost, reserve }]
+    };
+    let first = drive(accepted(policy.clone()), &all(0));
+    assert!(!first.step(0, StepIndex::new(0)).unwrap().sees_earlier_round);
+    let second = drive(in_its_second_round(policy.clone()), &all(1));
+    assert!(second.step(1, StepIndex::new(0)).unwrap().sees_earlier_round);
+    let messages = crate::prompt::for_worker(&second, 1, StepIndex::new(0)).unwrap();
+    assert!(messages[1].text.contains("<output>\n42\n</output>\n</earlier>"), "{}", messages[1].text);
+    let event = RunEvent::PlanReady {
+        round: 1,
+        claim: claim_id(SECOND_PLAN, 1),
+        planned: second.rounds()[1].planned.clone().unwrap(),
+        usage: Usage::default(),
+        cost: Cost::ZERO,
+        reserved: Cost::ZERO,
+    };
+    let json = serde_json::to_string(&event).unwrap();
+    assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
 }
 
 #[test]

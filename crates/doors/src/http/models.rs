@@ -12,7 +12,7 @@ use crate::asking;
 
 pub(super) async fn list(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Refusal> {
     door.caller(&headers).await?;
-    let names = ModelName::served_by(door.engine.conductor_id());
+    let names = ModelName::served_by(door.engine.conductor_ids());
     let models = names.iter().map(|name| Model::new(name.to_string(), door.started)).collect();
     body(&ModelList::new(models))
 }
@@ -23,7 +23,7 @@ pub(super) async fn one(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     door.caller(&headers).await?;
-    let name = id.parse::<ModelName>().ok().filter(|name| name.is_served_by(door.engine.conductor_id()));
+    let name = id.parse::<ModelName>().ok().filter(|name| name.is_served_by(door.engine.conductor_ids()));
     let name = name.ok_or_else(|| {
         let shown: String = id.chars().take(100).collect();
         ApiError::on_field(ErrorCode::ModelNotFound, "model", format!("there is no model `{shown}`"))

@@ -243,8 +243,10 @@ impl Call<'_> {
             Cure::Nothing
         };
         let mut message = error.to_string();
-        if let Some(source) = std::error::Error::source(error) {
+        let mut cause = std::error::Error::source(error);
+        while let Some(source) = cause {
             message = format!("{message}: {source}");
+            cause = source.source();
         }
         self.failed(progress, message, cure)
     }

@@ -23,7 +23,8 @@ pub(super) async fn begin_steps(
     claimed: &Claimed,
     mut heard: mpsc::UnboundedReceiver<String>,
 ) {
-    if let Some(pool) = engine.parts().conductor.pool_in_text() {
+    let conductor = engine.parts().conductors.named(&claimed.run.spec().conductor);
+    if let Some(pool) = conductor.and_then(|conductor| conductor.pool_in_text()) {
         let mut reading = Reading::new(&claimed.run, claimed.task.round(), pool);
         let mut texts = Vec::new();
         while heard.recv_many(&mut texts, TEXTS_MAX).await > 0 {
@@ -68,6 +69,10 @@ impl<'a> Reading<'a> {
     fn news(&self, run: &Run) -> Option<PlanHead> {
         // Nothing but a bracket is missing, or not even that.
         if self.draft.subtasks.len().min(self.draft.access_list.len()) >= self.draft.model_id.len() {
+            return None;
+        }
+        // In a further round the first step may see the round before: its access list decides.
+        if self.round > 0 && self.draft.access_list.is_empty() {
             return None;
         }
         let spec = self.run.spec();
@@ -151,6 +156,17 @@ mod tests {
         assert_eq!(steps(reading.news(&run).as_ref()), 3);
         reading.begun = Some(head_of(&[("quick", "something else", &[])]));
         assert_eq!(steps(reading.news(&run).as_ref()), 0, "the round has begun otherwise");
+    }
+
+    #[test]
+    fn in_a_further_round_the_first_step_waits_for_its_access_list() {
+        let (run, pool) = (a_run(None), a_pool());
+        let mut reading = Reading { round: 1, ..Reading::new(&run, 0, &pool) };
+        reading.read(CHAIN);
+        assert_eq!(steps(reading.news(&run).as_ref()), 0);
+        reading.read("access_list = [[\"all\"], ");
+        let head = reading.news(&run).unwrap();
+        assert!(head.len() == 1 && head.steps()[0].sees_earlier_round, "{head:?}");
     }
 
     #[test]

@@ -9,13 +9,13 @@ use podium_engine::{Submit, Submitted};
 use podium_testkit::{Answer, ScriptedConductor, plan_of};
 
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, a_queue, quick, request, within};
+use crate::house::{House, a_queue, one, quick, request, within};
 
 /// One whose plans need no model, and that nobody works for yet.
 async fn a_house(store: &Arc<StoreFaults>) -> House {
     let house = House::idle(quick(), |inner| FaultyStore::around(inner, store)).await;
     let conductor = ScriptedConductor::new().at_once(plan_of(&[("quick", "Do it.", &[])]));
-    let house = house.beside(quick(), 8, |parts| parts.conductor = Arc::new(conductor));
+    let house = house.beside(quick(), 8, |parts| parts.conductors = one(conductor));
     house.vendor.otherwise(Answer::text("fine"));
     house
 }

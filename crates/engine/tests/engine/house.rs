@@ -12,6 +12,8 @@ use podium_domain::run::Run;
 use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
+use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
 use podium_ports::queue::StepQueue;
 use podium_ports::store::RunStore;
 use podium_store_sqlite::Store;
@@ -73,7 +75,7 @@ impl House {
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,
             vendors: Arc::new(vendor.clone()),
-            conductor: Arc::new(conductor.clone()),
+            conductors: one(conductor.clone()),
             clock,
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(a_pool()),
@@ -171,6 +173,12 @@ impl House {
     }
 }
 
+/// A conductor as the only one of a process.
+pub(crate) fn one(conductor: ScriptedConductor) -> Conductors {
+    let conductor: Arc<dyn Conductor> = Arc::new(conductor);
+    conductor.into()
+}
+
 /// A queue that nobody else has.
 pub(crate) fn a_queue() -> Arc<MemoryQueue> {
     Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), podium_memory::QueueOptions::default()))
@@ -183,6 +191,7 @@ pub(crate) fn request(policy: Policy) -> Submit {
         budgets: Vec::new(),
         request_id: None,
         model: "podium-ultra".to_owned(),
+        conductor: None,
         conversation: Conversation::question_only("Why is the sky blue?").unwrap(),
         policy,
         answer_tokens_max: None,

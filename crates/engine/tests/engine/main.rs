@@ -5,6 +5,8 @@ mod budgets;
 #[cfg(test)]
 mod chain;
 #[cfg(test)]
+mod conductors;
+#[cfg(test)]
 mod course;
 #[cfg(test)]
 mod drafts;
@@ -28,6 +30,8 @@ mod prices;
 mod recall;
 #[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod rounds;
 #[cfg(test)]
 mod sampling;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use podium_engine::{Options, Roles, Submit, Submitted};
 use podium_testkit::{Answer, Gate, Planning, ScriptedConductor, a_plan, plan_of};
 
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, a_queue, quick, request, within};
+use crate::house::{House, a_queue, one, quick, request, within};
 
 #[tokio::test]
 async fn a_run_that_one_process_takes_through_is_never_loaded_for_it() {
@@ -106,7 +106,7 @@ async fn a_plan_that_needs_no_model_is_there_with_the_run() {
     let store = Arc::new(StoreFaults::default());
     let house = House::idle(quick(), |inner| FaultyStore::around(inner, &store)).await;
     let conductor = ScriptedConductor::new().at_once(plan_of(&[("quick", "Do it.", &[])]));
-    let house = house.beside(quick(), 8, |parts| parts.conductor = Arc::new(conductor.clone())).at_work();
+    let house = house.beside(quick(), 8, |parts| parts.conductors = one(conductor.clone())).at_work();
     house.vendor.otherwise(Answer::text("fine"));
     let run = house.ended(house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));

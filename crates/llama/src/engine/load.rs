@@ -1,23 +1,26 @@
 //! Loads weights and starts the thread. What this crate cannot run safely is refused here, by name.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
-use llama_cpp_2::model::params::LlamaModelParams;
+use podium_ports::hardware::GpuError;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toktrie::TokEnv;
 
 use super::decoder::{Decoder, context_params, reading_params};
+use super::memory::Memory;
+use super::placement::Placement;
 use super::prefixes::PREFIXES_MAX;
 use super::prepare::{Preparer, prompt_tokens_max};
 use super::reader::Reader;
 use super::thread::{EngineThread, Lines, Size};
 use super::{Command, EngineError, EngineOptions, HiddenStates, Request, SEQUENCES_MAX};
-use crate::backend::{ForeignBackend, backend, overheard};
+use crate::backend::{BackendError, LlamaCpp, backend, overheard};
 use crate::grammar::{GrammarError, Grammars};
 use crate::prompt::Prompt;
 use crate::vocabulary::{Cutting, Vocabulary};
@@ -85,14 +88,11 @@ pub enum LoadError {
         reason: String,
     },
     /// A GPU was promised.
-    #[error("gpu_layers is {gpu_layers}, but this build or machine has no GPU for llama.cpp")]
-    NoGpu {
-        /// What was asked for.
-        gpu_layers: u32,
-    },
-    /// llama.cpp belongs to somebody else.
+    #[error("the promised GPU cannot be had")]
+    Gpu(#[from] GpuError),
+    /// There is no llama.cpp in this process.
     #[error(transparent)]
-    ForeignBackend(#[from] ForeignBackend),
+    Backend(#[from] BackendError),
     /// The vocabulary does not fit the grammar library.
     #[error("the plan's grammar cannot use the weights' vocabulary")]
     Grammar(#[from] GrammarError),
@@ -138,6 +138,9 @@ pub(super) struct Start {
 
 type IsLoaded = std::sync::mpsc::SyncSender<Result<TextBound, LoadError>>;
 
+/// One model after the other: what one needs is counted against what the others left, and counting takes over llama.cpp's log.
+static LOADING: Mutex<()> = Mutex::new(());
+
 /// Starts the thread and waits until it has loaded.
 pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
     let sequences_max = start.options.sequences_max.get();
@@ -149,8 +152,9 @@ pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
         let Start { options, queue, commands, stop, ended } = start;
         // The last to be dropped, even by a panic: when it is, the model is freed.
         let _ended = ended;
+        let turn = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
         match Loaded::new(&options) {
-            Ok(engine) => engine.run(&options, (queue, commands), stop, &loaded),
+            Ok(engine) => engine.run(&options, (queue, commands), stop, (&loaded, turn)),
             Err(error) => drop(loaded.send(Err(error))),
         }
     };
@@ -162,6 +166,8 @@ pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
 
 struct Loaded {
     backend: &'static LlamaBackend,
+    placement: Placement,
+    memory: Memory,
     model: Arc<LlamaModel>,
     vocabulary: Arc<Vocabulary>,
     grammars: Grammars,
@@ -169,11 +175,12 @@ struct Loaded {
 
 impl Loaded {
     fn new(options: &EngineOptions) -> Result<Self, LoadError> {
-        let backend = backend()?;
-        if options.gpu_layers > 0 && !backend.supports_gpu_offload() {
-            return Err(LoadError::NoGpu { gpu_layers: options.gpu_layers });
-        }
-        let model = Arc::new(load_model(backend, options)?);
+        let LlamaCpp { backend, modules } = backend()?;
+        let placement = Placement::find(options.hardware, modules)?;
+        readable(&options.weights)?;
+        let memory = Memory::of(options, cells(options));
+        placement.check_room(&options.weights, &mut decoding_params(options, &placement, 1), &memory)?;
+        let model = Arc::new(load_model(backend, options, &placement)?);
         require(&model, "general.architecture", &ARCHITECTURES)?;
         let tokenizer = require(&model, "tokenizer.ggml.model", &TOKENIZERS)?;
         let trained_tokens = model.n_ctx_train();
@@ -190,7 +197,7 @@ impl Loaded {
         let vocabulary = Arc::new(vocabulary);
         let environment: TokEnv = Arc::<Vocabulary>::clone(&vocabulary);
         let grammars = Grammars::new(&environment)?;
-        Ok(Self { backend, model, vocabulary, grammars })
+        Ok(Self { backend, placement, memory, model, vocabulary, grammars })
     }
 
     fn run(
@@ -198,16 +205,18 @@ impl Loaded {
         options: &EngineOptions,
         (queue, commands): (mpsc::UnboundedReceiver<Command>, mpsc::UnboundedSender<Command>),
         stop: CancellationToken,
-        loaded: &IsLoaded,
+        (loaded, turn): (&IsLoaded, MutexGuard<'_, ()>),
     ) {
-        let Self { backend, model, vocabulary, grammars } = self;
+        let Self { backend, placement, memory, model, vocabulary, grammars } = self;
         let threads = threads(options, model.n_params());
-        let contexts = decoder(backend, &model, options, threads)
+        let contexts = decoder(backend, &model, options, (&placement, threads))
             .and_then(|decoder| Ok((decoder, reader(backend, &model, options, threads)?)));
         let contexts = match contexts {
             Ok(contexts) => contexts,
             Err(error) => return drop(loaded.send(Err(error))),
         };
+        placement.log(&memory);
+        drop(turn);
         let (vocabulary, context_tokens) = (&*vocabulary, options.context_tokens as usize);
         let bound = TextBound { context_tokens, token_bytes_max: vocabulary.token_bytes_max() };
         let preparer = Preparer { vocabulary, grammars, context_tokens, commands };
@@ -216,7 +225,7 @@ impl Loaded {
             sequences: options.sequences_max.get(),
             context_tokens,
             threads,
-            has_gpu: options.gpu_layers > 0,
+            has_gpu: placement.has_gpu(),
         };
         let engine = EngineThread::new(contexts, vocabulary, &size, Lines { queue, orders, stop });
         std::thread::scope(|scope| {
@@ -236,13 +245,10 @@ fn decoder<'model>(
     backend: &LlamaBackend,
     model: &'model LlamaModel,
     options: &EngineOptions,
-    threads: usize,
+    (placement, threads): (&Placement, usize),
 ) -> Result<Decoder<'model>, LoadError> {
     let (context_tokens, sequences_max) = (options.context_tokens, options.sequences_max.get());
-    // Each request's own, and once more for prefixes.
-    let cells = context_tokens.saturating_mul(u32::from(sequences_max) + 1);
-    let compute_threads = i32::try_from(threads).unwrap_or(1);
-    let params = context_params(cells, sequences_max + PREFIXES_MAX, compute_threads);
+    let params = decoding_params(options, placement, threads);
     let (context, reason) = overheard(|| model.new_context(backend, params));
     let context = context.map_err(|error| LoadError::Context {
         context_tokens,
@@ -280,19 +286,36 @@ fn reader<'model>(
     Ok(Some(Reader::new(context)))
 }
 
-fn load_model(backend: &LlamaBackend, options: &EngineOptions) -> Result<LlamaModel, LoadError> {
+/// Cells of a decoding context: each request's own, and once more for prefixes.
+fn cells(options: &EngineOptions) -> u32 {
+    options.context_tokens.saturating_mul(u32::from(options.sequences_max.get()) + 1)
+}
+
+fn decoding_params(options: &EngineOptions, placement: &Placement, threads: usize) -> LlamaContextParams {
+    let threads = i32::try_from(threads).unwrap_or(1);
+    let sequences = options.sequences_max.get() + PREFIXES_MAX;
+    placement.with_cache(context_params(cells(options), sequences, threads))
+}
+
+fn readable(weights: &Path) -> Result<(), LoadError> {
+    let unreadable = |source| LoadError::Unreadable { path: weights.to_owned(), source };
+    let metadata = std::fs::metadata(weights).map_err(unreadable)?;
+    if metadata.is_file() { Ok(()) } else { Err(unreadable(std::io::Error::other("not a file"))) }
+}
+
+fn load_model(
+    backend: &LlamaBackend,
+    options: &EngineOptions,
+    placement: &Placement,
+) -> Result<LlamaModel, LoadError> {
     let path = &options.weights;
-    let unreadable = |source| LoadError::Unreadable { path: path.clone(), source };
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(unreadable(std::io::Error::other("not a file")));
-    }
-    let params = LlamaModelParams::default().with_n_gpu_layers(options.gpu_layers);
-    let (model, reason) = overheard(|| LlamaModel::load_from_file(backend, path, &params));
-    model.map_err(|error| LoadError::Refused {
+    let refused = |reason: Option<String>, error: &dyn std::error::Error| LoadError::Refused {
         path: path.clone(),
         reason: reason.unwrap_or_else(|| error.to_string()),
-    })
+    };
+    let params = placement.model_params().map_err(|error| refused(None, &error))?;
+    let (model, reason) = overheard(|| LlamaModel::load_from_file(backend, path, &params));
+    model.map_err(|error| refused(reason, &error))
 }
 
 /// The value of a key of the weights' metadata, if it is one of `supported`.

@@ -148,6 +148,16 @@ fn keeping_the_answer_needs_an_answer() {
 }
 
 #[test]
+fn all_shows_the_round_before_and_needs_one() {
+    let begun = "model_id = [0, 0]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[";
+    refused_after(&shape(&[0], 2), begun, "\"all\"]");
+    let recursive = PlanShape::new([0], 2, MayKeepAnswer::Yes).unwrap();
+    for lists in ["\"all\"], [\"all\"]]", "], [0]]", "\"all\"], [0]]"] {
+        assert!(accepts(&recursive, &format!("{begun}{lists}")), "{lists}");
+    }
+}
+
+#[test]
 fn nothing_follows_a_complete_plan() {
     let (taken, complete) = walked(&shape(&[0, 1, 2], 3), &format!("{THREE}\nmodel_id"));
     assert_eq!((taken, complete), (THREE.len(), true));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use podium_llama::bundle::{Bundle, BundleError, MANIFEST_BYTES_MAX, MANIFEST_FILE};
 use podium_llama::engine::{EngineOptions, LoadError};
+use podium_ports::hardware::{GpuError, GpuLack, GpuLayers, Gpus, Hardware, KvCache};
 use tempfile::TempDir;
 
 use crate::support::*;
@@ -123,9 +124,35 @@ fn weights_of_another_kind_are_refused_by_what_they_are() {
     assert!(text.contains("bert"), "{text}");
 }
 
-#[cfg(not(feature = "cuda"))]
 #[test]
 fn a_gpu_that_is_not_there_is_refused() {
-    let refused = load(EngineOptions { gpu_layers: 1, ..options() });
-    assert!(matches!(refused, Err(LoadError::NoGpu { gpu_layers: 1 })), "{refused:?}");
+    // No machine has a sixteenth one.
+    let gpus = Gpus::of([15]).unwrap();
+    let hardware = Hardware { gpu_layers: GpuLayers::All, gpus, ..Hardware::default() };
+    let refused = load(EngineOptions { hardware, ..options() });
+    let Err(LoadError::Gpu(lack @ GpuError::Missing { .. })) = refused else { panic!("{refused:?}") };
+    // Where it was looked for, and what there is.
+    assert!(lack.to_string().contains("CPU ("), "{lack}");
+}
+
+#[test]
+fn whoever_can_do_without_a_gpu_gets_the_processor() {
+    let hardware = Hardware {
+        gpu_layers: GpuLayers::All,
+        gpus: Gpus::of([15]).unwrap(),
+        gpu_lack: GpuLack::Borne,
+        ..Hardware::default()
+    };
+    load(EngineOptions { hardware, ..options() }).unwrap();
+}
+
+#[tokio::test]
+async fn a_smaller_cache_writes_plans_too() {
+    let hardware = Hardware { kv_cache: KvCache::Bf16, ..hardware() };
+    let engine = load(EngineOptions { hardware, ..options() }).unwrap();
+    assert_eq!(completion(&engine, greedy("?")).await.plan, SCRIPT_PLAN);
+    // A head of the tiny model has 16 values; the quantised kinds need blocks of 32.
+    let hardware = Hardware { kv_cache: KvCache::Q8_0, ..hardware };
+    let refused = load(EngineOptions { hardware, ..options() });
+    assert!(matches!(refused, Err(LoadError::Context { .. })), "{refused:?}");
 }

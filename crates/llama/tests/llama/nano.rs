@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use podium_domain::conversation::{Message, Role};
-use podium_domain::ids::WorkerId;
 use podium_domain::plan::{LastStep, PlanDraft, PlanStream};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{PlanResult, Planned};
@@ -21,8 +20,7 @@ use podium_llama::{LlamaConductor, LlamaOptions};
 use podium_ports::conductor::{Conductor, PlanRequest};
 use tokio_util::sync::CancellationToken;
 
-use crate::conductor::pool;
-use crate::support::{greedy, options};
+use crate::support::{demo, greedy, options};
 
 const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, \
     and write the result in words.";
@@ -33,9 +31,8 @@ fn folder() -> PathBuf {
 
 fn conductor() -> LlamaConductor {
     let bundle = Bundle::open(&folder()).unwrap();
-    let slots: Vec<&str> = bundle.manifest().pool.slots.iter().map(WorkerId::as_str).collect();
     let options = LlamaOptions { threads: Some(NonZeroUsize::MIN), ..LlamaOptions::default() };
-    LlamaConductor::open(&bundle, &pool(&slots), options).unwrap()
+    LlamaConductor::open(&bundle, &demo(), options).unwrap()
 }
 
 fn request(question: &str) -> PlanRequest {
@@ -81,9 +78,10 @@ async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
 #[tokio::test]
 async fn its_text_tells_the_first_steps_of_its_plan_before_it_ends() {
     let bundle = Bundle::open(&folder()).unwrap();
-    let slots = bundle.manifest().pool.slots.iter().rev().map(WorkerId::as_str).collect::<Vec<_>>();
+    let workers = demo().workers().iter().rev().map(|worker| worker.id.clone()).collect::<Vec<_>>();
+    let turned = demo().arranged(&workers).unwrap();
     let options = LlamaOptions { threads: Some(NonZeroUsize::MIN), ..LlamaOptions::default() };
-    let conductor = LlamaConductor::open(&bundle, &pool(&slots), options).unwrap();
+    let conductor = LlamaConductor::open(&bundle, &turned, options).unwrap();
     let request = request(QUESTION);
     let heard = Mutex::new(Vec::new());
     let sink = |text: &str| heard.lock().unwrap().push(text.to_owned());

@@ -4,23 +4,22 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use podium_domain::bundle::slots_hash;
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
-use podium_head::{LinearHead, Source, slots_sha256};
-use podium_llama::bundle::{Bundle, BundleError, MANIFEST_FILE};
+use podium_head::{LinearHead, Source};
+use podium_llama::bundle::{Bundle, BundleError, MANIFEST_FILE, pack_in_place};
 use podium_llama::engine::{Ended, Engine, EngineError, EngineOptions, HiddenStates, ReadRequest};
 use podium_llama::prompt::{Prompt, Template};
 use podium_llama::{LlamaConductor, LlamaOptions, OpenError, QuestionReader};
 use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::conductor::pool;
 use crate::support::*;
 
 const SUM: &str = "What is 17 plus 4?";
@@ -32,11 +31,6 @@ fn nano() -> PathBuf {
 
 fn slots() -> Vec<WorkerId> {
     Bundle::open(&nano()).unwrap().manifest().pool.slots.clone()
-}
-
-/// The pool that nano was trained for.
-fn demo() -> Pool {
-    pool(&slots().iter().map(WorkerId::as_str).collect::<Vec<_>>())
 }
 
 /// Engine on nano's weights that reads.
@@ -129,14 +123,14 @@ impl House {
     /// Writes the bundle. The first slot's row is `sum`, the second's `words`.
     fn write(&self, source: &Source, sum: &[f32], words: &[f32]) {
         let slots = slots()[..2].to_vec();
-        let hash = slots_sha256(&demo(), &slots).unwrap();
+        let hash = slots_hash(&demo(), &slots).unwrap();
         let head = LinearHead::new(slots, hash, source.clone(), [sum, words].concat()).unwrap();
         let bytes = head.to_bytes().unwrap();
-        let sha256 = format!("{:x}", Sha256::digest(&bytes));
         std::fs::write(self.folder.path().join("head.safetensors"), bytes).unwrap();
         let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
-        let manifest = format!("{manifest}\n[head]\nfile = \"head.safetensors\"\nsha256 = \"{sha256}\"\n");
+        let manifest = format!("{manifest}\n[head]\nfile = \"head.safetensors\"\nsha256 = \"\"\n");
         std::fs::write(self.folder.path().join(MANIFEST_FILE), manifest).unwrap();
+        pack_in_place(self.folder.path(), Some(&demo())).unwrap();
     }
 
     fn open(&self, pool: &Pool) -> Result<LlamaConductor, OpenError> {
@@ -203,6 +197,12 @@ async fn a_pool_with_other_models_is_not_the_head_s() {
     let ids: Vec<_> = slots().iter().map(|id| id.as_str().to_owned()).collect();
     let other = ids.iter().map(String::as_str).collect::<Vec<_>>();
     let changed = crate::conductor::pool_of_model(&other, "another-model");
+    // With slots the bundle would refuse the pool by itself.
+    let path = house.folder.path().join(MANIFEST_FILE);
+    let mut manifest: toml_edit::DocumentMut = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+    manifest.remove("pool");
+    manifest["prompt"]["workers"] = toml_edit::value("described");
+    std::fs::write(&path, manifest.to_string()).unwrap();
     let conductor = house.open(&changed).unwrap();
     let (_, outcome) = plan(&conductor, SUM, mini()).await;
     assert!(outcome.usage.completion_tokens > 0, "{outcome:?}");
@@ -221,8 +221,9 @@ async fn a_head_of_other_hidden_states_or_another_checksum_is_refused() {
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let refused = Bundle::open(house.folder.path()).unwrap_err();
-    assert!(matches!(&refused, BundleError::OtherHead { .. }), "{refused}");
+    assert!(matches!(&refused, BundleError::Files { .. }), "{refused}");
+    assert!(refused.to_string().contains("`head.safetensors` (head) has SHA-256"), "{refused}");
     std::fs::remove_file(&path).unwrap();
     let refused = Bundle::open(house.folder.path()).unwrap_err();
-    assert!(matches!(&refused, BundleError::Unreadable { .. }), "{refused}");
+    assert!(refused.to_string().contains("`head.safetensors` (head) cannot be read"), "{refused}");
 }

@@ -6,15 +6,22 @@ use std::time::{Duration, Instant};
 
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
+use podium_domain::pool::Pool;
 use podium_llama::Sampling;
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
+use podium_ports::hardware::{GpuLayers, Hardware};
 use tokio_util::sync::CancellationToken;
 
 /// The tiny model's file.
 pub(crate) fn tiny_weights() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf")
+}
+
+/// The pool that the conductor that ships was trained for.
+pub(crate) fn demo() -> Pool {
+    Pool::parse(include_str!("../../../../pools/demo.toml")).unwrap()
 }
 
 /// What greedy decoding of the tiny model writes, whatever the question.
@@ -30,9 +37,15 @@ pub(crate) fn options() -> EngineOptions {
         sequences_max: NonZeroU16::new(4).unwrap(),
         waiting_max: NonZeroUsize::new(8).unwrap(),
         threads: NonZeroUsize::new(1),
-        gpu_layers: 0,
+        hardware: hardware(),
         hidden_states: HiddenStates::NotReadable,
     }
+}
+
+/// What computes: GPUs if the environment has `PODIUM_TEST_GPU`, which whoever has one sets.
+pub(crate) fn hardware() -> Hardware {
+    let has_gpu = std::env::var_os("PODIUM_TEST_GPU").is_some();
+    Hardware { gpu_layers: if has_gpu { GpuLayers::All } else { GpuLayers::None }, ..Hardware::default() }
 }
 
 pub(crate) fn engine() -> Engine {

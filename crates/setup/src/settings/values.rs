@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use podium_domain::ids::WorkerId;
+use podium_domain::share::Share;
 use podium_ports::conductor::{SEQUENCES_MAX, WAITING_MAX};
 
 use crate::LogFormat;
@@ -114,6 +115,12 @@ pub fn conductor(text: &str) -> Result<ConductorChoice, String> {
         },
         _ => Err(wrong()),
     }
+}
+
+/// A share of all runs, from 0 to 1.
+pub fn share(text: &str) -> Result<Share, String> {
+    let share = text.parse::<f64>().ok().and_then(|share| Share::new(share).ok());
+    share.ok_or_else(|| format!("is `{text}`, it must be a number from 0 to 1"))
 }
 
 fn worker_id(name: &str) -> Result<WorkerId, String> {

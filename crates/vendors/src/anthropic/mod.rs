@@ -11,8 +11,18 @@ use reqwest::Url;
 use crate::answer::Decoder;
 use crate::form::below;
 
-/// The header that says which version of the interface is meant, and the version.
-pub(crate) const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+/// The header that says which version of the interface is meant.
+pub(crate) const VERSION_HEADER: &str = "anthropic-version";
+/// The newest version, which the vendor's own clients speak since their releases of October 2026.
+const VERSION: &str = "2026-10-21";
+/// The one before, which still knows `temperature` and `top_p`. Answers are the same in both.
+const VERSION_WITH_SAMPLING: &str = "2023-06-01";
+
+/// The version in which a request can be said.
+pub(crate) fn version(request: &ChatRequest) -> &'static str {
+    let samples = request.temperature.is_some() || request.top_p.is_some();
+    if samples { VERSION_WITH_SAMPLING } else { VERSION }
+}
 
 pub(crate) fn url(base: &Url) -> Url {
     below(base, &["messages"])

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use podium_domain::bundle::slots_hash;
 use podium_domain::ids::WorkerId;
 use podium_head::features::Features;
 use podium_head::outcomes::Outcomes;
 use podium_head::score::{self, Standing};
 use podium_head::train::{Options, baselines, of_head, train};
-use podium_head::{Dataset, Example, LinearHead, NoChoice, slots_sha256};
+use podium_head::{Dataset, Example, LinearHead, NoChoice};
 
 use super::SetupArgs;
 use super::output::print_line;
@@ -21,7 +22,7 @@ pub(super) enum HeadCommand {
     /// Read the questions of recorded outcomes with a bundle's weights, and write what the model thinks of each.
     Features(FeaturesArgs),
     /// Fit a mini head to recorded outcomes, and say how it does on questions that were held out.
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Say how a mini head does on recorded outcomes.
     Eval(EvalArgs),
 }
@@ -105,7 +106,7 @@ fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
     }
     let dataset = Dataset::join(&outcomes, &features, &slots)?;
     tell_missing(&dataset);
-    let pool_sha256 = slots_sha256(&pool, &slots).map_err(|e| Error::OtherHead(e.to_string()))?;
+    let pool_sha256 = slots_hash(&pool, &slots).map_err(|e| Error::OtherHead(e.to_string()))?;
     let options = Options {
         seed: args.seed,
         held_out: args.held_out,
@@ -115,7 +116,8 @@ fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
         sigma: args.sigma,
     };
     let trained = train(&dataset, features.source().clone(), pool_sha256, &options)?;
-    let written = std::fs::write(&args.output, trained.head.to_bytes()?);
+    let bytes = trained.head.to_bytes()?;
+    let written = std::fs::write(&args.output, &bytes);
     written.map_err(|source| Error::Unwritable { path: args.output.clone(), source })?;
     let held_out = trained.held_out.first().map_or(0, |(_, standing)| standing.questions);
     print_line(&format!(
@@ -128,6 +130,11 @@ fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
     print_line(&format!("kept       {}, pull {:.0e}", trained.stage.as_str(), trained.pull))?;
     print_table("on the questions that were held out", &trained.held_out)?;
     print_line(&format!("written    {}", args.output.display()))?;
+    let file = args.output.file_name().unwrap_or_default().to_string_lossy();
+    print_line(&format!(
+        "for the manifest of its bundle:\n[head]\nfile = \"{file}\"\nsha256 = \"{}\"",
+        podium_bundle::sha256(&bytes)
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@ mod accounts;
 mod ask;
 mod backend;
 mod budget;
+mod bundle;
 mod estimate;
 mod eval;
 mod head;
@@ -59,6 +60,9 @@ enum Command {
     /// Set budgets of tenants and keys, and see what was spent.
     #[command(subcommand)]
     Budget(budget::BudgetCommand),
+    /// Look at conductors' bundles, check them, make them.
+    #[command(subcommand)]
+    Bundle(bundle::BundleCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
     /// Train and measure mini heads, which choose a worker without a plan.
@@ -83,6 +87,12 @@ pub(crate) struct SetupArgs {
     /// Who plans: auto, llama:FOLDER, worker:WORKER, remote:URL#MODEL, fixed:FILE, direct or direct:WORKER.
     #[arg(long, value_name = "CONDUCTOR")]
     pub(crate) conductor: Option<String>,
+    /// Who is to follow the conductor: both are loaded, and each run goes to one of them.
+    #[arg(long, value_name = "CONDUCTOR")]
+    pub(crate) conductor_next: Option<String>,
+    /// Its share of the runs that name no conductor, 0 to 1 [default: 0].
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) conductor_next_share: Option<String>,
     /// What to log: a level, or a list such as `info,podium_engine=debug`.
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
@@ -101,13 +111,18 @@ impl SetupArgs {
         sources.flag("data", self.data.as_deref());
         sources.flag("pool", self.pool.as_deref());
         sources.flag("conductor", self.conductor.as_deref());
+        sources.flag("conductor_next", self.conductor_next.as_deref());
+        sources.flag("conductor_next_share", self.conductor_next_share.as_deref());
         sources.flag("log", self.log.as_deref());
         sources
     }
 
     /// Whether a flag names what only an engine in this process can heed.
     fn names_an_engine(&self) -> bool {
-        self.data.is_some() || self.pool.is_some() || self.conductor.is_some()
+        self.data.is_some()
+            || self.pool.is_some()
+            || self.conductor.is_some()
+            || self.conductor_next.is_some()
     }
 
     /// The checked setup.
@@ -258,6 +273,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Estimate(args) => estimate::estimate(args).await,
         Command::Key(command) => key::key(command).await,
         Command::Budget(command) => budget::budget(command).await,
+        Command::Bundle(command) => bundle::bundle(&command),
         Command::Eval(args) => eval::eval(args).await,
         Command::Head(command) => head::head(command).await,
         Command::Demo(args) => demo::demo(args).await,

@@ -9,7 +9,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_head::outcomes::{Outcome, SCHEMA};
-use podium_setup::conductor::ConductorChoice;
+use podium_setup::conductor::{ConductorChoice, ConductorChoices};
 
 use super::eval::{Item, ask};
 use super::output::print_line;
@@ -25,7 +25,7 @@ pub(super) async fn record(
     concurrency: usize,
     file: &Path,
 ) -> Result<ExitCode, Error> {
-    let settings = Settings { conductor: ConductorChoice::Direct(None), ..settings };
+    let settings = Settings { conductors: ConductorChoices::one(ConductorChoice::Direct(None)), ..settings };
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
     embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
     let engine = embedded.engine();

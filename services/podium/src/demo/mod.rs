@@ -32,12 +32,12 @@ pub(crate) async fn demo(args: DemoArgs) -> Result<ExitCode, Error> {
         SetupArgs { pool: Some("demo".to_owned()), conductor: Some(args.conductor), ..SetupArgs::default() };
     let settings = setup.settings()?;
     settings.start_log("warn");
-    if settings.conductor == ConductorChoice::Auto {
+    if settings.conductors.current == ConductorChoice::Auto {
         let pool = pool::read(&PoolChoice::Demo)?;
         demo_bundle(&pool, OPEN_BUNDLE).map_err(|problem| Error::NoDemoConductor { problem })?;
     }
     let embedded = Embedded::start_apart(&settings, pool::Pace::Visible).await?;
-    introduce(&embedded, &settings.conductor);
+    introduce(&embedded, &settings.conductors.current);
     let mut backend = Backend::here(embedded);
     let drawn =
         draw_run(&mut backend, question_request(QUESTION.to_owned(), Tier::Ultra, Effort::Medium)).await;

@@ -271,6 +271,7 @@ impl Board {
                     }
                 }
             }
+            Kind::RoundAbandoned(abandoned) => self.abandon(abandoned),
             Kind::Succeeded(_) => self.end = Some(End::Succeeded),
             Kind::Failed(failed) => {
                 let message = failed.failure.as_ref().map(|failure| failure.message.clone());
@@ -333,6 +334,18 @@ impl Board {
         let Some(round) = self.rounds.get_mut(round as usize) else { return };
         let fresh = steps.iter().skip(round.steps.len());
         round.steps.extend(fresh.map(|step| Row::new(&step.worker, &step.subtask, &step.access)));
+    }
+
+    /// What has not ended by then does not any more.
+    fn abandon(&mut self, abandoned: &v1::RoundAbandoned) {
+        let now = self.now_ms;
+        let Some(round) = self.rounds.get_mut(abandoned.round as usize) else { return };
+        for row in std::iter::once(&mut round.planning).chain(&mut round.steps) {
+            if !matches!(row.state, RowState::Done | RowState::Failed) {
+                row.error = abandoned.failure.as_ref().map(|failure| failure.message.clone());
+                row.end(RowState::Failed, now);
+            }
+        }
     }
 
     fn supersede(&mut self, superseded: v1::StepsSuperseded) {

@@ -75,6 +75,11 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
         }
         Kind::TaskFailed(failed) => format!("{} failed: {}", name(failed.task.as_ref()), failed.error),
         Kind::RoundOpened(opened) => format!("round {} begun", opened.round + 1),
+        Kind::RoundAbandoned(abandoned) => format!(
+            "round {} gives no answer, the one before it stands: {}",
+            abandoned.round + 1,
+            abandoned.failure.as_ref().map_or("", |failure| &failure.message)
+        ),
         Kind::Succeeded(_) => format!("answered for {}", dollars(board.cost_nano_usd())),
         Kind::Failed(failed) => {
             format!("failed: {}", failed.failure.as_ref().map_or("", |failure| &failure.message))

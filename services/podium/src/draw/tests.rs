@@ -149,6 +149,40 @@ fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
 }
 
 #[test]
+fn what_an_abandoned_round_had_begun_ends_with_it() {
+    let step = v1::PlannedStep { index: 0, ..step(0, "sim-words", "correct it", &[]) };
+    let planned = v1::StepsPlanned { round: 1, steps: vec![step] };
+    let failure =
+        v1::Failure { code: "planning_failed".into(), message: "no plan could be made: cut off".into() };
+    let abandoned = v1::RoundAbandoned { round: 1, failure: Some(failure) };
+    let attempt = |step| {
+        let task = Some(v1::Task { round: 1, step });
+        Kind::AttemptStarted(v1::AttemptStarted { task, attempt: 1, worker: "sim-words".into() })
+    };
+    let mut board = board_after(&story()[..7]);
+    let mut text = String::new();
+    for (sequence, kind) in (20..).zip([
+        Kind::RoundOpened(v1::RoundOpened { round: 1 }),
+        attempt(None),
+        Kind::StepsPlanned(planned),
+        attempt(Some(0)),
+        Kind::RoundAbandoned(abandoned),
+    ]) {
+        let update = event(sequence, 13_000, kind);
+        board.apply(&update);
+        text.push_str(&lines::describe(&board, &update));
+    }
+    for row in [board.row(1, None).unwrap(), board.row(1, Some(0)).unwrap()] {
+        assert_eq!(
+            (&row.state, row.error.as_deref()),
+            (&RowState::Failed, Some("no plan could be made: cut off"))
+        );
+    }
+    assert_eq!(board.row(0, Some(0)).unwrap().state, RowState::Done, "the round before stands");
+    assert!(text.contains("no plan could be made: cut off"), "{text}");
+}
+
+#[test]
 fn a_terminal_shows_a_row_a_task() {
     let text = Frame::default().redraw(&board_after(&story()), SCREEN);
     let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();

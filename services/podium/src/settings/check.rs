@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use podium_ports::conductor::LocalLimits;
-use podium_setup::settings::{Checker, SettingsError, Sources, step_cache, values};
+use podium_setup::conductor::ConductorChoices;
+use podium_setup::settings::{Checker, SettingsError, Sources, hardware, step_cache, values};
 
 use super::{PoolChoice, Settings};
 
@@ -14,10 +15,11 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let keys_required = checker.read("keys_required", values::yes_or_no);
     let data = data(&mut checker);
     let pool = checker.read("pool", pool);
-    let conductor = checker.read("conductor", values::conductor);
+    let conductors = ConductorChoices::read(&mut checker, values::conductor);
     let runs_kept = checker.read("runs_kept", values::runs_kept);
     let sequences_max = checker.read("plan_sequences", values::plan_sequences);
     let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
+    let hardware = hardware(&mut checker);
     let step_cache = step_cache(&mut checker);
     let drain = checker.read("drain_ms", values::drain);
     let log = checker.read_if_given("log", values::log_filter);
@@ -29,10 +31,14 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             keys_required: keys_required?,
             data: data?,
             pool: pool?,
-            conductor: conductor?,
+            conductors: conductors?,
             runs_kept: runs_kept?,
             step_cache: step_cache?,
-            local: LocalLimits { sequences_max: sequences_max?, waiting_max: waiting_max? },
+            local: LocalLimits {
+                sequences_max: sequences_max?,
+                waiting_max: waiting_max?,
+                hardware: hardware?,
+            },
             drain: drain?,
             log,
             log_format: log_format?,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
-use podium_setup::conductor::ConductorChoice;
+use podium_setup::conductor::ConductorChoices;
 use podium_setup::settings::Key;
 
 pub(crate) use check::check;
@@ -30,12 +30,24 @@ pub(crate) const KEYS: &[Key] = &[
     ("pool", Some("demo")),
     // `auto`, `llama:FOLDER`, `worker:WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
     ("conductor", Some("auto")),
+    // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
+    ("conductor_next", None),
+    ("conductor_next_share", Some("0")),
     // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`.
     ("runs_kept", Some("30d")),
     // Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
     ("plan_sequences", Some("8")),
     // Requests that may wait for a model in this process.
     ("plans_waiting_max", Some("256")),
+    // Layers of a model in this process that GPUs compute: `all`, or a number; the processor computes the rest.
+    ("gpu_layers", Some("0")),
+    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
+    ("gpus", Some("all")),
+    ("gpu_split", Some("layer")),
+    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
+    ("gpu_required", None),
+    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
+    ("kv_cache", Some("f16")),
     // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
     ("step_cache", Some("off")),
     // Milliseconds that an output is kept for it.
@@ -66,7 +78,7 @@ pub(crate) struct Settings {
     /// The workers.
     pub(crate) pool: PoolChoice,
     /// Who plans.
-    pub(crate) conductor: ConductorChoice,
+    pub(crate) conductors: ConductorChoices,
     /// How long runs are kept after their end; none: for ever.
     pub(crate) runs_kept: Option<Duration>,
     /// How much the step cache remembers; none: there is none.

@@ -1,6 +1,7 @@
 //! Tests of the setup: who wins, and what is said when something is wrong.
 
 use podium_domain::ids::WorkerId;
+use podium_setup::conductor::ConductorChoice;
 use podium_setup::settings::Sources;
 
 use super::*;
@@ -27,7 +28,8 @@ fn problems(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Vec
 fn the_defaults_hold_and_stay_on_this_machine() {
     let settings = settings(&[], &[("data", "d")]);
     assert!(settings.listen.ip().is_loopback() && settings.grpc_listen.ip().is_loopback());
-    assert_eq!((settings.pool, settings.conductor), (PoolChoice::Demo, ConductorChoice::Auto));
+    let nobody_follows = ConductorChoices::one(ConductorChoice::Auto);
+    assert_eq!((settings.pool, settings.conductors), (PoolChoice::Demo, nobody_follows));
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn both_doors_cannot_share_a_port() {
 #[test]
 fn conductors_are_named_by_kind() {
     let chosen = |text| {
-        let conductor = settings(&[], &[("conductor", text)]).conductor;
+        let conductor = settings(&[], &[("conductor", text)]).conductors.current;
         assert_eq!(conductor.to_string(), text);
         conductor
     };
@@ -92,5 +94,16 @@ fn conductors_are_named_by_kind() {
     assert_eq!(chosen("remote:http://h:1/v1#org/m"), remote);
     for wrong in ["llama:", "remote:http://h", "remote:h#m", "direct:", "fixed"] {
         assert_eq!(problems(&[], &[("conductor", wrong)]).len(), 1, "{wrong}");
+    }
+}
+
+#[test]
+fn who_is_to_follow_has_a_share() {
+    let flags = [("conductor_next", "fixed:b.yaml"), ("conductor_next_share", "0.25")];
+    let next = settings(&[], &flags).conductors.next.unwrap();
+    assert_eq!(next.0, ConductorChoice::Fixed("b.yaml".into()));
+    assert_eq!(next.1, podium_domain::share::Share::new(0.25).unwrap());
+    for wrong in [("conductor_next", "auto"), ("conductor_next_share", "2"), ("conductor_next_share", "a")] {
+        assert_eq!(problems(&[], &[wrong]).len(), 1, "{wrong:?}");
     }
 }

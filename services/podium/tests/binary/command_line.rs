@@ -104,6 +104,24 @@ async fn a_running_server_is_asked() {
 }
 
 #[tokio::test]
+async fn the_conductor_that_is_to_follow_gets_its_share() {
+    let bench = Bench::new().await;
+    let next =
+        "name: next\nversion: \"2\"\nsteps:\n  - worker: sim-words\n    subtask: \"write 12 in words\"\n";
+    let next = format!("fixed:{}", bench.folder.write("next.yaml", next).display());
+    for (share, conductor) in [("0", "three-steps-1"), ("1", "next-2")] {
+        let follow = ["--conductor-next", &next, "--conductor-next-share", share];
+        let arguments = [&["ask", "--embedded", "--json", QUESTION][..], &follow].concat();
+        let asked = bench.run(&arguments).await;
+        let run: Value = serde_json::from_str(&stdout(&asked)).unwrap();
+        assert_eq!(run["conductor"], conductor, "{}", stderr(&asked));
+    }
+    let same = format!("fixed:{}", bench.folder.workflow().display());
+    let refused = bench.run(&["ask", "--embedded", QUESTION, "--conductor-next", &same]).await;
+    assert!(stderr(&refused).contains("are both `three-steps-1`"), "{}", stderr(&refused));
+}
+
+#[tokio::test]
 async fn a_plan_is_printed_and_nothing_is_run() {
     let bench = Bench::new().await;
     let output = bench.run(&["plan", QUESTION]).await;

@@ -1,8 +1,12 @@
 //! Tests of the real binary: its command line, and what is left of a run when its process is killed.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
+mod bundles;
 mod command_line;
+#[cfg(feature = "llama")]
+mod gpu;
 mod keys;
 mod mini_head;
+mod shipped_pools;
 mod support;
 mod survives_kill;

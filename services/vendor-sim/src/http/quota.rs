@@ -23,12 +23,24 @@ pub struct AccountLimit {
     pub tokens_per_minute: u64,
 }
 
-/// What was used in the last minute.
+/// What an account has used in all, and how often it was told that it may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccountUse {
+    /// Requests that were let in.
+    pub requests: u64,
+    /// Tokens of their prompts, and of what was written so far.
+    pub tokens: u64,
+    /// Requests that the limit refused.
+    pub refused: u64,
+}
+
+/// What was used in the last minute, and in all.
 #[derive(Debug, Default)]
 pub(crate) struct Quota {
     used: VecDeque<(Instant, u64, u64)>,
     requests: u64,
     tokens: u64,
+    pub(crate) in_all: AccountUse,
 }
 
 /// Where the account stands.
@@ -59,6 +71,7 @@ impl Quota {
             self.count(now, 1, prompt_tokens);
             return Ok(());
         }
+        self.in_all.refused += 1;
         let (mut requests, mut tokens) = (self.requests, self.tokens);
         for (at, used_requests, used_tokens) in &self.used {
             (requests, tokens) = (requests - used_requests, tokens - used_tokens);
@@ -90,6 +103,8 @@ impl Quota {
         self.used.push_back((now, requests, tokens));
         self.requests += requests;
         self.tokens += tokens;
+        self.in_all.requests += requests;
+        self.in_all.tokens += tokens;
     }
 
     fn forget(&mut self, now: Instant) {
@@ -182,5 +197,6 @@ mod tests {
         assert_eq!(quota.admit(at(90), limit, 15), Ok(()));
         assert_eq!(quota.standing(at(90), limit).requests_left, 0);
         assert_eq!(quota.standing(at(151), limit).tokens_left, 100);
+        assert_eq!(quota.in_all, AccountUse { requests: 4, tokens: 120, refused: 2 });
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use podium_ports::vendor::{ChatEvent, VendorError};
 use podium_vendor_sim::Fault;
 
-use crate::house::Delivery;
+use crate::authority::Paper;
+use crate::house::{Delivery, QUESTION};
 
 /// Letters of the answer that is too long.
 pub(crate) const HUGE_BYTES: usize = 10 << 20;
@@ -22,6 +23,8 @@ pub(crate) enum Trouble {
     Refused,
     /// The server speaks no TLS.
     NoTls,
+    /// It does, and shows this certificate.
+    Tls(Paper),
 }
 
 /// A row.
@@ -36,6 +39,13 @@ pub(crate) struct Case {
     pub(crate) brief_wait: &'static str,
 }
 
+/// Why a certificate is refused.
+const UNTRUSTED: [&str; 3] = [
+    "its certificate is signed by an authority that this machine does not trust",
+    "its certificate has expired, by this machine's clock",
+    "its certificate is for another name than that of base_url",
+];
+
 /// How a call ends for its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -49,6 +59,8 @@ pub(crate) enum Outcome {
     Garbled,
     /// A wait was too long: the limit's name.
     TimedOut(&'static str),
+    /// The server's certificate is refused, for this reason.
+    Untrusted(&'static str),
     /// Something that no case expects.
     Other(String),
 }
@@ -61,6 +73,10 @@ impl Outcome {
             VendorError::Unreachable { .. } => Self::Unreachable,
             VendorError::Garbled { .. } => Self::Garbled,
             VendorError::Timeout { wait, .. } => Self::TimedOut(wait.as_str()),
+            VendorError::Misconfigured { message, .. } => {
+                let why = UNTRUSTED.into_iter().find(|why| message.ends_with(why));
+                why.map_or_else(|| Self::Other(message.clone()), Self::Untrusted)
+            }
             other => Self::Other(other.to_string()),
         }
     }
@@ -74,8 +90,14 @@ impl Outcome {
             Self::Unreachable => "could not be reached, or cut the connection",
             Self::Garbled => "sent something that does not read",
             Self::TimedOut(limit) => limit,
+            Self::Untrusted(why) => why,
             Self::Other(_) => "nothing that a case expects",
         }
+    }
+
+    /// Whether the same call may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(self, Self::Answered(_) | Self::Untrusted(_))
     }
 }
 
@@ -96,6 +118,10 @@ fn in_the_middle(name: &'static str, fault: Fault, becomes: Outcome) -> Case {
     Case { says_something: true, ..case(name, fault, becomes) }
 }
 
+fn tls(name: &'static str, paper: Paper, becomes: Outcome) -> Case {
+    Case { trouble: Trouble::Tls(paper), ..case(name, Fault::Hang, becomes) }
+}
+
 /// Every row.
 pub(crate) fn cases() -> Vec<Case> {
     use Outcome as O;
@@ -113,6 +139,14 @@ pub(crate) fn cases() -> Vec<Case> {
         case("529", Fault::Status { status: 529 }, O::Failed(529)),
         Case { trouble: Trouble::Refused, ..case("connection refused", Fault::Hang, O::Unreachable) },
         Case { trouble: Trouble::NoTls, ..case("TLS error", Fault::Hang, O::Unreachable) },
+        tls("certificate of an unknown authority", Paper::OfNobodyKnown, O::Untrusted(UNTRUSTED[0])),
+        tls("certificate that has expired", Paper::Expired, O::Untrusted(UNTRUSTED[1])),
+        tls("certificate for another name", Paper::ForAnotherName, O::Untrusted(UNTRUSTED[2])),
+        // What shows that the ones before are refused for what they say.
+        Case {
+            says_something: true,
+            ..tls("certificate that is sound", Paper::Sound, O::Answered(QUESTION.len()))
+        },
         in_the_middle("connection closed", Fault::CutStream { after_chunks: SOME }, O::Unreachable),
         in_the_middle("connection reset", Fault::Reset { after_chunks: SOME }, O::Unreachable),
         Case {
@@ -130,7 +164,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("garbage for JSON", Fault::GarbledJson, O::Garbled),
         in_the_middle("answer cut short", Fault::Truncate { after_chunks: SOME }, O::Garbled),
         in_the_middle("10 MB answer", huge, O::Answered(HUGE_BYTES)),
-        in_the_middle("wrong content type", Fault::WrongType, O::Answered(crate::house::QUESTION.len())),
+        in_the_middle("wrong content type", Fault::WrongType, O::Answered(QUESTION.len())),
         case("web page", Fault::WebPage, O::Garbled),
     ]
 }

@@ -14,13 +14,15 @@ use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
 use podium_domain::sampling::Sampling;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::conductor::Conductor;
 use podium_store_sqlite::Store;
 use podium_testkit::{ScriptedConductor, SeededIds, TestClock};
+use podium_vendors::HttpVendors;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cases::{Case, Cell, Outcome, cases};
-use crate::house::{Delivery, FORMATS, House, QUESTION, vendors};
+use crate::house::{Delivery, FORMATS, House, QUESTION};
 
 /// Nothing is asserted about how long things take.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -36,7 +38,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    async fn on(pool: Pool) -> Self {
+    async fn on(pool: Pool, vendors: HttpVendors) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = podium_store_sqlite::Options::default();
         let store = Store::open(&folder.path().join("podium.db"), options).await.unwrap();
@@ -47,8 +49,8 @@ impl AtWork {
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,
-            vendors: Arc::new(vendors(&pool)),
-            conductor: Arc::new(conductor.clone()),
+            vendors: Arc::new(vendors),
+            conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(pool.clone()),
@@ -78,6 +80,7 @@ impl AtWork {
             budgets: Vec::new(),
             request_id: None,
             model: "podium-ultra".to_owned(),
+            conductor: None,
             conversation: Conversation::question_only(QUESTION).unwrap(),
             policy: policy(),
             answer_tokens_max: None,
@@ -143,8 +146,8 @@ fn wrong_with_failure(case: &Case, cell: &Cell<'_>, run: &Run) -> Option<String>
 /// Whether the engine takes it for a failure at all, and whether it tries again.
 fn tries(case: &Case) -> usize {
     match case.becomes {
-        // Too long once is too long again.
-        Outcome::Answered(crate::cases::HUGE_BYTES) => 1,
+        // Too long once is too long again, and who is not trusted once is not the next time.
+        Outcome::Answered(crate::cases::HUGE_BYTES) | Outcome::Untrusted(_) => 1,
         Outcome::Answered(_) => 0,
         _ => 2,
     }
@@ -181,7 +184,9 @@ async fn no_run_hangs_and_none_loses_its_record() {
 /// What is wrong in a row.
 async fn problems_of(case: &Case) -> Vec<String> {
     let house = House::new().await;
-    let at_work = AtWork::on(house.pool(case)).await;
+    let pool = house.pool(case);
+    let vendors = house.vendors(&pool);
+    let at_work = AtWork::on(pool, vendors).await;
     let mut problems = Vec::new();
     for format in FORMATS {
         for delivery in Delivery::BOTH {

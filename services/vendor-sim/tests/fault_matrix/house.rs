@@ -7,6 +7,7 @@ use podium_domain::pool::Pool;
 use podium_vendor_sim::{Behaviour, Options, Running, ScriptedFault, VendorSim};
 use podium_vendors::HttpVendors;
 
+use crate::authority::Authority;
 use crate::cases::{Case, Trouble};
 
 pub(crate) const FORMATS: [&str; 4] = ["openai-chat", "openai-responses", "anthropic", "gemini"];
@@ -27,18 +28,21 @@ impl Delivery {
 
 pub(crate) struct House {
     pub(crate) sim: Running,
+    authority: Authority,
 }
 
 impl House {
     pub(crate) async fn new() -> Self {
-        Self { sim: VendorSim::start(Options::loopback(7)).await.unwrap() }
+        let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
+        let authority = Authority::before(sim.addr()).await;
+        Self { sim, authority }
     }
 
     /// Makes the next `calls` calls show the trouble, and every answer come in one piece if it is to.
     pub(crate) fn script(&self, case: &Case, delivery: Delivery, calls: u32) {
         let faults = match case.trouble {
             Trouble::Scripted(fault) => vec![ScriptedFault::next_calls(fault, calls)],
-            Trouble::Refused | Trouble::NoTls => Vec::new(),
+            Trouble::Refused | Trouble::NoTls | Trouble::Tls(_) => Vec::new(),
         };
         let never_streams = delivery == Delivery::Whole;
         self.sim
@@ -51,6 +55,7 @@ impl House {
         let (scheme, address) = match case.trouble {
             Trouble::Scripted(_) => ("http", self.sim.addr().to_string()),
             Trouble::NoTls => ("https", self.sim.addr().to_string()),
+            Trouble::Tls(paper) => ("https", self.authority.door(paper).to_string()),
             Trouble::Refused => ("http", nobody()),
         };
         let mut toml = "schema = 1\nname = \"faults\"\nversion = \"1\"\n".to_owned();
@@ -83,14 +88,16 @@ impl House {
         }
         Pool::parse(&toml).unwrap()
     }
+
+    /// Adapters that trust the house's authority, and nobody else.
+    pub(crate) fn vendors(&self, pool: &Pool) -> HttpVendors {
+        let trusted = Some(self.authority.certificate());
+        temp_env::with_var("SSL_CERT_FILE", trusted, || HttpVendors::new(pool, &BTreeMap::new()).unwrap())
+    }
 }
 
 /// An address of this machine where nobody listens.
 fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
-}
-
-pub(crate) fn vendors(pool: &Pool) -> HttpVendors {
-    HttpVendors::new(pool, &BTreeMap::new()).unwrap()
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod adapter;
+mod authority;
 mod cases;
 mod engine;
 mod house;

@@ -13,6 +13,8 @@ mod compose;
 mod duplicates;
 #[cfg(test)]
 mod fan_in;
+#[cfg(all(test, feature = "llama"))]
+mod gpu;
 #[cfg(test)]
 mod graceful_stop;
 #[cfg(test)]
@@ -26,7 +28,11 @@ mod one_run;
 #[cfg(test)]
 mod readiness;
 #[cfg(test)]
+mod redis_away;
+#[cfg(test)]
 mod texts;
+#[cfg(test)]
+mod two_conductors;
 #[cfg(test)]
 mod workflow;
 

@@ -135,12 +135,13 @@ fn a_subtask_must_say_something_short_enough_to_store() {
 #[test]
 fn a_plan_reads_back_as_it_was_stored() {
     let plan = draft(&[0, 1, 2], &[RawAccess::None, RawAccess::All, indices(&[1])]).check(&pool(), &policy());
-    let stored = serde_json::to_string(&plan.clone().unwrap()).unwrap();
-    assert_eq!(
-        stored,
-        r#"{"steps":[{"worker":"small","subtask":"do 0","access":[]},{"worker":"large","subtask":"do 1","access":[0]},{"worker":"Coder","subtask":"do 2","access":[1]}]}"#
-    );
-    assert_eq!(serde_json::from_str::<Plan>(&stored).ok(), plan.ok());
+    let plan = plan.unwrap();
+    let of_first_round = r#"{"steps":[{"worker":"small","subtask":"do 0","access":[]},{"worker":"large","subtask":"do 1","access":[0]},{"worker":"Coder","subtask":"do 2","access":[1]}]}"#;
+    let of_further_round = of_first_round.replace("[0]}", r#"[0],"sees_earlier_round":true}"#);
+    for (plan, expected) in [(plan.of_first_round(), of_first_round), (plan, &of_further_round)] {
+        assert_eq!(serde_json::to_string(&plan).unwrap(), expected);
+        assert_eq!(serde_json::from_str::<Plan>(expected).unwrap(), plan);
+    }
 }
 
 #[test]

@@ -59,6 +59,72 @@ fn every_reachable_state_with_begun_steps_keeps_its_promises_under_every_command
 }
 
 #[test]
+fn every_reachable_state_of_a_further_round_with_begun_steps_keeps_its_promises() {
+    let policy = policy(1, 2);
+    let heads = [("[[]]", "do it"), ("[[]]", "something else")];
+    let heads = heads.map(|(access, subtask)| head_of(access, subtask, &policy)).into();
+    let written = Written { heads, ..plan("[[], [0]]", &policy).into() };
+    let (states, events) = walk(in_its_second_round(policy), &written);
+    eprintln!("{} states, {} events", states.len(), events.len());
+    let names: HashSet<_> = events.iter().map(RunEvent::name).collect();
+    for name in ["steps_planned", "steps_superseded", "round_abandoned", "answer_kept", "succeeded"] {
+        assert!(names.contains(name), "`{name}` never happened");
+    }
+    assert!(!names.contains("failed"), "there was an answer before");
+    let is_open = |run: &&Run| run.rounds()[1].head.is_some() && run.rounds()[1].abandoned.is_some();
+    assert!(states.iter().filter(is_open).count() > 10, "rounds are abandoned whose steps had begun");
+}
+
+/// A run whose first step of its second round runs while the plan of that round is being written.
+fn begun_in_its_second_round(policy: &Policy) -> Run {
+    let claim = claim_id(SECOND_PLAN, 1);
+    let begin = Command::BeginSteps { round: 1, claim, head: head_of("[[]]", "do it", policy) };
+    let run = drive(in_its_second_round(policy.clone()), &[claimed(SECOND_PLAN, 1), begin]);
+    drive(run, &[claimed(TaskRef::Step { round: 1, step: StepIndex::new(0) }, 1)])
+}
+
+#[test]
+fn an_answer_stands_when_a_further_round_whose_first_step_runs_gives_no_plan() {
+    let run = begun_in_its_second_round(&policy(1, 2));
+    let (claim, begun) = (claim_id(SECOND_PLAN, 1), TaskRef::Step { round: 1, step: StepIndex::new(0) });
+    let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
+    let lost = Command::ExpireLease { task: SECOND_PLAN, claim };
+    for end in [fail, lost] {
+        let decision = run.decide(&end, NOW).unwrap();
+        assert_eq!(decision.effects, [Effect::Stop], "who works on the step is told");
+        let run = folded(&run, &decision.events);
+        stands(&run, "planning_failed");
+        // What its worker said all the same was paid for, and changes nothing.
+        let before = (run.cost(), run.wasted_cost());
+        let late = Command::CompleteStep {
+            round: 1,
+            step: StepIndex::new(0),
+            claim: claim_id(begun, 1),
+            result: result(),
+        };
+        let run = drive(run, &[late]);
+        stands(&run, "planning_failed");
+        let one = Cost::from_nano_usd(1);
+        assert_eq!((run.cost(), run.wasted_cost()), (before.0 + one, before.1 + one));
+    }
+}
+
+#[test]
+fn an_answer_that_is_kept_needs_nothing_that_was_begun() {
+    let policy = policy(2, 2);
+    let run = begun_in_its_second_round(&policy);
+    let lost = Command::ExpireLease { task: SECOND_PLAN, claim: claim_id(SECOND_PLAN, 1) };
+    let (usage, cost, reserve) = (Usage::default(), Cost::ZERO, Cost::ZERO);
+    let claim = claim_id(SECOND_PLAN, 2);
+    let keep =
+        Command::CompletePlan { round: 1, claim, result: PlanResult::KeepAnswer, usage, cost, reserve };
+    let run = drive(run, &[lost, claimed(SECOND_PLAN, 2), keep]);
+    assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
+    assert_eq!(run.rounds()[1].abandoned, None, "it was not for want of a better one");
+    assert!(run.tasks().all(|(_, task)| task.state.is_final()));
+}
+
+#[test]
 fn a_step_that_is_final_runs_while_the_plan_is_being_written() {
     let policy = policy(1, 1);
     let run = begun(&policy);

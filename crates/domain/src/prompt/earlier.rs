@@ -1,0 +1,107 @@
+//! What a finished round did, for whoever goes on from it: the conductor that is asked again, and workers that see all.
+
+use std::fmt::Write as _;
+
+use super::escaped;
+use crate::ids::StepIndex;
+use crate::plan::Step;
+use crate::pool::Pool;
+use crate::run::{Run, TaskState};
+
+/// Most bytes of a round as it is shown, about 4096 tokens: what the RL Conductor paper shows of the answer before.
+pub const EARLIER_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of a subtask in it. Its beginning is kept: it says what is to be done.
+const SUBTASK_BYTES_MAX: usize = 1 << 10;
+/// Bytes that a step takes beside its subtask and its output, at most; less is no room for one.
+const STEP_BYTES: usize = 256;
+
+/// The steps of a round with their outputs, at most [`EARLIER_BYTES_MAX`] bytes. The answer comes last and is given room first,
+/// then the steps before it, the newest first; of an output that is too long the end is kept. What is left out is said.
+///
+/// With a pool, each step also says at which position of it its worker is.
+pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
+    let done = run.rounds().get(usize::from(round))?;
+    let steps: Vec<_> = done.plan()?.indexed().filter(|(index, _)| !done.is_superseded(*index)).collect();
+    let mut room = EARLIER_BYTES_MAX - STEP_BYTES;
+    let mut shown = Vec::new();
+    for (index, step) in steps.iter().rev() {
+        let state = &done.steps[index.as_usize()].task.state;
+        let nothing = if *state == TaskState::Failed { "(failed)" } else { "(not run)" };
+        let output = run.output(round, *index).map_or_else(|| nothing.to_owned(), escaped);
+        let Some(text) = shown_step(*index, step, &output, (pool, room)) else { break };
+        room -= text.len();
+        shown.push(text);
+    }
+    let left_out = steps.len() - shown.len();
+    let mut text = String::new();
+    if left_out > 0 {
+        let _ = writeln!(text, "(the first {left_out} steps are left out)");
+    }
+    text.extend(shown.into_iter().rev());
+    Some(text)
+}
+
+/// A step within `room` bytes; none where there is no room for any of its output.
+fn shown_step(
+    index: StepIndex,
+    step: &Step,
+    output: &str,
+    (pool, room): (Option<&Pool>, usize),
+) -> Option<String> {
+    let subtask = beginning(&escaped(&step.subtask));
+    let room = room.checked_sub(STEP_BYTES + subtask.len())?;
+    let position = pool.and_then(|pool| pool.workers().iter().position(|worker| worker.id == step.worker));
+    let model = position.map(|position| format!(" model=\"{position}\"")).unwrap_or_default();
+    let output = end(output, room);
+    Some(format!(
+        "<earlier step=\"{index}\"{model}>\n<subtask>\n{subtask}\n</subtask>\n<output>\n{output}\n</output>\n</earlier>\n"
+    ))
+}
+
+fn beginning(text: &str) -> String {
+    match text.len() {
+        0..=SUBTASK_BYTES_MAX => text.to_owned(),
+        bytes => {
+            let kept = text.floor_char_boundary(SUBTASK_BYTES_MAX);
+            format!("{}\n({} bytes are left out)", &text[..kept], bytes - kept)
+        }
+    }
+}
+
+fn end(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let from = text.ceil_char_boundary(text.len() - bytes_max);
+    format!("({from} bytes are left out)\n{}", &text[from..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_step(subtask: &str) -> Step {
+        let worker = crate::ids::WorkerId::new("w").unwrap();
+        let access = crate::plan::AccessList::default();
+        Step { worker, subtask: subtask.to_owned(), access, sees_earlier_round: false }
+    }
+
+    #[test]
+    fn of_an_output_the_end_is_kept_and_the_cut_is_said() {
+        assert_eq!(end("aéb", 4), "aéb");
+        assert_eq!(end("aéb", 2), "(3 bytes are left out)\nb");
+        assert_eq!(end("aéb", 0), "(4 bytes are left out)\n");
+    }
+
+    #[test]
+    fn a_step_keeps_to_its_room() {
+        let step = a_step(&"do it ".repeat(1000));
+        let output = "é".repeat(EARLIER_BYTES_MAX);
+        for room in [1400, 1401, 3000, EARLIER_BYTES_MAX] {
+            let text = shown_step(StepIndex::new(3), &step, &output, (None, room)).unwrap();
+            assert!(text.len() <= room, "{} bytes in {room}", text.len());
+            assert!(text.contains("é\n</output>"), "the end of the output is there");
+        }
+        assert_eq!(shown_step(StepIndex::new(3), &step, &output, (None, 1000)), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! A share of all runs, of which each run is either in or out.
+
+use crate::ids::RunId;
+
+/// A share of runs, from none to all. Which run is in it depends on the run's id and nothing else, so every process agrees. Who
+/// is in a share is in every greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    millionths: u32,
+}
+
+/// It is less than nothing or more than all.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("a share is {share}, it must be 0 to 1")]
+pub struct ShareError {
+    /// What it was.
+    pub share: f64,
+}
+
+const WHOLE: u32 = 1_000_000;
+
+impl Share {
+    /// A share from 0 to 1, to the millionth.
+    pub fn new(share: f64) -> Result<Self, ShareError> {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(ShareError { share });
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 0 to 1000000")]
+        let millionths = (share * f64::from(WHOLE)).round() as u32;
+        Ok(Self { millionths })
+    }
+
+    /// Whether the run is in it.
+    pub fn includes(self, run: RunId) -> bool {
+        let (high, low) = run.as_uuid().as_u64_pair();
+        spread(high ^ spread(low)) % u64::from(WHOLE) < u64::from(self.millionths)
+    }
+}
+
+/// Spreads neighbouring numbers over all: the finalizer of `SplitMix64`, Steele, Lea and Flood 2014, with Stafford's constants.
+const fn spread(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn included(share: f64) -> Vec<u128> {
+        let share = Share::new(share).unwrap();
+        // Ids that follow each other, as those of runs of one moment do in their first half.
+        (0..10_000).filter(|id| share.includes(RunId::new(Uuid::from_u128(*id << 64)))).collect()
+    }
+
+    #[test]
+    fn a_share_has_about_so_many_runs_and_a_greater_one_all_of_them() {
+        let (tenth, quarter) = (included(0.1), included(0.25));
+        assert!((900..1_100).contains(&tenth.len()), "{}", tenth.len());
+        assert!((2_350..2_650).contains(&quarter.len()), "{}", quarter.len());
+        assert!(tenth.iter().all(|run| quarter.contains(run)));
+        assert_eq!((included(0.0).len(), included(1.0).len()), (0, 10_000));
+    }
+
+    #[test]
+    fn a_share_beyond_its_bounds_is_refused() {
+        for wrong in [-0.1, 1.1, f64::NAN] {
+            assert!(Share::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Two conductors in one process: each run belongs to one of them, from its acceptance to its end.
+
+use std::sync::Arc;
+
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::share::Share;
+use podium_engine::{Roles, Submit, SubmitError};
+use podium_ports::conductor::Conductor;
+use podium_ports::conductors::Conductors;
+use podium_testkit::{Answer, ScriptedConductor, plan_of};
+
+use crate::house::{House, quick, request};
+
+const NEXT: &str = "scripted-2";
+
+fn ultra() -> Policy {
+    Policy::new(Tier::Ultra, Effort::Medium)
+}
+
+/// A process with two conductors, whose plans can be told apart.
+async fn with_two(share: f64) -> House {
+    let house = House::idle(quick(), |store| store).await;
+    let next = ScriptedConductor::new().called(NEXT);
+    house.conductor.otherwise(plan_of(&[("quick", "The current one.", &[])]));
+    next.otherwise(plan_of(&[("quick", "The next one.", &[])]));
+    house.vendor.otherwise(Answer::text("fine"));
+    let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());
+    let two = Conductors::with_next(current, Arc::new(next), Share::new(share).unwrap()).unwrap();
+    house.beside(quick(), 8, |parts| parts.conductors = two)
+}
+
+#[tokio::test]
+async fn each_run_goes_to_the_conductor_of_its_id_and_says_so() {
+    let house = with_two(0.5).await.at_work();
+    let mut next = 0;
+    for _ in 0..40 {
+        let run = house.ended(house.ask_under(ultra()).await).await;
+        let is_next = Share::new(0.5).unwrap().includes(run.id());
+        let (id, subtask) =
+            if is_next { (NEXT, "The next one.") } else { (ScriptedConductor::ID, "The current one.") };
+        assert_eq!(run.spec().conductor, id);
+        assert_eq!(run.rounds()[0].plan().unwrap().steps()[0].subtask, subtask);
+        next += usize::from(is_next);
+    }
+    assert!((8..=32).contains(&next), "{next} of 40");
+}
+
+#[tokio::test]
+async fn a_pinned_run_goes_to_the_conductor_that_it_names_whatever_the_share() {
+    let house = with_two(0.0).await.at_work();
+    for id in [ScriptedConductor::ID, NEXT] {
+        let submit = Submit { conductor: Some(id.to_owned()), ..request(ultra()) };
+        let run = house.ended(house.engine.submit(submit).await.unwrap().run_id()).await;
+        assert_eq!(run.spec().conductor, id);
+    }
+    let submit = Submit { conductor: Some("scripted-3".to_owned()), ..request(ultra()) };
+    let refused = house.engine.submit(submit).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::UnknownConductor { .. }), "{refused}");
+    assert_eq!(house.engine.conductor_ids().collect::<Vec<_>>(), [ScriptedConductor::ID, NEXT]);
+}
+
+#[tokio::test]
+async fn a_run_whose_conductor_is_gone_is_planned_by_no_other() {
+    let house = with_two(1.0).await;
+    let id = house.ask_under(ultra()).await;
+    let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());
+    let later = house.beside(quick(), 9, |parts| parts.conductors = current.into()).at_work_as(Roles::ALL);
+    let run = later.ended(id).await;
+    let planned = run.rounds()[0].planned.as_ref().unwrap();
+    let why = planned.fallback.as_ref().unwrap();
+    assert!(why.contains("conductor `scripted-2` is not in this process"), "{why}");
+    assert_eq!((run.answer(), run.spec().conductor.as_str()), (Some("fine"), NEXT));
+    assert!(later.conductor.requests().is_empty());
+}
+
+#[tokio::test]
+async fn two_conductors_of_one_name_are_refused() {
+    let one = || -> Arc<dyn Conductor> { Arc::new(ScriptedConductor::new()) };
+    let refused = Conductors::with_next(one(), one(), Share::new(0.5).unwrap()).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("`scripted-1`"), "{refused}");
+}

@@ -1,0 +1,73 @@
+//! The conductors of a process: one, or two while the next one takes over from the other.
+
+use std::sync::Arc;
+
+use podium_domain::ids::RunId;
+use podium_domain::share::Share;
+
+use crate::conductor::Conductor;
+
+/// The conductors of a process. Each run belongs to one of them from its acceptance on. Cheap to clone.
+#[derive(Clone)]
+pub struct Conductors {
+    current: Arc<dyn Conductor>,
+    next: Option<(Arc<dyn Conductor>, Share)>,
+}
+
+/// Two conductors could not be told apart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("conductor and conductor_next are both `{id}`; a new one needs another version")]
+pub struct SameConductor {
+    /// The name of both.
+    pub id: String,
+}
+
+impl Conductors {
+    /// Two, of which the next one gets `share` of the runs that do not name one.
+    pub fn with_next(
+        current: Arc<dyn Conductor>,
+        next: Arc<dyn Conductor>,
+        share: Share,
+    ) -> Result<Self, SameConductor> {
+        if current.id() == next.id() {
+            return Err(SameConductor { id: next.id().to_owned() });
+        }
+        Ok(Self { current, next: Some((next, share)) })
+    }
+
+    /// The one that was there first.
+    pub fn current(&self) -> &Arc<dyn Conductor> {
+        &self.current
+    }
+
+    /// All of them, the current one first.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Conductor>> {
+        std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
+    }
+
+    /// The one of that name and version.
+    pub fn named(&self, id: &str) -> Option<&Arc<dyn Conductor>> {
+        self.all().find(|conductor| conductor.id() == id)
+    }
+
+    /// The one for a new run: always the same for the same run and share.
+    pub fn for_run(&self, run: RunId) -> &Arc<dyn Conductor> {
+        match &self.next {
+            Some((next, share)) if share.includes(run) => next,
+            _ => &self.current,
+        }
+    }
+
+    /// Stops all planning and frees what is held.
+    pub async fn shut_down(&self) {
+        for conductor in self.all() {
+            conductor.shut_down().await;
+        }
+    }
+}
+
+impl From<Arc<dyn Conductor>> for Conductors {
+    fn from(current: Arc<dyn Conductor>) -> Self {
+        Self { current, next: None }
+    }
+}

@@ -1,0 +1,60 @@
+//! Golden files of refusals: an answer's head and body as a vendor sends them, against the error that they become and what is
+//! learnt of the vendor's limits.
+//!
+//! The files were written by hand after the vendors' public documentation and what their users report.
+
+use std::fmt::Write as _;
+
+use podium_domain::ids::VendorId;
+use podium_ports::limiter::{Allowance, Quota};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::faults::Faults;
+use crate::golden_tests::{cases, settings, write_error};
+use crate::quota::quota;
+
+/// Status, headers and body of a file.
+fn response(file: &[u8]) -> (StatusCode, HeaderMap, &[u8]) {
+    let end = file.windows(2).position(|pair| pair == b"\n\n").unwrap();
+    let head = std::str::from_utf8(&file[..end]).unwrap();
+    let (status, headers) = head.split_once('\n').unwrap_or((head, ""));
+    let status = status.split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = headers.lines().map(|line| {
+        let (name, value) = line.split_once(": ").unwrap();
+        (HeaderName::try_from(name).unwrap(), HeaderValue::try_from(value).unwrap())
+    });
+    (status, headers.collect(), &file[end + 2..])
+}
+
+fn learnt(quota: &Quota) -> String {
+    let kinds = [
+        ("requests", quota.requests),
+        ("tokens", quota.tokens),
+        ("input tokens", quota.input_tokens),
+        ("output tokens", quota.output_tokens),
+    ];
+    let mut text = String::new();
+    for (kind, Allowance { limit, remaining }) in kinds {
+        if let Some(limit) = limit {
+            let left = remaining.map(|left| format!(", {left} left")).unwrap_or_default();
+            let _ = writeln!(text, "{limit} {kind}{left}");
+        }
+    }
+    text
+}
+
+#[test]
+fn refusals_become_the_errors_that_their_golden_files_say() {
+    for vendor in ["openai", "anthropic", "gemini", "others"] {
+        let folder = format!("errors/{vendor}");
+        for (name, file) in cases(&folder) {
+            let (status, headers, body) = response(&file);
+            let faults = Faults::new(VendorId::new("v").unwrap(), None);
+            let mut text = String::new();
+            write_error(&mut text, &faults.refused(status, &headers, body));
+            text += &learnt(&quota(&headers));
+            settings(&folder).bind(|| insta::assert_snapshot!(name, text));
+        }
+    }
+}

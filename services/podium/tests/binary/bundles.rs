@@ -1,0 +1,78 @@
+//! Bundles on the command line, with the one that ships.
+
+use std::path::Path;
+
+use crate::support::{Folder, run, stderr, stdout};
+
+const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/nano");
+
+/// A copy of the bundle that ships, to be damaged.
+fn copied(folder: &Folder) -> String {
+    let copy = folder.path("copy").display().to_string();
+    let packed = run(&["bundle", "pack", NANO, "--output", &copy, "--pool", "demo"]);
+    assert!(packed.status.success(), "{}", stderr(&packed));
+    copy
+}
+
+#[test]
+fn the_bundle_that_ships_is_whole_and_runs_on_the_demos_pool() {
+    let verified = run(&["bundle", "verify", NANO, "--pool", "demo"]);
+    assert!(verified.status.success(), "{}", stderr(&verified));
+    assert!(stdout(&verified).contains("it runs on pool demo-1"), "{}", stdout(&verified));
+    let inspected = stdout(&run(&["bundle", "inspect", NANO]));
+    for part in [
+        "bundle nano-1 (schema 1)",
+        "nano.gguf, 5.0 MB, ",
+        "7 anonymous slots, trained on pool demo-1",
+        "6 sim-generalist",
+        "pool hash",
+        "chatml, subtasks in the question's words",
+        "| {{question}}",
+        "temperature 0, at most 96 tokens of reasoning and 400 of plan",
+    ] {
+        assert!(inspected.contains(part), "{part} in {inspected}");
+    }
+}
+
+#[test]
+fn a_packed_copy_is_the_bundle_that_ships_byte_for_byte() {
+    let folder = Folder::new();
+    let copy = copied(&folder);
+    for name in ["conductor.toml", "nano.gguf", "README.md"] {
+        let read = |folder: &str| std::fs::read(Path::new(folder).join(name)).unwrap();
+        assert!(read(NANO) == read(&copy), "{name}");
+    }
+    let again = run(&["bundle", "pack", NANO, "--output", &copy]);
+    assert_eq!(again.status.code(), Some(2), "nothing is replaced");
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_bundle_is_listed() {
+    let folder = Folder::new();
+    let copy = copied(&folder);
+    std::fs::write(Path::new(&copy).join("nano.gguf"), "other weights").unwrap();
+    std::fs::write(Path::new(&copy).join("extra.gguf"), "an adapter that nobody named").unwrap();
+    let verified = run(&["bundle", "verify", &copy]);
+    let said = stderr(&verified);
+    assert_eq!(verified.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("2 problem(s)") && said.contains("nano.gguf") && said.contains("extra.gguf"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_bundle_refuses_a_pool_in_which_a_slot_is_another_model() {
+    let folder = Folder::new();
+    let demo = include_str!("../../../../pools/demo.toml");
+    let other = demo.replace("model = \"sim-dates\"", "model = \"sim-dates-2\"");
+    assert_ne!(demo, other, "the pool has that worker");
+    let pool = folder.write("pool.toml", &other).display().to_string();
+    let verified = run(&["bundle", "verify", NANO, "--pool", &pool]);
+    let said = stderr(&verified);
+    assert_eq!(verified.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("bundle `nano-1` was trained for pool `demo-1`") && said.contains("hash"),
+        "{said}"
+    );
+}

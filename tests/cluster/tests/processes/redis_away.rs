@@ -1,0 +1,123 @@
+//! What the executors do while Redis is away: what their settings say, and never without a limit.
+
+use std::time::Duration;
+
+use podium_api::v1;
+use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_local_cluster::{Cluster, Shape};
+use podium_vendor_sim::{Call, Outcome};
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+
+use crate::client::door;
+use crate::http::get;
+
+const EXECUTORS: usize = 2;
+const RUNS: usize = 40;
+/// The limit of the worker; each executor's share of it is a half.
+const REQUESTS_PER_MINUTE: u64 = 300;
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+fn pool() -> String {
+    format!(
+        r#"
+schema = 1
+name = "redis-away"
+version = "1"
+
+[[vendors]]
+id = "vendor"
+api = "openai-chat"
+base_url = "http://127.0.0.1:1/v1"
+
+[[workers]]
+id = "worker"
+vendor = "vendor"
+model = "sim-echo"
+description = "repeats what it is asked"
+context_tokens = 8192
+usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+limits = {{ in_flight_max = 1000, requests_per_minute = {REQUESTS_PER_MINUTE} }}
+"#
+    )
+}
+
+async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
+    let mut shape = Shape::new(1, 1, EXECUTORS, "direct:worker");
+    shape.pool = pool();
+    shape.settings.push(("redis_away", away.to_owned()));
+    let mut cluster = crate::start(&shape).await;
+    cluster.redis.kill().await;
+    let says = match away {
+        "hold" => "Redis is away, and no worker is called meanwhile",
+        _ => "Redis is away, and this process keeps to its own share of each limit meanwhile",
+    };
+    for executor in &cluster.executors {
+        let unready = async || {
+            get(executor.address(0), "/readyz")
+                .await
+                .filter(|(status, body)| *status == 503 && body.contains(says))
+        };
+        crate::until(says, PATIENCE, unready).await;
+    }
+    let door = door(cluster.gateways[0].address(1)).await.unwrap();
+    (cluster, door)
+}
+
+/// Asks for all runs at once.
+async fn ask(door: &PodiumServiceClient<Channel>) -> JoinSet<v1::Run> {
+    let mut asking = JoinSet::new();
+    for number in 0..RUNS {
+        let mut door = door.clone();
+        let messages = vec![v1::Message { role: v1::Role::User.into(), text: number.to_string() }];
+        let request = v1::CreateRunRequest { messages, ..v1::CreateRunRequest::default() };
+        let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+        asking.spawn(async move {
+            let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
+            let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+            while updates.message().await.unwrap().is_some() {}
+            door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+        });
+    }
+    asking
+}
+
+async fn all_succeed(asking: JoinSet<v1::Run>, cluster: &Cluster) {
+    let runs = tokio::time::timeout(PATIENCE, asking.join_all()).await.unwrap();
+    assert!(runs.iter().all(|run| run.state() == v1::RunState::Succeeded), "{runs:#?}");
+    let calls = cluster.workers.calls();
+    assert!(calls.iter().all(|call| call.outcome == Outcome::Answered), "{calls:#?}");
+    assert_eq!(calls.len(), RUNS);
+}
+
+/// The most calls that began within so many milliseconds.
+fn most_within(span_ms: u64, calls: &[Call]) -> usize {
+    let from =
+        |begin: u64| calls.iter().filter(move |call| (begin..begin + span_ms).contains(&call.at_ms)).count();
+    calls.iter().map(|call| from(call.at_ms)).max().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_redis_executors_keep_to_their_shares() {
+    let (cluster, door) = start("local:0.5").await;
+    all_succeed(ask(&door).await, &cluster).await;
+    let calls = cluster.workers.calls();
+    // All shares together are the limit. To what four seconds allow comes a second's worth that may be taken at once, and one for
+    // calls that were permitted before and came late.
+    let (most, bound) = (most_within(4_000, &calls), REQUESTS_PER_MINUTE / 60 * 6);
+    assert!(most as u64 <= bound, "{most} calls within four seconds, {bound} are allowed");
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_redis_executors_hold_all_calls_if_they_are_told_to() {
+    let (mut cluster, door) = start("hold").await;
+    let asking = ask(&door).await;
+    // What would have been called is there, and waits.
+    crate::pause(Duration::from_secs(3)).await;
+    assert_eq!(cluster.workers.calls().len(), 0);
+    cluster.redis.start_again().await.unwrap();
+    all_succeed(asking, &cluster).await;
+    cluster.stop().await.unwrap();
+}
