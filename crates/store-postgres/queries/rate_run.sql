@@ -1,14 +1,15 @@
 -- rate_run
 -- Who removes the run locks its state first: so it either waits for this, and removes the rating as well, or this finds no run.
+-- Whose the run is, is asked of what was found by its id.
 WITH ended AS (
     SELECT run_states.run_id, runs.tenant
     FROM run_states
     JOIN runs ON runs.id = run_states.run_id
-    WHERE run_states.run_id = $1 AND runs.id = $1 AND runs.tenant = $2 AND run_states.state <> 'active'
+    WHERE run_states.run_id = $1 AND runs.id = $1 AND run_states.state <> 'active'
     FOR SHARE OF run_states
 )
 
 INSERT INTO ratings (run_id, tenant, score, comment, rated_ms)
-SELECT run_id, tenant, $3, $4, $5 FROM ended
+SELECT run_id, tenant, $3, $4, $5 FROM ended WHERE tenant = $2
 ON CONFLICT (run_id) DO UPDATE
 SET score = excluded.score, comment = excluded.comment, rated_ms = excluded.rated_ms

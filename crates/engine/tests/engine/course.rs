@@ -111,7 +111,7 @@ async fn what_planning_has_consumed_is_the_runs_cost_however_it_ends() {
     let cost = Cost::from_nano_usd(5);
     let timeout = || ConductorError::Timeout { limit: Duration::from_secs(1) };
 
-    let house = House::idle(quick(), |store| store).await.at_work();
+    let mut house = House::idle(quick(), |store| store).await.at_work();
     house.conductor.script([
         Planning::fails(timeout().charged(usage, cost)),
         Planning::fails(ConductorError::Unavailable("away".into()).charged(usage, cost)),
@@ -128,7 +128,8 @@ async fn what_planning_has_consumed_is_the_runs_cost_however_it_ends() {
     let id = house.ask().await;
     within(house.conductor.until_requested(4)).await;
     assert_eq!(*house.engine.cancel(id).await.unwrap().state(), RunState::Cancelled);
-    let run = house.until(id, |run| !run.cost().is_zero()).await;
+    house.stop().await;
+    let run = house.engine.run(id).await.unwrap().unwrap();
     assert_eq!((run.cost(), run.planning_usage()), (cost, usage));
 }
 
