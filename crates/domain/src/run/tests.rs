@@ -8,6 +8,7 @@ use uuid::Uuid;
 mod fallback;
 mod head;
 mod hedge;
+mod rounds;
 
 use super::*;
 use crate::ids::{ClaimId, TenantId};
@@ -526,75 +527,6 @@ fn stands(run: &Run, code: &str) {
 }
 
 #[test]
-fn an_answer_stands_when_a_further_rounds_planning_fails_or_its_planner_is_lost() {
-    let run = in_its_second_round(policy(1, 2));
-    let claim = claim_id(SECOND_PLAN, 1);
-    let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
-    let lost = Command::ExpireLease { task: SECOND_PLAN, claim };
-    for end in [fail, lost] {
-        stands(&drive(run.clone(), &[claimed(SECOND_PLAN, 1), end]), "planning_failed");
-    }
-}
-
-#[test]
-fn an_answer_stands_when_a_further_rounds_final_step_fails() {
-    let policy = policy(1, 2);
-    let run = drive(in_its_second_round(policy.clone()), &second_plan("[[]]", &policy));
-    let task = TaskRef::Step { round: 1, step: StepIndex::new(0) };
-    let fail = Command::FailAttempt { task, claim: claim_id(task, 1), error: error(None) };
-    stands(&drive(run, &[claimed(task, 1), fail]), "final_step_failed");
-}
-
-#[test]
-fn an_answer_stands_when_a_further_round_reaches_the_cost_cap() {
-    let policy = Policy { cost_max: Some(Cost::from_nano_usd(6)), ..policy(1, 2) };
-    let run = drive(in_its_second_round(policy.clone()), &second_plan("[[], []]", &policy));
-    let steps = [0, 1].map(|index| TaskRef::Step { round: 1, step: StepIndex::new(index) });
-    let run = drive(run, &steps.map(|task| claimed(task, 1)));
-    stands(&run, "cost_cap_reached");
-}
-
-#[test]
-fn an_answer_stands_when_the_deadline_passes_in_a_further_round() {
-    let run = in_its_second_round(policy(1, 2));
-    let late = run.spec().deadline_at;
-    for command in [Command::CheckDeadline, claimed(SECOND_PLAN, 1)] {
-        let decision = run.decide(&command, late).unwrap();
-        stands(&folded(&run, &decision.events), "deadline_exceeded");
-    }
-}
-
-#[test]
-fn all_means_the_round_before_only_in_a_further_round() {
-    let policy = policy(1, 2);
-    let all = |round| {
-        let text = "model_id = [0]\nsubtasks = [\"do it\"]\naccess_list = [[\"all\"]]";
-        let plan = PlanDraft::parse(text).unwrap().check(&pool(), &policy).unwrap();
-        let result = PlanResult::Plan(Planned { plan, reasoning: String::new(), fallback: None });
-        let (task, usage, cost, reserve) =
-            (TaskRef::Plan { round }, Usage::default(), Cost::ZERO, Cost::ZERO);
-        let claim = claim_id(task, 1);
-        [claimed(task, 1), Command::CompletePlan { round, claim, result, usage, cost, reserve }]
-    };
-    let first = drive(accepted(policy.clone()), &all(0));
-    assert!(!first.step(0, StepIndex::new(0)).unwrap().sees_earlier_round);
-    let second = drive(in_its_second_round(policy.clone()), &all(1));
-    assert!(second.step(1, StepIndex::new(0)).unwrap().sees_earlier_round);
-    let messages = crate::prompt::for_worker(&second, 1, StepIndex::new(0)).unwrap();
-    assert!(messages[1].text.contains("<output>\n42\n</output>\n</earlier>"), "{}", messages[1].text);
-    let event = RunEvent::PlanReady {
-        round: 1,
-        claim: claim_id(SECOND_PLAN, 1),
-        planned: second.rounds()[1].planned.clone().unwrap(),
-        usage: Usage::default(),
-        cost: Cost::ZERO,
-        reserved: Cost::ZERO,
-    };
-    let json = serde_json::to_string(&event).unwrap();
-    assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
-}
-
-#[test]
 fn handing_back_is_never_the_last_attempt() {
     let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
     let (task, claim, usage, cost) = (step(0), claim_id(step(0), 1), Usage::default(), Cost::ZERO);
@@ -637,76 +569,4 @@ fn failed_with(number: u32, retry_at: Option<Timestamp>, other: Option<&str>) ->
     let fall_back_to = other.map(|id| WorkerId::new(id).unwrap());
     let claim = claim_id(step(0), number);
     Command::FailAttempt { task: step(0), claim, error: AttemptError { fall_back_to, ..error(retry_at) } }
-}
-
-#[test]
-fn a_step_whose_worker_is_used_up_goes_on_with_another_whose_attempts_count_anew() {
-    let run =
-        drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1), failed_with(1, Some(NOW), Some("x"))]);
-    assert_eq!(run.worker_of(step(0)).unwrap().as_str(), "w", "it has an attempt left");
-    let run = drive(run, &[claimed(step(0), 2), failed_with(2, Some(NOW), Some("x"))]);
-    assert_eq!(run.worker_of(step(0)).unwrap().as_str(), "x");
-    assert_eq!(run.task(step(0)).unwrap().state, TaskState::Ready { not_before: NOW });
-    let run = drive(run, &[claimed(step(0), 3), failed_with(3, Some(NOW), Some("w")), claimed(step(0), 4)]);
-    let workers: Vec<_> =
-        run.task(step(0)).unwrap().attempts.iter().filter_map(|a| a.worker.as_ref()).collect();
-    assert_eq!(workers.into_iter().map(WorkerId::as_str).collect::<Vec<_>>(), ["w", "w", "x", "x"]);
-    // It does not go back.
-    let failed = drive(run.clone(), &[failed_with(4, Some(NOW), Some("w"))]);
-    assert!(matches!(failed.state(), RunState::Failed { .. }), "{:?}", failed.state());
-    check_is_idempotent(&run, &failed_with(2, Some(NOW), Some("x")), NOW);
-    let done = Command::CompleteStep {
-        round: 0,
-        step: StepIndex::new(0),
-        claim: claim_id(step(0), 4),
-        result: result(),
-    };
-    let run = drive(run, &[done]);
-    assert_eq!((run.answer(), run.cost()), (Some("42"), Cost::from_nano_usd(4)));
-}
-
-#[test]
-fn a_step_goes_on_with_nobody_whom_the_policy_does_not_want() {
-    let w_only = WorkersAllowed::Only([WorkerId::new("w").unwrap()].into());
-    for refusing in [
-        Policy { fallback: Fallback::None, ..policy(1, 1) },
-        Policy { workers_allowed: w_only, ..policy(1, 1) },
-    ] {
-        let run = drive(planned("[[]]", refusing), &[claimed(step(0), 1), failed_with(1, None, Some("x"))]);
-        assert!(matches!(run.state(), RunState::Failed { .. }), "{:?}", run.state());
-    }
-    let mut run = planned("[[]]", policy(1, 1));
-    for number in 1..=4 {
-        let next = format!("x{number}");
-        run = drive(run, &[claimed(step(0), number), failed_with(number, None, Some(&next))]);
-    }
-    let workers = run.task(step(0)).unwrap().attempts.len();
-    assert_eq!((workers, run.is_ended()), (1 + FALLBACKS_MAX, true), "the number of them is bounded");
-}
-
-#[test]
-fn an_attempt_that_would_come_after_the_deadline_is_not_waited_for() {
-    let run = drive(planned("[[]]", policy(3, 1)), &[claimed(step(0), 1)]);
-    let late = Some(run.spec().deadline_at);
-    let ended = drive(run.clone(), &[failed_with(1, late, None)]);
-    let RunState::Failed { reason } = ended.state() else { panic!("{:?}", ended.state()) };
-    let expected = "the final step 1 failed: no; the next attempt would begin after the deadline";
-    assert_eq!(reason.to_string(), expected);
-    // Somebody else can begin at once.
-    let run = drive(run, &[failed_with(1, late, Some("x"))]);
-    assert_eq!(run.task(step(0)).unwrap().state, TaskState::Ready { not_before: NOW });
-}
-
-#[test]
-fn what_can_be_said_of_a_fallback_reads_back() {
-    let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
-    let decision = run.decide(&failed_with(1, None, Some("x")), NOW).unwrap();
-    let names: Vec<_> = decision.events.iter().map(RunEvent::name).collect();
-    assert_eq!(names, ["attempt_failed", "fell_back"]);
-    for event in decision.events {
-        let json = serde_json::to_string(&event).unwrap();
-        assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
-        let event = SequencedEvent { sequence: run.version() + 1, at: NOW, event };
-        assert_eq!(run.clone().apply(&event).is_ok(), event.event.name() == "attempt_failed");
-    }
 }

@@ -1,4 +1,4 @@
-//! Steps that go on with another worker because nobody is let through to their own.
+//! Steps that go on with another worker: their own is used up, or lets nobody through.
 
 use super::*;
 
@@ -68,4 +68,76 @@ fn a_change_by_who_knows_no_better_is_refused() {
     assert_eq!(run.decide(&instead("y", "w"), NOW), Err(Refusal::NoFallback), "three are the most");
     let strict = planned("[[]]", Policy { fallback: Fallback::None, ..policy(2, 1) });
     assert_eq!(strict.decide(&instead("w", "x"), NOW), Err(Refusal::NoFallback));
+}
+
+#[test]
+fn a_step_whose_worker_is_used_up_goes_on_with_another_whose_attempts_count_anew() {
+    let run =
+        drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1), failed_with(1, Some(NOW), Some("x"))]);
+    assert_eq!(run.worker_of(step(0)).unwrap().as_str(), "w", "it has an attempt left");
+    let run = drive(run, &[claimed(step(0), 2), failed_with(2, Some(NOW), Some("x"))]);
+    assert_eq!(run.worker_of(step(0)).unwrap().as_str(), "x");
+    assert_eq!(run.task(step(0)).unwrap().state, TaskState::Ready { not_before: NOW });
+    let run = drive(run, &[claimed(step(0), 3), failed_with(3, Some(NOW), Some("w")), claimed(step(0), 4)]);
+    let workers: Vec<_> =
+        run.task(step(0)).unwrap().attempts.iter().filter_map(|a| a.worker.as_ref()).collect();
+    assert_eq!(workers.into_iter().map(WorkerId::as_str).collect::<Vec<_>>(), ["w", "w", "x", "x"]);
+    // It does not go back.
+    let failed = drive(run.clone(), &[failed_with(4, Some(NOW), Some("w"))]);
+    assert!(matches!(failed.state(), RunState::Failed { .. }), "{:?}", failed.state());
+    check_is_idempotent(&run, &failed_with(2, Some(NOW), Some("x")), NOW);
+    let done = Command::CompleteStep {
+        round: 0,
+        step: StepIndex::new(0),
+        claim: claim_id(step(0), 4),
+        result: result(),
+    };
+    let run = drive(run, &[done]);
+    assert_eq!((run.answer(), run.cost()), (Some("42"), Cost::from_nano_usd(4)));
+}
+
+#[test]
+fn a_step_goes_on_with_nobody_whom_the_policy_does_not_want() {
+    let w_only = WorkersAllowed::Only([WorkerId::new("w").unwrap()].into());
+    for refusing in [
+        Policy { fallback: Fallback::None, ..policy(1, 1) },
+        Policy { workers_allowed: w_only, ..policy(1, 1) },
+    ] {
+        let run = drive(planned("[[]]", refusing), &[claimed(step(0), 1), failed_with(1, None, Some("x"))]);
+        assert!(matches!(run.state(), RunState::Failed { .. }), "{:?}", run.state());
+    }
+    let mut run = planned("[[]]", policy(1, 1));
+    for number in 1..=4 {
+        let next = format!("x{number}");
+        run = drive(run, &[claimed(step(0), number), failed_with(number, None, Some(&next))]);
+    }
+    let workers = run.task(step(0)).unwrap().attempts.len();
+    assert_eq!((workers, run.is_ended()), (1 + FALLBACKS_MAX, true), "the number of them is bounded");
+}
+
+#[test]
+fn an_attempt_that_would_come_after_the_deadline_is_not_waited_for() {
+    let run = drive(planned("[[]]", policy(3, 1)), &[claimed(step(0), 1)]);
+    let late = Some(run.spec().deadline_at);
+    let ended = drive(run.clone(), &[failed_with(1, late, None)]);
+    let RunState::Failed { reason } = ended.state() else { panic!("{:?}", ended.state()) };
+    let expected = "the final step 1 failed: no; the next attempt would begin after the deadline";
+    assert_eq!(reason.to_string(), expected);
+    // Somebody else can begin at once.
+    let run = drive(run, &[failed_with(1, late, Some("x"))]);
+    assert_eq!(run.task(step(0)).unwrap().state, TaskState::Ready { not_before: NOW });
+}
+
+#[test]
+fn what_can_be_said_of_a_fallback_reads_back() {
+    let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
+    let decision = run.decide(&failed_with(1, None, Some("x")), NOW).unwrap();
+    let names: Vec<_> = decision.events.iter().map(RunEvent::name).collect();
+    assert_eq!(names, ["attempt_failed", "fell_back"]);
+    for event in decision.events {
+        let json = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
+        let event = SequencedEvent { sequence: run.version() + 1, at: NOW, event };
+        assert_eq!(run.clone().apply(&event).is_ok(), event.event.name() == "attempt_failed");
+    }
 }
