@@ -11,6 +11,7 @@ mod recall;
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_domain::answer::AnswerForm;
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
@@ -408,12 +409,14 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let spec = run.spec();
     let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let answer = if is_final { spec.answer.clone() } else { AnswerForm::Text };
     let messages = prompt::for_worker(run, round, step)?;
     let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
     Some(ChatRequest {
         temperature,
         top_p,
         seed,
+        answer,
         effort: worker.takes_effort().then_some(spec.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use podium_domain::content::Part;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
@@ -41,12 +40,12 @@ pub(super) fn candidates<'p>(
     pool.fallbacks_of(worker).into_iter().filter(may)
 }
 
-/// Whether the prompt is something that the worker can read, and fits.
+/// Whether the prompt is something that the worker can read, and fits, and it can answer in the form that is asked for.
 fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
-    let has_image =
-        request.messages.iter().any(|m| m.parts.iter().any(|part| matches!(part, Part::Image(_))));
+    let has_image = request.messages.iter().any(|message| message.image_count() > 0);
     let fits = prompt_tokens(request) < u64::from(worker.context_tokens);
-    fits && (!has_image || worker.takes(Feature::Image))
+    let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
+    fits && takes_form && (!has_image || worker.takes(Feature::Image))
 }
 
 impl Executor {
