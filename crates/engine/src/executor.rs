@@ -20,7 +20,7 @@ use podium_domain::run::{AttemptError, Command, Effect, Run, StepResult, TaskRef
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement, Why};
+use podium_ports::limiter::{CallWish, Grant, Outcome, Patience, Permit, Settlement, Why};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
 use podium_ports::vendor::ChatRequest;
@@ -115,8 +115,8 @@ impl Executor {
         &self,
         run: &Run,
         at: (u16, StepIndex),
-        worker: &Worker,
-        request: &ChatRequest,
+        (worker, request): (&Worker, &ChatRequest),
+        patience: Patience,
     ) -> Result<Box<dyn Permit>, NoRoom> {
         let wish = CallWish {
             worker,
@@ -125,6 +125,7 @@ impl Executor {
             run: run.id(),
             task: TaskRef::Step { round: at.0, step: at.1 },
             estimate: call::estimate(request),
+            patience,
         };
         match self.engine.parts().limiter.acquire(&wish).await {
             Ok(Grant::Permit(permit)) => Ok(permit),
@@ -210,7 +211,7 @@ impl Executor {
         at: (u16, StepIndex),
         asked: (&Worker, &ChatRequest),
     ) -> Result<Cleared, Settle> {
-        match self.permit(run, at, asked.0, asked.1).await {
+        match self.permit(run, at, asked, Patience::Waits).await {
             Ok(permit) => Ok(self.cleared(run, at, asked, permit)),
             Err(NoRoom { why: Some(Why::Broken), after }) => self.go_round(run, at, asked, after).await,
             Err(NoRoom { after, .. }) => Err(Settle::Nak(after)),
@@ -320,7 +321,7 @@ impl Executor {
         }
         let permit = tokio::select! {
             biased;
-            permit = self.permit(&after, at, worker, &request) => permit.ok()?,
+            permit = self.permit(&after, at, (worker, &request), Patience::Waits) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
         let Ok(lead) = self.try_lead(recall.as_ref()).await else {

@@ -6,7 +6,7 @@ use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
 use podium_domain::run::{Command, Run, TaskRef};
-use podium_ports::limiter::Why;
+use podium_ports::limiter::{Patience, Why};
 use podium_ports::vendor::ChatRequest;
 
 use super::call::prompt_tokens;
@@ -70,7 +70,7 @@ impl Executor {
         let others = candidates(self.engine.pool(), run, task, (worker, asked));
         for other in others.filter(|other| other.prices.is_valid_at(now)).take(FALLBACKS_MAX) {
             let Some(request) = request(run, at, other) else { continue };
-            match self.permit(run, at, other, &request).await {
+            match self.permit(run, at, (other, &request), Patience::Waits).await {
                 Ok(permit) => {
                     let first = Some(Command::FallBack {
                         round: at.0,
