@@ -310,8 +310,8 @@ mod tests {
         request
     }
 
-    fn picture(image: v1::image::Image) -> Option<v1::part::Part> {
-        Some(v1::part::Part::Image(v1::Image { image: Some(image) }))
+    fn picture(image: v1::image::Image) -> v1::part::Part {
+        v1::part::Part::Image(v1::Image { image: Some(image) })
     }
 
     fn data(media_type: &str, data: &[u8]) -> v1::image::Image {
@@ -322,8 +322,10 @@ mod tests {
     fn pictures_and_the_words_between_them_are_read_and_written_back() {
         let url = v1::image::Image::Url("https://example.org/a.png".to_owned());
         let words = Some(v1::part::Part::Text("and".to_owned()));
-        let request =
-            with_parts(v1::Role::User, vec![picture(url), words, picture(data("image/png", b"PNG"))]);
+        let request = with_parts(
+            v1::Role::User,
+            vec![Some(picture(url)), words, Some(picture(data("image/png", b"PNG")))],
+        );
         let sent = request.messages.clone();
         let conversation = NewRun::try_from(request).unwrap().conversation;
         assert_eq!(conversation.images().count(), 2);
@@ -333,11 +335,11 @@ mod tests {
     #[test]
     fn what_is_no_piece_of_a_message_is_named_by_its_place() {
         let file = v1::image::Image::Url("file:///etc/passwd".to_owned());
-        let wrong = vec![picture(file), None, picture(data("image/bmp", b"BM"))];
+        let wrong = vec![Some(picture(file)), None, Some(picture(data("image/bmp", b"BM")))];
         let error = NewRun::try_from(with_parts(v1::Role::User, wrong)).unwrap_err();
         let fields: Vec<_> = error.fields.iter().map(|f| f.field.as_str()).collect();
         assert_eq!(fields, ["messages[0].parts[0]", "messages[0].parts[1]", "messages[0].parts[2]"]);
-        let theirs = with_parts(v1::Role::Assistant, vec![picture(data("image/png", b"PNG"))]);
+        let theirs = with_parts(v1::Role::Assistant, vec![Some(picture(data("image/png", b"PNG")))]);
         assert!(
             NewRun::try_from(theirs).unwrap_err().message.contains("pictures are for messages of the user")
         );

@@ -65,6 +65,8 @@ pub fn narrowed(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::content::{Image, Part};
     use crate::conversation::{Message, Role};
@@ -76,7 +78,8 @@ mod tests {
              vendors = [{ id = \"v\", api = \"openai-chat\", base_url = \"http://127.0.0.1:1\" }]\n",
         );
         for (id, more) in workers {
-            toml += &format!(
+            let _ = write!(
+                toml,
                 "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"a worker\"\n{more}\n\
                  context_tokens = 8192\nusd_per_million_tokens = {{ input = 1.0, output = 1.0 }}\n"
             );

@@ -152,7 +152,7 @@ pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message
     match form {
         AnswerForm::Text | AnswerForm::Regex(_) => {}
         AnswerForm::JsonObject => {
-            user.push_str("\n\nIt is the answer to the whole task. Write it as a JSON object.")
+            user.push_str("\n\nIt is the answer to the whole task. Write it as a JSON object.");
         }
         AnswerForm::JsonSchema(JsonSchema { schema, .. }) => {
             let _ = write!(

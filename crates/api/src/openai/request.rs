@@ -384,16 +384,16 @@ mod tests {
             (json!({"role": "assistant", "content": "a", "tool_calls": [1]}), "messages[0].tool_calls"),
             (json!({"role": "user", "content": [{"type": "image_url"}]}), "messages[0].content[0].image_url"),
             (json!({"role": "user", "content": [{"type": "input_audio"}]}), "messages[0].content[0].type"),
-            (image_part("user", json!({})), "messages[0].content[0].image_url.url"),
-            (image_part("user", json!({"url": "file:///a"})), "messages[0].content[0].image_url.url"),
+            (image_part("user", &json!({})), "messages[0].content[0].image_url.url"),
+            (image_part("user", &json!({"url": "file:///a"})), "messages[0].content[0].image_url.url"),
             (
-                image_part("user", json!({"url": PNG, "detail": "much"})),
+                image_part("user", &json!({"url": PNG, "detail": "much"})),
                 "messages[0].content[0].image_url.detail",
             ),
-            (image_part("user", json!({"url": PNG, "size": 1})), "messages[0].content[0].image_url.size"),
-            (image_part("user", json!(PNG)), "messages[0].content[0].image_url"),
-            (image_part("assistant", json!({"url": PNG})), "messages[0].content[0].type"),
-            (image_part("system", json!({"url": PNG})), "messages[0].content[0].type"),
+            (image_part("user", &json!({"url": PNG, "size": 1})), "messages[0].content[0].image_url.size"),
+            (image_part("user", &json!(PNG)), "messages[0].content[0].image_url"),
+            (image_part("assistant", &json!({"url": PNG})), "messages[0].content[0].type"),
+            (image_part("system", &json!({"url": PNG})), "messages[0].content[0].type"),
             (json!({"role": "user", "content": [{"type": "text"}]}), "messages[0].content[0].text"),
         ] {
             assert_eq!(refusal("messages", json!([message])).1, param);
@@ -413,7 +413,7 @@ mod tests {
 
     const PNG: &str = "data:image/png;base64,iVBORw0KGgo=";
 
-    fn image_part(role: &str, image_url: Value) -> Value {
+    fn image_part(role: &str, image_url: &Value) -> Value {
         json!({"role": role, "content": [{"type": "image_url", "image_url": image_url}]})
     }
 
