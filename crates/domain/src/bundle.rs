@@ -13,8 +13,9 @@ pub use pinned::{OtherPool, slots_hash};
 
 /// The schema of the manifest that this version reads.
 pub const SCHEMA: u32 = 1;
-/// Most adapters of a bundle.
-pub const ADAPTERS_MAX: usize = 16;
+/// Most adapters of a bundle: the binding of llama.cpp applies one at a time. Several can be made one before, whose rank is the
+/// sum of theirs.
+pub const ADAPTERS_MAX: usize = 1;
 /// The manifest's name in a bundle.
 pub const MANIFEST_FILE: &str = "conductor.toml";
 
@@ -50,7 +51,7 @@ pub struct BundleFile {
     pub sha256: String,
 }
 
-/// A low-rank change to the weights, as a GGUF file. All of a bundle's are applied together.
+/// A low-rank change to the weights (`LoRA`), as a GGUF file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
@@ -127,7 +128,7 @@ pub struct Manifest {
     pub description: String,
     /// The weights, a GGUF file.
     pub weights: BundleFile,
-    /// Changes to the weights.
+    /// What changes the weights, at most [`ADAPTERS_MAX`].
     #[serde(default)]
     pub adapters: Vec<Adapter>,
     /// The mini head, a safetensors file, if it has one: chooses a worker for the mini tier without writing a plan.
