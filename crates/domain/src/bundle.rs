@@ -1,6 +1,7 @@
 //! The manifest of a conductor bundle: which files, which prompt, which pool, which sampling.
 
 mod check;
+mod examples;
 mod pinned;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use crate::ids::WorkerId;
 use crate::policy::ROUNDS_MAX;
 
 pub use check::{ManifestError, is_plain_file_name};
+pub use examples::{EXAMPLE_BYTES_MAX, EXAMPLES_MAX, Example};
 pub use pinned::{OtherPool, slots_hash};
 
 /// The schema of the manifest that this version reads.
@@ -78,7 +80,7 @@ pub struct PromptTemplate {
     pub template: String,
     /// The system turn, if there is one.
     pub system: Option<String>,
-    /// The user's turn, with `{{question}}`, `{{workers}}` and `{{steps_max}}`.
+    /// The user's turn, with `{{question}}`, `{{workers}}`, `{{steps_max}}` and `{{examples}}`.
     pub user: String,
     /// What the assistant's turn is begun with.
     #[serde(default)]
@@ -136,6 +138,9 @@ pub struct Manifest {
     pub head: Option<BundleFile>,
     /// The prompt.
     pub prompt: PromptTemplate,
+    /// What stands where the prompt says `{{examples}}`.
+    #[serde(default)]
+    pub examples: Vec<Example>,
     /// The pinned pool of a conductor with slots.
     #[serde(default)]
     pub pool: PinnedPool,

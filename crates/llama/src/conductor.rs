@@ -227,6 +227,7 @@ impl LlamaConductor {
         let about = |question: &str| {
             let context = PlanContext {
                 question,
+                examples: &self.manifest.examples,
                 pool: &self.pool,
                 policy: &request.policy,
                 earlier: request.earlier.as_deref(),
