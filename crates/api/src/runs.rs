@@ -1,5 +1,7 @@
 //! A run as gRPC clients see it.
 
+use podium_domain::answer::{AnswerForm, JsonSchema};
+use podium_domain::content::{Image, Part};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
@@ -13,6 +15,7 @@ use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 
+use crate::image::bytes_of;
 use crate::v1;
 
 /// A point in time as protobuf has it.
@@ -53,6 +56,7 @@ impl From<&Run> for v1::Run {
             end_time: run.ended_at().map(timestamp),
             answer_tokens_max: spec.answer_tokens_max,
             sampling: (!spec.sampling.is_none()).then(|| spec.sampling.into()),
+            response_format: response_format(&spec.answer),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
@@ -167,8 +171,46 @@ impl From<&Message> for v1::Message {
             Role::User => v1::Role::User,
             Role::Assistant => v1::Role::Assistant,
         };
-        Self { role: role.into(), text: message.words().into_owned() }
+        Self {
+            role: role.into(),
+            text: message.text.clone(),
+            parts: message.parts.iter().filter_map(part).collect(),
+        }
     }
+}
+
+/// A piece that a client sent; others are none of a client's conversation.
+fn part(part: &Part) -> Option<v1::Part> {
+    let part = match part {
+        Part::Text(text) => v1::part::Part::Text(text.clone()),
+        Part::Image(image) => v1::part::Part::Image(v1::Image { image: Some(image_of(image)) }),
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => return None,
+    };
+    Some(v1::Part { part: Some(part) })
+}
+
+fn image_of(image: &Image) -> v1::image::Image {
+    match image {
+        Image::Url(url) => v1::image::Image::Url(url.clone()),
+        Image::Data { media_type, base64 } => v1::image::Image::Data(v1::ImageData {
+            media_type: media_type.as_str().to_owned(),
+            data: bytes_of(base64),
+        }),
+    }
+}
+
+fn response_format(answer: &AnswerForm) -> Option<v1::ResponseFormat> {
+    use v1::response_format::Format;
+    let format = match answer {
+        AnswerForm::Text | AnswerForm::Regex(_) => return None,
+        AnswerForm::JsonObject => Format::JsonObject(v1::JsonObject {}),
+        AnswerForm::JsonSchema(JsonSchema { name, schema, strict }) => Format::JsonSchema(v1::JsonSchema {
+            name: name.clone(),
+            schema: schema.to_string(),
+            strict: *strict,
+        }),
+    };
+    Some(v1::ResponseFormat { format: Some(format) })
 }
 
 impl From<&Policy> for v1::Policy {

@@ -4,8 +4,9 @@ mod earlier;
 
 use std::fmt::Write as _;
 
+use crate::answer::{AnswerForm, JsonSchema};
 use crate::bundle::{Example, PromptTemplate};
-use crate::conversation::{Message, Role};
+use crate::conversation::{Conversation, Message, Role};
 use crate::ids::StepIndex;
 use crate::plan::AccessList;
 use crate::policy::Policy;
@@ -131,8 +132,10 @@ pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message
     let step = run.step(round, index)?;
     let conversation = &run.spec().conversation;
     let question = conversation.question();
+    let text = AnswerForm::Text;
+    let form = if run.is_final_step(round, index) { &run.spec().answer } else { &text };
     if step.access.is_empty() && !step.sees_earlier_round && step.subtask.trim() == question.trim() {
-        return Some(conversation.messages().to_vec());
+        return Some(as_asked(conversation, form));
     }
     let mut system = WORKER_PREAMBLE.to_owned();
     if let Some(instructions) = conversation.instructions() {
@@ -157,7 +160,30 @@ pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message
         "Your subtask:\n<subtask>\n{}\n</subtask>\n\nAnswer your subtask only. Give the result alone, without explanation.",
         escaped(&step.subtask)
     );
-    Some(vec![Message::new(Role::System, system), Message::new(Role::User, user)])
+    match form {
+        AnswerForm::Text | AnswerForm::Regex(_) => {}
+        AnswerForm::JsonObject => {
+            user.push_str("\n\nIt is the answer to the whole task. Write it as a JSON object.");
+        }
+        AnswerForm::JsonSchema(JsonSchema { schema, .. }) => {
+            let _ = write!(
+                user,
+                "\n\nIt is the answer to the whole task. Write it as JSON that follows this schema:\n{schema}"
+            );
+        }
+    }
+    let user = Message::new(Role::User, user).with(conversation.marked_images());
+    Some(vec![Message::new(Role::System, system), user])
+}
+
+/// The client's messages. Vendors refuse to write some JSON object where no message says that word.
+fn as_asked(conversation: &Conversation, form: &AnswerForm) -> Vec<Message> {
+    let mut messages = conversation.messages().to_vec();
+    let says_so = |message: &Message| message.words().to_ascii_lowercase().contains("json");
+    if *form == AnswerForm::JsonObject && !messages.iter().any(says_so) {
+        messages.insert(0, Message::new(Role::System, "Answer with a JSON object."));
+    }
+    messages
 }
 
 fn write_steps(text: &mut String, run: &Run, round: u16, visible: &AccessList) {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::AnswerForm;
 use crate::budget::{BudgetRef, Charge};
 use crate::conversation::Conversation;
 use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
@@ -65,6 +66,9 @@ pub struct RunSpec {
     /// How its workers are to choose their words.
     #[serde(default, skip_serializing_if = "Sampling::is_none")]
     pub sampling: Sampling,
+    /// The form of its answer.
+    #[serde(default, skip_serializing_if = "AnswerForm::is_text")]
+    pub answer: AnswerForm,
     /// The pool's name and version.
     pub pool: String,
     /// The conductor's name and version.

@@ -6,7 +6,7 @@ use podium_domain::run::PlanResult;
 use podium_ports::conductor::Conductor;
 
 use crate::engine::Engine;
-use crate::submit::{Submit, SubmitError, within_abilities};
+use crate::submit::{Submit, SubmitError};
 use crate::worth::Question;
 
 /// What a run could cost.
@@ -39,11 +39,7 @@ impl Engine {
     }
 
     fn estimate_by(&self, conductor: &dyn Conductor, request: &Submit) -> Result<Estimate, SubmitError> {
-        let (parts, policy) = (self.parts(), within_abilities(conductor, request.policy.clone()));
-        policy.check()?;
-        if parts.pool.safest(&policy).is_none() {
-            return Err(SubmitError::NoWorkerAllowed);
-        }
+        let (parts, policy) = (self.parts(), self.bounded(conductor, request)?);
         let question = Question {
             conversation: &request.conversation,
             policy: &policy,

@@ -84,7 +84,7 @@ pub(crate) fn acquire_arguments(
         milliseconds(times.lease_ttl).to_string(),
         milliseconds(times.kept).to_string(),
         milliseconds(times.ask_again_max).to_string(),
-        format!("{}/{}", wish.run, wish.task),
+        wish.who(),
         tier.to_string(),
         wish.tenant.to_string(),
         wish.estimate.input.to_string(),

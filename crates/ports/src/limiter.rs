@@ -44,6 +44,28 @@ pub struct CallWish<'a> {
     pub task: TaskRef,
     /// What it may take.
     pub estimate: TokenEstimate,
+    /// Whether it is worth a place.
+    pub patience: Patience,
+}
+
+/// Whether somebody who is refused comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// When told to: room that comes is kept for whoever goes before.
+    #[default]
+    Waits,
+    /// Not for this call: no room is kept for it.
+    Leaves,
+}
+
+impl CallWish<'_> {
+    /// Under which name it waits; nothing if it does not.
+    pub fn who(&self) -> String {
+        match self.patience {
+            Patience::Waits => format!("{}/{}", self.run, self.task),
+            Patience::Leaves => String::new(),
+        }
+    }
 }
 
 /// The answer to a wish to call.

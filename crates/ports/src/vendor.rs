@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::BoxError;
 
+pub use podium_domain::answer::{AnswerForm, JsonSchema};
 pub use podium_domain::run::FinishReason;
 
 /// A call of a worker.
@@ -121,25 +122,6 @@ pub enum CallsAtOnce {
     Several,
     /// At most one.
     One,
-}
-
-/// The form of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AnswerForm {
-    /// Any text.
-    Text,
-    /// Some JSON object. The messages must say so too: most vendors insist on the word.
-    JsonObject,
-    /// JSON that follows a schema.
-    JsonSchema {
-        /// A name for the schema: letters, digits, `_` and `-`.
-        name: String,
-        /// The schema.
-        schema: Value,
-    },
-    /// Text that a regular expression matches as a whole. It has nothing but what all engines know: characters, classes, groups,
-    /// alternatives and repetitions.
-    Regex(String),
 }
 
 /// A part of a worker's answer.

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use podium_domain::answer::AnswerForm;
 use podium_domain::budget::Charge;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
@@ -97,6 +98,7 @@ pub fn a_spec() -> RunSpec {
         deadline_at: accepted_at.after(policy.deadline()),
         policy,
         answer_tokens_max: None,
+        answer: AnswerForm::Text,
         sampling: Sampling::NONE,
         pool: a_pool().version(),
         conductor: crate::ScriptedConductor::ID.to_owned(),

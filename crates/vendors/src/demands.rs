@@ -40,7 +40,7 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
         (Feature::Tools, request.tools.is_some() || uses_tools()),
         (Feature::OneToolCall, at_once == Some(CallsAtOnce::One)),
         (Feature::JsonObject, request.answer == AnswerForm::JsonObject),
-        (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema { .. })),
+        (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema(_))),
         (Feature::Regex, matches!(request.answer, AnswerForm::Regex(_))),
         (Feature::Image, parts().any(|part| matches!(part, Part::Image(_)))),
     ]
@@ -105,7 +105,7 @@ mod tests {
     use podium_domain::ids::VendorId;
     use podium_domain::policy::Effort;
     use podium_domain::pool::Pool;
-    use podium_ports::vendor::{Tool, ToolUse};
+    use podium_ports::vendor::{JsonSchema, Tool, ToolUse};
     use serde_json::json;
 
     use super::*;
@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn each_feature_that_a_worker_lacks_is_refused_by_name() {
         let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
-        let schema = AnswerForm::JsonSchema { name: "s".to_owned(), schema: json!({}) };
+        let schema = JsonSchema { name: "s".to_owned(), schema: json!({}), strict: true };
+        let schema = AnswerForm::JsonSchema(schema);
         let one = Some(ToolUse { at_once: CallsAtOnce::One, ..tools(ToolChoice::Auto) });
         for (feature, request) in [
             ("temperature", ChatRequest { temperature: Some(0.5), ..plain() }),

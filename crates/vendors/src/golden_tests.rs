@@ -11,7 +11,8 @@ use podium_domain::ids::VendorId;
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Pool, WireFormat, Worker};
 use podium_ports::vendor::{
-    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, ReasoningText, Tool, ToolChoice, ToolUse, VendorError,
+    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice, ToolUse,
+    VendorError,
 };
 use reqwest::Url;
 use serde::Deserialize;
@@ -98,6 +99,7 @@ struct RequestFile {
     #[serde(default)]
     one_call_at_a_time: bool,
     answer: Option<Value>,
+    strict: Option<bool>,
     cache_hint: Option<String>,
 }
 
@@ -125,7 +127,11 @@ impl RequestFile {
         let answer = match self.answer {
             None => AnswerForm::Text,
             Some(Value::String(word)) if word == "json_object" => AnswerForm::JsonObject,
-            Some(schema) => AnswerForm::JsonSchema { name: "the_answer".to_owned(), schema },
+            Some(schema) => AnswerForm::JsonSchema(JsonSchema {
+                name: "the_answer".to_owned(),
+                schema,
+                strict: self.strict.unwrap_or(true),
+            }),
         };
         ChatRequest {
             messages: self.messages,

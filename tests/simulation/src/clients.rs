@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
@@ -128,6 +129,7 @@ impl Ask {
             policy,
             answer_tokens_max: dice.chance(100).then_some(50),
             sampling: Sampling::NONE,
+            answer: AnswerForm::Text,
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use podium_domain::content::IMAGE_TOKENS;
+use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, StepIndex};
 use podium_domain::money::{Cost, Prices};
 use podium_domain::pool::Worker;
@@ -11,7 +13,7 @@ use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
-use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError};
+use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, VendorError};
 use tracing::debug;
 
 use crate::parts::Parts;
@@ -283,9 +285,15 @@ impl Call<'_> {
     }
 }
 
+/// What a prompt is taken for: its words, its pictures, and the schema of the answer, which vendors put before it.
 pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {
-    let bytes: u64 = request.messages.iter().map(|message| message.text.len() as u64).sum();
-    bytes.div_ceil(BYTES_PER_TOKEN)
+    let words: usize = request.messages.iter().map(Message::text_bytes).sum();
+    let images: usize = request.messages.iter().map(Message::image_count).sum();
+    let schema = match &request.answer {
+        AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
+        AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => 0,
+    };
+    ((words + schema) as u64).div_ceil(BYTES_PER_TOKEN) + images as u64 * IMAGE_TOKENS
 }
 
 /// What a call may take of its worker's limits.

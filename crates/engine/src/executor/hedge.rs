@@ -11,7 +11,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::Fallback;
 use podium_domain::pool::Worker;
 use podium_domain::run::{Hedge, Run, TaskRef, Winner};
-use podium_ports::limiter::Permit;
+use podium_ports::limiter::{Patience, Permit};
 use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 
@@ -170,7 +170,8 @@ impl Executor {
         if self.engine.now() >= second.run.spec().deadline_at || !self.hedging.take(&first.id) {
             return None;
         }
-        let permit = self.permit(second.run, second.at, second.worker, second.request).await.ok();
+        let asked = (second.worker, second.request);
+        let permit = self.permit(second.run, second.at, asked, Patience::Leaves).await.ok();
         if permit.is_none() {
             self.hedging.give_back(&first.id);
         }

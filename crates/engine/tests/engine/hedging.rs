@@ -163,6 +163,7 @@ async fn a_hedge_takes_a_permit_or_is_not_made() {
     house.vendor.script("quick", [Answer::blank().wait(&gate).say("alone")]);
     let id = house.ask_under(mini()).await;
     guarded.until_refused(1).await;
+    assert_eq!(guarded.refused(), [""], "it keeps no place");
     gate.open();
     let run = house.ended(id).await;
     assert_eq!((run.answer(), run.hedges(), run.wasted_cost()), (Some("alone"), 0, Cost::ZERO));

@@ -17,6 +17,8 @@ mod fallback;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod guarded;
 #[cfg(test)]
 mod hedging;

@@ -99,7 +99,9 @@ end
 
 local function goes_before(scope, caller)
   if caller.tier == scope.turn_tier then
-    return group_tag(scope, caller.tier, caller.tenant) < group_tag(scope, scope.turn_tier, scope.turn_tenant)
+    local own = group_tag(scope, caller.tier, caller.tenant)
+    local other = group_tag(scope, scope.turn_tier, scope.turn_tenant)
+    return own < other or (own <= other and caller.who ~= '' and caller.who < scope.turn_who)
   end
   local own, other = tier_tag(scope, caller.tier), tier_tag(scope, scope.turn_tier)
   return own < other or (own <= other and caller.tier < scope.turn_tier)
@@ -173,6 +175,7 @@ local function refuse(scope, caller, why, wait)
   else
     told(most, C.look_ms * waiting, C.look_ms * waiting)
   end
+  if caller.who == '' then return after, spread end
   local until_ = now + after + spread + C.grace_ms
   if is_known or waiting <= C.waiting_max then
     redis.call('ZADD', scope.waiting, string.format('%.17g', until_), caller.who)

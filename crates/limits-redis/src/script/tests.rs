@@ -145,7 +145,7 @@ impl Subject {
         let limits = &self.worker.limits;
         let mut scopes = vec![(&mut self.meters.0, Terms::of_worker(limits))];
         scopes.extend(Terms::of_account(&limits.account).map(|terms| (&mut self.meters.1, terms)));
-        let who = format!("{}/{}", wish.run, wish.task);
+        let who = wish.who();
         let ask = Ask { who: &who, tier, tenant, takes, ask_again_ms_max: float(ASK_AGAIN_MS_MAX) };
         let asked = Meter::ask(float(self.now), &mut scopes, &ask);
         let expected = match asked {

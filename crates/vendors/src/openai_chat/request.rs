@@ -6,7 +6,7 @@ use podium_domain::content::{Part, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
-use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ToolChoice};
+use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, ToolChoice};
 use serde_json::{Value, json};
 
 use super::wire::{
@@ -134,8 +134,8 @@ fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
     match form {
         AnswerForm::Text | AnswerForm::Regex(_) => None,
         AnswerForm::JsonObject => Some(FormatBody::JsonObject),
-        AnswerForm::JsonSchema { name, schema } => {
-            Some(FormatBody::JsonSchema { json_schema: SchemaBody { name, schema, strict: true } })
+        AnswerForm::JsonSchema(JsonSchema { name, schema, strict }) => {
+            Some(FormatBody::JsonSchema { json_schema: SchemaBody { name, schema, strict: *strict } })
         }
     }
 }

@@ -228,7 +228,7 @@ impl Interceptor for ShowKey {
 
 /// A request for a run that asks one question.
 pub(crate) fn question_request(question: String, tier: Tier, effort: Effort) -> v1::CreateRunRequest {
-    let message = v1::Message { role: v1::Role::User.into(), text: question };
+    let message = v1::Message { role: v1::Role::User.into(), text: question, ..Default::default() };
     v1::CreateRunRequest {
         model: podium_api::ModelName::of_tier(tier).to_string(),
         messages: vec![message],

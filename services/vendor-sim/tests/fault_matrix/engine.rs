@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
@@ -84,6 +85,7 @@ impl AtWork {
             conversation: Conversation::question_only(QUESTION).unwrap(),
             policy: policy(),
             answer_tokens_max: None,
+            answer: AnswerForm::Text,
             sampling: Sampling::NONE,
         };
         let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();

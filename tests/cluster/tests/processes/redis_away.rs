@@ -70,7 +70,8 @@ async fn ask(door: &PodiumServiceClient<Channel>) -> JoinSet<v1::Run> {
     let mut asking = JoinSet::new();
     for number in 0..RUNS {
         let mut door = door.clone();
-        let messages = vec![v1::Message { role: v1::Role::User.into(), text: number.to_string() }];
+        let messages =
+            vec![v1::Message { role: v1::Role::User.into(), text: number.to_string(), ..Default::default() }];
         let request = v1::CreateRunRequest { messages, ..v1::CreateRunRequest::default() };
         let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
         asking.spawn(async move {
