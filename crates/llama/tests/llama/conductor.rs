@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use podium_domain::ids::WorkerId;
+use podium_domain::ids::{RunId, WorkerId};
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
 use podium_llama::bundle::{Bundle, MANIFEST_FILE};
 use podium_llama::{LlamaConductor, LlamaOptions, OpenError};
-use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,7 @@ fn open(manifest: &str, pool: &Pool) -> Result<LlamaConductor, OpenError> {
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: "What?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,

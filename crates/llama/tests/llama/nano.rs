@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use podium_domain::conversation::{Message, Role};
+use podium_domain::ids::RunId;
 use podium_domain::plan::{LastStep, PlanDraft, PlanStream};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{PlanResult, Planned};
@@ -17,7 +18,7 @@ use podium_llama::engine::{Completion, Ended, Engine, EngineOptions, Pending, Re
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
 use podium_llama::{LlamaConductor, LlamaOptions};
-use podium_ports::conductor::{Conductor, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, PlanRequest};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{demo, greedy, options};
@@ -37,6 +38,7 @@ fn conductor() -> LlamaConductor {
 
 fn request(question: &str) -> PlanRequest {
     PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
