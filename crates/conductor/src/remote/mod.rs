@@ -101,6 +101,7 @@ impl RemoteConductor {
             template: "chat".to_owned(),
             system: None,
             user: prompt::DESCRIBED_PROMPT.to_owned(),
+            further: None,
             assistant_prefix: String::new(),
             subtasks: SubtaskWords::Free,
         };

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use podium_domain::ids::{RunId, WorkerId};
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
@@ -190,6 +190,19 @@ async fn a_further_round_may_keep_the_answer() {
         kept += u32::from(outcome.result == PlanResult::KeepAnswer);
     }
     assert!((1..16).contains(&kept), "{kept} of 16");
+}
+
+#[tokio::test]
+async fn slots_plan_a_further_round_in_the_words_that_they_were_trained_with() {
+    let further = SLOTS.replace("[pool]", "further = \" So far: {{earlier}}\"\n[pool]");
+    let conductor = open(&manifest(&further, GREEDY), &pool(&["x", "a", "b", "c"])).unwrap();
+    assert_eq!(conductor.abilities().rounds_max, ROUNDS_MAX);
+    let first = plan(&conductor, &request()).await.unwrap();
+    let again = PlanRequest { earlier: Some("Step 1 wrote: 42".to_owned()), ..request() };
+    let second = plan(&conductor, &again).await.unwrap();
+    let longer = second.usage.prompt_tokens - first.usage.prompt_tokens;
+    assert!((10..40).contains(&longer), "its own words and no others: {longer} tokens");
+    assert_eq!(workers_of(&second), ["a"]);
 }
 
 #[tokio::test]
