@@ -76,6 +76,27 @@ async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
     conductor.shut_down().await;
 }
 
+/// The head that ships. It reads one prompt and writes nothing.
+#[tokio::test]
+async fn the_mini_tier_chooses_by_reading_alone() {
+    let conductor = conductor();
+    for (question, worker) in [
+        ("What is 17 plus 4?", "sim-arithmetic"),
+        ("What is the capital of France?", "sim-facts"),
+        ("Sort 3, 9, 1 in ascending order.", "sim-lists"),
+        // No single skill answers it.
+        (QUESTION, "sim-generalist"),
+    ] {
+        let policy = Policy::new(Tier::Mini, Effort::Medium);
+        let asked = PlanRequest { policy, ..request(question) };
+        let outcome = conductor.plan(&asked, &|_| {}, &CancellationToken::new()).await.unwrap();
+        let PlanResult::Plan(Planned { plan, .. }) = &outcome.result else { panic!("{outcome:?}") };
+        assert_eq!((plan.len(), plan.steps()[0].worker.as_str()), (1, worker), "{question}");
+        assert_eq!(outcome.usage.completion_tokens, 0, "{question}");
+    }
+    conductor.shut_down().await;
+}
+
 /// Its slots are in another order than the pool's workers.
 #[tokio::test]
 async fn its_text_tells_the_first_steps_of_its_plan_before_it_ends() {
