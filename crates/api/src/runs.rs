@@ -110,6 +110,7 @@ fn planned_step(index: StepIndex, step: &Step) -> v1::PlannedStep {
         worker: step.worker.to_string(),
         subtask: step.subtask.clone(),
         access: step.access.as_slice().iter().map(|seen| seen.get().into()).collect(),
+        sees_earlier_round: step.sees_earlier_round,
     }
 }
 

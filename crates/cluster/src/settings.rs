@@ -33,10 +33,10 @@ pub const KEYS: &[Key] = &[
     ("nats_replicas", Some("1")),
     // Messages of a lane that NATS holds, the rest waits in Postgres: about twice the slots of all processes that serve it.
     ("lane_messages_max", Some("256")),
-    // Limits that all executors share: redis://HOST:PORT, rediss:// with TLS.
+    // Limits that all share who call models, executors and planners: redis://HOST:PORT, rediss:// with TLS.
     ("redis", Some("redis://127.0.0.1:6379")),
     ("redis_password", None),
-    // What holds while Redis is away: `hold` (nobody is called) or `local:SHARE` (each executor keeps to that share, 0 to 1).
+    // What holds while Redis is away: `hold` (nobody is called) or `local:SHARE` (each process keeps to that share, 0 to 1).
     ("redis_away", Some("local:0.5")),
     // The pool file.
     ("pool", None),

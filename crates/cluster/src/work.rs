@@ -153,11 +153,11 @@ async fn conductors_for(
     backbone: &Backbone,
     work: Work,
 ) -> Result<Conductors, ClusterError> {
-    let (choices, pool, vendors) = (&settings.conductors, backbone.pool(), backbone.vendors());
+    let (choices, pool, callees) = (&settings.conductors, backbone.pool(), backbone.callees());
     let Work::Plan(open_bundle) = work else {
-        return Ok(conductor::describe_all(choices, pool, vendors, |described| described).await?);
+        return Ok(conductor::describe_all(choices, pool, &callees, |described| described).await?);
     };
-    let chosen = conductor::choose_all(choices, pool, vendors, open_bundle, settings.local).await?;
+    let chosen = conductor::choose_all(choices, pool, &callees, open_bundle, settings.local).await?;
     chosen.notices.iter().for_each(|notice| warn!("{notice}"));
     Ok(chosen.conductors)
 }

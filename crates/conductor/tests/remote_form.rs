@@ -15,7 +15,7 @@ use podium_domain::run::{PlanResult, Planned};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
 use podium_ports::vendor::{AnswerForm, ChatRequest, JsonSchema};
-use podium_testkit::{Answer, Fault, ScriptedVendor, a_pool};
+use podium_testkit::{Answer, Fault, OpenLimiter, ScriptedVendor, a_pool, an_asker};
 use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,7 @@ fn model(features: &str) -> Worker {
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: an_asker(),
         question: "Why is the sky blue?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
@@ -63,7 +64,12 @@ async fn asked(
     let vendor = ScriptedVendor::new();
     vendor.script("planner", answers);
     let (vendors, pool) = (Arc::new(vendor.clone()), Arc::new(a_pool()));
-    let conductor = RemoteConductor::new(vendors, model(features), pool, RemoteOptions::default());
+    let conductor = RemoteConductor::new(
+        (vendors, Arc::new(OpenLimiter::default())),
+        model(features),
+        pool,
+        RemoteOptions::default(),
+    );
     let outcome = conductor.plan(request, &|_| {}, &CancellationToken::new()).await.unwrap();
     (outcome, vendor.calls_of("planner"))
 }

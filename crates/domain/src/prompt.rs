@@ -21,6 +21,11 @@ pub use earlier::{EARLIER_BYTES_MAX, of_round};
 /// workers) is the one that the RL Conductor paper found to work best, arXiv 2512.04388; the words are ours.
 pub const DESCRIBED_PROMPT: &str = include_str!("prompt/described.txt");
 
+/// What the user's turn goes on with in a further round, for a conductor that was given no words of its own.
+pub const FURTHER_ROUND: &str = "\n\nA workflow was run already. Its steps and outputs, the last of which is its answer:\n\
+    {{earlier}}\nIf that answer is right and complete, reply with three empty lists. Else write a workflow that corrects it. A \
+    step whose element of access_list is [\"all\"] also sees these outputs, the first step included.";
+
 /// What the question's planning needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
@@ -43,13 +48,8 @@ pub fn for_conductor(template: &PromptTemplate, context: &PlanContext<'_>) -> Ve
         messages.push(Message::new(Role::System, fill(system, context)));
     }
     let mut user = fill(&template.user, context);
-    if let Some(earlier) = context.earlier {
-        let _ = write!(
-            user,
-            "\n\nA workflow was run already. Its steps and outputs, the last of which is its answer:\n{earlier}\n\
-             If that answer is right and complete, reply with three empty lists. Else write a workflow that corrects it. A step \
-             whose element of access_list is [\"all\"] also sees these outputs, the first step included."
-        );
+    if context.earlier.is_some() {
+        user.push_str(&fill(template.further.as_deref().unwrap_or(FURTHER_ROUND), context));
     }
     messages.push(Message::new(Role::User, user));
     messages
@@ -73,6 +73,7 @@ fn fill(template: &str, context: &PlanContext<'_>) -> String {
             "steps_max" => {
                 let _ = write!(filled, "{}", context.policy.steps_max);
             }
+            "earlier" if context.earlier.is_some() => filled.push_str(context.earlier.unwrap_or_default()),
             _ => {
                 let _ = write!(filled, "{{{{{name}}}}}");
             }
@@ -225,6 +226,53 @@ fn begins_tag(after: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundle::{SubtaskWords, WorkersInPrompt};
+    use crate::policy::{Effort, Tier};
+
+    const POOL: &str = r#"
+        schema = 1
+        name = "p"
+        version = "1"
+        vendors = [{ id = "v", api = "openai-chat", base_url = "http://127.0.0.1:1/v1" }]
+        [[workers]]
+        id = "a"
+        vendor = "v"
+        model = "m"
+        description = "d"
+        context_tokens = 4096
+        usd_per_million_tokens = { input = 1.0, output = 1.0 }
+        "#;
+
+    /// The user's turn of a template with such words for further rounds.
+    fn asked(further: Option<&str>, question: &str, earlier: Option<&str>) -> String {
+        let template = PromptTemplate {
+            workers: WorkersInPrompt::Slots,
+            template: "chatml".to_owned(),
+            system: None,
+            user: "Q: {{question}}".to_owned(),
+            further: further.map(str::to_owned),
+            assistant_prefix: String::new(),
+            subtasks: SubtaskWords::Free,
+        };
+        let (pool, policy) = (Pool::parse(POOL).unwrap(), Policy::new(Tier::Ultra, Effort::XHigh));
+        let context = PlanContext { question, examples: &[], pool: &pool, policy: &policy, earlier };
+        for_conductor(&template, &context).pop().unwrap().text
+    }
+
+    #[test]
+    fn a_further_round_is_asked_for_in_the_template_s_words_or_in_ours() {
+        let ours = asked(None, "why?", Some("<earlier>so</earlier>"));
+        assert!(ours.starts_with("Q: why?\n\nA workflow was run already."), "{ours}");
+        assert!(ours.contains(":\n<earlier>so</earlier>\nIf that answer is right"), "{ours}");
+        let further = Some("\nBefore: {{earlier}}. Again, {{question}}");
+        assert_eq!(asked(further, "why?", Some("so")), "Q: why?\nBefore: so. Again, why?");
+        assert_eq!(asked(further, "why?", None), "Q: why?", "the first round knows nothing of it");
+        // What was filled in is not looked at again.
+        assert_eq!(
+            asked(Some(" {{earlier}}"), "{{earlier}}?", Some("so {{question}}")),
+            "Q: {{earlier}}? so {{question}}"
+        );
+    }
 
     #[test]
     fn data_cannot_forge_a_tag_but_keeps_its_code() {

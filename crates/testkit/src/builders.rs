@@ -18,6 +18,7 @@ use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
+use podium_ports::conductor::Asker;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Place, Telling};
 
@@ -80,6 +81,11 @@ pub fn a_pool() -> Pool {
 /// The tenant of [`a_spec`].
 pub fn a_tenant() -> TenantId {
     TenantId::new("acme").expect("`acme` is a name")
+}
+
+/// The first round of a run of [`a_tenant`].
+pub fn an_asker() -> Asker {
+    Asker { tenant: a_tenant(), run: SeededIds::new(0).run_id(TestClock::START), round: 0 }
 }
 
 /// A question of a tenant without request id, accepted at [`TestClock::START`], ultra, with ten minutes to go. The fields

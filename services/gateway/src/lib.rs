@@ -35,8 +35,8 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
     let backbone = Backbone::connect(&cluster, Roles::NONE).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
-    let (choices, pool, vendors) = (&cluster.conductors, backbone.pool(), backbone.vendors());
-    let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, vendors, here).await?);
+    let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
+    let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
     let access = Access::new(backbone.accounts(), Arc::new(SystemClock), keys_required);
     let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();

@@ -6,6 +6,8 @@ use podium_api::v1;
 use prost_types::Timestamp;
 use serde::Serialize;
 
+use crate::draw::sees;
+
 /// A run in full.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RunReport {
@@ -47,6 +49,7 @@ struct StepReport {
     worker: String,
     subtask: String,
     access: Vec<u32>,
+    sees_earlier_round: bool,
     state: &'static str,
     attempts: usize,
     errors: Vec<String>,
@@ -163,6 +166,7 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         worker: planned.worker,
         subtask: planned.subtask,
         access: planned.access,
+        sees_earlier_round: planned.sees_earlier_round,
         state: if is_superseded { "superseded" } else { task_state(step.state()) },
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
@@ -188,7 +192,7 @@ pub(crate) fn describe(report: &RunReport) -> String {
     line("model", &format!("{} (conductor {}, pool {})", report.model, report.conductor, report.pool));
     line("question", &report.question);
     for step in &report.steps {
-        let sees: Vec<_> = step.access.iter().map(|seen| (seen + 1).to_string()).collect();
+        let sees = sees(&step.access, step.sees_earlier_round.then_some("the round before"));
         let sees = if sees.is_empty() { String::new() } else { format!(", sees {}", sees.join(", ")) };
         line(
             &format!("step {}", step.index + 1),

@@ -101,7 +101,12 @@ const LAYERS: &[Layer] = &[
     },
     Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
-    Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer {
+        package: "podium-conductor",
+        uses: DOMAIN_AND_PORTS,
+        // A model that plans is held to the limits that it will meet.
+        tests_use: &["podium-testkit", "podium-memory"],
+    },
     Layer {
         package: "podium-llama",
         uses: &["podium-bundle", "podium-domain", "podium-head", "podium-ports"],
