@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Fallback, Policy, Tier};
-use podium_domain::run::{Run, RunEvent, RunState};
+use podium_domain::run::{AttemptOutcome, Run, RunEvent, RunState};
 use podium_engine::{Options, RetryLimits};
 use podium_ports::limiter::{Limiter, Why};
 use podium_testkit::{Answer, Fault, plan_of};
@@ -40,10 +40,18 @@ async fn a_worker_that_is_used_up_is_followed_by_the_nearest_of_another_vendor()
 #[tokio::test]
 async fn a_worker_that_refuses_everything_is_followed_at_once_and_a_bad_request_is_not() {
     let house = a_house().await;
-    house.vendor.script("quick", [Answer::refuse(Fault::Misconfigured), Answer::refuse(Fault::Rejected)]);
+    let refusals = [Fault::Misconfigured, Fault::Unpaid, Fault::Rejected];
+    house.vendor.script("quick", refusals.map(Answer::refuse));
     house.vendor.otherwise(Answer::text("fine"));
-    let run = house.ended(house.ask().await).await;
-    assert_eq!(workers(&run), ["quick", "checker"]);
+    for said in [
+        "vendor `north` cannot be called: scripted",
+        "the account at vendor `north` cannot pay for the call (status 400): scripted",
+    ] {
+        let run = house.ended(house.ask().await).await;
+        assert_eq!(workers(&run), ["quick", "checker"]);
+        let first = &run.rounds()[0].steps[0].task.attempts[0];
+        assert_eq!(first.outcome, AttemptOutcome::Failed(said.to_owned()));
+    }
     let run = house.ended(house.ask().await).await;
     assert_eq!(workers(&run), ["quick"]);
     assert_eq!(
