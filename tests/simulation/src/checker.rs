@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use podium_domain::ids::{ClaimId, RunId, StepIndex, WorkerId};
-use podium_domain::policy::{Hedging, Tier};
+use podium_domain::policy::{PoolRule, Tier};
 use podium_domain::pool::Worker;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
@@ -226,7 +226,7 @@ impl Checker {
     fn attempts_with_hedge(&self, run: RunId, task: TaskRef) -> usize {
         let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return 0 };
         let policy = &run.spec().policy;
-        let may = policy.tier == Tier::Mini && policy.hedging == Hedging::Pool;
+        let may = policy.tier == Tier::Mini && policy.hedging == PoolRule::Pool;
         run.task(task).filter(|_| may).map_or(0, |task| task.attempts.len())
     }
 

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
@@ -94,7 +94,7 @@ impl Ask {
         };
         policy.attempts_max = u32::try_from(dice.between(2, 8)).unwrap_or(2);
         if dice.chance(300) {
-            policy.fallback = Fallback::None;
+            policy.fallback = PoolRule::None;
         }
         if dice.chance(120) {
             policy.deadline_ms = dice.between(1_000, 20_000);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podium_domain::ids::RunId;
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Hedging, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::{HedgeRule, Pool, Worker};
 use podium_domain::run::{Attempt, AttemptOutcome, Hedge, Run, Winner};
 use podium_domain::usage::Usage;
@@ -149,7 +149,7 @@ async fn an_attempt_both_of_whose_calls_fail_is_one_failed_attempt() {
 async fn a_worker_that_nobody_stands_in_for_is_asked_twice_itself() {
     let house = a_house().await;
     house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
-    let policy = Policy { fallback: Fallback::None, ..mini() };
+    let policy = Policy { fallback: PoolRule::None, ..mini() };
     let run = house.ended(house.ask_under(policy).await).await;
     assert_eq!((run.answer(), hedge(&run).worker.as_str()), (Some("fine"), "quick"));
 }
@@ -175,7 +175,7 @@ async fn only_what_may_be_hedged_reserves_a_second_call() {
     house.vendor.otherwise(Answer::text("fine"));
     let mut reserved = Vec::new();
     for policy in
-        [mini(), Policy { hedging: Hedging::None, ..mini() }, Policy { tier: Tier::Ultra, ..mini() }]
+        [mini(), Policy { hedging: PoolRule::None, ..mini() }, Policy { tier: Tier::Ultra, ..mini() }]
     {
         let run = house.ended(house.ask_under(policy).await).await;
         reserved.push(attempts(&run)[0].reserved);
@@ -186,7 +186,7 @@ async fn only_what_may_be_hedged_reserves_a_second_call() {
     // What budgets reserve before is no less: it goes by the dearest who may stand in.
     let least = |policy| house.engine.estimate(&request(policy)).unwrap().cost_min;
     assert!(least(mini()) >= reserved[0]);
-    assert!(least(Policy { hedging: Hedging::None, ..mini() }) < reserved[0]);
+    assert!(least(Policy { hedging: PoolRule::None, ..mini() }) < reserved[0]);
 }
 
 #[tokio::test]
