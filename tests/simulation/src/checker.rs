@@ -10,6 +10,7 @@ use podium_domain::pool::Worker;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::PlanRequest;
+use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
 
 /// Something that must hold.
@@ -420,10 +421,10 @@ impl Checker {
     pub(crate) fn stored_in_the_end(
         &mut self,
         id: RunId,
-        stored: Option<(&[SequencedEvent], podium_domain::money::Cost)>,
+        stored: Option<(&[SequencedEvent], RunSums)>,
     ) {
         let Some(known) = self.runs.get(&id) else { return };
-        let Some((events, cost)) = stored else {
+        let Some((events, sums)) = stored else {
             return self.violated(Invariant::Ends, format!("run {id} is gone"));
         };
         let is_same = events == known.events;
@@ -436,10 +437,10 @@ impl Checker {
         let taken = known.events.iter().filter(|event| is_taken(&known.run, &event.event));
         let taken = taken.filter_map(|event| payment(&event.event)).map(|(_, cost)| cost).sum();
         let is_whole = known.run.wasted_cost() + taken == sum;
-        let is_sum = is_once && is_whole && known.run.cost() == sum && cost == sum;
+        let is_sum = is_once && is_whole && known.run.cost() == sum && sums == RunSums::of(&known.run);
         self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
         self.require(is_sum, Invariant::Cost, || {
-            format!("run {id}: its attempts cost {sum}, it is said {cost}")
+            format!("run {id}: its attempts cost {sum}, it is said {sums:?}")
         });
     }
 }

@@ -384,9 +384,9 @@ impl Core {
         let listed: Vec<_> =
             tenants.iter().flat_map(|tenant| self.store.list(tenant, None, u32::MAX)).collect();
         for id in ids {
-            let cost = listed.iter().find(|summary| summary.id == id).map(|summary| summary.cost);
+            let sums = listed.iter().find(|summary| summary.id == id).map(|summary| summary.sums);
             let row = self.store.rows.get(&id);
-            self.checker.stored_in_the_end(id, row.map(|row| row.events.as_slice()).zip(cost));
+            self.checker.stored_in_the_end(id, row.map(|row| row.events.as_slice()).zip(sums));
             if row.is_some_and(|row| !row.leases.is_empty()) {
                 self.checker.violated(Invariant::Rest, format!("run {id} has ended and has leases"));
             }

@@ -184,9 +184,9 @@ async fn only_what_may_be_hedged_reserves_a_second_call() {
     let expected = Cost::from_nano_usd(reserved[1].nano_usd() * 6);
     assert_eq!((reserved[0], reserved[2]), (expected, reserved[1]));
     // What budgets reserve before is no less: it goes by the dearest who may stand in.
-    let least = |policy| house.engine.estimate(&request(policy)).unwrap().cost_min;
-    assert!(least(mini()) >= reserved[0]);
-    assert!(least(Policy { hedging: PoolRule::None, ..mini() }) < reserved[0]);
+    let least = async |policy| house.engine.estimate(&request(policy)).await.unwrap().cost_min;
+    assert!(least(mini()).await >= reserved[0]);
+    assert!(least(Policy { hedging: PoolRule::None, ..mini() }).await < reserved[0]);
 }
 
 #[tokio::test]
