@@ -7,7 +7,7 @@ use podium_domain::content::Part;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Hedging, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::sampling::Sampling;
 
 use crate::image::{of_bytes, of_url};
@@ -176,8 +176,8 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
     policy.output_bytes_max = wanted.output_bytes_max.map_or(policy.output_bytes_max, bytes);
     match v1::Fallback::try_from(wanted.fallback) {
         Ok(v1::Fallback::Unspecified) => {}
-        Ok(v1::Fallback::None) => policy.fallback = Fallback::None,
-        Ok(v1::Fallback::Pool) => policy.fallback = Fallback::Pool,
+        Ok(v1::Fallback::None) => policy.fallback = PoolRule::None,
+        Ok(v1::Fallback::Pool) => policy.fallback = PoolRule::Pool,
         Err(_) => {
             let fallback = wanted.fallback;
             problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
@@ -185,8 +185,8 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
     }
     match v1::Hedging::try_from(wanted.hedging) {
         Ok(v1::Hedging::Unspecified) => {}
-        Ok(v1::Hedging::None) => policy.hedging = Hedging::None,
-        Ok(v1::Hedging::Pool) => policy.hedging = Hedging::Pool,
+        Ok(v1::Hedging::None) => policy.hedging = PoolRule::None,
+        Ok(v1::Hedging::Pool) => policy.hedging = PoolRule::Pool,
         Err(_) => {
             let hedging = wanted.hedging;
             problems.push(problem("policy.hedging", format!("hedging {hedging} is none of none, pool")));
@@ -297,7 +297,7 @@ mod tests {
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
-        assert_eq!((policy.fallback, policy.hedging), (Fallback::None, Hedging::None));
+        assert_eq!((policy.fallback, policy.hedging), (PoolRule::None, PoolRule::None));
         assert_eq!(policy.step_cache, StepCaching::Off);
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));

@@ -6,7 +6,7 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{Effort, Fallback, Hedging, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::run::{
     Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, Round, Run, RunState, Saved, StepRun, Task,
     TaskState, Winner,
@@ -261,20 +261,20 @@ impl From<Tier> for v1::Tier {
     }
 }
 
-impl From<Fallback> for v1::Fallback {
-    fn from(fallback: Fallback) -> Self {
-        match fallback {
-            Fallback::None => Self::None,
-            Fallback::Pool => Self::Pool,
+impl From<PoolRule> for v1::Fallback {
+    fn from(rule: PoolRule) -> Self {
+        match rule {
+            PoolRule::None => Self::None,
+            PoolRule::Pool => Self::Pool,
         }
     }
 }
 
-impl From<Hedging> for v1::Hedging {
-    fn from(hedging: Hedging) -> Self {
-        match hedging {
-            Hedging::None => Self::None,
-            Hedging::Pool => Self::Pool,
+impl From<PoolRule> for v1::Hedging {
+    fn from(rule: PoolRule) -> Self {
+        match rule {
+            PoolRule::None => Self::None,
+            PoolRule::Pool => Self::Pool,
         }
     }
 }

@@ -30,8 +30,8 @@ pub(crate) async fn ask(
 }
 
 /// What a run could cost.
-pub(crate) fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
-    engine.estimate(&request(engine, caller, new_run)?).map_err(|e| submit_error(&e))
+pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
+    engine.estimate(&request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
 fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {

@@ -37,7 +37,7 @@ pub use cache_counts::CacheCounts;
 pub use commands::CommandError;
 pub use ending::Ending;
 pub use engine::{Engine, NotReady, WatchError};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, Typical};
 pub use parts::{Options, Parts, Roles};
 pub use ratings::{OutcomePage, RateError, RatedOutcome};
 pub use retry_budget::RetryLimits;

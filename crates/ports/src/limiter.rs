@@ -101,7 +101,9 @@ pub fn outcome_of(error: &VendorError) -> Outcome {
         VendorError::Failed { .. } | VendorError::Unreachable { .. } | VendorError::Garbled { .. } => {
             Outcome::Failed
         }
-        VendorError::Rejected { .. } => Outcome::Refused,
+        // The vendor answers. Were its circuit opened for want of money, steps that nobody may stand in for would wait for it to
+        // close, and say nothing, where they now fail at once and say why.
+        VendorError::Unpaid { .. } | VendorError::Rejected { .. } => Outcome::Refused,
         VendorError::Unsupported { .. } | VendorError::Misconfigured { .. } => Outcome::NotSent,
     }
 }

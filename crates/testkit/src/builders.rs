@@ -9,7 +9,7 @@ use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{LastStep, Plan, PlanDraft, PlanHead, RawAccess, RawId};
 use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
-use podium_domain::pool::Pool;
+use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{
     AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunSpec, SequencedEvent,
     StepResult, TaskRef,
@@ -76,6 +76,27 @@ const LEASE: std::time::Duration = std::time::Duration::from_secs(30);
 /// A pool of `quick` at vendor `north`, and `careful` and `checker` at `south`.
 pub fn a_pool() -> Pool {
     POOL.clone()
+}
+
+/// The worker `w` of a pool of its own, at a vendor `v` of that wire format; `lines` of TOML say more of it.
+pub fn a_worker(api: &str, lines: &str) -> Worker {
+    let pool = Pool::parse(&format!(
+        r#"
+        schema = 1
+        name = "single"
+        version = "1"
+        vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1/v1" }}]
+        [[workers]]
+        id = "w"
+        vendor = "v"
+        model = "the-model"
+        description = "a worker"
+        context_tokens = 65536
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        {lines}
+        "#
+    ));
+    pool.expect("a test's worker is a worker").workers()[0].clone()
 }
 
 /// The tenant of [`a_spec`].

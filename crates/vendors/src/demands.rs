@@ -104,30 +104,13 @@ mod tests {
     use podium_domain::conversation::{Message, Role};
     use podium_domain::ids::VendorId;
     use podium_domain::policy::Effort;
-    use podium_domain::pool::Pool;
     use podium_ports::vendor::{JsonSchema, Tool, ToolUse};
     use serde_json::json;
 
     use super::*;
 
     fn worker(api: &str, features: &str) -> Worker {
-        let toml = format!(
-            r#"
-            schema = 1
-            name = "demands"
-            version = "1"
-            vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1" }}]
-            [[workers]]
-            id = "w"
-            vendor = "v"
-            model = "m"
-            description = "a worker"
-            features = {features}
-            context_tokens = 8192
-            usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
-            "#
-        );
-        Pool::parse(&toml).unwrap().workers()[0].clone()
+        podium_testkit::a_worker(api, &format!("features = {features}"))
     }
 
     fn plain() -> ChatRequest {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use podium_domain::conversation::Message;
 use podium_domain::ids::VendorId;
 use podium_domain::policy::Effort;
-use podium_domain::pool::{Feature, Pool, WireFormat, Worker};
+use podium_domain::pool::{Feature, WireFormat, Worker};
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice, ToolUse,
     VendorError,
@@ -58,26 +58,10 @@ fn worker(api: WireFormat, effort: Feature) -> Worker {
         .filter(|feature| api.carries(*feature))
         .map(|f| format!("{:?}", f.as_str()))
         .collect();
-    let toml = format!(
-        r#"
-        schema = 1
-        name = "golden"
-        version = "1"
-        vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1/v1" }}]
-        [[workers]]
-        id = "w"
-        vendor = "v"
-        model = "the-model"
-        description = "a worker"
-        modalities = ["text", "image"]
-        features = [{}]
-        context_tokens = 65536
-        output_tokens_max = 16384
-        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
-        "#,
-        features.join(", ")
-    );
-    Pool::parse(&toml).unwrap().workers()[0].clone()
+    let features = features.join(", ");
+    let lines =
+        format!("modalities = [\"text\", \"image\"]\nfeatures = [{features}]\noutput_tokens_max = 16384");
+    podium_testkit::a_worker(api.as_str(), &lines)
 }
 
 #[derive(Deserialize)]

@@ -489,7 +489,7 @@ mod tests {
         let request = with("podium", json!({"steps_max": 2, "fallback": "none"})).unwrap();
         let policy = request.new_run.policy;
         assert_eq!((policy.tier, policy.steps_max), (Tier::Ultra, 2));
-        assert_eq!(policy.fallback, podium_domain::policy::Fallback::None);
+        assert_eq!(policy.fallback, podium_domain::policy::PoolRule::None);
         assert_eq!(refusal("podium", json!({"mood": 1})).1, "podium.mood");
     }
 

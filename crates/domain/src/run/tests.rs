@@ -14,7 +14,7 @@ use super::*;
 use crate::answer::AnswerForm;
 use crate::ids::{ClaimId, TenantId};
 use crate::plan::{LastStep, PlanDraft};
-use crate::policy::{Effort, FALLBACKS_MAX, Fallback, Tier, WorkersAllowed};
+use crate::policy::{Effort, FALLBACKS_MAX, PoolRule, Tier, WorkersAllowed};
 use crate::pool::Pool;
 use crate::sampling::Sampling;
 

@@ -13,6 +13,8 @@ mod drafts;
 #[cfg(test)]
 mod early;
 #[cfg(test)]
+mod estimates;
+#[cfg(test)]
 mod fallback;
 #[cfg(test)]
 mod faults;

@@ -124,6 +124,16 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner().runs)
     }
 
+    /// The budgets that the caller's runs are charged to.
+    pub(crate) async fn budgets(&mut self) -> Result<Vec<v1::Budget>, Error> {
+        let request = v1::ListBudgetsRequest {};
+        let response = match self {
+            Self::Server(client) => client.list_budgets(request).await,
+            Self::Here(here) => here.1.list_budgets(Request::new(request)).await,
+        };
+        Ok(response.map_err(|e| refused(&e))?.into_inner().budgets)
+    }
+
     /// Says what is thought of a run.
     pub(crate) async fn rate(&mut self, request: v1::RateRunRequest) -> Result<(), Error> {
         match self {

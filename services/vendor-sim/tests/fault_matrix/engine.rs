@@ -9,7 +9,7 @@ use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
-use podium_domain::policy::{Effort, Fallback, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
 use podium_domain::sampling::Sampling;
@@ -101,7 +101,7 @@ impl AtWork {
 }
 
 fn policy() -> Policy {
-    Policy { attempts_max: 2, fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Low) }
+    Policy { attempts_max: 2, fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Low) }
 }
 
 fn attempts(run: &Run) -> &[Attempt] {
