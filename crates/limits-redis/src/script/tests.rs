@@ -27,16 +27,20 @@ const ASK_AGAIN_MS_MAX: u64 = 700;
 enum Command {
     /// Of several at once.
     Ask(Vec<(u8, (u64, u64))>),
-    Settle {
-        which: usize,
-        outcome: u8,
-        usage: Option<(u64, u64)>,
-        first_token_ms: Option<u64>,
-        quota: Quota,
-    },
+    /// Several at once.
+    Settle(Vec<Ending>),
     Wait {
         ms: u64,
     },
+}
+
+#[derive(Clone, Debug)]
+struct Ending {
+    which: usize,
+    outcome: u8,
+    usage: Option<(u64, u64)>,
+    first_token_ms: Option<u64>,
+    quota: Quota,
 }
 
 #[derive(Clone, Debug)]
@@ -61,13 +65,25 @@ fn quota() -> impl Strategy<Value = Quota> {
     ]
 }
 
+fn tokens() -> impl Strategy<Value = (u64, u64)> {
+    (0..400_u64, 0..900_u64)
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    let fields = (0..64_usize, 0..12_u8, prop::option::of(tokens()), prop::option::of(0..4_000_u64), quota());
+    fields.prop_map(|(which, outcome, usage, first_token_ms, quota)| Ending {
+        which,
+        outcome,
+        usage,
+        first_token_ms,
+        quota,
+    })
+}
+
 fn command() -> impl Strategy<Value = Command> {
-    let tokens = || (0..400_u64, 0..900_u64);
     prop_oneof![
         5 => prop::collection::vec((0..12_u8, tokens()), 1..4).prop_map(Command::Ask),
-        4 => (0..64_usize, 0..12_u8, prop::option::of(tokens()), prop::option::of(0..4_000_u64), quota()).prop_map(
-            |(which, outcome, usage, first_token_ms, quota)| Command::Settle { which, outcome, usage, first_token_ms, quota }
-        ),
+        4 => prop::collection::vec(ending(), 1..3).prop_map(Command::Settle),
         3 => prop_oneof![0..50_u64, 0..2_000_u64, 0..40_000_u64].prop_map(|ms| Command::Wait { ms }),
     ]
 }
@@ -188,26 +204,41 @@ impl Subject {
         }
     }
 
-    /// Twice, of which one does nothing.
-    async fn settle(&mut self, which: usize, settlement: Settlement) -> TestCaseResult {
-        if self.held.is_empty() {
-            return Ok(());
+    /// All of them at once, and twice, of which one does nothing.
+    async fn settle(&mut self, endings: &[(usize, Settlement)]) -> TestCaseResult {
+        let mut ended = Vec::new();
+        for (which, settlement) in endings {
+            if !self.held.is_empty() {
+                let (id, settled) = self.held.remove(which % self.held.len());
+                ended.push((id, Settled { settlement: *settlement, ..settled }));
+            }
         }
-        let (id, settled) = self.held.remove(which % self.held.len());
-        let settled = Settled { settlement, ..settled };
-        let ended = [(id, settled)];
-        for expected in [1, 0] {
+        for expected in [ended.len(), 0] {
             let mut command = self.scripts.settle_command(&self.place, self.times.kept, &ended);
             command.arg(self.now);
-            let count: u64 = command.query_async(&mut self.connection).await.unwrap();
+            let count: usize = command.query_async(&mut self.connection).await.unwrap();
             prop_assert_eq!(count, expected);
         }
         let (now, limits) = (float(self.now), &self.worker.limits);
-        self.meters.0.settle_worker(now, &Terms::of_worker(limits), &settled);
-        if let Some(terms) = Terms::of_account(&limits.account) {
-            self.meters.1.settle_account(now, &terms, &settled);
+        for (_, settled) in &ended {
+            self.meters.0.settle_worker(now, &Terms::of_worker(limits), settled);
+            if let Some(terms) = Terms::of_account(&limits.account) {
+                self.meters.1.settle_account(now, &terms, settled);
+            }
         }
         Ok(())
+    }
+
+    fn ending(&self, ending: &Ending) -> (usize, Settlement) {
+        let usage = ending.usage.map(|(prompt_tokens, completion_tokens)| Usage {
+            prompt_tokens,
+            completion_tokens,
+            ..Usage::default()
+        });
+        let first_token = ending.first_token_ms.map(Duration::from_millis);
+        let outcome =
+            if self.fails && ending.outcome > 1 { Outcome::Failed } else { outcome(ending.outcome) };
+        (ending.which, Settlement { outcome, usage, first_token, quota: ending.quota })
     }
 
     async fn follows_the_meter(mut self, commands: Vec<Command>) -> TestCaseResult {
@@ -215,16 +246,9 @@ impl Subject {
             match command {
                 Command::Wait { ms } => self.now += ms,
                 Command::Ask(callers) => self.ask(&callers).await?,
-                Command::Settle { which, outcome: number, usage, first_token_ms, quota } => {
-                    let usage = usage.map(|(prompt_tokens, completion_tokens)| Usage {
-                        prompt_tokens,
-                        completion_tokens,
-                        ..Usage::default()
-                    });
-                    let first_token = first_token_ms.map(Duration::from_millis);
-                    let outcome = if self.fails && number > 1 { Outcome::Failed } else { outcome(number) };
-                    let settlement = Settlement { outcome, usage, first_token, quota };
-                    self.settle(which, settlement).await?;
+                Command::Settle(endings) => {
+                    let endings: Vec<_> = endings.iter().map(|ending| self.ending(ending)).collect();
+                    self.settle(&endings).await?;
                 }
             }
         }
@@ -299,7 +323,7 @@ async fn with_more_tenants_than_tags_the_numbers_are_the_same() {
     for number in 0..300 {
         subject.now += 10;
         let outcome = Outcome::Answered;
-        subject.settle(number * 31, Settlement::of(outcome)).await.unwrap();
+        subject.settle(&[(number * 31, Settlement::of(outcome))]).await.unwrap();
         for some in callers(3)[number..number + 40].chunks(7) {
             subject.ask_as(some).await.unwrap();
         }
@@ -308,6 +332,20 @@ async fn with_more_tenants_than_tags_the_numbers_are_the_same() {
 
 fn without_limits_a_minute(in_flight_max: u32) -> Case {
     Case { limits: [None; 6], in_flight_max, fails: false, commands: Vec::new() }
+}
+
+/// How many are in flight decides whether an answer lets more of them be: the last ones do not.
+#[tokio::test]
+async fn calls_that_end_together_count_one_after_the_other() {
+    let (_redis, connection) = a_redis().await;
+    let mut subject = subject(0, &without_limits_a_minute(100), &connection);
+    let callers: Vec<_> = (0..10).map(Caller::new).collect();
+    subject.ask_as(&callers).await.unwrap();
+    let mut endings = vec![(0, Settlement::of(Outcome::Overloaded))];
+    endings.extend([(0, Settlement::of(Outcome::Answered)); 9]);
+    subject.settle(&endings).await.unwrap();
+    subject.ask_as(&callers).await.unwrap();
+    assert_eq!(subject.held.len(), 7);
 }
 
 #[tokio::test]
@@ -340,8 +378,12 @@ async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
     {
         subject.now += ms;
         let caller = Caller { tenant: tenant(["a", "b"][step % 2]), ..Caller::new(1) };
-        subject.ask_as(&[caller]).await.unwrap();
         let [calls, state, groups]: [String; 3] = subject.place.settling_keys().try_into().unwrap();
+        if step == 20 {
+            // As when memory is short.
+            let _: u64 = redis::cmd("DEL").arg(&groups).query_async(&mut subject.connection).await.unwrap();
+        }
+        subject.ask_as(&[caller]).await.unwrap();
         for (key, least) in [(calls, LEASE_MS), (state, KEPT_MS), (groups, KEPT_MS)] {
             let ends: u64 =
                 redis::cmd("PEXPIRETIME").arg(&key).query_async(&mut subject.connection).await.unwrap();
@@ -349,7 +391,7 @@ async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
             assert!((least..=least + least / 8).contains(&left), "{key}: {left} ms at step {step}");
         }
         for _ in 0..step % 3 {
-            subject.settle(0, Settlement::default()).await.unwrap();
+            subject.settle(&[(0, Settlement::default())]).await.unwrap();
         }
     }
 }
