@@ -6,6 +6,7 @@
 //! server that counts. Under the name of one of the cluster's programs this is that program.
 
 mod cluster;
+mod decisions;
 mod executor;
 mod prompt;
 mod pull;
@@ -65,6 +66,9 @@ struct Arguments {
     /// Measure instead whether runs of one vendor are slowed down by runs that wait for another.
     #[arg(long)]
     pull: bool,
+    /// Measure instead what a permit costs: CPU of Redis, and time.
+    #[arg(long, conflicts_with = "pull")]
+    decisions: bool,
     /// Where another server than vendor-sim speaks Chat Completions.
     #[arg(long)]
     base_url: Option<String>,
@@ -104,6 +108,9 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> Result<()> {
     if arguments.pull {
         return pull::run().await;
+    }
+    if arguments.decisions {
+        return decisions::run().await;
     }
     let counted = match arguments.processes {
         Some(executors) => cluster::run(arguments, executors).await?,

@@ -8,7 +8,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 ///
 /// Nothing here comes from the URL. Of an answer only its first word is kept: the rest may repeat what was sent, a password
 /// among it.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// No answer in time.
     #[error("Redis did not answer within {answer_max:?}")]

@@ -192,7 +192,7 @@ enum Stage {
 }
 
 impl Lease {
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Arc<Place> {
         &self.place
     }
 

@@ -1,9 +1,10 @@
 //! Limits of workers, shared by many executors through Redis.
 //!
-//! **What is counted.** Calls in flight, for each worker of a vendor's account. A permit is a lease: a member of the worker's
-//! sorted set, scored with when it runs out by Redis's own clock, so that no two processes need to agree on the time. One Lua
-//! script decides one call, atomically: it drops what ran out, counts, and grants or refuses. All keys of a vendor's account
-//! have one hash tag, so that a script may one day count an account's requests and tokens a minute beside its calls.
+//! **What is counted.** For each worker of a vendor's account, and for the account: calls in flight, requests and tokens a
+//! minute, and how the vendor fares. A permit is a lease: a member of a sorted set, scored with when it runs out by Redis's own
+//! clock, so that no two processes need to agree on the time. All else that a decision needs is one packed value. One Lua script
+//! decides, atomically, and grants or refuses; all keys of a vendor's account have one hash tag. Calls of one worker that are
+//! asked for while Redis has not answered yet are decided by the next script together, one after the other.
 //!
 //! **Who keeps it.** One task for each process, the [`Extender`], extends all leases that are held and takes back those that
 //! were dropped, both in one pipeline. A permit that is dropped waits for nothing: it leaves a note for the extender. The
@@ -25,6 +26,7 @@
 
 mod extender;
 mod failure;
+mod gathering;
 mod leases;
 mod limiter;
 mod link;

@@ -14,11 +14,12 @@ use uuid::Uuid;
 
 use crate::extender::Extender;
 use crate::failure::Failure;
+use crate::gathering::Gatherings;
 use crate::leases::{Lease, Leases};
 use crate::link::{Answer, Link};
 use crate::options::{Away, OpenError, Options};
 use crate::place::Place;
-use crate::script::milliseconds;
+use crate::script::{AskedCall, milliseconds};
 use crate::standing::{Board, Standing};
 
 /// What the limiter and its extender have in common.
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub struct RedisLimiter {
     shared: Arc<Shared>,
+    gatherings: Arc<Gatherings>,
 }
 
 impl RedisLimiter {
@@ -53,7 +55,8 @@ impl RedisLimiter {
         let link = Link::open(url, &options)?;
         let board = Board::new(options.away, Arc::clone(&clock));
         let shared = Arc::new(Shared { options, link, leases: Leases::new(instance), board, clock });
-        Ok((Self { shared: Arc::clone(&shared) }, Extender::new(shared)))
+        let limiter = Self { shared: Arc::clone(&shared), gatherings: Arc::default() };
+        Ok((limiter, Extender::new(shared)))
     }
 
     /// By what the limiter grants now, and since when.
@@ -98,12 +101,15 @@ impl RedisLimiter {
 impl Limiter for RedisLimiter {
     async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
         let shared = &self.shared;
-        let mut lease = shared.leases.prepare(Place::of(&shared.options.prefix, wish.worker), wish.estimate);
+        let lease = shared.leases.prepare(Place::of(&shared.options.prefix, wish.worker), wish.estimate);
         if !shared.board.is_shared() {
             return Ok(self.grant_without_redis(lease, wish));
         }
-        lease.asked();
-        match shared.link.acquire(lease.place(), &lease.id(), wish).await {
+        let call = AskedCall::new(&lease.id(), wish);
+        let Some((lease, answer)) = self.gatherings.ask(shared, lease, call).await else {
+            return Err(LimiterError("the question was given up".into()));
+        };
+        match answer {
             Ok(Answer::Granted { reserved, probes }) => Ok(Grant::Permit(lease.hold(reserved, probes))),
             Ok(Answer::Refused(refusal)) => {
                 let after = scatter(refusal, lease.seed());

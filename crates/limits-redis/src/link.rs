@@ -4,19 +4,19 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use podium_domain::limits::{Drawn, Refusal, Settled};
-use podium_ports::limiter::{CallWish, Why};
+use podium_ports::limiter::Why;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use crate::failure::Failure;
 use crate::leases::{Batch, Ended, Leases};
 use crate::options::{OpenError, Options};
 use crate::place::Place;
-use crate::script::{Acquired, Scripts, Times, acquire_arguments};
+use crate::script::{Acquired, AskedCall, Scripts, Times};
 
 /// How long the other side may stay silent, to TCP itself, before the connection counts as lost. Without it a server whose
 /// machine is gone would be waited for until the system gives up, which takes a quarter of an hour.
@@ -75,26 +75,30 @@ impl Link {
         })
     }
 
-    /// Asks for one call. After a failure Redis may have granted it.
+    /// Asks for calls of one worker, which are decided in this order: as many answers. Their time began at `since`. After a
+    /// failure Redis may have granted any of them.
     pub(crate) async fn acquire(
         &self,
         place: &Place,
-        id: &str,
-        wish: &CallWish<'_>,
-    ) -> Result<Answer, Failure> {
+        asked: &[AskedCall],
+        since: Instant,
+    ) -> Result<Vec<Answer>, Failure> {
         let mut manager = self.manager();
-        let (keys, arguments) = acquire_arguments(place, self.times, id, wish);
-        let mut call = self.scripts.acquire.prepare_invoke();
-        call.key(keys).arg(arguments);
-        let acquired: Acquired = self.timed(call.invoke_async(&mut manager)).await?;
-        Ok(answer(acquired))
+        let invocation = self.scripts.acquire_invocation(place, self.times, asked);
+        let acquired: Vec<u64> = self.timed(since, invocation.invoke_async(&mut manager)).await?;
+        match acquired.as_chunks() {
+            (answers, []) if answers.len() == asked.len() => {
+                Ok(answers.iter().copied().map(answer).collect())
+            }
+            _ => Err(Failure::Refused { code: "an answer of another length".to_owned() }),
+        }
     }
 
     /// Extends what is held and settles what ended. Without either it still asks Redis to write something, to know
     /// whether it does. A key that Redis refuses is reported and skipped: it must not stop the others.
     pub(crate) async fn keep(&self, leases: &Leases, batches: &[Batch]) -> Result<(), Failure> {
         let pipeline = self.pipeline(leases, batches);
-        for answer in self.timed(self.send(&pipeline)).await? {
+        for answer in self.timed(Instant::now(), self.send(&pipeline)).await? {
             if let Err(failure) = answer.map_err(|error| Failure::from_redis(&error)) {
                 if failure.is_away() {
                     return Err(failure);
@@ -149,9 +153,13 @@ impl Link {
         pipeline.query_async(&mut manager).await
     }
 
-    async fn timed<T>(&self, call: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
+    async fn timed<T>(
+        &self,
+        since: Instant,
+        call: impl Future<Output = RedisResult<T>>,
+    ) -> Result<T, Failure> {
         let answer_max = self.answer_max;
-        match timeout(answer_max, call).await {
+        match timeout_at(since + answer_max, call).await {
             Ok(answer) => answer.map_err(|error| Failure::from_redis(&error)),
             Err(_) => Err(Failure::Late { answer_max }),
         }
@@ -162,7 +170,7 @@ impl Link {
     }
 }
 
-fn answer((granted, first, second, third): Acquired) -> Answer {
+fn answer([granted, first, second, third]: Acquired) -> Answer {
     #[expect(clippy::cast_precision_loss, reason = "tokens and microseconds are far below 2^53")]
     let (first_float, second_float, third_float) = (first as f64, second as f64, third as f64);
     if granted == 1 {

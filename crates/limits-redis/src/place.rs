@@ -1,7 +1,15 @@
 //! Where what is known of a worker and of its account is, and what is allowed there.
 
-use podium_domain::limits::Terms;
+use std::iter;
+
+use podium_domain::limits::{AMOUNTS, Terms};
 use podium_domain::pool::Worker;
+
+/// Ends of keys. Of those whose layout may change it is a part, so that executors of two versions can be there at once: they
+/// share what is under way, and each keeps the rest by itself.
+const CALLS: &str = "calls";
+const STATE: &str = "state.2";
+const GROUPS: &str = "groups.2";
 
 /// The scopes of a worker. The vendor's account is the hash tag of every key, so that all keys of one decision are on one node of
 /// a cluster. No two scopes have a key in common: braces are in no name, and the ends are fixed.
@@ -50,32 +58,38 @@ impl Place {
         self.account.as_ref().map(|account| account.terms)
     }
 
-    /// The leases of each scope.
+    /// The keys of the leases of each scope.
     pub(crate) fn calls(&self) -> impl Iterator<Item = String> {
-        self.scopes().map(|scope| format!("{}:calls", scope.prefix))
+        self.scopes().map(|scope| format!("{}:{CALLS}", scope.prefix))
     }
 
-    /// All keys, those of a tier among them.
-    pub(crate) fn keys(&self, tier: u8) -> Vec<String> {
-        let keys = self.scopes().flat_map(|Scope { prefix, .. }| {
-            ["calls".to_owned(), "state".to_owned(), "groups".to_owned(), format!("waiting:{tier}")]
-                .map(|key| format!("{prefix}:{key}"))
-        });
+    /// The keys that a decision needs.
+    pub(crate) fn deciding_keys(&self) -> Vec<String> {
+        self.keys(&[CALLS, STATE, GROUPS, "waiting:1", "waiting:2"])
+    }
+
+    /// The keys that a settlement needs.
+    pub(crate) fn settling_keys(&self) -> Vec<String> {
+        self.keys(&[CALLS, STATE, GROUPS])
+    }
+
+    fn keys(&self, ends: &[&str]) -> Vec<String> {
+        let keys = self
+            .scopes()
+            .flat_map(|Scope { prefix, .. }| ends.iter().map(move |end| format!("{prefix}:{end}")));
         keys.collect()
     }
 
-    /// What is allowed, as the scripts are told it.
-    pub(crate) fn limits(&self) -> Vec<String> {
-        let none = Terms { calls_max: 0.0, per_minute: [0.0; 4] };
+    /// What is allowed, as the scripts are told it: of the worker, then of its account, zeros if that has no limits.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = f64> {
+        let none = Terms { calls_max: 0.0, per_minute: [0.0; AMOUNTS] };
         let account = self.account.as_ref().map_or(none, |account| account.terms);
-        let numbers = [self.worker.terms, account].into_iter().flat_map(|Terms { calls_max, per_minute }| {
-            std::iter::once(calls_max).chain(per_minute).map(|number| number.to_string())
-        });
-        numbers.collect()
+        let numbers = |Terms { calls_max, per_minute }: Terms| iter::once(calls_max).chain(per_minute);
+        numbers(self.worker.terms).chain(numbers(account))
     }
 
     fn scopes(&self) -> impl Iterator<Item = &Scope> {
-        std::iter::once(&self.worker).chain(&self.account)
+        iter::once(&self.worker).chain(&self.account)
     }
 }
 
@@ -89,11 +103,15 @@ mod tests {
     #[test]
     fn the_vendor_is_the_hash_tag_of_all_keys_of_a_decision() {
         let worker = a_pool().workers()[1].clone();
-        assert_eq!(Place::of("p", &worker).calls().collect::<Vec<_>>(), ["p:{south}:careful:calls"]);
+        let place = Place::of("p", &worker);
+        assert_eq!(place.calls().collect::<Vec<_>>(), ["p:{south}:careful:calls"]);
+        assert_eq!(place.deciding_keys().len(), 5);
+        assert_eq!(place.limits().count(), 10);
         let account = AccountLimits { in_flight_max: Some(3), ..AccountLimits::default() };
         let worker = Worker { limits: Limits { account, ..worker.limits }, ..worker };
-        let keys = Place::of("p", &worker).keys(1);
-        assert_eq!(keys.len(), 8);
+        let place = Place::of("p", &worker);
+        let keys = [place.deciding_keys(), place.settling_keys()].concat();
+        assert_eq!(keys.len(), 10 + 6);
         assert!(keys.iter().all(|key| key.contains(":{south}:")), "{keys:?}");
     }
 }

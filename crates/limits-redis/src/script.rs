@@ -1,13 +1,13 @@
-//! The scripts that run inside Redis, and their arguments. They need Redis 5 or newer.
+//! The scripts that run inside Redis, and their arguments. They need Redis 6 or newer.
 //!
 //! They do the sums of [`podium_domain::limits`], whose constants they get from there.
 
-use std::fmt::Write as _;
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use podium_domain::limits::{CONSTANTS, Outcome, Settled};
 use podium_ports::limiter::CallWish;
-use redis::{Cmd, Script};
+use redis::{Cmd, Script, ScriptInvocation};
 
 use crate::place::Place;
 
@@ -21,8 +21,8 @@ pub(crate) struct Scripts {
     pub(crate) settle: Script,
 }
 
-/// What the acquiring script answers.
-pub(crate) type Acquired = (u8, u64, u64, u64);
+/// What the acquiring script answers for each call.
+pub(crate) type Acquired = [u64; 4];
 
 /// Times of all scripts.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Times {
 }
 
 /// What is not known.
-const UNKNOWN: &str = "-1";
+const UNKNOWN: f64 = -1.0;
 
 impl Scripts {
     pub(crate) fn new() -> Self {
@@ -41,9 +41,8 @@ impl Scripts {
     }
 
     fn with_clock(clock: &str) -> Self {
-        let constants = constants();
         let meter = include_str!("script/meter.lua");
-        let script = |body: &str| Script::new(&format!("{clock}\n{constants}\n{meter}\n{body}"));
+        let script = |body: &str| Script::new(&with_constants(&format!("{clock}\n{meter}\n{body}")));
         Self {
             acquire: script(include_str!("script/acquire.lua")),
             keep: Script::new(&format!("{clock}\n{}", include_str!("script/keep.lua"))),
@@ -58,87 +57,125 @@ impl Scripts {
         command
     }
 
+    /// The acquiring script, for calls of one worker.
+    pub(crate) fn acquire_invocation(
+        &self,
+        place: &Place,
+        times: Times,
+        asked: &[AskedCall],
+    ) -> ScriptInvocation<'_> {
+        let Times { lease_ttl, kept, ask_again_max } = times;
+        let mut numbers = Packed::default();
+        for time in [lease_ttl, kept, ask_again_max] {
+            numbers.number(float(milliseconds(time)));
+        }
+        place.limits().for_each(|limit| numbers.number(limit));
+        let mut invocation = self.acquire.prepare_invoke();
+        invocation.key(place.deciding_keys()).arg(numbers.bytes);
+        for AskedCall(packed) in asked {
+            invocation.arg(&packed.bytes);
+        }
+        invocation
+    }
+
     /// The settling script as a command, for a pipeline: of calls of one worker, each with the id of its lease.
     pub(crate) fn settle_command(&self, place: &Place, kept: Duration, ended: &[(String, Settled)]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
-        let keys = place.keys(1);
+        let keys = place.settling_keys();
         command.arg(self.settle.get_hash()).arg(keys.len()).arg(keys);
-        command.arg(milliseconds(kept)).arg(place.limits());
+        let mut numbers = Packed::default();
+        numbers.number(float(milliseconds(kept)));
+        place.limits().for_each(|limit| numbers.number(limit));
+        command.arg(numbers.bytes);
         for (id, settled) in ended {
-            command.arg(id).arg(settled_arguments(settled));
+            command.arg(packed_settlement(id, settled).bytes);
         }
         command
     }
 }
 
-/// What the acquiring script is told of a call. `id` is that of its lease.
-pub(crate) fn acquire_arguments(
-    place: &Place,
-    times: Times,
-    id: &str,
-    wish: &CallWish<'_>,
-) -> (Vec<String>, Vec<String>) {
-    let tier = tier_number(wish);
-    let mut arguments = vec![
-        id.to_owned(),
-        milliseconds(times.lease_ttl).to_string(),
-        milliseconds(times.kept).to_string(),
-        milliseconds(times.ask_again_max).to_string(),
-        wish.who(),
-        tier.to_string(),
-        wish.tenant.to_string(),
-        wish.estimate.input.to_string(),
-        wish.estimate.output_max.to_string(),
-    ];
-    arguments.extend(place.limits());
-    (place.keys(tier), arguments)
+/// Numbers and texts as the scripts unpack them: doubles, and texts that end with a zero byte, which is in no name.
+#[derive(Debug, Default)]
+struct Packed {
+    bytes: Vec<u8>,
 }
 
-fn tier_number(wish: &CallWish<'_>) -> u8 {
+impl Packed {
+    fn number(&mut self, number: f64) {
+        self.bytes.extend(number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes.extend(text.bytes().filter(|byte| *byte != 0).chain([0]));
+    }
+}
+
+/// What the acquiring script is told of a call.
+#[derive(Debug)]
+pub(crate) struct AskedCall(Packed);
+
+impl AskedCall {
+    /// `id` is that of its lease.
+    pub(crate) fn new(id: &str, wish: &CallWish<'_>) -> Self {
+        let mut packed = Packed::default();
+        packed.number(tier_number(wish));
+        packed.number(float(wish.estimate.input));
+        packed.number(float(wish.estimate.output_max));
+        packed.text(id);
+        packed.text(&wish.who());
+        packed.text(wish.tenant.as_str());
+        Self(packed)
+    }
+}
+
+fn tier_number(wish: &CallWish<'_>) -> f64 {
     match wish.tier {
-        podium_domain::policy::Tier::Mini => 1,
-        podium_domain::policy::Tier::Ultra => 2,
+        podium_domain::policy::Tier::Mini => 1.0,
+        podium_domain::policy::Tier::Ultra => 2.0,
     }
 }
 
-fn settled_arguments(settled: &Settled) -> Vec<String> {
+fn packed_settlement(id: &str, settled: &Settled) -> Packed {
     let Settled { estimate, probes, settlement, .. } = settled;
-    let known = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
+    let known = |value: Option<u64>| value.map_or(UNKNOWN, float);
     let (outcome, retry_after) = match settlement.outcome {
-        Outcome::Unknown => ("unknown", None),
-        Outcome::NotSent => ("not_sent", None),
-        Outcome::Answered => ("answered", None),
-        Outcome::Refused => ("refused", None),
-        Outcome::Limited { retry_after } => ("limited", retry_after),
-        Outcome::Overloaded => ("overloaded", None),
-        Outcome::Failed => ("failed", None),
+        Outcome::Unknown => (0.0, None),
+        Outcome::NotSent => (1.0, None),
+        Outcome::Answered => (2.0, None),
+        Outcome::Refused => (3.0, None),
+        Outcome::Limited { retry_after } => (4.0, retry_after),
+        Outcome::Overloaded => (5.0, None),
+        Outcome::Failed => (6.0, None),
     };
-    let mut arguments = vec![
-        outcome.to_owned(),
-        u8::from(*probes).to_string(),
-        known(retry_after.map(milliseconds)),
-        known(settlement.first_token.map(milliseconds)),
-    ];
-    arguments.extend(settled.correction().map(|amount| amount.to_string()));
-    arguments.extend([estimate.input.to_string(), estimate.output_max.to_string()]);
-    let usage = settlement.usage;
-    arguments.extend([
-        known(usage.map(|usage| usage.prompt_tokens)),
-        known(usage.map(|usage| usage.completion_tokens)),
-    ]);
+    let mut packed = Packed::default();
+    packed.number(outcome);
+    packed.number(f64::from(u8::from(*probes)));
+    packed.number(known(retry_after.map(milliseconds)));
+    packed.number(known(settlement.first_token.map(milliseconds)));
+    settled.correction().into_iter().for_each(|amount| packed.number(amount));
+    packed.number(float(estimate.input));
+    packed.number(known(settlement.usage.map(|usage| usage.prompt_tokens)));
+    packed.number(known(settlement.usage.map(|usage| usage.completion_tokens)));
     for allowance in settlement.quota.each() {
-        arguments.extend([known(allowance.limit), known(allowance.remaining)]);
+        packed.number(known(allowance.limit));
+        packed.number(known(allowance.remaining));
     }
-    arguments
+    packed.text(id);
+    packed
 }
 
-fn constants() -> String {
-    let mut lua = "local C = {".to_owned();
-    for (name, value) in CONSTANTS {
-        // Writing to a string cannot fail.
-        let _ = write!(lua, " {name} = {value},");
-    }
-    lua + " }"
+/// Writes the constants in the place of their names. No name may be taken for the beginning of a longer one.
+fn with_constants(script: &str) -> String {
+    let mut constants = CONSTANTS;
+    constants.sort_unstable_by_key(|(name, _)| Reverse(name.len()));
+    constants.iter().fold(script.to_owned(), |script, (name, value)| {
+        script.replace(&format!("C.{name}"), &value.to_string())
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times, tokens and limits are far below 2^53")]
+fn float(number: u64) -> f64 {
+    number as f64
 }
 
 pub(crate) fn milliseconds(time: Duration) -> u64 {

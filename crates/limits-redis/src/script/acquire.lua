@@ -1,54 +1,250 @@
--- Decides on one call of a worker: it gets room in the scope of the worker and in that of the account, or in none.
+-- Decides on calls of one worker, one after the other: each gets room in the scope of the worker and in that of the account, or
+-- in none.
 --
--- KEYS[1…4]  calls, state, groups, waiting of the worker; KEYS[5…8] the same of its account, if that has limits
--- ARGV[1]    the id of the new lease
--- ARGV[2]    how long it holds, in milliseconds
--- ARGV[3]    how long what is known of a scope is kept, in milliseconds
--- ARGV[4]    longest time after which to ask again, in milliseconds
--- ARGV[5…7]  who asks, for which tier (1 mini, 2 ultra), for which tenant
--- ARGV[8, 9] tokens of the prompt and most tokens of the completion, as estimated
--- ARGV[10…]  the worker's limits, then the account's
+-- KEYS[1…5]  calls, state, groups, waiting:1, waiting:2 of the worker; KEYS[6…10] of its account, if that has limits
+-- ARGV[1]    numbers: how long a new lease holds, how long what is known of a scope is kept, longest time after which to ask
+--            again, in milliseconds; the worker's limits, then the account's
+-- ARGV[2…]   a call each: its tier (1 mini, 2 ultra), tokens of its prompt and most tokens of its completion, as estimated; then
+--            the id of its lease, who asks, for which tenant
+-- Numbers are doubles, texts end with a zero byte.
 --
--- Answers {1, tokens reserved of the prompt, of the completion, whether it is a probe}, or
--- {0, why (1 busy, 2 rate, 3 blocked, 4 broken), microseconds until it may ask again, up to so many more}.
+-- Answers for each call 1, tokens reserved of the prompt, of the completion, whether it is a probe; or
+-- 0, why (1 busy, 2 rate, 3 blocked, 4 broken), microseconds until it may ask again, up to so many more.
 -- Asking again with an id that has a lease extends it and is granted.
 local WHY = { busy = 1, rate = 2, blocked = 3, broken = 4 }
-local lease, runs_out, kept_ms = ARGV[1], now + ARGV[2], tonumber(ARGV[3])
-local caller = { who = ARGV[5], tier = tonumber(ARGV[6]), tenant = ARGV[7], ask_again_max = tonumber(ARGV[4]) }
-local input, output = tonumber(ARGV[8]), tonumber(ARGV[9])
 
-local scopes = { open_scope(1, 10) }
-if KEYS[5] then scopes[2] = open_scope(5, 15) end
-
-local worker = scopes[1]
-if worker.input_ratio > 0 then input = math.ceil(input * worker.input_ratio) end
-if worker.output_mean > 0 then
-  output = math.min(math.ceil(worker.output_mean + worker.output_deviation * C.deviations), output)
+local function begin(scope)
+  if not scope.is_paced then return end
+  for which = 1, 4 do
+    if scope.units[which] and scope[EMPTY + which] <= 0 then scope[EMPTY + which] = now + scope.bursts[which] end
+  end
 end
-caller.takes = { 1, input + output, input, output }
 
-if redis.call('ZSCORE', worker.calls, lease) then
+local function tier_tag(scope, tier) return max(scope[TIER + tier], scope[TIERS_NOW]) end
+
+-- The tag of a tenant, or nil.
+local function own_tag(scope, tier, tenant)
+  if scope[LAST_TENANT + tier] == tenant then return scope[LAST_TAG + tier] end
+  return tonumber(call('HGET', scope.groups, tier .. ' ' .. tenant))
+end
+
+local function group_tag(scope, tier, tenant) return max(own_tag(scope, tier, tenant) or 0, scope[GROUPS_NOW + tier]) end
+
+local function goes_before(scope, caller)
+  if caller.tier == scope[TURN_TIER] then
+    local own = group_tag(scope, caller.tier, caller.tenant)
+    local other = group_tag(scope, scope[TURN_TIER], scope[TURN_TENANT])
+    return own < other or (own <= other and caller.who ~= '' and caller.who < scope[TURN_WHO])
+  end
+  local own, other = tier_tag(scope, caller.tier), tier_tag(scope, scope[TURN_TIER])
+  return own < other or (own <= other and caller.tier < scope[TURN_TIER])
+end
+
+-- What a caller has to leave to somebody else, or nil.
+local function left_by(scope, caller)
+  if scope[TURN_UNTIL] <= now or scope[TURN_WHO] == caller.who then return nil end
+  if goes_before(scope, caller) then return nil end
+  return scope[TURN_NEED]
+end
+
+-- Why there is no room, and for how long; nil if there is.
+local function look(scope, caller)
+  if scope[BLOCK_UNTIL] > now then return 'blocked', scope[BLOCK_UNTIL] - now end
+  if scope[OPEN_UNTIL] > now then return 'broken', scope[OPEN_UNTIL] - now end
+  if scope[OPEN_UNTIL] > 0 and scope[PROBE_UNTIL] > now then return 'broken', C.open_ms end
+  local left = left_by(scope, caller)
+  local most = most_calls(scope) - (left and 2 or 1)
+  if scope.in_flight > most and not scope.is_counted then
+    scope.in_flight, scope.is_counted = count_calls(scope), true
+  end
+  if scope.in_flight > most then return 'busy', 0 end
+  if not scope.is_paced then return nil end
+  left = left or 0
+  local wait = 0
+  for which = 1, 4 do
+    local unit, burst = scope.units[which], scope.bursts[which]
+    if unit then
+      local queued = max(scope[EMPTY + which] - now, 0)
+      local added = caller.takes[which] * unit + left
+      local over = queued + added - burst
+      if added > burst and left <= 0 then over = queued end
+      wait = max(wait, over)
+    end
+  end
+  if wait > C.slack_ms then return 'rate', wait end
+  return nil
+end
+
+local function service(scope, caller)
+  local most = 0
+  if scope.is_paced then
+    for which = 1, 4 do
+      local unit = scope.units[which]
+      if unit then most = max(most, caller.takes[which] * unit) end
+    end
+  end
+  if most > 0 then return most end
+  return C.call_ms
+end
+
+-- Answers when to ask again: the earliest time, and up to how much later.
+local function refuse(scope, caller, why, wait, ask_again_max)
+  local most = ask_again_max
+  local after, spread
+  local function told(longest, a, s)
+    after = max(min(a, s > 0 and longest / 2 or longest), 1)
+    spread = max(min(s, longest - after), 0)
+  end
+  if why == 'blocked' or why == 'broken' then
+    told(most * C.out_of_order_times, wait, max(wait / 10, C.look_ms))
+    return after, spread
+  end
+  local need = service(scope, caller)
+  local those = scope.waiting + caller.tier
+  call('ZREMRANGEBYSCORE', KEYS[those], '-inf', now)
+  local waiting = call('ZCARD', KEYS[those])
+  local is_known = call('ZSCORE', KEYS[those], caller.who)
+  if not is_known then waiting = waiting + 1 end
+  local takes_turn = left_by(scope, caller) == nil
+  if why == 'rate' and takes_turn then
+    told(most, wait, 0)
+  elseif why == 'rate' then
+    local later = max(wait, waiting * need / 2)
+    told(most, later, later)
+  elseif takes_turn then
+    told(most, C.look_ms, C.look_ms)
+  else
+    told(most, C.look_ms * waiting, C.look_ms * waiting)
+  end
+  if caller.who == '' then return after, spread end
+  local until_ = now + after + spread + C.grace_ms
+  if is_known or waiting <= C.waiting_max then
+    call('ZADD', KEYS[those], string.format('%.17g', until_), caller.who)
+    call('PEXPIRE', KEYS[those], ceil(most * 2 + C.grace_ms))
+    scope[WAITING_UNTIL + caller.tier] = max(scope[WAITING_UNTIL + caller.tier], until_)
+  end
+  if takes_turn then
+    scope[TURN_WHO], scope[TURN_TIER], scope[TURN_TENANT] = caller.who, caller.tier, caller.tenant
+    scope[TURN_NEED], scope[TURN_UNTIL] = need, until_
+  end
+  return after, spread
+end
+
+-- Writes a tag among the others. Those that were lost, all of them maybe, have no end.
+local function put_tag(scope, tier, tenant, tag)
+  local added = call('HSET', scope.groups, tier .. ' ' .. tenant, string.format('%.17g', tag))
+  if added == 1 then scope[GROUPS_UNTIL] = 0 end
+end
+
+-- Puts the tag that is in the state there.
+local function put_last_tag(scope, tier)
+  local tenant = scope[LAST_TENANT + tier]
+  scope[LAST_TENANT + tier] = ''
+  if tenant ~= '' then put_tag(scope, tier, tenant, scope[LAST_TAG + tier]) end
+end
+
+-- Whether there is room for one more tag. Once there are too many, those that mean nothing any more are forgotten.
+local function has_room_for_tag(scope)
+  local count = call('HLEN', scope.groups)
+  if count < C.groups_max then return true end
+  put_last_tag(scope, 1)
+  put_last_tag(scope, 2)
+  local all = call('HGETALL', scope.groups)
+  for i = 1, #all, 2 do
+    if tonumber(all[i + 1]) <= scope[GROUPS_NOW + string.sub(all[i], 1, 1)] then
+      call('HDEL', scope.groups, all[i])
+      count = count - 1
+    end
+  end
+  return count < C.groups_max
+end
+
+-- The tenant of a call is the last one of its tier, with a new tag. `own` is the tag that it had, or nil: beyond the bound of tags
+-- it counts as one that was never seen.
+local function set_tag(scope, caller, own, tag, kept_ms)
+  local tier, tenant = caller.tier, caller.tenant
+  if scope[LAST_TENANT + tier] ~= tenant then
+    put_last_tag(scope, tier)
+    if own or has_room_for_tag(scope) then
+      scope[LAST_TENANT + tier] = tenant
+      if not own then put_tag(scope, tier, tenant, tag) end
+    end
+  end
+  scope[LAST_TAG + tier] = tag
+  if scope[GROUPS_UNTIL] < now + kept_ms then
+    scope[GROUPS_UNTIL] = now + kept_ms + ceil(kept_ms * SLACK)
+    call('PEXPIREAT', scope.groups, scope[GROUPS_UNTIL])
+  end
+end
+
+local function grant(scope, caller, kept_ms)
+  add(scope, caller.takes)
+  scope.in_flight = scope.in_flight + 1
+  local served, tier = service(scope, caller), caller.tier
+  scope[TIERS_NOW] = tier_tag(scope, tier)
+  scope[TIER + tier] = scope[TIERS_NOW] + served / (tier == 1 and C.mini_weight or 1)
+  local own = own_tag(scope, tier, caller.tenant)
+  local tag = max(own or 0, scope[GROUPS_NOW + tier])
+  scope[GROUPS_NOW + tier] = tag
+  set_tag(scope, caller, own, tag + served, kept_ms)
+  if scope[WAITING_UNTIL + tier] > now then call('ZREM', KEYS[scope.waiting + tier], caller.who) end
+  if scope[TURN_WHO] == caller.who then
+    scope[TURN_WHO], scope[TURN_TENANT], scope[TURN_TIER], scope[TURN_NEED], scope[TURN_UNTIL] = '', '', 0, 0, 0
+  end
+  local probes = scope[OPEN_UNTIL] > 0
+  if probes then scope[PROBE_UNTIL] = now + C.probe_ms_max end
+  return probes
+end
+
+local numbers = { struct.unpack('<ddd d dddd d dddd', ARGV[1]) }
+local lease_ms, kept_ms, ask_again_max = numbers[1], numbers[2], numbers[3]
+local scopes = { open_scope(1, numbers, 4) }
+if KEYS[6] then scopes[2] = open_scope(6, numbers, 9) end
+for i = 1, #scopes do scopes[i].in_flight = call('ZCARD', scopes[i].calls) end
+local worker, runs_out = scopes[1], now + lease_ms
+
+-- Adds a lease to all scopes, or extends it. Says whether it is new, which the worker knows. A set that was empty has no end.
+local function hold(lease)
+  local added
+  for i = #scopes, 1, -1 do
+    local scope = scopes[i]
+    added = call('ZADD', scope.calls, runs_out, lease)
+    if scope.in_flight == 0 or scope[CALLS_UNTIL] < runs_out then
+      scope[CALLS_UNTIL] = runs_out + ceil(lease_ms * SLACK)
+      call('PEXPIREAT', scope.calls, scope[CALLS_UNTIL])
+    end
+  end
+  return added == 1
+end
+
+local function decide(packed)
+  local tier, input, output, lease, who, tenant = struct.unpack('<dddsss', packed)
+  if worker[INPUT_RATIO] > 0 then input = ceil(input * worker[INPUT_RATIO]) end
+  if worker[OUTPUT_MEAN] > 0 then
+    output = min(ceil(worker[OUTPUT_MEAN] + worker[OUTPUT_DEVIATION] * C.deviations), output)
+  end
+  local caller = { who = who, tier = tier, tenant = tenant, takes = { 1, input + output, input, output } }
   for i = 1, #scopes do
-    redis.call('ZADD', scopes[i].calls, runs_out, lease)
-    keep_calls(scopes[i])
+    begin(scopes[i])
+    local why, wait = look(scopes[i], caller)
+    if why and call('ZSCORE', worker.calls, lease) then break end
+    if why then
+      local after, spread = refuse(scopes[i], caller, why, wait, ask_again_max)
+      return 0, WHY[why], ceil(after * 1000), math.floor(spread * 1000)
+    end
   end
-  return { 1, input, output, 0 }
+  if not hold(lease) then return 1, input, output, 0 end
+  local probes = 0
+  for i = 1, #scopes do
+    if grant(scopes[i], caller, kept_ms) then probes = 1 end
+  end
+  return 1, input, output, probes
 end
 
-for i = 1, #scopes do
-  begin(scopes[i])
-  local why, wait = look(scopes[i], caller)
-  if why then
-    local after, spread = refuse(scopes[i], caller, why, wait)
-    for j = 1, i do close_scope(scopes[j], kept_ms) end
-    return { 0, WHY[why], math.ceil(after * 1000), math.floor(spread * 1000) }
-  end
+local answers = {}
+for i = 2, #ARGV do
+  local at = #answers
+  answers[at + 1], answers[at + 2], answers[at + 3], answers[at + 4] = decide(ARGV[i])
 end
-
-local probes = 0
-for i = 1, #scopes do
-  if grant(scopes[i], caller, lease, runs_out, kept_ms) then probes = 1 end
-  close_scope(scopes[i], kept_ms)
-  keep_calls(scopes[i])
-end
-return { 1, input, output, probes }
+for i = 1, #scopes do close_scope(scopes[i], kept_ms) end
+return answers

@@ -1,149 +1,152 @@
 -- Settles calls of one worker that have ended, each once: what has no lease was settled before, or ran out.
 --
--- KEYS[1…4]  calls, state, groups, waiting of the worker; KEYS[5…8] the same of its account, if that has limits
--- ARGV[1]    how long what is known of a scope is kept, in milliseconds
--- ARGV[2…6]  the worker's limits; ARGV[7…11] the account's, zeros if it has none
--- ARGV[12…]  for each call 21 numbers, those that are not known -1: the id of its lease; its outcome; whether it was a probe;
---            how long the vendor wants to be left alone, in milliseconds; milliseconds to the first token; what to add of
---            requests, tokens, input tokens and output tokens; tokens of prompt and completion, as estimated and as used;
---            then what the vendor says is allowed and left of each kind
+-- KEYS[1…3]  calls, state, groups of the worker; KEYS[4…6] of its account, if that has limits
+-- ARGV[1]    numbers: how long what is known of a scope is kept, in milliseconds; the worker's limits, then the account's
+-- ARGV[2…]   a call each, what is not known -1: its outcome, as numbered below; whether it was a probe; how long the vendor wants to
+--            be left alone, in milliseconds; milliseconds to the first token; what to add of requests, tokens, input tokens and
+--            output tokens; tokens of its prompt, as estimated; tokens of prompt and completion, as used; what the vendor says is
+--            allowed and left of each kind; then the id of its lease
+-- Numbers are doubles, texts end with a zero byte.
 --
 -- Answers how many were settled.
-local kept_ms = tonumber(ARGV[1])
-local worker = open_scope(1, 2)
-local account = KEYS[5] and open_scope(5, 7)
+local UNKNOWN, NOT_SENT, ANSWERED, LIMITED, OVERLOADED, FAILED = 0, 1, 2, 4, 5, 6 -- 3 is refused
+local CALL = '<ddd d dddd ddd dd dd dd dd s'
+
+local numbers = { struct.unpack('<d d dddd d dddd', ARGV[1]) }
+local kept_ms, worker = numbers[1], open_scope(1, numbers, 2)
+-- Without limits a minute, only its leases change.
+local account = KEYS[4] and numbers[8] + numbers[9] + numbers[10] + numbers[11] > 0 and open_scope(4, numbers, 7)
+
+-- Calls under way, with the one that is being settled. Counted when it matters.
+local function in_flight()
+  if not worker.in_flight then worker.in_flight = count_calls(worker) + 1 end
+  return worker.in_flight
+end
 
 local function limited(asked)
   if asked < 0 then
-    worker.pause = math.min(math.max(worker.pause * 2, C.pause_ms), C.pause_ms_max)
-    asked = worker.pause
+    worker[PAUSE] = min(max(worker[PAUSE] * 2, C.pause_ms), C.pause_ms_max)
+    asked = worker[PAUSE]
   end
-  worker.block_until = math.max(worker.block_until, now + asked)
+  worker[BLOCK_UNTIL] = max(worker[BLOCK_UNTIL], now + asked)
 end
 
 local function is_there(probes)
-  if worker.open_until <= 0 then
-    worker.failures = 0
+  if worker[OPEN_UNTIL] <= 0 then
+    worker[FAILURES] = 0
   elseif probes then
-    worker.failures, worker.open_until, worker.open, worker.probe_until = 0, 0, 0, 0
+    worker[FAILURES], worker[OPEN_UNTIL], worker[OPEN], worker[PROBE_UNTIL] = 0, 0, 0, 0
   end
 end
 
 local function failed(probes)
-  if worker.open_until <= 0 then
-    worker.failures = worker.failures + 1
-    if worker.failures >= C.failures_max then
-      worker.open = C.open_ms
-      worker.open_until = now + worker.open
+  if worker[OPEN_UNTIL] <= 0 then
+    worker[FAILURES] = worker[FAILURES] + 1
+    if worker[FAILURES] >= C.failures_max then
+      worker[OPEN] = C.open_ms
+      worker[OPEN_UNTIL] = now + worker[OPEN]
     end
   elseif probes then
-    worker.open = math.min(worker.open * 2, C.open_ms_max)
-    worker.open_until = now + worker.open
-    worker.probe_until = 0
+    worker[OPEN] = min(worker[OPEN] * 2, C.open_ms_max)
+    worker[OPEN_UNTIL] = now + worker[OPEN]
+    worker[PROBE_UNTIL] = 0
   end
 end
 
-local function is_slow() return worker.of_late > worker.usual * C.slow_times + C.slow_more_ms end
+local function is_slow() return worker[OF_LATE] > worker[USUAL] * C.slow_times + C.slow_more_ms end
 
-local function reduce(in_flight, factor, floor)
-  if now - worker.reduced_at < C.reduce_every_ms then return end
-  local bears = math.max(math.min(most_calls(worker), in_flight) * factor, floor)
+local function reduce(factor, floor)
+  if now - worker[REDUCED_AT] < C.reduce_every_ms then return end
+  local bears = max(min(most_calls(worker), in_flight()) * factor, floor)
   if bears < most_calls(worker) then
-    worker.bears = bears
-    worker.reduced_at = now
+    worker[BEARS] = bears
+    worker[REDUCED_AT] = now
   end
 end
 
-local function grow(in_flight)
-  if worker.bears > 0 and in_flight >= worker.bears / 2 and not is_slow() then
-    worker.bears = worker.bears + 1 / worker.bears
-    if worker.bears >= worker.calls_max then worker.bears = 0 end
+local function grow()
+  if worker[BEARS] > 0 and in_flight() >= worker[BEARS] / 2 and not is_slow() then
+    worker[BEARS] = worker[BEARS] + 1 / worker[BEARS]
+    if worker[BEARS] >= worker.calls_max then worker[BEARS] = 0 end
   end
 end
 
-local function fared(call, in_flight)
-  local outcome = call.outcome
-  if outcome == 'unknown' or outcome == 'not_sent' then
-    if call.probes then worker.probe_until = 0 end
+local function fared(outcome, probes, retry_after)
+  if outcome == UNKNOWN or outcome == NOT_SENT then
+    if probes then worker[PROBE_UNTIL] = 0 end
     return
   end
-  if outcome == 'failed' or outcome == 'overloaded' then failed(call.probes) else is_there(call.probes) end
-  if outcome == 'answered' then
-    worker.pause = 0
-    grow(in_flight)
-  elseif outcome == 'overloaded' then
-    reduce(in_flight, C.after_overload, 1)
-  elseif outcome == 'limited' then
-    limited(call.retry_after)
+  if outcome == FAILED or outcome == OVERLOADED then failed(probes) else is_there(probes) end
+  if outcome == ANSWERED then
+    worker[PAUSE] = 0
+    grow()
+  elseif outcome == OVERLOADED then
+    reduce(C.after_overload, 1)
+  elseif outcome == LIMITED then
+    limited(retry_after)
   end
 end
 
-local function learn(call)
-  if call.estimated > 0 and call.input > 0 then
-    local ratio = math.min(math.max(call.input / call.estimated, C.ratio_min), C.ratio_max)
-    local known = worker.input_ratio > 0 and worker.input_ratio or ratio
-    worker.input_ratio = known + (ratio - known) * C.mean_gain
+local function learn(estimated, input, output)
+  if estimated > 0 and input > 0 then
+    local ratio = min(max(input / estimated, C.ratio_min), C.ratio_max)
+    local known = worker[INPUT_RATIO] > 0 and worker[INPUT_RATIO] or ratio
+    worker[INPUT_RATIO] = known + (ratio - known) * C.mean_gain
   end
-  if call.output <= 0 then return end
-  if worker.output_mean <= 0 then
-    worker.output_mean, worker.output_deviation = call.output, call.output / 2
+  if output <= 0 then return end
+  if worker[OUTPUT_MEAN] <= 0 then
+    worker[OUTPUT_MEAN], worker[OUTPUT_DEVIATION] = output, output / 2
     return
   end
-  local error = call.output - worker.output_mean
-  worker.output_deviation = worker.output_deviation + (math.abs(error) - worker.output_deviation) * C.deviation_gain
-  worker.output_mean = worker.output_mean + error * C.mean_gain
+  local error, deviation = output - worker[OUTPUT_MEAN], worker[OUTPUT_DEVIATION]
+  worker[OUTPUT_DEVIATION] = deviation + (math.abs(error) - deviation) * C.deviation_gain
+  worker[OUTPUT_MEAN] = worker[OUTPUT_MEAN] + error * C.mean_gain
 end
 
-local function first_token(ms, in_flight)
-  if worker.usual <= 0 then
-    worker.usual, worker.of_late = ms, ms
+local function first_token(ms)
+  if worker[USUAL] <= 0 then
+    worker[USUAL], worker[OF_LATE] = ms, ms
     return
   end
-  local towards = ms > worker.usual and C.usual_up or C.usual_down
-  worker.usual = worker.usual + (ms - worker.usual) * towards
-  worker.of_late = worker.of_late + (ms - worker.of_late) * C.of_late_gain
-  if is_slow() then
-    reduce(in_flight, C.after_slowness, math.max(worker.calls_max * C.slowness_floor, 1))
+  local towards = ms > worker[USUAL] and C.usual_up or C.usual_down
+  worker[USUAL] = worker[USUAL] + (ms - worker[USUAL]) * towards
+  worker[OF_LATE] = worker[OF_LATE] + (ms - worker[OF_LATE]) * C.of_late_gain
+  if is_slow() then reduce(C.after_slowness, max(worker.calls_max * C.slowness_floor, 1)) end
+end
+
+local function hear(which, limit, remaining)
+  if limit > 0 then
+    worker[SAID + which] = limit
+    if worker.is_paced then set_paces(worker) end
+  end
+  if not worker.is_paced then return end
+  local unit, burst = worker.units[which], worker.bursts[which]
+  if remaining >= 0 and unit then
+    worker[EMPTY + which] = max(worker[EMPTY + which], now + burst - remaining * unit)
   end
 end
 
-local function hear(call)
-  for which = 1, 4 do
-    local limit, remaining = call.said[which], call.left[which]
-    if limit > 0 then worker['said' .. which] = limit end
-    local unit, burst = pace(worker, which)
-    if remaining >= 0 and unit then
-      local name = 'empty' .. which
-      worker[name] = math.max(worker[name], now + burst - remaining * unit)
-    end
-  end
+local function settle(packed)
+  local outcome, probes, retry_after, first, requests, tokens, input, output, estimated, used_input, used_output,
+    l1, r1, l2, r2, l3, r3, l4, r4, id = struct.unpack(CALL, packed)
+  if KEYS[4] then call('ZREM', KEYS[4], id) end
+  if call('ZREM', KEYS[1], id) == 0 then return 0 end
+  if worker.in_flight then worker.in_flight = worker.in_flight - 1 end
+  local amounts = { requests, tokens, input, output }
+  add(worker, amounts)
+  if account then add(account, amounts) end
+  fared(outcome, probes == 1, retry_after)
+  if outcome == ANSWERED and used_input >= 0 then learn(estimated, used_input, used_output) end
+  if first >= 0 then first_token(first) end
+  hear(1, l1, r1)
+  hear(2, l2, r2)
+  hear(3, l3, r3)
+  hear(4, l4, r4)
+  return 1
 end
 
 local settled = 0
-for at = 12, #ARGV, 21 do
-  local function number(place) return tonumber(ARGV[at + place]) end
-  if redis.call('ZREM', worker.calls, ARGV[at]) == 1 then
-    settled = settled + 1
-    local in_flight = worker.in_flight
-    local amounts = { number(5), number(6), number(7), number(8) }
-    add(worker, amounts)
-    worker.in_flight = worker.in_flight - 1
-    if account then
-      redis.call('ZREM', account.calls, ARGV[at])
-      add(account, amounts)
-    end
-    local call = {
-      outcome = ARGV[at + 1], probes = number(2) == 1, retry_after = number(3),
-      estimated = number(9), input = number(11), output = number(12),
-      said = { number(13), number(15), number(17), number(19) },
-      left = { number(14), number(16), number(18), number(20) },
-    }
-    fared(call, in_flight)
-    if call.outcome == 'answered' and call.input >= 0 then learn(call) end
-    if number(4) >= 0 then first_token(number(4), in_flight) end
-    hear(call)
-  end
-end
+for i = 2, #ARGV do settled = settled + settle(ARGV[i]) end
 if settled > 0 then
   close_scope(worker, kept_ms)
   if account then close_scope(account, kept_ms) end

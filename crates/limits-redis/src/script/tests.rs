@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use podium_domain::limits::{Ask, Drawn, Meter, Refusal, Terms, TokenEstimate};
+use podium_domain::limits::{Ask, Meter, Refusal, Terms, TokenEstimate};
 use podium_domain::policy::Tier;
 use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
 use podium_domain::usage::Usage;
@@ -25,9 +25,22 @@ const ASK_AGAIN_MS_MAX: u64 = 700;
 
 #[derive(Clone, Debug)]
 enum Command {
-    Ask { caller: u8, estimate: (u64, u64) },
-    Settle { which: usize, outcome: u8, usage: Option<(u64, u64)>, first_token_ms: Option<u64>, quota: Quota },
-    Wait { ms: u64 },
+    /// Of several at once.
+    Ask(Vec<(u8, (u64, u64))>),
+    /// Several at once.
+    Settle(Vec<Ending>),
+    Wait {
+        ms: u64,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Ending {
+    which: usize,
+    outcome: u8,
+    usage: Option<(u64, u64)>,
+    first_token_ms: Option<u64>,
+    quota: Quota,
 }
 
 #[derive(Clone, Debug)]
@@ -52,13 +65,25 @@ fn quota() -> impl Strategy<Value = Quota> {
     ]
 }
 
+fn tokens() -> impl Strategy<Value = (u64, u64)> {
+    (0..400_u64, 0..900_u64)
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    let fields = (0..64_usize, 0..12_u8, prop::option::of(tokens()), prop::option::of(0..4_000_u64), quota());
+    fields.prop_map(|(which, outcome, usage, first_token_ms, quota)| Ending {
+        which,
+        outcome,
+        usage,
+        first_token_ms,
+        quota,
+    })
+}
+
 fn command() -> impl Strategy<Value = Command> {
-    let tokens = || (0..400_u64, 0..900_u64);
     prop_oneof![
-        5 => (0..12_u8, tokens()).prop_map(|(caller, estimate)| Command::Ask { caller, estimate }),
-        4 => (0..64_usize, 0..12_u8, prop::option::of(tokens()), prop::option::of(0..4_000_u64), quota()).prop_map(
-            |(which, outcome, usage, first_token_ms, quota)| Command::Settle { which, outcome, usage, first_token_ms, quota }
-        ),
+        5 => prop::collection::vec((0..12_u8, tokens()), 1..4).prop_map(Command::Ask),
+        4 => prop::collection::vec(ending(), 1..3).prop_map(Command::Settle),
         3 => prop_oneof![0..50_u64, 0..2_000_u64, 0..40_000_u64].prop_map(|ms| Command::Wait { ms }),
     ]
 }
@@ -104,6 +129,7 @@ fn outcome(number: u8) -> Outcome {
 
 struct Subject {
     scripts: Scripts,
+    times: Times,
     connection: MultiplexedConnection,
     place: Place,
     worker: Worker,
@@ -111,7 +137,7 @@ struct Subject {
     now: u64,
     /// Calls under way, with what is known of them.
     held: Vec<(String, Settled)>,
-    next: u64,
+    next: usize,
     meters: (Meter, Meter),
 }
 
@@ -121,37 +147,50 @@ fn float(number: u64) -> f64 {
 }
 
 impl Subject {
-    async fn ask(&mut self, caller: u8, estimate: (u64, u64)) -> TestCaseResult {
-        let estimate = TokenEstimate { input: estimate.0, output_max: estimate.1 };
-        let tier = if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra };
-        let tenant = ["a", "b", "c", "d"][usize::from(caller % 4)];
-        let caller = Caller {
-            tenant: podium_domain::ids::TenantId::new(tenant).unwrap(),
-            tier,
-            estimate,
-            ..Caller::new(caller.into())
-        };
-        let wish = caller.wish(&self.worker);
-        self.next += 1;
-        let id = format!("lease-{}", self.next);
-        let times =
-            Times { lease_ttl: LONG, kept: LONG, ask_again_max: Duration::from_millis(ASK_AGAIN_MS_MAX) };
-        let (keys, arguments) = acquire_arguments(&self.place, times, &id, &wish);
-        let mut call = self.scripts.acquire.prepare_invoke();
-        call.key(keys).arg(arguments).arg(self.now);
-        let answer: Acquired = call.invoke_async(&mut self.connection).await.unwrap();
+    /// All of them are decided by one script, one after the other.
+    async fn ask(&mut self, callers: &[(u8, (u64, u64))]) -> TestCaseResult {
+        let callers = callers.iter().map(|(caller, (input, output_max))| Caller {
+            tenant: podium_domain::ids::TenantId::new(["a", "b", "c", "d"][usize::from(caller % 4)]).unwrap(),
+            tier: if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra },
+            estimate: TokenEstimate { input: *input, output_max: *output_max },
+            ..Caller::new((*caller).into())
+        });
+        self.ask_as(&callers.collect::<Vec<_>>()).await
+    }
 
+    async fn ask_as(&mut self, callers: &[Caller]) -> TestCaseResult {
+        let worker = self.worker.clone();
+        let wishes: Vec<_> = callers.iter().map(|caller| caller.wish(&worker)).collect();
+        let ids: Vec<_> =
+            (0..).map(|number| format!("lease-{}", self.next + number)).take(wishes.len()).collect();
+        self.next += wishes.len();
+        let asked: Vec<_> = ids.iter().zip(&wishes).map(|(id, wish)| AskedCall::new(id, wish)).collect();
+        let mut call = self.scripts.acquire_invocation(&self.place, self.times, &asked);
+        call.arg(self.now);
+        let answers: Vec<u64> = call.invoke_async(&mut self.connection).await.unwrap();
+        let mut expected = Vec::new();
+        for (id, wish) in ids.into_iter().zip(&wishes) {
+            expected.extend(self.expect(id, wish));
+        }
+        prop_assert_eq!(answers, expected);
+        Ok(())
+    }
+
+    /// What the meter says to a call, as the script would answer it. A call that it grants is held.
+    fn expect(&mut self, id: String, wish: &CallWish<'_>) -> Acquired {
+        let CallWish { estimate, tier, .. } = *wish;
         let takes = self.meters.0.expects(estimate);
         let limits = &self.worker.limits;
         let mut scopes = vec![(&mut self.meters.0, Terms::of_worker(limits))];
         scopes.extend(Terms::of_account(&limits.account).map(|terms| (&mut self.meters.1, terms)));
         let who = wish.who();
+        let tenant = wish.tenant.as_str();
         let ask = Ask { who: &who, tier, tenant, takes, ask_again_ms_max: float(ASK_AGAIN_MS_MAX) };
-        let asked = Meter::ask(float(self.now), &mut scopes, &ask);
-        let expected = match asked {
+        match Meter::ask(float(self.now), &mut scopes, &ask) {
             Ok(probes) => {
-                let Drawn { input, output } = takes;
-                (1, whole(input), whole(output), u64::from(probes))
+                let settlement = Settlement::default();
+                self.held.push((id, Settled { reserved: Some(takes), estimate, probes, settlement }));
+                [1, whole(takes.input), whole(takes.output), u64::from(probes)]
             }
             Err(Refusal { why, after, spread }) => {
                 let why = match why {
@@ -160,54 +199,56 @@ impl Subject {
                     Why::Blocked => 3,
                     Why::Broken | Why::Away => 4,
                 };
-                (0, why, whole((after * 1e3).ceil()), whole((spread * 1e3).floor()))
+                [0, why, whole((after * 1e3).ceil()), whole((spread * 1e3).floor())]
             }
-        };
-        prop_assert_eq!(answer, expected);
-        if let Ok(probes) = asked {
-            let settlement = Settlement::default();
-            self.held.push((id, Settled { reserved: Some(takes), estimate, probes, settlement }));
+        }
+    }
+
+    /// All of them at once, and twice, of which one does nothing.
+    async fn settle(&mut self, endings: &[(usize, Settlement)]) -> TestCaseResult {
+        let mut ended = Vec::new();
+        for (which, settlement) in endings {
+            if !self.held.is_empty() {
+                let (id, settled) = self.held.remove(which % self.held.len());
+                ended.push((id, Settled { settlement: *settlement, ..settled }));
+            }
+        }
+        for expected in [ended.len(), 0] {
+            let mut command = self.scripts.settle_command(&self.place, self.times.kept, &ended);
+            command.arg(self.now);
+            let count: usize = command.query_async(&mut self.connection).await.unwrap();
+            prop_assert_eq!(count, expected);
+        }
+        let (now, limits) = (float(self.now), &self.worker.limits);
+        for (_, settled) in &ended {
+            self.meters.0.settle_worker(now, &Terms::of_worker(limits), settled);
+            if let Some(terms) = Terms::of_account(&limits.account) {
+                self.meters.1.settle_account(now, &terms, settled);
+            }
         }
         Ok(())
     }
 
-    /// Twice, of which one does nothing.
-    async fn settle(&mut self, which: usize, settlement: Settlement) -> TestCaseResult {
-        if self.held.is_empty() {
-            return Ok(());
-        }
-        let (id, settled) = self.held.remove(which % self.held.len());
-        let settled = Settled { settlement, ..settled };
-        let ended = [(id, settled)];
-        for expected in [1, 0] {
-            let mut command = self.scripts.settle_command(&self.place, LONG, &ended);
-            command.arg(self.now);
-            let count: u64 = command.query_async(&mut self.connection).await.unwrap();
-            prop_assert_eq!(count, expected);
-        }
-        let (now, limits) = (float(self.now), &self.worker.limits);
-        self.meters.0.settle_worker(now, &Terms::of_worker(limits), &settled);
-        if let Some(terms) = Terms::of_account(&limits.account) {
-            self.meters.1.settle_account(now, &terms, &settled);
-        }
-        Ok(())
+    fn ending(&self, ending: &Ending) -> (usize, Settlement) {
+        let usage = ending.usage.map(|(prompt_tokens, completion_tokens)| Usage {
+            prompt_tokens,
+            completion_tokens,
+            ..Usage::default()
+        });
+        let first_token = ending.first_token_ms.map(Duration::from_millis);
+        let outcome =
+            if self.fails && ending.outcome > 1 { Outcome::Failed } else { outcome(ending.outcome) };
+        (ending.which, Settlement { outcome, usage, first_token, quota: ending.quota })
     }
 
     async fn follows_the_meter(mut self, commands: Vec<Command>) -> TestCaseResult {
         for command in commands {
             match command {
                 Command::Wait { ms } => self.now += ms,
-                Command::Ask { caller, estimate } => self.ask(caller, estimate).await?,
-                Command::Settle { which, outcome: number, usage, first_token_ms, quota } => {
-                    let usage = usage.map(|(prompt_tokens, completion_tokens)| Usage {
-                        prompt_tokens,
-                        completion_tokens,
-                        ..Usage::default()
-                    });
-                    let first_token = first_token_ms.map(Duration::from_millis);
-                    let outcome = if self.fails && number > 1 { Outcome::Failed } else { outcome(number) };
-                    let settlement = Settlement { outcome, usage, first_token, quota };
-                    self.settle(which, settlement).await?;
+                Command::Ask(callers) => self.ask(&callers).await?,
+                Command::Settle(endings) => {
+                    let endings: Vec<_> = endings.iter().map(|ending| self.ending(ending)).collect();
+                    self.settle(&endings).await?;
                 }
             }
         }
@@ -224,30 +265,133 @@ fn wait_for<T>(work: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| Handle::current().block_on(work))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_scripts_come_to_the_numbers_of_the_meter() {
+/// A Redis that does as if it were that late, with the scripts loaded.
+async fn a_redis() -> (Redis, MultiplexedConnection) {
     let redis = Redis::start().await.unwrap();
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     Scripts::with_clock(CLOCK).settle.load_async(&mut connection).await.unwrap();
+    (redis, connection)
+}
+
+fn subject(number: u64, case: &Case, connection: &MultiplexedConnection) -> Subject {
+    let worker = a_worker(case);
+    Subject {
+        scripts: Scripts::with_clock(CLOCK),
+        times: Times { lease_ttl: LONG, kept: LONG, ask_again_max: Duration::from_millis(ASK_AGAIN_MS_MAX) },
+        connection: connection.clone(),
+        place: Place::of(&format!("case-{number}"), &worker),
+        worker,
+        fails: case.fails,
+        // Redis removes keys by its own clock, so the time has to be near to it, and later.
+        now: 1_000_000_000_000_000,
+        held: Vec::new(),
+        next: 0,
+        meters: Default::default(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scripts_come_to_the_numbers_of_the_meter() {
+    let (_redis, connection) = a_redis().await;
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
     let cases = AtomicU64::new(0);
     let run = |case: Case| {
-        let number = cases.fetch_add(1, Ordering::Relaxed);
-        let worker = a_worker(&case);
-        let subject = Subject {
-            scripts: Scripts::with_clock(CLOCK),
-            connection: connection.clone(),
-            place: Place::of(&format!("case-{number}"), &worker),
-            worker,
-            fails: case.fails,
-            // Redis removes keys by its own clock, so the time has to be near to it, and later.
-            now: 1_000_000_000_000_000,
-            held: Vec::new(),
-            next: 0,
-            meters: Default::default(),
-        };
+        let subject = subject(cases.fetch_add(1, Ordering::Relaxed), &case, &connection);
         wait_for(subject.follows_the_meter(case.commands))
     };
     runner.run(&case(), run).unwrap();
+}
+
+/// More tenants than have tags, then all of them at once for what one after the other gives back.
+#[tokio::test]
+async fn with_more_tenants_than_tags_the_numbers_are_the_same() {
+    let (_redis, connection) = a_redis().await;
+    let mut subject = subject(0, &without_limits_a_minute(700), &connection);
+    let callers = |times: usize| -> Vec<Caller> {
+        let caller = |number: usize| Caller {
+            tenant: podium_domain::ids::TenantId::new(format!("t{}", number % 300)).unwrap(),
+            tier: if number.is_multiple_of(7) { Tier::Mini } else { Tier::Ultra },
+            ..Caller::new(u128::try_from(number).unwrap())
+        };
+        (0..300 * times).map(caller).collect()
+    };
+    for some in callers(3).chunks(23) {
+        subject.ask_as(some).await.unwrap();
+    }
+    assert_eq!(subject.held.len(), 700);
+    for number in 0..300 {
+        subject.now += 10;
+        let outcome = Outcome::Answered;
+        subject.settle(&[(number * 31, Settlement::of(outcome))]).await.unwrap();
+        for some in callers(3)[number..number + 40].chunks(7) {
+            subject.ask_as(some).await.unwrap();
+        }
+    }
+}
+
+fn without_limits_a_minute(in_flight_max: u32) -> Case {
+    Case { limits: [None; 6], in_flight_max, fails: false, commands: Vec::new() }
+}
+
+/// How many are in flight decides whether an answer lets more of them be: the last ones do not.
+#[tokio::test]
+async fn calls_that_end_together_count_one_after_the_other() {
+    let (_redis, connection) = a_redis().await;
+    let mut subject = subject(0, &without_limits_a_minute(100), &connection);
+    let callers: Vec<_> = (0..10).map(Caller::new).collect();
+    subject.ask_as(&callers).await.unwrap();
+    let mut endings = vec![(0, Settlement::of(Outcome::Overloaded))];
+    endings.extend([(0, Settlement::of(Outcome::Answered)); 9]);
+    subject.settle(&endings).await.unwrap();
+    subject.ask_as(&callers).await.unwrap();
+    assert_eq!(subject.held.len(), 7);
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_makes_room_as_soon_as_it_is_needed() {
+    let (_redis, connection) = a_redis().await;
+    let mut subject = subject(0, &without_limits_a_minute(2), &connection);
+    subject.times.lease_ttl = Duration::from_secs(10);
+    let callers = [Caller::new(1), Caller::new(2), Caller::new(3)];
+    subject.ask_as(&callers[..2]).await.unwrap();
+    subject.now += 9_999;
+    subject.ask_as(&callers[2..]).await.unwrap();
+    assert_eq!(subject.held.len(), 2, "the third was refused");
+    subject.now += 1;
+    subject.meters.0.set_in_flight(0.0);
+    subject.ask_as(&callers[2..]).await.unwrap();
+    assert_eq!(subject.held.len(), 3);
+}
+
+/// They are renewed only when it is needed, and a key that was gone has no end.
+#[tokio::test]
+async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
+    const LEASE_MS: u64 = 10_000;
+    const KEPT_MS: u64 = 40_000;
+    let (_redis, connection) = a_redis().await;
+    let mut subject = subject(0, &without_limits_a_minute(9), &connection);
+    subject.times.lease_ttl = Duration::from_millis(LEASE_MS);
+    subject.times.kept = Duration::from_millis(KEPT_MS);
+    let tenant = |name: &str| podium_domain::ids::TenantId::new(name).unwrap();
+    for (step, ms) in [0, 1, 400, 1_200, 3, 7_000, 1_000, 60_000, 1].into_iter().cycle().take(40).enumerate()
+    {
+        subject.now += ms;
+        let caller = Caller { tenant: tenant(["a", "b"][step % 2]), ..Caller::new(1) };
+        let [calls, state, groups]: [String; 3] = subject.place.settling_keys().try_into().unwrap();
+        if step == 20 {
+            // As when memory is short.
+            let _: u64 = redis::cmd("DEL").arg(&groups).query_async(&mut subject.connection).await.unwrap();
+        }
+        subject.ask_as(&[caller]).await.unwrap();
+        for (key, least) in [(calls, LEASE_MS), (state, KEPT_MS), (groups, KEPT_MS)] {
+            let ends: u64 =
+                redis::cmd("PEXPIRETIME").arg(&key).query_async(&mut subject.connection).await.unwrap();
+            let left = ends - subject.now;
+            assert!((least..=least + least / 8).contains(&left), "{key}: {left} ms at step {step}");
+        }
+        for _ in 0..step % 3 {
+            subject.settle(&[(0, Settlement::default())]).await.unwrap();
+        }
+    }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod conformance;
+mod gathering;
 mod house;
 mod outage;
 mod refusal;
