@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::address::with_password;
 use crate::error::ClusterError;
+use crate::limiter_state;
 use crate::postgres::{self, Store};
 use crate::settings::{Away, ClusterSettings, NatsSettings, RedisSettings};
 
@@ -98,7 +99,9 @@ impl Backbone {
             for worker in pool.unpriced_at(SystemClock.now()) {
                 warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);
             }
-            Some(redis(&settings.redis, &keepers, &stop)?)
+            let limiter = redis(&settings.redis, &keepers, &stop)?;
+            limiter_state::observe(&limiter);
+            Some(limiter)
         } else {
             None
         };
@@ -173,10 +176,15 @@ impl Backbone {
     }
 }
 
-fn options(settings: &ClusterSettings) -> Options {
+/// What tells this process from others of its kind: in claims, and in what it measures.
+pub fn instance() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "host".to_owned());
+    format!("{host}-{}", std::process::id())
+}
+
+fn options(settings: &ClusterSettings) -> Options {
     Options {
-        executor: format!("{host}-{}", std::process::id()),
+        executor: instance(),
         lease: settings.lease,
         plan_slots: settings.plan_slots,
         step_slots: settings.step_slots,

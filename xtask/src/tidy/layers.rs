@@ -122,6 +122,7 @@ const LAYERS: &[Layer] = &[
         uses: &["podium-bundle", "podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
         tests_use: &[],
     },
+    Layer { package: "podium-telemetry", uses: &["podium-setup"], tests_use: &[] },
     Layer {
         package: "podium-cluster",
         uses: &[
@@ -133,9 +134,10 @@ const LAYERS: &[Layer] = &[
             "podium-queue-nats",
             "podium-setup",
             "podium-store-postgres",
+            "podium-telemetry",
             "podium-vendors",
         ],
-        tests_use: &[],
+        tests_use: SERVERS,
     },
     Layer {
         package: "podium-gateway",
@@ -146,6 +148,7 @@ const LAYERS: &[Layer] = &[
             "podium-engine",
             "podium-ports",
             "podium-setup",
+            "podium-telemetry",
         ],
         tests_use: &[],
     },
@@ -171,6 +174,7 @@ const LAYERS: &[Layer] = &[
             "podium-setup",
             "podium-store-postgres",
             "podium-store-sqlite",
+            "podium-telemetry",
             "podium-vendor-sim",
             "podium-vendors",
         ],
