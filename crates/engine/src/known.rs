@@ -94,20 +94,25 @@ impl Known {
 
     /// Remembers a run by the events that came with a message, unless something is known of it. A draft that is older than
     /// [`DRAFT_AGE_MAX`] counts as stored, or as given up.
-    pub(crate) fn note_enclosed(&self, id: RunId, enclosed: &Enclosed, now: Timestamp) {
+    ///
+    /// Returns whether the run has just been begun, and is not known to be stored.
+    pub(crate) fn note_enclosed(&self, id: RunId, enclosed: &Enclosed, now: Timestamp) -> bool {
         let Enclosed { events, is_draft } = enclosed;
         if events.is_empty() || self.lock().runs.contains_key(&id) {
-            return;
+            return false;
         }
         match Run::replay(id, events) {
             Ok(run) if *is_draft => {
-                if now.since(run.spec().accepted_at) <= DRAFT_AGE_MAX {
+                let is_new = now.since(run.spec().accepted_at) <= DRAFT_AGE_MAX;
+                if is_new {
                     self.note_with(&Arc::new(run), events.clone());
                 }
+                return is_new;
             }
             Ok(run) => self.note(&Arc::new(run)),
             Err(error) => debug!(run = %id, %error, "a history does not read"),
         }
+        false
     }
 
     /// What was known of the run is wrong.
@@ -210,9 +215,11 @@ mod tests {
         let (id, accepted_at) = (ids.run_id(TestClock::START), a_spec().accepted_at);
         let events = vec![SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(a_spec()) }];
         let enclosed = Enclosed { events: events.clone(), is_draft: true };
-        known.note_enclosed(id, &enclosed, accepted_at.after(DRAFT_AGE_MAX + Duration::from_millis(1)));
+        let too_late = accepted_at.after(DRAFT_AGE_MAX + Duration::from_millis(1));
+        assert!(!known.note_enclosed(id, &enclosed, too_late));
         assert!(known.get(id).is_none(), "it is to be looked up");
-        known.note_enclosed(id, &enclosed, accepted_at.after(DRAFT_AGE_MAX));
+        assert!(known.note_enclosed(id, &enclosed, accepted_at.after(DRAFT_AGE_MAX)));
+        assert!(!known.note_enclosed(id, &enclosed, accepted_at), "it is known already");
         let (run, draft) = known.get_with_draft(id).unwrap();
         assert_eq!((run.version(), draft), (1, events));
         known.note(&run);

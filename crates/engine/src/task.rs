@@ -204,7 +204,10 @@ async fn handle<W: Work>(
     abandon: &CancellationToken,
 ) {
     let message = *delivery.message();
-    engine.known().note_enclosed(message.run, delivery.enclosed(), engine.now());
+    if engine.known().note_enclosed(message.run, delivery.enclosed(), engine.now()) {
+        // Only who waits for the end alone lets others create the run.
+        engine.parts().live.hush(message.run);
+    }
     let Done { settle, next } = tokio::select! {
         biased;
         done = work.work(message, slot, abandon) => done,

@@ -72,6 +72,10 @@ pub trait LiveStream: Send + Sync {
     /// Tells whoever watches `run`. Never waits for a watcher.
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError>;
 
+    /// Nobody watches `run`, which has only begun: who asked for it waits for its end alone. Until somebody subscribes to it,
+    /// wherever that is, its signals need not be carried, except its end to those who wait for that.
+    fn hush(&self, _run: RunId) {}
+
     /// All signals from now on, preceded by one frame for each attempt under way that holds what it wrote so far.
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
 

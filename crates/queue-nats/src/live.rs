@@ -5,8 +5,11 @@
 //! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
 //!
 //! `<prefix>.end.<run>` carries the end alone, with the run, for those who wait for it and watch nothing: most clients do.
+//! Of a run that was begun by such a client, and that nobody has asked about, nothing else is sent. Who asks first is told that
+//! something was missed, so that the store is read: what was kept quiet was true before.
 
 mod end;
+mod hushed;
 mod merge;
 mod outlet;
 mod text;
@@ -32,6 +35,7 @@ use tracing::debug;
 use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
 use end::EndWatch;
+use hushed::Hushed;
 use outlet::outlet;
 use text::TextSoFar;
 use told::Told;
@@ -41,6 +45,8 @@ use watch::Watch;
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
 /// Runs whose watchers may have to be told that they missed something.
 const TOLD_RUNS_MAX: usize = 65_536;
+/// Runs that are kept quiet. Also one that has ended is for a while: a question that came late has missed its end.
+const HUSHED_RUNS_MAX: usize = 65_536;
 
 /// The live stream's bounds and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +92,7 @@ struct Shared {
     options: LiveOptions,
     text: Mutex<TextSoFar>,
     told: Mutex<Told>,
+    hushed: Mutex<Hushed>,
     /// Rung when a signal was dropped.
     dropped: Notify,
     tasks: TaskTracker,
@@ -105,6 +112,7 @@ impl NatsLive {
         let shared = Arc::new(Shared {
             text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
             told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
+            hushed: Mutex::new(Hushed::new(HUSHED_RUNS_MAX)),
             dropped: Notify::new(),
             tasks: TaskTracker::new(),
             link,
@@ -140,6 +148,10 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_hushed(&self) -> MutexGuard<'_, Hushed> {
+        self.hushed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run_subject(&self, run: RunId) -> String {
         format!("{}.run.{run}", self.options.prefix)
     }
@@ -148,8 +160,11 @@ impl Shared {
         format!("{}.end.{run}", self.options.prefix)
     }
 
-    /// Whether the client took all of it, without waiting.
+    /// Whether the client took all of it, without waiting. Of a run that nobody watches there is nothing to take.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
+        if self.lock_hushed().is_hushed(run) {
+            return Ok(true);
+        }
         if !self.link.is_connected() {
             return Ok(false);
         }
@@ -189,6 +204,12 @@ impl Shared {
         while let Some(question) = questions.next().await {
             let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
             let (Some(run), Some(reply)) = (run, question.reply) else { continue };
+            // Before the text is read: what is held from now on is also sent.
+            if self.lock_hushed().is_watched(run)
+                && let Err(error) = self.send(&self.run_subject(run), &Signal::Missed).await
+            {
+                debug!(%run, error = &error as &dyn std::error::Error, "a watcher is not told what it missed");
+            }
             let so_far = self.lock_text().of(run);
             for frame in so_far {
                 if let Err(error) = self.send(reply.as_str(), &Signal::Frame(frame)).await {
@@ -261,10 +282,15 @@ impl Shared {
 impl LiveStream for NatsLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
         if let Signal::Frame(frame) = &signal {
+            // Before it is looked whether somebody watches: who asks in between gets it with the text so far.
             self.shared.lock_text().hold(run, frame);
         }
         self.shared.note(run, self.shared.hand_over(run, &signal)?);
         Ok(())
+    }
+
+    fn hush(&self, run: RunId) {
+        self.shared.lock_hushed().hush(run);
     }
 
     async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {

@@ -1,5 +1,6 @@
 //! The live stream while its server goes and comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::servers::{CALL_MAX, to};
@@ -9,7 +10,7 @@ use podium_harness::Nats;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::live::{EndSignal, Frame, LiveStream, Signal, Signals};
 use podium_queue_nats::{LiveOptions, NatsLive};
-use podium_testkit::{SeededIds, TestClock};
+use podium_testkit::{SeededIds, TestClock, an_ended_run};
 use tokio::time::{Instant, timeout};
 
 const SECONDS: Duration = Duration::from_secs(15);
@@ -142,4 +143,30 @@ async fn who_waits_for_the_end_is_told_that_it_may_have_missed_it() {
     assert_eq!(news, Some(EndSignal::Missed));
     drop(waits);
     while timeout(SECONDS, signals.next()).await.expect("it ends").is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_hushed_run_nothing_is_sent_before_somebody_asks_who_then_hears_that_it_missed_something() {
+    let server = Nats::start().await.unwrap();
+    let (writes, watches) = (connect(&server).await, connect(&server).await);
+    let (run, other) = {
+        let ids = SeededIds::new(1);
+        (ids.run_id(TestClock::START), ids.run_id(TestClock::START))
+    };
+    let listens = async_nats::connect(server.url()).await.unwrap();
+    let mut sent = listens.subscribe("podium.live.run.>").await.unwrap();
+    listens.flush().await.unwrap();
+    writes.hush(run);
+    let ended = Arc::new(an_ended_run(run, "done"));
+    writes.publish(run, Signal::Committed { version: 2 }).await.unwrap();
+    writes.publish_end(&ended).await.unwrap();
+    writes.publish(other, Signal::Committed { version: 1 }).await.unwrap();
+    let first = timeout(SECONDS, sent.next()).await.expect("something is sent").unwrap();
+    assert!(first.subject.ends_with(&other.to_string()), "{} was to be kept quiet", first.subject);
+    for _ in 0..2 {
+        // Also somebody who comes after the end: it may have read the store just before.
+        let mut signals = subscribe(&watches, run).await;
+        assert_eq!(hear(&mut signals).await, Signal::Missed);
+        writes.hush(run);
+    }
 }

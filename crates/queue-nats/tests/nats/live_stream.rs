@@ -28,6 +28,10 @@ impl LiveStream for Served {
         self.live.subscribe(run).await
     }
 
+    fn hush(&self, run: RunId) {
+        self.live.hush(run);
+    }
+
     async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
         self.live.publish_end(run).await
     }
