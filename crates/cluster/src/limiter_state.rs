@@ -12,7 +12,7 @@ pub(crate) fn observe(limiter: &RedisLimiter) {
     let limiter = limiter.clone();
     let _ = global::meter("podium.cluster")
         .u64_observable_gauge("podium.limiter.state")
-        .with_unit("1")
+        .with_unit("{limiter}")
         .with_description(
             "1 for what the limiter grants by now: Redis, this process' share of each limit, or nothing",
         )

@@ -108,7 +108,7 @@ impl Metrics {
             ),
             breakers: meter
                 .u64_gauge("podium.breaker.open")
-                .with_unit("1")
+                .with_unit("{breaker}")
                 .with_description("1 while the worker's circuit breaker is open, as the limiter said last")
                 .build(),
             waits: seconds(

@@ -36,7 +36,7 @@ impl Lanes {
             fetched: counter("podium.lane.fetched", "Messages taken out of a lane"),
             contended: gauge(
                 "podium.lane.contended",
-                "1",
+                "{lane}",
                 "1 while ready tasks of the lane wait in the store for room in it, as this process knows",
             ),
             slots: gauge(
