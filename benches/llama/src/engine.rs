@@ -29,6 +29,7 @@ const WAITING: usize = 2_000;
 fn load(order: &Order, waiting_max: usize) -> Result<Engine> {
     let options = EngineOptions {
         weights: order.model.clone(),
+        adapter: None,
         context_tokens: CONTEXT_TOKENS,
         sequences_max: NonZeroU16::new(order.sequences).context("at least one sequence")?,
         waiting_max: NonZeroUsize::new(waiting_max).context("at least one may wait")?,

@@ -1,6 +1,7 @@
 //! The manifest of a conductor bundle: which files, which prompt, which pool, which sampling.
 
 mod check;
+mod examples;
 mod pinned;
 
 use serde::{Deserialize, Serialize};
@@ -9,12 +10,14 @@ use crate::ids::WorkerId;
 use crate::policy::ROUNDS_MAX;
 
 pub use check::{ManifestError, is_plain_file_name};
+pub use examples::{EXAMPLE_BYTES_MAX, EXAMPLES_MAX, Example};
 pub use pinned::{OtherPool, slots_hash};
 
 /// The schema of the manifest that this version reads.
 pub const SCHEMA: u32 = 1;
-/// Most adapters of a bundle.
-pub const ADAPTERS_MAX: usize = 16;
+/// Most adapters of a bundle: the binding of llama.cpp applies one at a time. Several can be made one before, whose rank is the
+/// sum of theirs.
+pub const ADAPTERS_MAX: usize = 1;
 /// The manifest's name in a bundle.
 pub const MANIFEST_FILE: &str = "conductor.toml";
 
@@ -50,7 +53,7 @@ pub struct BundleFile {
     pub sha256: String,
 }
 
-/// A low-rank change to the weights, as a GGUF file. All of a bundle's are applied together.
+/// A low-rank change to the weights (`LoRA`), as a GGUF file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
@@ -77,7 +80,7 @@ pub struct PromptTemplate {
     pub template: String,
     /// The system turn, if there is one.
     pub system: Option<String>,
-    /// The user's turn, with `{{question}}`, `{{workers}}` and `{{steps_max}}`.
+    /// The user's turn, with `{{question}}`, `{{workers}}`, `{{steps_max}}` and `{{examples}}`.
     pub user: String,
     /// What the assistant's turn is begun with.
     #[serde(default)]
@@ -127,7 +130,7 @@ pub struct Manifest {
     pub description: String,
     /// The weights, a GGUF file.
     pub weights: BundleFile,
-    /// Changes to the weights.
+    /// What changes the weights, at most [`ADAPTERS_MAX`].
     #[serde(default)]
     pub adapters: Vec<Adapter>,
     /// The mini head, a safetensors file, if it has one: chooses a worker for the mini tier without writing a plan.
@@ -135,6 +138,9 @@ pub struct Manifest {
     pub head: Option<BundleFile>,
     /// The prompt.
     pub prompt: PromptTemplate,
+    /// What stands where the prompt says `{{examples}}`.
+    #[serde(default)]
+    pub examples: Vec<Example>,
     /// The pinned pool of a conductor with slots.
     #[serde(default)]
     pub pool: PinnedPool,

@@ -4,7 +4,7 @@ mod earlier;
 
 use std::fmt::Write as _;
 
-use crate::bundle::PromptTemplate;
+use crate::bundle::{Example, PromptTemplate};
 use crate::conversation::{Message, Role};
 use crate::ids::StepIndex;
 use crate::plan::AccessList;
@@ -25,6 +25,8 @@ pub const DESCRIBED_PROMPT: &str = include_str!("prompt/described.txt");
 pub struct PlanContext<'a> {
     /// The whole task.
     pub question: &'a str,
+    /// Worked examples, if the template has a place for them.
+    pub examples: &'a [Example],
     /// The pool, in the order that worker numbers refer to.
     pub pool: &'a Pool,
     /// The bounds.
@@ -66,6 +68,7 @@ fn fill(template: &str, context: &PlanContext<'_>) -> String {
         match name {
             "question" => filled.push_str(context.question),
             "workers" => describe_workers(&mut filled, context),
+            "examples" => show_examples(&mut filled, context.examples),
             "steps_max" => {
                 let _ = write!(filled, "{}", context.policy.steps_max);
             }
@@ -77,6 +80,14 @@ fn fill(template: &str, context: &PlanContext<'_>) -> String {
     }
     filled.push_str(rest);
     filled
+}
+
+/// A blank line after each but the last.
+fn show_examples(text: &mut String, examples: &[Example]) {
+    for (number, example) in examples.iter().enumerate() {
+        let before = if number == 0 { "" } else { "\n\n" };
+        let _ = write!(text, "{before}{example}");
+    }
 }
 
 fn describe_workers(text: &mut String, context: &PlanContext<'_>) {

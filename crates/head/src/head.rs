@@ -27,6 +27,9 @@ const FILE_BYTES_MAX: u64 = (WORKERS_MAX * HIDDEN_MAX * size_of::<f32>()) as u64
 pub struct Source {
     /// SHA-256 of the weights' file, in lower-case hexadecimal.
     pub weights_sha256: String,
+    /// The adapter that changes them, if there is one: SHA-256 of its file, `*` and how strongly it is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
     /// The name of the way in which a question becomes a prompt, and the place of the token that is read.
     pub reading: String,
 }

@@ -26,7 +26,7 @@ fn slots() -> Vec<WorkerId> {
 }
 
 fn source() -> Source {
-    Source { weights_sha256: "5".repeat(64), reading: "test-1".to_owned() }
+    Source { weights_sha256: "5".repeat(64), adapter: None, reading: "test-1".to_owned() }
 }
 
 fn pool(models: &[(&str, &str)]) -> Pool {

@@ -78,14 +78,6 @@ pub enum OpenError {
     /// It was trained for another pool.
     #[error(transparent)]
     Pool(#[from] OtherPool),
-    /// It has adapters, which this version does not apply: without them it would be another conductor.
-    #[error("bundle `{bundle}` has {adapters} adapter(s), which this version does not apply")]
-    Adapters {
-        /// Name and version.
-        bundle: String,
-        /// How many.
-        adapters: usize,
-    },
     /// Its mini head is none.
     #[error("bundle `{bundle}` has a mini head that is refused")]
     HeadFile {
@@ -151,13 +143,11 @@ impl LlamaConductor {
         let template = Template::from_name(&manifest.prompt.template)
             .map_err(|source| OpenError::Template { bundle: id.clone(), source })?;
         let pool = manifest.fit(pool)?;
-        if !manifest.adapters.is_empty() {
-            return Err(OpenError::Adapters { bundle: id, adapters: manifest.adapters.len() });
-        }
         let head = fitting_head(bundle, &pool)?;
         let hidden_states = if head.is_some() { HiddenStates::Readable } else { HiddenStates::NotReadable };
         let engine = Engine::load(EngineOptions {
             weights: bundle.weights().to_owned(),
+            adapter: reading::adapter(bundle),
             context_tokens: manifest.sampling.context_tokens,
             sequences_max: options.sequences_max,
             waiting_max: options.waiting_max,
@@ -237,6 +227,7 @@ impl LlamaConductor {
         let about = |question: &str| {
             let context = PlanContext {
                 question,
+                examples: &self.manifest.examples,
                 pool: &self.pool,
                 policy: &request.policy,
                 earlier: request.earlier.as_deref(),

@@ -39,6 +39,7 @@ pub use podium_ports::conductor::SEQUENCES_MAX;
 use podium_ports::hardware::Hardware;
 pub use reader::{Hidden, PendingRead, ReadRequest};
 
+use crate::adapter::AdapterFile;
 use crate::grammar::{GrammarError, PlanShape};
 use crate::prompt::Prompt;
 use crate::sampler::Sampling;
@@ -51,6 +52,8 @@ use reader::ReadJob;
 pub struct EngineOptions {
     /// The GGUF file.
     pub weights: PathBuf,
+    /// What changes them in all that the engine computes.
+    pub adapter: Option<AdapterFile>,
     /// Most tokens of a request's prompt and completion together; at most what the weights were trained for.
     pub context_tokens: u32,
     /// Most requests that are decoded at the same time, at most [`SEQUENCES_MAX`]. Memory is taken for so many times

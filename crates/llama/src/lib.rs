@@ -11,9 +11,11 @@
 //! This is the only crate that links C++. It refuses to: render templates that it does not know, run architectures that
 //! cannot drop the end of a text, and use llama.cpp's own grammars, which are slow and abort.
 
+mod adapter;
 mod backend;
 mod conductor;
 pub mod engine;
+mod gguf;
 pub mod grammar;
 mod modules;
 pub mod prompt;
@@ -25,6 +27,7 @@ mod vocabulary;
 
 pub use podium_bundle as bundle;
 
+pub use adapter::{AdapterError, AdapterFile};
 pub use backend::BackendError;
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
 pub use engine::inspect;

@@ -14,6 +14,7 @@ use podium_ports::BoxError;
 use podium_ports::hardware::Hardware;
 use tokio_util::sync::CancellationToken;
 
+use crate::adapter::AdapterFile;
 use crate::bundle::Bundle;
 use crate::engine::{Engine, EngineError, EngineOptions, HiddenStates, ReadRequest};
 use crate::prompt::{Prompt, Template};
@@ -23,11 +24,18 @@ pub(crate) fn prompt(template: Template, question: &str) -> Prompt {
     Prompt::new(template, &[Message::new(Role::User, question)], "")
 }
 
+/// The bundle's adapter, if it has one; its manifest's check allows no second one.
+pub(crate) fn adapter(bundle: &Bundle) -> Option<AdapterFile> {
+    let adapter = bundle.manifest().adapters.first()?;
+    Some(AdapterFile { path: bundle.path(&adapter.file), scale: adapter.scale })
+}
+
 /// Where the hidden states of a bundle come from. Whoever changes [`prompt`] or the token that is read counts the name up.
 pub(crate) fn source(bundle: &Bundle) -> Source {
     let manifest = bundle.manifest();
     Source {
         weights_sha256: manifest.weights.sha256.clone(),
+        adapter: manifest.adapters.first().map(|adapter| format!("{}*{}", adapter.sha256, adapter.scale)),
         reading: format!("{}-question-1", manifest.prompt.template),
     }
 }
@@ -50,6 +58,7 @@ impl QuestionReader {
         let template = Template::from_name(&bundle.manifest().prompt.template)?;
         let engine = Engine::load(EngineOptions {
             weights: bundle.weights().to_owned(),
+            adapter: adapter(&bundle),
             context_tokens: bundle.manifest().sampling.context_tokens,
             sequences_max: NonZeroU16::MIN,
             waiting_max: NonZeroUsize::MIN,

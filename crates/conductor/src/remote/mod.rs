@@ -165,6 +165,8 @@ impl RemoteConductor {
             &self.template,
             &PlanContext {
                 question: &request.question,
+                // Its prompt has its own.
+                examples: &[],
                 pool: &self.pool,
                 policy: &request.policy,
                 earlier: request.earlier.as_deref(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{ADAPTERS_MAX, MANIFEST_FILE, Manifest, SCHEMA, WorkersInPrompt};
+use super::{ADAPTERS_MAX, MANIFEST_FILE, Manifest, SCHEMA, WorkersInPrompt, examples};
 use crate::ids::WorkerId;
 use crate::pool::WORKERS_MAX;
 
@@ -55,6 +55,7 @@ pub(super) fn parse(toml: &str) -> Result<Manifest, ManifestError> {
     check_identity(&manifest, &mut problems);
     check_files(&manifest, &mut problems);
     check_pool(&manifest, &mut problems);
+    examples::check(&manifest, &mut problems);
     check_sampling(&manifest, &mut problems);
     if problems.is_empty() { Ok(manifest) } else { Err(ManifestError::Invalid(problems)) }
 }

@@ -1,7 +1,11 @@
 //! Tests of the manifest, and of the pool that it pins.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::*;
-use crate::pool::Pool;
+use crate::policy::{Effort, Policy, STEPS_MAX, Tier};
+use crate::pool::{Pool, WORKERS_MAX};
+use crate::prompt::{PlanContext, for_conductor};
 
 fn pool(model_of_b: &str) -> Pool {
     let worker = |id: &str, model: &str| {
@@ -110,4 +114,191 @@ fn a_bundle_that_is_told_of_its_workers_fits_any_pool() {
     let pinned = text.split_once("[pool]").unwrap().1.split_once("[sampling]").unwrap().0;
     let manifest = Manifest::parse(&text.replace(&format!("[pool]{pinned}"), "")).unwrap();
     assert_eq!(manifest.fit(&pool("mb")).unwrap(), pool("mb"));
+}
+
+/// A bundle that is told of its workers, with this in its prompt and these examples behind it.
+fn described(prompt: &str, examples: &str) -> String {
+    format!(
+        "schema = 1\nname = \"big\"\nversion = \"1\"\n[weights]\nfile = \"w.gguf\"\nsha256 = \"{}\"\n\
+         [sampling]\ntemperature = 0.0\nreasoning_tokens_max = 64\nplan_tokens_max = 400\ncontext_tokens = 1024\n\
+         [prompt]\nworkers = \"described\"\ntemplate = \"chatml\"\n{prompt}\n{examples}",
+        "a".repeat(64)
+    )
+}
+
+const USER: &str = "user = \"Like these:\\n{{examples}}\\n\\nTeam:\\n{{workers}}Question: {{question}}\"";
+
+const EXAMPLES: &str = r#"
+[[examples]]
+question = "Who rules {{question}}?"
+plan = """
+Ask one.
+model_id = [40]
+subtasks = ["Rule."]
+access_list = [[]]
+"""
+[[examples]]
+question = "And now?"
+workers = ["Writes.", "Reads."]
+plan = 'model_id = [1, 0] subtasks = ["a", "b"] access_list = [[], ["all"]]'
+"#;
+
+fn asked(manifest: &Manifest, question: &str) -> String {
+    let (pool, policy) = (pool("mb"), Policy::new(Tier::Ultra, Effort::Medium));
+    let examples = &manifest.examples;
+    let context = PlanContext { question, examples, pool: &pool, policy: &policy, earlier: None };
+    for_conductor(&manifest.prompt, &context).remove(0).text
+}
+
+#[test]
+fn worked_examples_stand_where_the_prompt_says_and_before_the_question() {
+    let manifest = Manifest::parse(&described(USER, EXAMPLES)).unwrap();
+    let text = asked(&manifest, "Why?");
+    let expected = "Like these:\n\
+         Question: Who rules {{question}}?\nAsk one.\nmodel_id = [40]\nsubtasks = [\"Rule.\"]\naccess_list = [[]]\n\n\
+         Question: And now?\nModel id 0: Writes.\nModel id 1: Reads.\n\
+         model_id = [1, 0] subtasks = [\"a\", \"b\"] access_list = [[], [\"all\"]]\n\nTeam:\nModel id 0: d";
+    assert!(text.starts_with(expected) && text.ends_with("Question: Why?"), "{text}");
+}
+
+#[test]
+fn an_example_that_no_conductor_may_write_is_refused_by_its_number() {
+    for (from, to, problem) in [
+        ("[1, 0]", "[1]", "examples[1].plan is refused: lists differ in length: 1 in model_id"),
+        (
+            "[1, 0]",
+            "[1, 2]",
+            "examples[1].plan is refused: model_id of step 2 is `2`, the pool has positions 0 to 1",
+        ),
+        ("[40]", "[\"rome\"]", "examples[0].plan is refused: model_id of step 1 is `rome`"),
+        ("[40]", "[-1]", "examples[0].plan is refused: model_id of step 1 is `-1`"),
+        ("[[], [\"all\"]]", "[[], [1]]", "examples[1].plan is refused: access_list of step 2 has position 1"),
+        ("subtasks = [\"Rule.\"]", "", "examples[0].plan is refused"),
+        ("\"Rule.\"", "\"  \"", "examples[0].plan is refused: subtask of step 1 is blank"),
+        ("And now?", " ", "examples[1].question is blank"),
+        ("\"Writes.\"", "\"\"", "examples[1].workers has a blank one"),
+        ("Ask one.", &"why ".repeat(2048), "examples[0] has 82"),
+        ("plan = 'model_id", "team = 1\nplan = 'model_id", "unknown field `team`"),
+    ] {
+        assert!(EXAMPLES.contains(from), "{from}");
+        let text = described(USER, &EXAMPLES.replacen(from, to, 1));
+        let refused = Manifest::parse(&text).expect_err(problem).to_string();
+        assert!(refused.contains(problem), "{problem} in {refused}");
+    }
+    let one =
+        "[[examples]]\nquestion = \"q\"\nplan = 'model_id = [0] subtasks = [\"a\"] access_list = [[]]'\n";
+    Manifest::parse(&described(USER, &one.repeat(EXAMPLES_MAX))).unwrap();
+    let many = Manifest::parse(&described(USER, &one.repeat(EXAMPLES_MAX + 1))).unwrap_err().to_string();
+    assert!(many.contains("examples has 17 entries, at most 16 are allowed"), "{many}");
+}
+
+#[test]
+fn examples_and_their_place_in_the_prompt_need_each_other() {
+    for (user, examples, problem) in [
+        ("{{workers}} {{question}}", EXAMPLES, "it is there 0 times"),
+        ("{{examples}} {{examples}} {{question}}", EXAMPLES, "it is there 2 times"),
+        ("{{examples}} {{question}}", "", "there are no examples"),
+        ("{{question}} {{examples}}", EXAMPLES, "before {{question}}"),
+    ] {
+        let refused = Manifest::parse(&described(&format!("user = \"{user}\""), examples)).unwrap_err();
+        assert!(refused.to_string().contains(problem), "{problem} in {refused}");
+    }
+    let system = "system = \"{{examples}}\"\nuser = \"{{question}}\"";
+    let manifest = Manifest::parse(&described(system, EXAMPLES)).unwrap();
+    assert!(asked(&manifest, "Why?").starts_with("Question: Who rules"));
+}
+
+#[test]
+fn with_slots_an_examples_numbers_are_slots() {
+    let example = |plan: &str, workers: &str| {
+        let user = good().replace("{{question}}", "{{examples}} {{question}}");
+        format!(
+            "{user}[[examples]]\nquestion = \"q\"\n{workers}plan = '{plan} subtasks = [\"a\"] access_list = [[]]'\n"
+        )
+    };
+    Manifest::parse(&example("model_id = [1]", "")).unwrap();
+    let beyond = Manifest::parse(&example("model_id = [2]", "")).unwrap_err().to_string();
+    assert!(beyond.contains("the pool has positions 0 to 1"), "{beyond}");
+    let named = Manifest::parse(&example("model_id = [1]", "workers = [\"a\", \"b\"]\n")).unwrap_err();
+    assert!(named.to_string().contains("examples[0].workers must be left out"), "{named}");
+}
+
+#[test]
+fn a_second_adapter_and_a_scale_that_is_no_number_are_refused() {
+    let adapters = |count: usize, scale: &str| {
+        let one = |number| {
+            format!(
+                "[[adapters]]\nfile = \"a{number}.gguf\"\nsha256 = \"{}\"\nscale = {scale}\n",
+                "b".repeat(64)
+            )
+        };
+        let adapters: String = (0..count).map(one).collect();
+        Manifest::parse(&described("user = \"{{question}}\"", &adapters))
+    };
+    assert_eq!(adapters(1, "2.5").unwrap().adapters[0].scale.to_string(), "2.5");
+    let refused = adapters(2, "1.0").unwrap_err().to_string();
+    assert!(refused.contains("adapters has 2 entries, at most 1 are allowed"), "{refused}");
+    for scale in ["nan", "inf", "-1.0", "16.5"] {
+        let refused = adapters(1, scale).unwrap_err().to_string();
+        assert!(refused.contains("adapters[0].scale is"), "{scale}: {refused}");
+    }
+}
+
+/// The page for people.
+const PAGE: &str = include_str!("../../../../docs/bundles.md");
+
+/// The keys of the manifest as the errors about an unknown one list them, each with its table.
+fn keys() -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    for (head, table) in [
+        ("", ""),
+        ("[weights]", "weights."),
+        ("[[adapters]]", "adapters."),
+        ("[head]", "head."),
+        ("[prompt]", "prompt."),
+        ("[[examples]]", "examples."),
+        ("[pool]", "pool."),
+        ("[sampling]", "sampling."),
+    ] {
+        let refused = Manifest::parse(&format!("{head}\nzzz = 1\n")).unwrap_err().to_string();
+        let (_, expected) = refused.split_once("unknown field `zzz`, expected").expect(&refused);
+        keys.extend(expected.split('`').skip(1).step_by(2).map(|key| format!("{table}{key}")));
+    }
+    keys
+}
+
+/// The rows of the page's table, by their keys.
+fn rows() -> BTreeMap<&'static str, &'static str> {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+    let keys = |row: &'static str| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2);
+    rows.flat_map(|row| keys(row).map(move |key| (key, row))).collect()
+}
+
+#[test]
+fn the_page_about_bundles_has_every_key_and_no_other() {
+    let rows: BTreeSet<_> = rows().into_keys().map(str::to_owned).collect();
+    assert_eq!(rows, keys());
+    assert!(rows.len() > 30, "{rows:?}");
+}
+
+#[test]
+fn the_page_about_bundles_has_the_bounds_and_a_manifest_that_reads() {
+    let rows = rows();
+    for (key, bound) in [
+        ("adapters", ADAPTERS_MAX),
+        ("examples", EXAMPLES_MAX),
+        ("examples.question", EXAMPLE_BYTES_MAX),
+        ("examples.plan", STEPS_MAX.into()),
+        ("pool.slots", WORKERS_MAX),
+    ] {
+        assert!(
+            rows[key].split(' ').any(|word| word.trim_end_matches([',', ';']) == bound.to_string()),
+            "{}",
+            rows[key]
+        );
+    }
+    let manifest = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let manifest = manifest.replace("sha256 = \"\"", &format!("sha256 = \"{}\"", "0".repeat(64)));
+    let manifest = Manifest::parse(&manifest).unwrap();
+    assert_eq!((manifest.id().as_str(), manifest.examples.len()), ("planner-3", 1));
 }

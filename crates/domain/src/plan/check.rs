@@ -2,7 +2,7 @@
 
 use super::draft::{PlanDraft, RawAccess, RawId};
 use super::head::{LastStep, PlanHead};
-use super::steps::{AccessList, Plan, Step, check_step_count};
+use super::steps::{AccessList, Plan, Step, check_step_count, check_subtask};
 use crate::ids::{StepIndex, WorkerId};
 use crate::policy::{Policy, STEPS_MAX};
 use crate::pool::{Pool, Worker};
@@ -119,12 +119,7 @@ impl PlanDraft {
     /// Positions in `model_id` count the whole pool, whatever the policy allows of it. A draft that
     /// [keeps the answer](Self::keeps_answer) has no steps and is refused here: ask first.
     pub fn check(&self, pool: &Pool, policy: &Policy) -> Result<Plan, PlanError> {
-        let (model_id, subtasks, access_list) =
-            (self.model_id.len(), self.subtasks.len(), self.access_list.len());
-        if model_id != subtasks || subtasks != access_list {
-            return Err(PlanError::UnequalLengths { model_id, subtasks, access_list });
-        }
-        check_step_count(model_id, policy.steps_max.min(STEPS_MAX))?;
+        self.check_lengths(policy.steps_max.min(STEPS_MAX))?;
         let elements = self.model_id.iter().zip(&self.subtasks).zip(&self.access_list);
         let steps = (0u16..).map(StepIndex::new).zip(elements).map(|(step, ((id, subtask), access))| {
             Ok(Step {
@@ -135,6 +130,32 @@ impl PlanDraft {
             })
         });
         Plan::from_steps(steps.collect::<Result<_, _>>()?)
+    }
+
+    /// All of [`Self::check`] that needs neither pool nor policy: whether the lists are 1 to [`STEPS_MAX`] steps of workers at
+    /// the first `workers` positions. Names are unknown here.
+    pub fn check_form(&self, workers: usize) -> Result<(), PlanError> {
+        self.check_lengths(STEPS_MAX)?;
+        let elements = self.model_id.iter().zip(&self.subtasks).zip(&self.access_list);
+        for (step, ((id, subtask), access)) in (0u16..).map(StepIndex::new).zip(elements) {
+            let is_known = |position: i64| usize::try_from(position).is_ok_and(|position| position < workers);
+            if !matches!(id, RawId::Index(position) if is_known(*position)) {
+                let position_max = workers.saturating_sub(1);
+                return Err(PlanError::UnknownWorker { step, worker: id.shown(), position_max });
+            }
+            check_subtask(step, subtask)?;
+            access.before(step)?;
+        }
+        Ok(())
+    }
+
+    fn check_lengths(&self, steps_max: u16) -> Result<(), PlanError> {
+        let (model_id, subtasks, access_list) =
+            (self.model_id.len(), self.subtasks.len(), self.access_list.len());
+        if model_id != subtasks || subtasks != access_list {
+            return Err(PlanError::UnequalLengths { model_id, subtasks, access_list });
+        }
+        check_step_count(model_id, steps_max)
     }
 
     /// The first steps of a draft whose rest is still being written, as many as nothing that follows can change: their worker,

@@ -176,7 +176,7 @@ pub(super) fn check_step_count(steps: usize, steps_max: u16) -> Result<(), PlanE
     }
 }
 
-fn check_subtask(step: StepIndex, subtask: &str) -> Result<(), PlanError> {
+pub(super) fn check_subtask(step: StepIndex, subtask: &str) -> Result<(), PlanError> {
     if subtask.trim().is_empty() {
         return Err(PlanError::EmptySubtask { step });
     }

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
-use llama_cpp_2::model::LlamaModel;
+use llama_cpp_2::model::{LlamaLoraAdapter, LlamaModel};
 use podium_ports::hardware::GpuError;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -20,6 +21,7 @@ use super::prepare::{Preparer, prompt_tokens_max};
 use super::reader::Reader;
 use super::thread::{EngineThread, Lines, Size};
 use super::{Command, EngineError, EngineOptions, HiddenStates, Request, SEQUENCES_MAX};
+use crate::adapter::{self, AdapterError, AdapterFile};
 use crate::backend::{BackendError, LlamaCpp, backend, overheard};
 use crate::grammar::{GrammarError, Grammars};
 use crate::prompt::Prompt;
@@ -52,6 +54,15 @@ pub enum LoadError {
         path: PathBuf,
         /// What llama.cpp says.
         reason: String,
+    },
+    /// The adapter is none, or was made for other weights.
+    #[error("adapter `{path}` cannot be applied to the weights", path = path.display())]
+    Adapter {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: AdapterError,
     },
     /// The file is fine, but nothing that this crate can run.
     #[error("weights have {key} `{value}`, supported are: {supported}")]
@@ -169,8 +180,15 @@ struct Loaded {
     placement: Placement,
     memory: Memory,
     model: Arc<LlamaModel>,
+    adapter: Option<Adapter>,
     vocabulary: Arc<Vocabulary>,
     grammars: Grammars,
+}
+
+/// An adapter that llama.cpp has loaded. It belongs to the model and is freed with it.
+struct Adapter {
+    file: AdapterFile,
+    loaded: LlamaLoraAdapter,
 }
 
 impl Loaded {
@@ -180,13 +198,16 @@ impl Loaded {
         readable(&options.weights)?;
         let memory = Memory::of(options, cells(options));
         placement.check_room(&options.weights, &mut decoding_params(options, &placement, 1), &memory)?;
-        let model = Arc::new(load_model(backend, options, &placement)?);
+        let mut model = load_model(backend, options, &placement)?;
         require(&model, "general.architecture", &ARCHITECTURES)?;
         let tokenizer = require(&model, "tokenizer.ggml.model", &TOKENIZERS)?;
         let trained_tokens = model.n_ctx_train();
         if options.context_tokens > trained_tokens {
             return Err(LoadError::ContextTooLong { context_tokens: options.context_tokens, trained_tokens });
         }
+        // As long as nothing else holds the model: llama.cpp changes it.
+        let adapter = options.adapter.as_ref().map(|file| load_adapter(&mut model, file, &options.weights));
+        let (adapter, model) = (adapter.transpose()?, Arc::new(model));
         let cutting = if tokenizer == "gpt2" { Cutting::Canonical } else { Cutting::Approximate };
         let vocabulary =
             Vocabulary::read(Arc::clone(&model), cutting).ok_or_else(|| LoadError::Unsupported {
@@ -197,7 +218,7 @@ impl Loaded {
         let vocabulary = Arc::new(vocabulary);
         let environment: TokEnv = Arc::<Vocabulary>::clone(&vocabulary);
         let grammars = Grammars::new(&environment)?;
-        Ok(Self { backend, placement, memory, model, vocabulary, grammars })
+        Ok(Self { backend, placement, memory, model, adapter, vocabulary, grammars })
     }
 
     fn run(
@@ -207,10 +228,12 @@ impl Loaded {
         stop: CancellationToken,
         (loaded, turn): (&IsLoaded, MutexGuard<'_, ()>),
     ) {
-        let Self { backend, placement, memory, model, vocabulary, grammars } = self;
+        let Self { backend, placement, memory, model, mut adapter, vocabulary, grammars } = self;
         let threads = threads(options, model.n_params());
-        let contexts = decoder(backend, &model, options, (&placement, threads))
-            .and_then(|decoder| Ok((decoder, reader(backend, &model, options, threads)?)));
+        let mut make = Contexts { backend, model: &model, adapter: adapter.as_mut() };
+        let contexts = make
+            .decoder(options, (&placement, threads))
+            .and_then(|decoder| Ok((decoder, make.reader(options, threads)?)));
         let contexts = match contexts {
             Ok(contexts) => contexts,
             Err(error) => return drop(loaded.send(Err(error))),
@@ -241,49 +264,76 @@ impl Loaded {
     }
 }
 
-fn decoder<'model>(
-    backend: &LlamaBackend,
+/// Makes contexts for a model, all with its adapter: whatever is computed in them, prefixes too, is computed with it.
+struct Contexts<'a, 'model> {
+    backend: &'a LlamaBackend,
     model: &'model LlamaModel,
-    options: &EngineOptions,
-    (placement, threads): (&Placement, usize),
-) -> Result<Decoder<'model>, LoadError> {
-    let (context_tokens, sequences_max) = (options.context_tokens, options.sequences_max.get());
-    let params = decoding_params(options, placement, threads);
-    let (context, reason) = overheard(|| model.new_context(backend, params));
-    let context = context.map_err(|error| LoadError::Context {
-        context_tokens,
-        sequences_max,
-        reason: reason.unwrap_or_else(|| error.to_string()),
-    })?;
-    tracing::info!(
-        weights = %options.weights.display(),
-        parameters = model.n_params(),
-        context_tokens,
-        sequences_max,
-        threads,
-        "conductor weights are loaded"
-    );
-    Ok(Decoder::new(context))
+    adapter: Option<&'a mut Adapter>,
 }
 
-fn reader<'model>(
-    backend: &LlamaBackend,
-    model: &'model LlamaModel,
-    options: &EngineOptions,
-    threads: usize,
-) -> Result<Option<Reader<'model>>, LoadError> {
-    if options.hidden_states == HiddenStates::NotReadable {
-        return Ok(None);
+impl<'model> Contexts<'_, 'model> {
+    fn decoder(
+        &mut self,
+        options: &EngineOptions,
+        (placement, threads): (&Placement, usize),
+    ) -> Result<Decoder<'model>, LoadError> {
+        let (context_tokens, sequences_max) = (options.context_tokens, options.sequences_max.get());
+        let params = decoding_params(options, placement, threads);
+        let context = self.context(params, context_tokens, sequences_max)?;
+        tracing::info!(
+            weights = %options.weights.display(),
+            parameters = self.model.n_params(),
+            context_tokens,
+            sequences_max,
+            threads,
+            "conductor weights are loaded"
+        );
+        Ok(Decoder::new(context))
     }
-    let context_tokens = options.context_tokens;
-    let params = reading_params(context_tokens, i32::try_from(threads).unwrap_or(1));
-    let (context, reason) = overheard(|| model.new_context(backend, params));
-    let context = context.map_err(|error| LoadError::Context {
-        context_tokens,
-        sequences_max: 1,
-        reason: reason.unwrap_or_else(|| error.to_string()),
-    })?;
-    Ok(Some(Reader::new(context)))
+
+    fn reader(
+        &mut self,
+        options: &EngineOptions,
+        threads: usize,
+    ) -> Result<Option<Reader<'model>>, LoadError> {
+        if options.hidden_states == HiddenStates::NotReadable {
+            return Ok(None);
+        }
+        let params = reading_params(options.context_tokens, i32::try_from(threads).unwrap_or(1));
+        Ok(Some(Reader::new(self.context(params, options.context_tokens, 1)?)))
+    }
+
+    fn context(
+        &mut self,
+        params: LlamaContextParams,
+        context_tokens: u32,
+        sequences_max: u16,
+    ) -> Result<LlamaContext<'model>, LoadError> {
+        let (context, reason) = overheard(|| self.model.new_context(self.backend, params));
+        let mut context = context.map_err(|error| LoadError::Context {
+            context_tokens,
+            sequences_max,
+            reason: reason.unwrap_or_else(|| error.to_string()),
+        })?;
+        if let Some(Adapter { file, loaded }) = &mut self.adapter {
+            let (set, reason) = overheard(|| context.lora_adapter_set(loaded, file.scale));
+            set.map_err(|error| refused(file, reason, &error))?;
+        }
+        Ok(context)
+    }
+}
+
+fn load_adapter(model: &mut LlamaModel, file: &AdapterFile, weights: &Path) -> Result<Adapter, LoadError> {
+    adapter::check(file, weights).map_err(|source| LoadError::Adapter { path: file.path.clone(), source })?;
+    let (loaded, reason) = overheard(|| model.lora_adapter_init(&file.path));
+    let loaded = loaded.map_err(|error| refused(file, reason, &error))?;
+    tracing::info!(adapter = %file.path.display(), scale = file.scale, "an adapter changes the conductor weights");
+    Ok(Adapter { file: file.clone(), loaded })
+}
+
+fn refused(file: &AdapterFile, reason: Option<String>, error: &dyn std::error::Error) -> LoadError {
+    let reason = reason.unwrap_or_else(|| error.to_string());
+    LoadError::Adapter { path: file.path.clone(), source: AdapterError::Refused { reason } }
 }
 
 /// Cells of a decoding context: each request's own, and once more for prefixes.

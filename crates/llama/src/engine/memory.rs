@@ -11,11 +11,12 @@ use super::{EngineOptions, HiddenStates};
 /// Bytes by what takes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// The file of weights.
+    /// The files of weights and adapter.
     weights: u64,
     /// Keys and values of all texts, if the file says how wide they are.
     text: Option<u64>,
-    /// Of them, what a context of its own has: the one that hidden states are read with.
+    /// What llama.cpp does not count when it is asked whether all fits: the context that hidden states are read with, and the
+    /// adapter.
     pub(super) beside: u64,
     /// How many texts of how many tokens.
     texts: (u64, u32),
@@ -31,11 +32,13 @@ impl Memory {
             values.map(|values| cache.bytes(values.saturating_mul(u64::from(tokens))))
         };
         let readable = options.hidden_states == HiddenStates::Readable;
-        let beside = if readable { of(KvCache::F16, options.context_tokens).unwrap_or_default() } else { 0 };
+        let reading = if readable { of(KvCache::F16, options.context_tokens).unwrap_or_default() } else { 0 };
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        let adapter = options.adapter.as_ref().map_or(0, |adapter| size(&adapter.path));
         Self {
-            weights: std::fs::metadata(&options.weights).map_or(0, |file| file.len()),
-            text: of(cache, cells).map(|bytes| bytes.saturating_add(beside)),
-            beside,
+            weights: size(&options.weights).saturating_add(adapter),
+            text: of(cache, cells).map(|bytes| bytes.saturating_add(reading)),
+            beside: reading.saturating_add(adapter),
             texts: (u64::from(options.sequences_max.get()) + 1 + u64::from(readable), options.context_tokens),
             cache,
         }

@@ -177,6 +177,20 @@ async fn what_the_prompt_begins_with_is_computed_for_the_first_question_only() {
 }
 
 #[tokio::test]
+async fn worked_examples_are_read_by_the_model_and_computed_for_the_first_question_only() {
+    let plain = open(&manifest(DESCRIBED, GREEDY), &pool(&["a", "b", "c"])).unwrap();
+    let plain = plan(&plain, &request()).await.unwrap().usage.prompt_tokens;
+    let example = "[[examples]]\nquestion = \"Who was it, and when was it?\"\n\
+         plan = 'model_id = [0, 1] subtasks = [\"Say who.\", \"Say when.\"] access_list = [[], [0]]'\n";
+    let manifest = manifest(DESCRIBED, GREEDY).replace("{{question}}", "{{examples}} {{question}}");
+    let conductor = open(&format!("{manifest}{example}"), &pool(&["a", "b", "c"])).unwrap();
+    let first = plan(&conductor, &request()).await.unwrap();
+    let second = plan(&conductor, &PlanRequest { question: "Why?".to_owned(), ..request() }).await.unwrap();
+    assert!(first.usage.prompt_tokens > plain + 40, "{} and {plain} tokens", first.usage.prompt_tokens);
+    assert!(second.usage.cached_tokens > 40, "{:?}", second.usage);
+}
+
+#[tokio::test]
 async fn a_further_round_may_keep_the_answer() {
     let conductor =
         open(&manifest(DESCRIBED, "temperature = 1.0\nplan_tokens_max = 2000"), &pool(&["a"])).unwrap();

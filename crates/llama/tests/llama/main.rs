@@ -1,6 +1,10 @@
 //! The crate from outside, on a model of 260 kB: engine, bundles, conductor; and the conductor that ships.
 
 #[cfg(test)]
+mod adapter_file;
+#[cfg(test)]
+mod adapters;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod conductor;

@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::*;
 
-const SUM: &str = "What is 17 plus 4?";
+pub(crate) const SUM: &str = "What is 17 plus 4?";
 const WORDS: &str = "Write 5280 in words.";
 
-fn nano() -> PathBuf {
+pub(crate) fn nano() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/nano")
 }
 
@@ -48,7 +48,7 @@ fn read(question: &str) -> ReadRequest {
     }
 }
 
-async fn values(engine: &Engine, question: &str) -> Vec<f32> {
+pub(crate) async fn values(engine: &Engine, question: &str) -> Vec<f32> {
     engine.handle().read(read(question)).unwrap().finish().await.unwrap().values
 }
 

@@ -33,6 +33,7 @@ pub(crate) const CONTEXT_TOKENS: u32 = 4096;
 pub(crate) fn options() -> EngineOptions {
     EngineOptions {
         weights: tiny_weights(),
+        adapter: None,
         context_tokens: CONTEXT_TOKENS,
         sequences_max: NonZeroU16::new(4).unwrap(),
         waiting_max: NonZeroUsize::new(8).unwrap(),

@@ -108,7 +108,7 @@ fn lines(bundle: &Bundle) -> Vec<String> {
     if !manifest.description.is_empty() {
         lines.push(format!("  {}", manifest.description));
     }
-    let mut say = |name: &str, text: String| lines.push(format!("  {name:<10}{text}"));
+    let mut say = |name: &str, text: String| lines.push(format!("  {name:<13}{text}"));
     say("manifest", bundle.sha256().to_owned());
     for named in manifest.files() {
         let size = std::fs::metadata(bundle.path(named.file)).map(|file| file.len());
@@ -165,6 +165,12 @@ fn prompt(manifest: &Manifest, say: &mut impl FnMut(&str, String)) {
     for (role, text) in turns.into_iter().filter(|(_, text)| !text.is_empty()) {
         text.lines().enumerate().for_each(|(number, line)| {
             say(if number == 0 { role } else { "" }, format!("| {line}"));
+        });
+    }
+    for (number, example) in manifest.examples.iter().enumerate() {
+        let name = format!("examples[{number}]");
+        example.to_string().lines().enumerate().for_each(|(number, line)| {
+            say(if number == 0 { &name } else { "" }, format!("| {line}"));
         });
     }
 }

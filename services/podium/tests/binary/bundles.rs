@@ -76,3 +76,38 @@ fn a_bundle_refuses_a_pool_in_which_a_slot_is_another_model() {
         "{said}"
     );
 }
+
+#[test]
+fn adapters_and_worked_examples_are_packed_checked_and_shown() {
+    let folder = Folder::new();
+    let copy = copied(&folder);
+    let (path, adapter) = (Path::new(&copy).join("conductor.toml"), Path::new(&copy).join("a.gguf"));
+    let manifest = std::fs::read_to_string(&path).unwrap();
+    let manifest = manifest.replace("\"{{question}}\"", "\"{{examples}} {{question}}\"");
+    let more = "\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = 0.5\n\
+         [[examples]]\nquestion = \"Who?\"\nplan = 'model_id = [5] subtasks = [\"Who?\"] access_list = [[]]'\n";
+    std::fs::write(&path, manifest + more).unwrap();
+    std::fs::write(&adapter, "numbers").unwrap();
+    let packed = run(&["bundle", "pack", &copy]);
+    assert!(packed.status.success(), "{}", stderr(&packed));
+    let verified = run(&["bundle", "verify", &copy, "--pool", "demo"]);
+    assert!(stdout(&verified).contains("is whole: 2 file(s)"), "{}{}", stdout(&verified), stderr(&verified));
+    let inspected = stdout(&run(&["bundle", "inspect", &copy]));
+    for part in [
+        "adapters[0]  a.gguf, 0.0 MB, ",
+        "adapters[0] is applied 0.5 times",
+        "| {{examples}} {{question}}",
+        "examples[0]  | Question: Who?\n               | model_id = [5]",
+    ] {
+        assert!(inspected.contains(part), "{part} in {inspected}");
+    }
+    let of_manifest = |text: &str| text.lines().find(|line| line.contains("manifest")).map(str::to_owned);
+    let before = of_manifest(&inspected);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("[5]", "[4]")).unwrap();
+    let after = of_manifest(&stdout(&run(&["bundle", "inspect", &copy])));
+    assert!(before.is_some() && before != after, "an example is part of the bundle's checksum");
+    std::fs::write(&adapter, "other numbers").unwrap();
+    let said = stderr(&run(&["bundle", "verify", &copy]));
+    assert!(said.contains("1 problem(s)") && said.contains("`a.gguf` (adapters[0]) has SHA-256"), "{said}");
+}

@@ -22,7 +22,8 @@ fn questions() -> Vec<(String, Value)> {
 
 /// As if a model's hidden state told the kind of a question apart.
 fn features() -> Features {
-    let source = Source { weights_sha256: "7".repeat(64), reading: "chatml-question-1".to_owned() };
+    let source =
+        Source { weights_sha256: "7".repeat(64), adapter: None, reading: "chatml-question-1".to_owned() };
     let mut features = Features::new(source);
     for (at, (id, _)) in questions().into_iter().enumerate() {
         let noise = if at % 2 == 0 { 0.3 } else { -0.3 };
@@ -90,7 +91,8 @@ fn what_does_not_belong_together_is_refused() {
     folder.write("outcomes", &outcomes.join("\n"));
     folder.write("few", &outcomes[..6].join("\n"));
     folder.write("bad", "{}");
-    let of_others = Source { weights_sha256: "0".repeat(64), reading: "chatml-question-1".to_owned() };
+    let of_others =
+        Source { weights_sha256: "0".repeat(64), adapter: None, reading: "chatml-question-1".to_owned() };
     let slots = ["sim-lists", "sim-dates"].map(|id| WorkerId::new(id).unwrap()).to_vec();
     let other = LinearHead::new(slots, String::new(), of_others, vec![0.0; 6]).unwrap();
     std::fs::write(folder.path("other"), other.to_bytes().unwrap()).unwrap();

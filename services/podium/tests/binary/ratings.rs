@@ -86,7 +86,8 @@ async fn what_was_rated_is_exported_and_trains_a_mini_head() {
     let none = run(&["runs", "outcomes", "--server", &door, "--out", &path("none"), "--until", "2020-02-29"]);
     assert!(stdout(&none).contains("0 outcomes of 0 questions"), "{}{}", stdout(&none), stderr(&none));
 
-    let source = Source { weights_sha256: "7".repeat(64), reading: "chatml-question-1".to_owned() };
+    let source =
+        Source { weights_sha256: "7".repeat(64), adapter: None, reading: "chatml-question-1".to_owned() };
     let mut features = Features::new(source);
     let mut known = BTreeMap::new();
     for line in std::fs::read_to_string(&outcomes).unwrap().lines() {

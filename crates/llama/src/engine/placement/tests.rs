@@ -81,6 +81,7 @@ fn whoever_misses_a_gpu_is_told_what_was_looked_at() {
 fn options() -> EngineOptions {
     EngineOptions {
         weights: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf"),
+        adapter: None,
         context_tokens: 1000,
         sequences_max: NonZeroU16::new(7).unwrap(),
         waiting_max: NonZeroUsize::MIN,

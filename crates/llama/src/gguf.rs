@@ -1,0 +1,217 @@
+//! What a GGUF file says of itself before its numbers: texts, and its tensors' types and shapes.
+//!
+//! The binding tells neither types nor shapes, and llama.cpp aborts on some files whose types or shapes it does not expect.
+//! So the head of a file is read here, within bounds, before llama.cpp sees it. Nothing else of it is read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Take};
+use std::path::Path;
+
+/// Most bytes before the numbers; a vocabulary takes a few million.
+const BYTES_MAX: u64 = 256 << 20;
+/// Most bytes of a name.
+const NAME_BYTES_MAX: u64 = 4 << 10;
+/// Most bytes of a text that is kept.
+const TEXT_BYTES_MAX: u64 = 256;
+/// Most dimensions of a tensor.
+const DIMENSIONS_MAX: u32 = 4;
+
+/// The head of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Gguf {
+    pub(crate) values: BTreeMap<String, Value>,
+    pub(crate) tensors: BTreeMap<String, Tensor>,
+}
+
+/// A value of the metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    Float(f32),
+    /// Of another type, or too long a text.
+    Other,
+}
+
+/// A tensor, without its numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tensor {
+    pub(crate) kind: u32,
+    /// The fastest dimension first; those of one element that follow the last other one are left out.
+    pub(crate) shape: Vec<u64>,
+}
+
+/// Why a file has no such head.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GgufError {
+    #[error("it cannot be read to the end of what it says of itself")]
+    Unreadable(#[from] io::Error),
+    #[error("it is no GGUF file that this version reads: {problem}")]
+    Wrong { problem: String },
+}
+
+fn wrong(problem: impl Into<String>) -> GgufError {
+    GgufError::Wrong { problem: problem.into() }
+}
+
+impl Gguf {
+    pub(crate) fn read(path: &Path) -> Result<Self, GgufError> {
+        Self::of(File::open(path)?)
+    }
+
+    fn of(file: impl Read) -> Result<Self, GgufError> {
+        let mut bytes = Bytes(BufReader::new(file).take(BYTES_MAX));
+        if bytes.array()? != *b"GGUF" {
+            return Err(wrong("it does not begin with GGUF"));
+        }
+        match bytes.u32()? {
+            2 | 3 => {}
+            version => return Err(wrong(format!("its version is {version}"))),
+        }
+        let (tensors, values) = (bytes.u64()?, bytes.u64()?);
+        let mut gguf = Self::default();
+        for _ in 0..values {
+            let key = bytes.name()?;
+            let kind = bytes.u32()?;
+            gguf.values.insert(key, bytes.value(kind)?);
+        }
+        for _ in 0..tensors {
+            let name = bytes.name()?;
+            gguf.tensors.insert(name, bytes.tensor()?);
+        }
+        Ok(gguf)
+    }
+
+    /// A short text of the metadata.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        match self.values.get(key)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// What is still to be read.
+struct Bytes<R>(Take<R>);
+
+impl<R: Read> Bytes<R> {
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.0.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn u32(&mut self) -> io::Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> io::Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn name(&mut self) -> Result<String, GgufError> {
+        let length = self.u64()?;
+        if length > NAME_BYTES_MAX {
+            return Err(wrong(format!("a name has {length} bytes, at most {NAME_BYTES_MAX} are allowed")));
+        }
+        self.text(length)
+    }
+
+    fn text(&mut self, length: u64) -> Result<String, GgufError> {
+        let mut bytes = Vec::new();
+        if self.0.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        String::from_utf8(bytes).map_err(|_| wrong("a text is not UTF-8"))
+    }
+
+    fn skip(&mut self, length: u64) -> io::Result<()> {
+        let skipped = io::copy(&mut self.0.by_ref().take(length), &mut io::sink())?;
+        if skipped == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn value(&mut self, kind: u32) -> Result<Value, GgufError> {
+        const FLOAT: u32 = 6;
+        const TEXT: u32 = 8;
+        const ARRAY: u32 = 9;
+        match kind {
+            FLOAT => return Ok(Value::Float(self.array().map(f32::from_le_bytes)?)),
+            TEXT => match self.u64()? {
+                length @ 0..=TEXT_BYTES_MAX => return self.text(length).map(Value::Text),
+                length => self.skip(length)?,
+            },
+            ARRAY => match (self.u32()?, self.u64()?) {
+                (TEXT, elements) => {
+                    for _ in 0..elements {
+                        let length = self.u64()?;
+                        self.skip(length)?;
+                    }
+                }
+                (kind, elements) => self.skip(elements.saturating_mul(width(kind)?))?,
+            },
+            kind => self.skip(width(kind)?)?,
+        }
+        Ok(Value::Other)
+    }
+
+    fn tensor(&mut self) -> Result<Tensor, GgufError> {
+        let dimensions = self.u32()?;
+        if dimensions > DIMENSIONS_MAX {
+            return Err(wrong(format!("a tensor has {dimensions} dimensions")));
+        }
+        let mut shape = (0..dimensions).map(|_| self.u64()).collect::<io::Result<Vec<_>>>()?;
+        while shape.pop_if(|last| *last == 1).is_some() {}
+        let kind = self.u32()?;
+        // Where its numbers begin.
+        self.u64()?;
+        Ok(Tensor { kind, shape })
+    }
+}
+
+/// Bytes of a value of a type of fixed size.
+fn width(kind: u32) -> Result<u64, GgufError> {
+    match kind {
+        0 | 1 | 7 => Ok(1),
+        2 | 3 => Ok(2),
+        4..=6 => Ok(4),
+        10..=12 => Ok(8),
+        kind => Err(wrong(format!("a value has the type {kind}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn tiny() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf")
+    }
+
+    #[test]
+    fn the_head_of_a_file_is_read_without_its_numbers() {
+        let gguf = Gguf::read(&tiny()).unwrap();
+        assert_eq!(gguf.text("general.architecture"), Some("qwen2"));
+        assert_eq!(gguf.values.get("tokenizer.ggml.tokens"), Some(&Value::Other));
+        // 4 heads of 16 dimensions.
+        assert_eq!(gguf.tensors["blk.0.attn_q.weight"].shape, [64, 64]);
+        assert_eq!(gguf.tensors["output_norm.weight"].shape, [64]);
+    }
+
+    #[test]
+    fn whatever_is_cut_or_changed_is_an_error_or_another_head_and_nothing_worse() {
+        let good = std::fs::read(tiny()).unwrap();
+        let head = good.len().min(40_000);
+        for end in (0..head).step_by(97) {
+            assert!(matches!(Gguf::of(&good[..end.min(200)]), Err(GgufError::Unreadable(_))), "{end}");
+            let mut changed = good[..head].to_vec();
+            changed[end] ^= 0x80;
+            let _ = Gguf::of(&changed[..]);
+        }
+        let refused = Gguf::of(&b"GGML\x03\0\0\0"[..]).unwrap_err().to_string();
+        assert!(refused.contains("does not begin with GGUF"), "{refused}");
+        let refused = Gguf::of(&b"GGUF\x01\0\0\0"[..]).unwrap_err().to_string();
+        assert!(refused.contains("version is 1"), "{refused}");
+    }
+}
