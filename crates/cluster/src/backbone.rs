@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::address::with_password;
 use crate::error::ClusterError;
+use crate::limiter_state;
 use crate::postgres::{self, Store};
 use crate::settings::{Away, ClusterSettings, NatsSettings, RedisSettings};
 
@@ -102,6 +103,9 @@ impl Backbone {
         }
         let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
         let limiter = calls.then(|| redis(&settings.redis, &keepers, &stop)).transpose()?;
+        if let Some(limiter) = &limiter {
+            limiter_state::observe(limiter);
+        }
         let remembered = settings.step_cache.filter(|_| roles.execute);
         let cache = remembered.map(|options| cache(&settings.redis, options)).transpose()?;
         Ok(Self {
@@ -177,10 +181,15 @@ impl Backbone {
     }
 }
 
-fn options(settings: &ClusterSettings) -> Options {
+/// What tells this process from others of its kind: in claims, and in what it measures.
+pub fn instance() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "host".to_owned());
+    format!("{host}-{}", std::process::id())
+}
+
+fn options(settings: &ClusterSettings) -> Options {
     Options {
-        executor: format!("{host}-{}", std::process::id()),
+        executor: instance(),
         lease: settings.lease,
         plan_slots: settings.plan_slots,
         step_slots: settings.step_slots,

@@ -12,7 +12,7 @@ use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_memory::MemoryLimiter;
 use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
-use podium_ports::limiter::{CallWish, Grant, Limiter};
+use podium_ports::limiter::{CallWish, Grant, Limiter, Patience};
 use podium_testkit::{Answer, Fault, Gate, OpenLimiter, ScriptedVendor, TestClock, a_pool, an_asker};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -123,6 +123,7 @@ async fn what_the_account_s_workers_take_is_not_there_for_plans() {
         run,
         task: TaskRef::Plan { round },
         estimate: TokenEstimate::default(),
+        patience: Patience::Waits,
     };
     // An account begins with nothing to spend: the worker waits for the first call, and takes it.
     let permit = loop {

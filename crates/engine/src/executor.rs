@@ -127,14 +127,16 @@ impl Executor {
             estimate: call::estimate(request),
             patience,
         };
-        match self.engine.parts().limiter.acquire(&wish).await {
+        let permit = match self.engine.parts().limiter.acquire(&wish).await {
             Ok(Grant::Permit(permit)) => Ok(permit),
             Ok(Grant::AskAgain { after, why }) => Err(NoRoom { why: Some(why), after }),
             Err(error) => {
                 warn!(worker = %worker.id, error = &error as &dyn std::error::Error, "the limiter failed");
                 Err(NoRoom { why: None, after: self.engine.options().retry_pause })
             }
-        }
+        };
+        self.engine.metrics().asked(&worker.id, permit.as_ref().map(drop).map_err(|refused| refused.why));
+        permit
     }
 
     /// The run that a message is about, if the step may be ready.
@@ -225,6 +227,10 @@ impl Executor {
         (worker, request): (&Worker, &ChatRequest),
         permit: Box<dyn Permit>,
     ) -> Cleared {
+        let task = TaskRef::Step { round: at.0, step: at.1 };
+        if let Some(TaskState::Ready { not_before }) = run.task(task).map(|task| &task.state) {
+            self.engine.metrics().waited(run.spec().policy.tier, self.engine.now().since(*not_before));
+        }
         let second = self.second(run, at, (worker, request));
         let call = call::most_cost(worker, request, self.engine.now());
         let reserve = Reserve { call, hedge: second.as_ref().map_or(Cost::ZERO, Second::most_cost) };
@@ -263,6 +269,7 @@ impl Executor {
         };
         let call = Call {
             parts: self.engine.parts(),
+            metrics: self.engine.metrics(),
             run: &claimed.run,
             worker: &worker,
             at,
@@ -324,6 +331,7 @@ impl Executor {
             permit = self.permit(&after, at, (worker, &request), Patience::Waits) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
+        engine.metrics().waited(after.spec().policy.tier, Duration::ZERO);
         let Ok(lead) = self.try_lead(recall.as_ref()).await else {
             permit.settle(Settlement::of(Outcome::NotSent));
             return None;

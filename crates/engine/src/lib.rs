@@ -20,6 +20,7 @@ mod gather;
 mod hedging;
 mod holds;
 mod known;
+mod metrics;
 mod parts;
 mod planner;
 mod ratings;

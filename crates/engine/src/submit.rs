@@ -20,6 +20,7 @@ use tracing::debug;
 use crate::commands::rehearse;
 use crate::ending::Ending;
 use crate::engine::Engine;
+use crate::metrics::Stage;
 use crate::worth::Question;
 
 /// How long a draft waits for an executor to claim its first step and create it; then whoever was asked creates it. Many times
@@ -262,7 +263,9 @@ impl Engine {
 
     /// Creates a run that executors were told of already, unless one of them has.
     pub(crate) async fn create_drafted(&self, draft: &Draft) -> Result<(), StoreError> {
-        self.creations().ask(draft.commit.clone()).await?;
+        if self.creations().ask(draft.commit.clone()).await? == Created::New {
+            self.metrics().happened(&draft.commit.after, &draft.commit.events);
+        }
         self.announce(draft).await;
         Ok(())
     }
@@ -270,13 +273,17 @@ impl Engine {
     async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
         let commit = &draft.commit;
         let created = if commit.booking().is_some() {
-            self.charged_creations().ask(commit.clone()).await?.map_err(SubmitError::OverBudget)?
+            let created = self.charged_creations().ask(commit.clone()).await?;
+            created
+                .inspect_err(|shortage| self.metrics().refused(Stage::Accept, shortage))
+                .map_err(SubmitError::OverBudget)?
         } else {
             self.creations().ask(commit.clone()).await?
         };
         if let Created::Existing(id) = created {
             return Ok(Submitted::Existing(id));
         }
+        self.metrics().happened(&commit.after, &commit.events);
         self.announce(&draft).await;
         Ok(Submitted::New(draft.commit.after.id()))
     }

@@ -11,6 +11,7 @@ mod gate;
 mod ids;
 pub mod limiter;
 pub mod live_stream;
+pub mod metrics;
 mod open_limiter;
 pub mod ratings;
 pub mod run_store;

@@ -127,6 +127,7 @@ const LAYERS: &[Layer] = &[
         uses: &["podium-bundle", "podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
         tests_use: &[],
     },
+    Layer { package: "podium-telemetry", uses: &["podium-setup"], tests_use: &[] },
     Layer {
         package: "podium-cluster",
         uses: &[
@@ -138,9 +139,10 @@ const LAYERS: &[Layer] = &[
             "podium-queue-nats",
             "podium-setup",
             "podium-store-postgres",
+            "podium-telemetry",
             "podium-vendors",
         ],
-        tests_use: &[],
+        tests_use: SERVERS,
     },
     Layer {
         package: "podium-gateway",
@@ -151,6 +153,7 @@ const LAYERS: &[Layer] = &[
             "podium-engine",
             "podium-ports",
             "podium-setup",
+            "podium-telemetry",
         ],
         tests_use: &[],
     },
@@ -176,6 +179,7 @@ const LAYERS: &[Layer] = &[
             "podium-setup",
             "podium-store-postgres",
             "podium-store-sqlite",
+            "podium-telemetry",
             "podium-vendor-sim",
             "podium-vendors",
         ],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::run::TaskRef;
 use podium_ports::conductor::{Asker, ConductorError};
-use podium_ports::limiter::{CallWish, Grant, Permit, TokenEstimate, Why};
+use podium_ports::limiter::{CallWish, Grant, Patience, Permit, TokenEstimate, Why};
 use podium_ports::vendor::ChatRequest;
 
 use super::tally::{BYTES_PER_TOKEN, prompt_bytes};
@@ -32,6 +32,7 @@ impl RemoteConductor {
                 input: prompt_bytes(request).div_ceil(BYTES_PER_TOKEN),
                 output_max: request.output_tokens_max.into(),
             },
+            patience: Patience::Waits,
         };
         loop {
             let (why, after) = match self.limiter.acquire(&wish).await {

@@ -139,7 +139,7 @@ async fn what_no_worker_can_be_asked_for_is_refused_before_anybody_is() {
         (formed(a_schema()), "json_schema"),
     ] {
         let submit = Submit { policy: policy.clone(), ..submit };
-        let estimated = house.engine.estimate(&submit).unwrap_err().to_string();
+        let estimated = house.engine.estimate(&submit).await.unwrap_err().to_string();
         let refused = house.engine.submit(submit).await.unwrap_err();
         assert!(matches!(&refused, SubmitError::NoneTakes(e) if e.feature.as_str() == feature));
         assert_eq!(refused.to_string(), estimated);
@@ -161,11 +161,11 @@ async fn what_no_worker_can_be_asked_for_is_refused_before_anybody_is() {
 async fn a_picture_weighs_what_it_takes_and_not_its_bytes() {
     let house = house(&["quick"]).await;
     let large = Part::Image(Image::Data { media_type: MediaType::Png, base64: "AAAA".repeat(1000) });
-    let cost = |parts: Vec<Part>| {
+    let cost = async |parts: Vec<Part>| {
         let conversation = Conversation::new(vec![Message::new(Role::User, "What is this?").with(parts)]);
         let submit = Submit { conversation: conversation.unwrap(), ..request(ultra()) };
-        house.engine.estimate(&submit).unwrap().cost_min.nano_usd()
+        house.engine.estimate(&submit).await.unwrap().cost_min.nano_usd()
     };
-    assert_eq!(cost(vec![large]), cost(vec![picture()]));
-    assert!(cost(vec![picture(), picture()]) > cost(vec![picture()]));
+    assert_eq!(cost(vec![large]).await, cost(vec![picture()]).await);
+    assert!(cost(vec![picture(), picture()]).await > cost(vec![picture()]).await);
 }

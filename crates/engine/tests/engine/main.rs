@@ -29,6 +29,8 @@ mod house;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod recall;

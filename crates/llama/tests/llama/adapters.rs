@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use podium_domain::ids::RunId;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
@@ -10,7 +11,7 @@ use podium_llama::bundle::{Bundle, BundleError, MANIFEST_FILE, pack_in_place};
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::{AdapterError, AdapterFile, LlamaConductor, LlamaOptions, OpenError, QuestionReader};
-use podium_ports::conductor::{Conductor, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, PlanRequest};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -211,6 +212,7 @@ fn open(folder: &Path) -> Result<LlamaConductor, OpenError> {
 
 async fn plan(conductor: &LlamaConductor, question: &str) -> PlanResult {
     let request = PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
