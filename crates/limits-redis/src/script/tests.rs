@@ -12,6 +12,7 @@ use podium_testkit::a_pool;
 use podium_testkit::limiter::Caller;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 
@@ -91,7 +92,7 @@ fn command() -> impl Strategy<Value = Command> {
 fn case() -> impl Strategy<Value = Case> {
     let limit = || prop::option::of(prop_oneof![1..100_u64, 100..60_000_u64]);
     let limits = [limit(), limit(), limit(), limit(), limit(), limit()];
-    (limits, 1..6_u32, prop::bool::weighted(0.3), prop::collection::vec(command(), 0..80))
+    (limits, 1..6_u32, prop::bool::weighted(0.3), prop::collection::vec(command(), 0..60))
         .prop_map(|(limits, in_flight_max, fails, commands)| Case { limits, in_flight_max, fails, commands })
 }
 
@@ -269,7 +270,9 @@ fn wait_for<T>(work: impl Future<Output = T>) -> T {
 async fn a_redis() -> (Redis, MultiplexedConnection) {
     let redis = Redis::start().await.unwrap();
     let client = redis::Client::open(redis.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    // However busy the machine is.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     Scripts::with_clock(CLOCK).settle.load_async(&mut connection).await.unwrap();
     (redis, connection)
 }

@@ -10,8 +10,8 @@ use podium_ports::clock::Clock;
 use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
 use podium_testkit::limiter::Caller;
 use podium_testkit::{TestClock, a_pool};
-use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -129,7 +129,9 @@ pub(crate) struct Onlooker(MultiplexedConnection);
 impl Onlooker {
     pub(crate) async fn of(redis: &Redis) -> Self {
         let client = redis::Client::open(redis.url()).unwrap();
-        Self(client.get_multiplexed_async_connection().await.unwrap())
+        // However busy the machine is.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+        Self(client.get_multiplexed_async_connection_with_config(&patient).await.unwrap())
     }
 
     /// Sends a command, in words.
