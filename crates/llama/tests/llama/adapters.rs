@@ -197,10 +197,13 @@ fn bundle(adapter: &Adapter, scale: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     std::fs::copy(nano().join("nano.gguf"), folder.path().join("nano.gguf")).unwrap();
     adapter.write(&folder, "a.gguf");
-    let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
-    let manifest = manifest.replace("version = \"1\"", "version = \"2\"");
+    let mut manifest: toml_edit::DocumentMut =
+        std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap().parse().unwrap();
+    manifest["version"] = toml_edit::value("2");
+    // It was trained without the adapter.
+    manifest.remove("head");
     let adapter = format!("\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = {scale}\n");
-    std::fs::write(folder.path().join(MANIFEST_FILE), manifest + &adapter).unwrap();
+    std::fs::write(folder.path().join(MANIFEST_FILE), format!("{manifest}{adapter}")).unwrap();
     pack_in_place(folder.path(), Some(&demo())).unwrap();
     folder
 }
