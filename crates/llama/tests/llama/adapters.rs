@@ -197,13 +197,13 @@ fn bundle(adapter: &Adapter, scale: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     std::fs::copy(nano().join("nano.gguf"), folder.path().join("nano.gguf")).unwrap();
     adapter.write(&folder, "a.gguf");
-    let mut manifest: toml_edit::DocumentMut =
-        std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap().parse().unwrap();
+    let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
+    let mut manifest: toml_edit::DocumentMut = manifest.parse().unwrap();
     manifest["version"] = toml_edit::value("2");
-    // It was trained without the adapter.
+    // Its head is for hidden states without an adapter.
     manifest.remove("head");
     let adapter = format!("\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = {scale}\n");
-    std::fs::write(folder.path().join(MANIFEST_FILE), format!("{manifest}{adapter}")).unwrap();
+    std::fs::write(folder.path().join(MANIFEST_FILE), manifest.to_string() + &adapter).unwrap();
     pack_in_place(folder.path(), Some(&demo())).unwrap();
     folder
 }
