@@ -7,7 +7,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
 use podium_domain::usage::Usage;
 use podium_harness::Redis;
-use podium_ports::limiter::{Allowance, Quota, Settlement, Why};
+use podium_ports::limiter::{Allowance, Patience, Quota, Settlement, Why};
 use podium_testkit::a_pool;
 use podium_testkit::limiter::Caller;
 use proptest::prelude::*;
@@ -153,6 +153,8 @@ impl Subject {
             tenant: podium_domain::ids::TenantId::new(["a", "b", "c", "d"][usize::from(caller % 4)]).unwrap(),
             tier: if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra },
             estimate: TokenEstimate { input: *input, output_max: *output_max },
+            // One of them does not come back.
+            patience: if *caller == 7 { Patience::Leaves } else { Patience::Waits },
             ..Caller::new((*caller).into())
         });
         self.ask_as(&callers.collect::<Vec<_>>()).await

@@ -198,9 +198,12 @@ fn bundle(adapter: &Adapter, scale: &str) -> TempDir {
     std::fs::copy(nano().join("nano.gguf"), folder.path().join("nano.gguf")).unwrap();
     adapter.write(&folder, "a.gguf");
     let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
-    let manifest = manifest.replace("version = \"1\"", "version = \"2\"");
+    let mut manifest: toml_edit::DocumentMut = manifest.parse().unwrap();
+    manifest["version"] = toml_edit::value("2");
+    // Its head is for hidden states without an adapter.
+    manifest.remove("head");
     let adapter = format!("\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = {scale}\n");
-    std::fs::write(folder.path().join(MANIFEST_FILE), manifest + &adapter).unwrap();
+    std::fs::write(folder.path().join(MANIFEST_FILE), manifest.to_string() + &adapter).unwrap();
     pack_in_place(folder.path(), Some(&demo())).unwrap();
     folder
 }
