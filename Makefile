@@ -106,6 +106,20 @@ nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 
 	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano --n 100 && \
 	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle ../models/nano && \
 	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle ../models/nano
+	@printf 'models/nano has other weights now: make nano-head trains its mini head for them\n'
+
+.PHONY: nano-head
+nano-head: binaries ## train nano's mini head again, from what the simulated workers make of 1,500 questions (minutes)
+	@scripts/setup test
+	mkdir -p $(CACHE)/nano-head
+	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test \
+	    podium-training generate-eval --n 1500 --seed 11 --split train >$(CACHE)/nano-head/questions.jsonl
+	$(PODIUM) eval $(CACHE)/nano-head/questions.jsonl --pool demo --outcomes $(CACHE)/nano-head/outcomes.jsonl
+	$(PODIUM) head features --bundle models/nano --outcomes $(CACHE)/nano-head/outcomes.jsonl \
+	    --output $(CACHE)/nano-head/features.safetensors
+	$(PODIUM) head train --pool demo --outcomes $(CACHE)/nano-head/outcomes.jsonl \
+	    --features $(CACHE)/nano-head/features.safetensors --output models/nano/head.safetensors
+	$(PODIUM) bundle pack models/nano --pool demo
 
 .PHONY: cluster
 cluster: ## start a cluster on this machine: Postgres, NATS, Redis, simulated workers, our processes; `make cluster-stop` ends it
@@ -136,6 +150,17 @@ bench-early: ## time saved by beginning steps while the plan is being written; B
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-early -- $(BENCH_ARGS)
 
+.PHONY: bench-llama
+bench-llama: ## time the local conductor beside bare llama.cpp on random weights; BENCH_ARGS="--rounds 1 --tokens 16 --threads 1"
+	@scripts/setup build llama test
+	@scripts/claim-target
+	cargo build $(WORKSPACE) --bin podium-bench-llama
+	@mkdir -p $(CACHE)/bench
+	@# Half a gigabyte, made once.
+	@[ -f $(CACHE)/bench/random.gguf ] || uv run --no-project --with gguf==0.19.0 --with tokenizers==0.23.3 --with numpy \
+	    benches/llama/make_model.py $(CACHE)/bench/random.gguf
+	$(CARGO_TARGET_DIR)/debug/podium-bench-llama all --weights $(CACHE)/bench/random.gguf $(BENCH_ARGS)
+
 .PHONY: bench-limits
 bench-limits: ## 32 executors against a vendor's limits for three minutes; BENCH_ARGS="--seconds 60 --prompt-words 200"
 	@scripts/setup build servers
@@ -151,8 +176,9 @@ bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--ro
 	python3 benches/engines/run.py $(BENCH_ARGS)
 
 .PHONY: eval
-eval: binaries ## ask 300 held-out questions of nano over the skill workers, then of the generalist alone
+eval: binaries ## ask 300 held-out questions of nano over the skill workers, of its mini head, then of the generalist alone
 	@$(PODIUM) eval training/eval/heldout.jsonl
+	@$(PODIUM) eval training/eval/heldout.jsonl --tier mini
 	@$(PODIUM) eval training/eval/heldout.jsonl --conductor direct:sim-generalist
 
 .PHONY: fuzz

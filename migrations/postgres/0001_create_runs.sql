@@ -27,14 +27,19 @@ CREATE INDEX runs_tenant ON runs (tenant, id);
 
 -- How far a run has come.
 CREATE TABLE run_states (
-    run_id        uuid   NOT NULL PRIMARY KEY,
+    run_id          uuid   NOT NULL PRIMARY KEY,
     -- The sequence number of the last event. Every writer says which one it follows; who comes late is refused.
-    version       bigint NOT NULL,
-    state         text   NOT NULL,
-    steps         bigint NOT NULL,
-    cost_nano_usd bigint NOT NULL,
-    deadline_ms   bigint NOT NULL,
-    ended_ms      bigint
+    version         bigint NOT NULL,
+    state           text   NOT NULL,
+    deadline_ms     bigint NOT NULL,
+    ended_ms        bigint,
+    -- What it has come to so far, for lists.
+    steps           bigint NOT NULL,
+    cost_nano_usd   bigint NOT NULL,
+    wasted_nano_usd bigint NOT NULL,
+    saved_nano_usd  bigint NOT NULL,
+    fallbacks       bigint NOT NULL,
+    hedges          bigint NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX run_states_active ON run_states (deadline_ms) WHERE state = 'active';

@@ -3,21 +3,26 @@
 
 CREATE TABLE runs (
     -- Version 7: sorts by the time of acceptance.
-    id            BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
-    tenant        TEXT    NOT NULL,
+    id              BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    tenant          TEXT    NOT NULL,
     -- The client's own name for the request. Any number of runs have none.
-    request_id    TEXT,
-    model         TEXT    NOT NULL,
-    state         TEXT    NOT NULL,
+    request_id      TEXT,
+    model           TEXT    NOT NULL,
     -- Its beginning, for lists.
-    question      TEXT    NOT NULL,
+    question        TEXT    NOT NULL,
+    accepted_ms     INTEGER NOT NULL,
+    deadline_ms     INTEGER NOT NULL,
     -- The sequence number of the last event. Every writer says which one it follows; who comes late is refused.
-    version       INTEGER NOT NULL,
-    steps         INTEGER NOT NULL,
-    cost_nano_usd INTEGER NOT NULL,
-    accepted_ms   INTEGER NOT NULL,
-    deadline_ms   INTEGER NOT NULL,
-    ended_ms      INTEGER,
+    version         INTEGER NOT NULL,
+    state           TEXT    NOT NULL,
+    ended_ms        INTEGER,
+    -- What it has come to so far, for lists.
+    steps           INTEGER NOT NULL,
+    cost_nano_usd   INTEGER NOT NULL,
+    wasted_nano_usd INTEGER NOT NULL,
+    saved_nano_usd  INTEGER NOT NULL,
+    fallbacks       INTEGER NOT NULL,
+    hedges          INTEGER NOT NULL,
     UNIQUE (tenant, request_id)
 ) STRICT;
 

@@ -101,11 +101,8 @@ def write_checksum(bundle: Path) -> None:
     """Puts the checksum of the bundle's weights into its `conductor.toml`, leaving everything else as it is."""
     manifest = bundle / "conductor.toml"
     text = manifest.read_text(encoding="utf-8")
-    weights = re.search(r'^file = "([^"]+)"', text, re.MULTILINE)
+    weights = re.search(r'^\[weights\]\nfile = "([^"]+)"\nsha256 = "([^"]*)"', text, re.MULTILINE)
     if weights is None:
-        raise ValueError(f"{manifest}: no weights file is named")
+        raise ValueError(f"{manifest}: [weights] has no file with a sha256 after it")
     digest = sha256(bundle / weights.group(1))
-    changed, count = re.subn(r'^sha256 = "[^"]*"', f'sha256 = "{digest}"', text, flags=re.MULTILINE)
-    if count != 1:
-        raise ValueError(f"{manifest}: {count} sha256 lines, expected one")
-    manifest.write_text(changed, encoding="utf-8")
+    manifest.write_text(text[: weights.start(2)] + digest + text[weights.end(2) :], encoding="utf-8")

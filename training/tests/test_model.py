@@ -143,10 +143,11 @@ def test_exported_file_holds_the_model(bpe, model, tmp_path: Path) -> None:
 def test_checksum_goes_into_the_manifest_and_nothing_else_changes(tmp_path: Path) -> None:
     (tmp_path / "w.gguf").write_bytes(b"weights")
     manifest = tmp_path / "conductor.toml"
-    manifest.write_text('# kept\n[weights]\nfile = "w.gguf"\nsha256 = ""\n[prompt]\n', encoding="utf-8")
+    head = '[head]\nfile = "h.safetensors"\nsha256 = "1"\n'
+    manifest.write_text(f'# kept\n[weights]\nfile = "w.gguf"\nsha256 = ""\n{head}[prompt]\n', encoding="utf-8")
     export.write_checksum(tmp_path)
     digest = export.sha256(tmp_path / "w.gguf")
-    assert manifest.read_text(encoding="utf-8") == f'# kept\n[weights]\nfile = "w.gguf"\nsha256 = "{digest}"\n[prompt]\n'
+    assert manifest.read_text(encoding="utf-8") == f'# kept\n[weights]\nfile = "w.gguf"\nsha256 = "{digest}"\n{head}[prompt]\n'
 
 
 def test_score_counts_each_part_of_a_plan() -> None:

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{StepIndex, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
@@ -110,6 +111,7 @@ impl House {
             conversation: Conversation::question_only(course.to_string())?,
             policy: Policy { rounds_max: 1, ..Policy::new(Tier::Ultra, Effort::Medium) },
             answer_tokens_max: None,
+            answer: AnswerForm::Text,
             sampling: Sampling::NONE,
         };
         let (_, mut ending) = self.engine.ask(request).await?;

@@ -14,7 +14,9 @@ use podium_domain::pool::Pool;
 use podium_domain::run::TaskRef;
 use podium_limits_redis::{Options, RedisLimiter};
 use podium_ports::clock::{Clock, Ids};
-use podium_ports::limiter::{CallWish, Grant, Limiter, Outcome, Settlement, TokenEstimate, outcome_of};
+use podium_ports::limiter::{
+    CallWish, Grant, Limiter, Outcome, Patience, Settlement, TokenEstimate, outcome_of,
+};
 use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError, Vendors};
 use podium_setup::{RandomIds, SystemClock};
 use podium_vendors::HttpVendors;
@@ -98,6 +100,7 @@ impl Executor {
             run,
             task: TaskRef::Step { round: 0, step: StepIndex::new(0) },
             estimate: TokenEstimate { input, output_max: request.output_tokens_max.into() },
+            patience: Patience::Waits,
         };
         let permit = loop {
             match self.limiter.acquire(&wish).await {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
@@ -85,6 +86,7 @@ impl House {
             conversation: Conversation::question_only("Why?")?,
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             answer_tokens_max: None,
+            answer: AnswerForm::Text,
             sampling: Sampling::NONE,
         };
         Ok(self.engine.submit(submit).await?.run_id())

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
 use podium_domain::prompt::DESCRIBED_PROMPT;
@@ -146,6 +146,9 @@ pub(crate) fn seconds_to_first_tokens(order: &Order) -> Result<f64> {
 const FIRST_STEPS: u16 = 7;
 /// Most characters of a subtask there: what a model that knows something writes.
 const SUBTASK_CHARS_MAX: u16 = 120;
+/// Enough for the list of workers and such a subtask, were each of its characters four tokens; the prompt takes about half of
+/// the context.
+const FIRST_STEP_TOKENS_MAX: u32 = 600;
 
 /// The median time until a plan's first subtask is whole, so that its step can begin; prompts share their beginning.
 pub(crate) fn ms_to_first_step(order: &Order) -> Result<f64> {
@@ -157,10 +160,17 @@ pub(crate) fn ms_to_first_step(order: &Order) -> Result<f64> {
             let request = request(described(&question(number)).beginning_like(&described("")))?;
             let shape = request.shape.clone().with_subtask_chars_max(SUBTASK_CHARS_MAX)?;
             let begin = Instant::now();
-            let mut pending = engine.handle().submit(Request { plan_tokens_max: 1000, shape, ..request })?;
+            let mut pending = engine.handle().submit(Request {
+                plan_tokens_max: FIRST_STEP_TOKENS_MAX,
+                shape,
+                ..request
+            })?;
             let mut text = String::new();
             while !has_first_subtask(&text) {
-                text += &pending.next_text().await.context("the plan ended before its first subtask")?;
+                let Some(more) = pending.next_text().await else {
+                    bail!("the plan ended before its first subtask: {:?}", pending.finish().await);
+                };
+                text += &more;
             }
             times.push(begin.elapsed().as_secs_f64() * 1e3);
         }

@@ -8,12 +8,13 @@ use futures::future::try_join_all;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
+use podium_domain::ids::RunId;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::time::Timestamp;
 use podium_llama::bundle::Bundle;
 use podium_llama::{LlamaConductor, LlamaOptions};
-use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, PlanOutcome, PlanRequest};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,7 @@ fn conductor(order: &Order) -> Result<LlamaConductor> {
 
 async fn plan(conductor: &LlamaConductor, question: &str) -> Result<PlanOutcome> {
     let request = PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,

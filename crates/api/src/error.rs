@@ -21,7 +21,7 @@ pub enum ErrorCode {
     UnknownParameter,
     /// The field exists in the API that we speak, but what it asks for does not here.
     UnsupportedParameter,
-    /// The policy allows no worker of the pool.
+    /// The policy allows no worker of the pool, or none that can be asked for what is wanted.
     NoWorkerAllowed,
     /// No model of that name is served.
     ModelNotFound,

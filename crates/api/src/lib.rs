@@ -7,6 +7,7 @@
 mod attempts;
 mod error;
 mod events;
+mod image;
 mod model;
 mod new_run;
 pub mod openai;

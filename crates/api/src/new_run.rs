@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use podium_domain::answer::{AnswerForm, JsonSchema};
+use podium_domain::content::Part;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Hedging, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::sampling::Sampling;
 
+use crate::image::{of_bytes, of_url};
 use crate::v1;
 use crate::{ApiError, ErrorCode, FieldProblem, ModelName};
 
@@ -26,6 +29,8 @@ pub struct NewRun {
     pub answer_tokens_max: Option<u32>,
     /// How its workers are to choose their words.
     pub sampling: Sampling,
+    /// The form of the answer.
+    pub answer: AnswerForm,
 }
 
 impl TryFrom<v1::CreateRunRequest> for NewRun {
@@ -43,10 +48,11 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
             problems.push(problem("answer_tokens_max", "answer_tokens_max is 0, it must be at least 1"));
         }
         let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
+        let answer = answer(request.response_format, &mut problems);
         match (conversation, problems.is_empty()) {
             (Some(conversation), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                Ok(Self { request_id, model, conversation, policy, answer_tokens_max, sampling })
+                Ok(Self { request_id, model, conversation, policy, answer_tokens_max, sampling, answer })
             }
             _ => Err(ApiError::on_fields(problems)),
         }
@@ -89,13 +95,59 @@ fn conversation(messages: Vec<v1::Message>, problems: &mut Vec<FieldProblem>) ->
                     return None;
                 }
             };
-            Some(Message::new(role, message.text))
+            let parts = message.parts.into_iter().enumerate().filter_map(|(position, sent)| {
+                let field = format!("messages[{index}].parts[{position}]");
+                part(role, sent)
+                    .map_err(|must_be| problems.push(problem(&field, format!("{field} must be {must_be}"))))
+                    .ok()
+            });
+            let parts: Vec<_> = parts.collect();
+            Some(Message::new(role, message.text).with(parts))
         })
         .collect();
     if problems.len() > known {
         return None;
     }
     Conversation::new(messages).map_err(|e| problems.push(problem("messages", e.to_string()))).ok()
+}
+
+/// A piece of a message; an error says what it must be.
+fn part(role: Role, part: v1::Part) -> Result<Part, String> {
+    let image = match part.part {
+        Some(v1::part::Part::Text(text)) => return Ok(Part::Text(text)),
+        Some(v1::part::Part::Image(image)) => image.image,
+        None => None,
+    };
+    match image {
+        Some(_) if role != Role::User => Err("text: pictures are for messages of the user".to_owned()),
+        Some(v1::image::Image::Url(url)) => of_url(&url).map(Part::Image),
+        Some(v1::image::Image::Data(v1::ImageData { media_type, data })) => {
+            of_bytes(&media_type, &data).map(Part::Image)
+        }
+        None => Err("text or a picture".to_owned()),
+    }
+}
+
+fn answer(wanted: Option<v1::ResponseFormat>, problems: &mut Vec<FieldProblem>) -> AnswerForm {
+    use v1::response_format::Format;
+    let Some(wanted) = wanted else { return AnswerForm::Text };
+    let form = match wanted.format {
+        Some(Format::JsonObject(v1::JsonObject {})) => AnswerForm::JsonObject,
+        Some(Format::JsonSchema(v1::JsonSchema { name, schema, strict })) => {
+            // What is no JSON is no object either, which the check below says.
+            let schema = serde_json::from_str(&schema).unwrap_or_default();
+            AnswerForm::JsonSchema(JsonSchema { name, schema, strict })
+        }
+        None => {
+            let problem = problem("response_format", "response_format must be json_object or json_schema");
+            problems.push(problem);
+            return AnswerForm::Text;
+        }
+    };
+    if let Err(e) = form.check() {
+        problems.push(problem(&format!("response_format.{}", e.field()), e.to_string()));
+    }
+    form
 }
 
 fn effort(effort: i32, problems: &mut Vec<FieldProblem>) -> Effort {
@@ -124,8 +176,8 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
     policy.output_bytes_max = wanted.output_bytes_max.map_or(policy.output_bytes_max, bytes);
     match v1::Fallback::try_from(wanted.fallback) {
         Ok(v1::Fallback::Unspecified) => {}
-        Ok(v1::Fallback::None) => policy.fallback = Fallback::None,
-        Ok(v1::Fallback::Pool) => policy.fallback = Fallback::Pool,
+        Ok(v1::Fallback::None) => policy.fallback = PoolRule::None,
+        Ok(v1::Fallback::Pool) => policy.fallback = PoolRule::Pool,
         Err(_) => {
             let fallback = wanted.fallback;
             problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
@@ -133,8 +185,8 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
     }
     match v1::Hedging::try_from(wanted.hedging) {
         Ok(v1::Hedging::Unspecified) => {}
-        Ok(v1::Hedging::None) => policy.hedging = Hedging::None,
-        Ok(v1::Hedging::Pool) => policy.hedging = Hedging::Pool,
+        Ok(v1::Hedging::None) => policy.hedging = PoolRule::None,
+        Ok(v1::Hedging::Pool) => policy.hedging = PoolRule::Pool,
         Err(_) => {
             let hedging = wanted.hedging;
             problems.push(problem("policy.hedging", format!("hedging {hedging} is none of none, pool")));
@@ -177,7 +229,8 @@ mod tests {
     use super::*;
 
     fn asking(text: &str) -> v1::CreateRunRequest {
-        let message = v1::Message { role: v1::Role::User.into(), text: text.to_owned() };
+        let message =
+            v1::Message { role: v1::Role::User.into(), text: text.to_owned(), ..Default::default() };
         v1::CreateRunRequest { messages: vec![message], ..Default::default() }
     }
 
@@ -224,7 +277,7 @@ mod tests {
     #[test]
     fn a_message_without_a_role_is_named_by_its_place() {
         let mut request = asking("why?");
-        request.messages.insert(0, v1::Message { role: 0, text: "?".to_owned() });
+        request.messages.insert(0, v1::Message { text: "?".to_owned(), ..Default::default() });
         let error = NewRun::try_from(request).unwrap_err();
         assert_eq!(error.param(), Some("messages[0].role"));
     }
@@ -244,9 +297,81 @@ mod tests {
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
-        assert_eq!((policy.fallback, policy.hedging), (Fallback::None, Hedging::None));
+        assert_eq!((policy.fallback, policy.hedging), (PoolRule::None, PoolRule::None));
         assert_eq!(policy.step_cache, StepCaching::Off);
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
+    }
+
+    fn with_parts(role: v1::Role, parts: Vec<Option<v1::part::Part>>) -> v1::CreateRunRequest {
+        let parts = parts.into_iter().map(|part| v1::Part { part }).collect();
+        let mut request = asking("What is this?");
+        request.messages.insert(0, v1::Message { role: role.into(), text: "Look:".to_owned(), parts });
+        request
+    }
+
+    fn picture(image: v1::image::Image) -> v1::part::Part {
+        v1::part::Part::Image(v1::Image { image: Some(image) })
+    }
+
+    fn data(media_type: &str, data: &[u8]) -> v1::image::Image {
+        v1::image::Image::Data(v1::ImageData { media_type: media_type.to_owned(), data: data.to_vec() })
+    }
+
+    #[test]
+    fn pictures_and_the_words_between_them_are_read_and_written_back() {
+        let url = v1::image::Image::Url("https://example.org/a.png".to_owned());
+        let words = Some(v1::part::Part::Text("and".to_owned()));
+        let request = with_parts(
+            v1::Role::User,
+            vec![Some(picture(url)), words, Some(picture(data("image/png", b"PNG")))],
+        );
+        let sent = request.messages.clone();
+        let conversation = NewRun::try_from(request).unwrap().conversation;
+        assert_eq!(conversation.images().count(), 2);
+        assert_eq!(conversation.messages().iter().map(v1::Message::from).collect::<Vec<_>>(), sent);
+    }
+
+    #[test]
+    fn what_is_no_piece_of_a_message_is_named_by_its_place() {
+        let file = v1::image::Image::Url("file:///etc/passwd".to_owned());
+        let wrong = vec![Some(picture(file)), None, Some(picture(data("image/bmp", b"BM")))];
+        let error = NewRun::try_from(with_parts(v1::Role::User, wrong)).unwrap_err();
+        let fields: Vec<_> = error.fields.iter().map(|f| f.field.as_str()).collect();
+        assert_eq!(fields, ["messages[0].parts[0]", "messages[0].parts[1]", "messages[0].parts[2]"]);
+        let theirs = with_parts(v1::Role::Assistant, vec![Some(picture(data("image/png", b"PNG")))]);
+        assert!(
+            NewRun::try_from(theirs).unwrap_err().message.contains("pictures are for messages of the user")
+        );
+    }
+
+    #[test]
+    fn the_form_of_the_answer_is_read_and_its_bounds_are_checked() {
+        use v1::response_format::Format;
+        let wanting = |format| v1::CreateRunRequest {
+            response_format: Some(v1::ResponseFormat { format }),
+            ..asking("why?")
+        };
+        let form = |format| NewRun::try_from(wanting(Some(format))).map(|new_run| new_run.answer);
+        let schema = |name: &str, schema: &str| {
+            Format::JsonSchema(v1::JsonSchema {
+                name: name.to_owned(),
+                schema: schema.to_owned(),
+                strict: true,
+            })
+        };
+        assert_eq!(form(Format::JsonObject(v1::JsonObject {})).unwrap(), AnswerForm::JsonObject);
+        let read = form(schema("s", r#"{"type":"object"}"#)).unwrap();
+        let expected =
+            JsonSchema { name: "s".into(), schema: serde_json::json!({"type": "object"}), strict: true };
+        assert_eq!(read, AnswerForm::JsonSchema(expected));
+        for (format, field) in [
+            (None, "response_format"),
+            (Some(schema("", "{}")), "response_format.json_schema.name"),
+            (Some(schema("s", "{")), "response_format.json_schema.schema"),
+            (Some(schema("s", "[]")), "response_format.json_schema.schema"),
+        ] {
+            assert_eq!(NewRun::try_from(wanting(format)).unwrap_err().param(), Some(field));
+        }
     }
 }

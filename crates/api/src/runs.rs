@@ -1,10 +1,12 @@
 //! A run as gRPC clients see it.
 
+use podium_domain::answer::{AnswerForm, JsonSchema};
+use podium_domain::content::{Image, Part};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{Effort, Fallback, Hedging, Policy, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::run::{
     Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, Round, Run, RunState, Saved, StepRun, Task,
     TaskState, Winner,
@@ -13,6 +15,7 @@ use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 
+use crate::image::bytes_of;
 use crate::v1;
 
 /// A point in time as protobuf has it.
@@ -53,6 +56,7 @@ impl From<&Run> for v1::Run {
             end_time: run.ended_at().map(timestamp),
             answer_tokens_max: spec.answer_tokens_max,
             sampling: (!spec.sampling.is_none()).then(|| spec.sampling.into()),
+            response_format: response_format(&spec.answer),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
@@ -106,6 +110,7 @@ fn planned_step(index: StepIndex, step: &Step) -> v1::PlannedStep {
         worker: step.worker.to_string(),
         subtask: step.subtask.clone(),
         access: step.access.as_slice().iter().map(|seen| seen.get().into()).collect(),
+        sees_earlier_round: step.sees_earlier_round,
     }
 }
 
@@ -167,8 +172,46 @@ impl From<&Message> for v1::Message {
             Role::User => v1::Role::User,
             Role::Assistant => v1::Role::Assistant,
         };
-        Self { role: role.into(), text: message.words().into_owned() }
+        Self {
+            role: role.into(),
+            text: message.text.clone(),
+            parts: message.parts.iter().filter_map(part).collect(),
+        }
     }
+}
+
+/// A piece that a client sent; others are none of a client's conversation.
+fn part(part: &Part) -> Option<v1::Part> {
+    let part = match part {
+        Part::Text(text) => v1::part::Part::Text(text.clone()),
+        Part::Image(image) => v1::part::Part::Image(v1::Image { image: Some(image_of(image)) }),
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => return None,
+    };
+    Some(v1::Part { part: Some(part) })
+}
+
+fn image_of(image: &Image) -> v1::image::Image {
+    match image {
+        Image::Url(url) => v1::image::Image::Url(url.clone()),
+        Image::Data { media_type, base64 } => v1::image::Image::Data(v1::ImageData {
+            media_type: media_type.as_str().to_owned(),
+            data: bytes_of(base64),
+        }),
+    }
+}
+
+fn response_format(answer: &AnswerForm) -> Option<v1::ResponseFormat> {
+    use v1::response_format::Format;
+    let format = match answer {
+        AnswerForm::Text | AnswerForm::Regex(_) => return None,
+        AnswerForm::JsonObject => Format::JsonObject(v1::JsonObject {}),
+        AnswerForm::JsonSchema(JsonSchema { name, schema, strict }) => Format::JsonSchema(v1::JsonSchema {
+            name: name.clone(),
+            schema: schema.to_string(),
+            strict: *strict,
+        }),
+    };
+    Some(v1::ResponseFormat { format: Some(format) })
 }
 
 impl From<&Policy> for v1::Policy {
@@ -218,20 +261,20 @@ impl From<Tier> for v1::Tier {
     }
 }
 
-impl From<Fallback> for v1::Fallback {
-    fn from(fallback: Fallback) -> Self {
-        match fallback {
-            Fallback::None => Self::None,
-            Fallback::Pool => Self::Pool,
+impl From<PoolRule> for v1::Fallback {
+    fn from(rule: PoolRule) -> Self {
+        match rule {
+            PoolRule::None => Self::None,
+            PoolRule::Pool => Self::Pool,
         }
     }
 }
 
-impl From<Hedging> for v1::Hedging {
-    fn from(hedging: Hedging) -> Self {
-        match hedging {
-            Hedging::None => Self::None,
-            Hedging::Pool => Self::Pool,
+impl From<PoolRule> for v1::Hedging {
+    fn from(rule: PoolRule) -> Self {
+        match rule {
+            PoolRule::None => Self::None,
+            PoolRule::Pool => Self::Pool,
         }
     }
 }

@@ -15,6 +15,7 @@ use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
+use podium_setup::conductor::Callees;
 use podium_setup::{RandomIds, SystemClock};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio_util::sync::CancellationToken;
@@ -23,18 +24,19 @@ use tracing::{info, warn};
 
 use crate::address::with_password;
 use crate::error::ClusterError;
+use crate::limiter_state;
 use crate::postgres::{self, Store};
 use crate::settings::{Away, ClusterSettings, NatsSettings, RedisSettings};
 
 /// How long a process that grants no calls tells those who ask to wait. Nobody asks.
 const NO_CALLS_WAIT: Duration = Duration::from_secs(1);
 
-/// Postgres, NATS and, for those who call workers, Redis.
+/// Postgres, NATS and, for those who call models, Redis.
 pub struct Backbone {
     store: Store,
     queue: Arc<NatsQueue>,
     live: Arc<NatsLive>,
-    /// Only of those who call workers.
+    /// Only of those who call workers, or a model that plans.
     limiter: Option<RedisLimiter>,
     /// Only of those who call workers.
     cache: Option<RedisCache>,
@@ -91,17 +93,19 @@ impl Backbone {
             info!(%version, "nats-server");
         }
         let (keepers, stop) = (TaskTracker::new(), CancellationToken::new());
-        let limiter = if roles.execute {
+        if roles.execute {
             for (vendor, name) in vendors.missing_keys() {
                 warn!("{name} is not set: workers of vendor `{vendor}` cannot be called");
             }
             for worker in pool.unpriced_at(SystemClock.now()) {
                 warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);
             }
-            Some(redis(&settings.redis, &keepers, &stop)?)
-        } else {
-            None
-        };
+        }
+        let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
+        let limiter = calls.then(|| redis(&settings.redis, &keepers, &stop)).transpose()?;
+        if let Some(limiter) = &limiter {
+            limiter_state::observe(limiter);
+        }
         let remembered = settings.step_cache.filter(|_| roles.execute);
         let cache = remembered.map(|options| cache(&settings.redis, options)).transpose()?;
         Ok(Self {
@@ -133,9 +137,16 @@ impl Backbone {
         &self.pool
     }
 
-    /// Those who serve the workers.
-    pub fn vendors(&self) -> &Arc<dyn Vendors> {
-        &self.vendors
+    /// What a conductor stands on that is a model elsewhere.
+    pub fn callees(&self) -> Callees {
+        Callees { vendors: Arc::clone(&self.vendors), limiter: self.limiter() }
+    }
+
+    fn limiter(&self) -> Arc<dyn Limiter> {
+        match &self.limiter {
+            Some(limiter) => Arc::new(limiter.clone()),
+            None => Arc::new(NoCalls),
+        }
     }
 
     /// An engine on it. Must be called inside a tokio runtime.
@@ -144,10 +155,7 @@ impl Backbone {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
             live: self.live.clone(),
-            limiter: match &self.limiter {
-                Some(limiter) => Arc::new(limiter.clone()),
-                None => Arc::new(NoCalls),
-            },
+            limiter: self.limiter(),
             cache: self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>),
             vendors: Arc::clone(&self.vendors),
             conductors,
@@ -173,10 +181,15 @@ impl Backbone {
     }
 }
 
-fn options(settings: &ClusterSettings) -> Options {
+/// What tells this process from others of its kind: in claims, and in what it measures.
+pub fn instance() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "host".to_owned());
+    format!("{host}-{}", std::process::id())
+}
+
+fn options(settings: &ClusterSettings) -> Options {
     Options {
-        executor: format!("{host}-{}", std::process::id()),
+        executor: instance(),
         lease: settings.lease,
         plan_slots: settings.plan_slots,
         step_slots: settings.step_slots,

@@ -7,6 +7,7 @@ use podium_domain::pool::PoolError;
 use podium_ports::BoxError;
 use podium_setup::conductor::ChooseError;
 use podium_setup::settings::SecretError;
+use podium_telemetry::TelemetryError;
 
 /// Why a process of a cluster ended.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,9 @@ pub enum ClusterError {
         #[source]
         source: io::Error,
     },
+    /// Metrics can be neither delivered nor shown.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     /// The engine's loops ended by themselves.
     #[error("the engine broke down")]
     BrokeDown,

@@ -1,4 +1,5 @@
-//! The health door of a process that has no other: `/healthz` (it turns) and `/readyz` (what it stands on answers).
+//! The health door of a process that has no other: `/healthz` (it turns) and `/readyz` (what it stands on answers),
+//! `/metrics` (what it measured).
 
 use std::io;
 
@@ -7,6 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use podium_telemetry::Page;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -35,13 +37,15 @@ struct Health {
 pub(crate) async fn serve(
     listener: TcpListener,
     phase: watch::Receiver<Phase>,
-    stopping: CancellationToken,
-    ended: CancellationToken,
+    (stopping, ended): (CancellationToken, CancellationToken),
+    page: Option<Page>,
 ) -> io::Result<()> {
+    let page = page.as_ref().map(Page::router).unwrap_or_default();
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(Health { phase, stopping });
+        .with_state(Health { phase, stopping })
+        .merge(page);
     axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await
 }
 

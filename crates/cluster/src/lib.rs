@@ -5,12 +5,13 @@ mod address;
 mod backbone;
 mod error;
 mod health;
+mod limiter_state;
 mod postgres;
 mod process;
 mod settings;
 mod work;
 
-pub use backbone::Backbone;
+pub use backbone::{Backbone, instance};
 pub use error::ClusterError;
 pub use process::{first_signal, main, main_with_inspection, stop_or_second_signal};
 pub use settings::{Away, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, PostgresSettings, RedisSettings};

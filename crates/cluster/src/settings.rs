@@ -9,6 +9,7 @@ use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::{ConductorChoice, ConductorChoices};
 use podium_setup::settings::{Checker, Key, SecretRef, hardware, step_cache, values};
+use podium_telemetry::TelemetrySettings;
 
 const SLOTS_MAX: u64 = 4096;
 const LANE_MESSAGES_MAX: u64 = 100_000;
@@ -33,10 +34,10 @@ pub const KEYS: &[Key] = &[
     ("nats_replicas", Some("1")),
     // Messages of a lane that NATS holds, the rest waits in Postgres: about twice the slots of all processes that serve it.
     ("lane_messages_max", Some("256")),
-    // Limits that all executors share: redis://HOST:PORT, rediss:// with TLS.
+    // Limits that all share who call models, executors and planners: redis://HOST:PORT, rediss:// with TLS.
     ("redis", Some("redis://127.0.0.1:6379")),
     ("redis_password", None),
-    // What holds while Redis is away: `hold` (nobody is called) or `local:SHARE` (each executor keeps to that share, 0 to 1).
+    // What holds while Redis is away: `hold` (nobody is called) or `local:SHARE` (each process keeps to that share, 0 to 1).
     ("redis_away", Some("local:0.5")),
     // The pool file.
     ("pool", None),
@@ -80,13 +81,18 @@ pub const KEYS: &[Key] = &[
     ("runs_kept", Some("30d")),
     // Milliseconds that work under way may still take once the process is told to stop.
     ("drain_ms", Some("20000")),
+    // The OpenTelemetry collector that metrics are delivered to over gRPC: http://HOST:PORT, https:// with TLS. Default: what
+    // OTEL_EXPORTER_OTLP_ENDPOINT names, else none.
+    ("otlp_endpoint", None),
+    // Milliseconds between two deliveries. Default: OTEL_METRIC_EXPORT_INTERVAL, else a minute.
+    ("otlp_every_ms", None),
     // What is logged: a level, or a list such as `info,podium_engine=debug`.
     ("log", Some("info")),
     // `text` or `json`.
     ("log_format", Some("text")),
 ];
 
-/// Where a health door listens; for the processes that have no other door.
+/// Where a health door listens, which also shows metrics, at `/metrics`; for the processes that have no other door.
 pub const HEALTH_KEYS: &[Key] = &[("listen", Some("127.0.0.1:8082")), ("allow_remote", Some("false"))];
 
 /// What every process of a cluster is told.
@@ -118,6 +124,8 @@ pub struct ClusterSettings {
     pub runs_kept: Option<Duration>,
     /// How long work under way may still take at the end.
     pub drain: Duration,
+    /// Where metrics are delivered.
+    pub telemetry: TelemetrySettings,
     /// What is logged.
     pub log: String,
     /// How it is logged.
@@ -190,6 +198,7 @@ impl ClusterSettings {
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
         let runs_kept = checker.read("runs_kept", values::runs_kept);
         let drain = checker.read("drain_ms", values::drain);
+        let telemetry = TelemetrySettings::read(checker);
         let log = checker.read("log", values::log_filter);
         let log_format = checker.read("log_format", values::log_format);
         Some(Self {
@@ -210,6 +219,7 @@ impl ClusterSettings {
             lease: Duration::from_millis(lease?),
             runs_kept: runs_kept?,
             drain: drain?,
+            telemetry,
             log: log?,
             log_format: log_format?,
         })

@@ -12,6 +12,7 @@ use podium_ports::vendor::Vendors;
 use podium_setup::conductor::OpenBundle;
 use podium_setup::settings::{Checker, Key, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
+use podium_telemetry::{Paging, Process};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,7 +23,7 @@ use tracing::{error, info, warn};
 use crate::error::ClusterError;
 use crate::health::Phase;
 use crate::settings::{ClusterSettings, HEALTH_KEYS, KEYS};
-use crate::{Backbone, first_signal, health, stop_or_second_signal};
+use crate::{Backbone, first_signal, health, instance, stop_or_second_signal};
 
 /// What a planner or an executor is told.
 #[derive(Clone, Debug)]
@@ -59,6 +60,13 @@ pub enum Work {
 }
 
 impl Work {
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Plan(_) => "podium-planner",
+            Self::Execute | Self::ExecuteWith(_) => "podium-executor",
+        }
+    }
+
     const fn roles(self) -> Roles {
         match self {
             Self::Plan(_) => Roles::PLANNER,
@@ -79,7 +87,10 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
     let (phases, phase) = watch::channel(Phase::Starting);
     let mut doors = JoinSet::new();
-    doors.spawn(health::serve(listener, phase, stopping.clone(), ended.clone()));
+    let process = Process { name: work.program(), version: env!("CARGO_PKG_VERSION"), instance: &instance() };
+    let telemetry = podium_telemetry::start(&cluster.telemetry, &process, Paging::Caller)?;
+    let page = telemetry.page().cloned();
+    doors.spawn(health::serve(listener, phase, (stopping.clone(), ended.clone()), page));
     let mut backbone = Backbone::connect(&cluster, roles).await?;
     if let Work::ExecuteWith(vendors) = work {
         backbone = backbone.with_vendors(vendors());
@@ -114,6 +125,7 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
         loops.wait().await;
         conductors.shut_down().await;
         backbone.close().await;
+        telemetry.shut_down().await;
         ended.cancel();
     };
     stop_or_second_signal(&mut signals, stop).await;
@@ -153,11 +165,11 @@ async fn conductors_for(
     backbone: &Backbone,
     work: Work,
 ) -> Result<Conductors, ClusterError> {
-    let (choices, pool, vendors) = (&settings.conductors, backbone.pool(), backbone.vendors());
+    let (choices, pool, callees) = (&settings.conductors, backbone.pool(), backbone.callees());
     let Work::Plan(open_bundle) = work else {
-        return Ok(conductor::describe_all(choices, pool, vendors, |described| described).await?);
+        return Ok(conductor::describe_all(choices, pool, &callees, |described| described).await?);
     };
-    let chosen = conductor::choose_all(choices, pool, vendors, open_bundle, settings.local).await?;
+    let chosen = conductor::choose_all(choices, pool, &callees, open_bundle, settings.local).await?;
     chosen.notices.iter().for_each(|notice| warn!("{notice}"));
     Ok(chosen.conductors)
 }

@@ -13,9 +13,10 @@ use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
+use podium_memory::MemoryLimiter;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::vendor::{ChatRequest, FinishReason};
-use podium_testkit::{Answer, Fault, Gate, ScriptedVendor, a_pool};
+use podium_testkit::{Answer, Fault, Gate, OpenLimiter, ScriptedVendor, TestClock, a_pool, an_asker};
 use tokio_util::sync::CancellationToken;
 
 const PLAN: &str = "One drafts, one checks.\n```python\nmodel_id = [0, 2]\nsubtasks = [\"Draft.\", \"Check.\"]\n\
@@ -45,6 +46,7 @@ fn model() -> Worker {
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: an_asker(),
         question: "Why is the sky blue?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
@@ -72,7 +74,12 @@ async fn tried(answers: impl IntoIterator<Item = Answer>, request: &PlanRequest)
 }
 
 fn conductor(vendor: &ScriptedVendor) -> RemoteConductor {
-    RemoteConductor::new(Arc::new(vendor.clone()), model(), Arc::new(a_pool()), RemoteOptions::default())
+    RemoteConductor::new(
+        (Arc::new(vendor.clone()), Arc::new(OpenLimiter::default())),
+        model(),
+        Arc::new(a_pool()),
+        RemoteOptions::default(),
+    )
 }
 
 fn planned(outcome: &PlanOutcome) -> &Planned {
@@ -282,7 +289,9 @@ async fn no_more_calls_are_made_at_once_than_the_model_takes_and_no_more_plans_w
     let (vendor, gate) = (ScriptedVendor::new(), Gate::closed());
     vendor.otherwise(Answer::blank().wait(&gate).say(PLAN));
     let options = RemoteOptions { waiting_max: 1, ..RemoteOptions::default() };
-    let conductor = RemoteConductor::new(Arc::new(vendor.clone()), model(), Arc::new(a_pool()), options);
+    let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
+    let conductor =
+        RemoteConductor::new((Arc::new(vendor.clone()), limiter), model(), Arc::new(a_pool()), options);
     let (asked, stop) = (request(), CancellationToken::new());
     let nobody_listens = |_: &str| {};
     let plan = || conductor.plan(&asked, &nobody_listens, &stop);

@@ -14,8 +14,8 @@ use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
-use podium_ports::vendor::{AnswerForm, ChatRequest};
-use podium_testkit::{Answer, Fault, ScriptedVendor, a_pool};
+use podium_ports::vendor::{AnswerForm, ChatRequest, JsonSchema};
+use podium_testkit::{Answer, Fault, OpenLimiter, ScriptedVendor, a_pool, an_asker};
 use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,7 @@ fn model(features: &str) -> Worker {
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: an_asker(),
         question: "Why is the sky blue?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
@@ -63,7 +64,12 @@ async fn asked(
     let vendor = ScriptedVendor::new();
     vendor.script("planner", answers);
     let (vendors, pool) = (Arc::new(vendor.clone()), Arc::new(a_pool()));
-    let conductor = RemoteConductor::new(vendors, model(features), pool, RemoteOptions::default());
+    let conductor = RemoteConductor::new(
+        (vendors, Arc::new(OpenLimiter::default())),
+        model(features),
+        pool,
+        RemoteOptions::default(),
+    );
     let outcome = conductor.plan(request, &|_| {}, &CancellationToken::new()).await.unwrap();
     (outcome, vendor.calls_of("planner"))
 }
@@ -130,7 +136,9 @@ async fn a_plan_comes_as_one_json_object_whose_members_are_written_in_the_order_
     assert_eq!(reasoning, "One drafts [then]\none checks.");
     let subtasks: Vec<_> = plan.steps().iter().map(|step| step.subtask.as_str()).collect();
     assert_eq!(subtasks, ["Draft \"it\".", "Check."]);
-    let AnswerForm::JsonSchema { schema, .. } = &calls[0].answer else { panic!("{:?}", calls[0].answer) };
+    let AnswerForm::JsonSchema(JsonSchema { schema, .. }) = &calls[0].answer else {
+        panic!("{:?}", calls[0].answer)
+    };
     // Models write the members in the order of the schema, and workers begin while the rest is being written.
     let members: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(members, ["reasoning", "model_id", "subtasks", "access_list"]);

@@ -9,7 +9,7 @@ use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::vendor::FinishReason;
-use podium_testkit::{Answer, Gate, ScriptedVendor, a_pool};
+use podium_testkit::{Answer, Gate, OpenLimiter, ScriptedVendor, a_pool, an_asker};
 use tokio_util::sync::CancellationToken;
 
 const KIB: usize = 1 << 10;
@@ -20,6 +20,7 @@ const TEXT_BYTES_MAX: usize = 256 * KIB + 64 * KIB;
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: an_asker(),
         question: "Why is the sky blue?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
@@ -34,7 +35,12 @@ async fn planned(answer: Answer) -> (Result<PlanOutcome, ConductorError>, usize,
     let (vendor, pool) = (ScriptedVendor::new(), Arc::new(a_pool()));
     vendor.otherwise(answer);
     let model = pool.workers()[1].clone();
-    let conductor = RemoteConductor::new(Arc::new(vendor.clone()), model, pool, RemoteOptions::default());
+    let conductor = RemoteConductor::new(
+        (Arc::new(vendor.clone()), Arc::new(OpenLimiter::default())),
+        model,
+        pool,
+        RemoteOptions::default(),
+    );
     let heard = AtomicUsize::new(0);
     let sink = |text: &str| {
         heard.fetch_add(text.len(), Ordering::Relaxed);

@@ -14,7 +14,7 @@ use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanRequest};
-use podium_testkit::a_pool;
+use podium_testkit::{a_pool, an_asker};
 use tokio_util::sync::CancellationToken;
 
 fn worker(name: &str) -> WorkerId {
@@ -23,6 +23,7 @@ fn worker(name: &str) -> WorkerId {
 
 fn request(question: &str) -> PlanRequest {
     PlanRequest {
+        asker: an_asker(),
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,

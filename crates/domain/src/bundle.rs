@@ -82,6 +82,11 @@ pub struct PromptTemplate {
     pub system: Option<String>,
     /// The user's turn, with `{{question}}`, `{{workers}}`, `{{steps_max}}` and `{{examples}}`.
     pub user: String,
+    /// What the user's turn goes on with in a further round, with `{{earlier}}`: the steps and outputs of the round before.
+    /// Without it, workers that are described have [`FURTHER_ROUND`](crate::prompt::FURTHER_ROUND), and slots have no further
+    /// rounds.
+    #[serde(default)]
+    pub further: Option<String>,
     /// What the assistant's turn is begun with.
     #[serde(default)]
     pub assistant_prefix: String,
@@ -181,11 +186,12 @@ impl Manifest {
         self.schema
     }
 
-    /// Most rounds that it can plan. Slots mean weights that were trained to split questions, not to judge answers.
+    /// Most rounds that it can plan. Slots mean weights that were trained: to judge answers only if the manifest says in which
+    /// words they were asked to.
     pub const fn rounds_max(&self) -> u16 {
-        match self.prompt.workers {
-            WorkersInPrompt::Slots => 1,
-            WorkersInPrompt::Described => ROUNDS_MAX,
+        match (self.prompt.workers, &self.prompt.further) {
+            (WorkersInPrompt::Slots, None) => 1,
+            (WorkersInPrompt::Slots, Some(_)) | (WorkersInPrompt::Described, _) => ROUNDS_MAX,
         }
     }
 

@@ -4,6 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 
+/// Tokens that a picture is taken for where nobody says better. By what vendors write of their models in 2026 a large picture
+/// takes 1,100 to 1,600, in some of them up to 4,800; what a worker really counts is learned from its answers.
+pub const IMAGE_TOKENS: u64 = 1_600;
+/// The most that a picture is expected to take.
+pub const IMAGE_TOKENS_MAX: u64 = 4_800;
+
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +27,11 @@ pub enum Part {
 }
 
 impl Part {
+    /// Whether it is a picture.
+    pub const fn is_image(&self) -> bool {
+        matches!(self, Self::Image(_))
+    }
+
     /// Its size, for limits: every byte that a client or a worker chose.
     pub fn bytes(&self) -> usize {
         match self {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::content::Part;
+use crate::content::{Image, Part};
 
 /// Who said a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,9 +65,43 @@ impl Message {
         words
     }
 
+    /// All words of it, with a mark where a picture stands: the first one is number `image`, which is counted on.
+    fn marked_words(&self, image: &mut usize) -> Cow<'_, str> {
+        if !self.parts.iter().any(Part::is_image) {
+            return self.words();
+        }
+        let mut words = self.text.clone();
+        let mut is_behind_image = false;
+        for part in &self.parts {
+            let more = match part {
+                Part::Text(text) => text.clone(),
+                Part::Image(_) => image_mark(image),
+                Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => continue,
+            };
+            let is_apart = words.is_empty() || words.ends_with('\n') || more.starts_with('\n');
+            if (part.is_image() || is_behind_image) && !is_apart {
+                words.push('\n');
+            }
+            words.push_str(&more);
+            is_behind_image = part.is_image();
+        }
+        Cow::Owned(words)
+    }
+
     /// Its size, for limits.
     pub fn bytes(&self) -> usize {
         self.text.len() + self.parts.iter().map(Part::bytes).sum::<usize>()
+    }
+
+    /// How many bytes of it are no picture.
+    pub fn text_bytes(&self) -> usize {
+        let parts = self.parts.iter().filter(|part| !part.is_image());
+        self.text.len() + parts.map(Part::bytes).sum::<usize>()
+    }
+
+    /// How many pictures are in it.
+    pub fn image_count(&self) -> usize {
+        self.parts.iter().filter(|part| part.is_image()).count()
     }
 }
 
@@ -142,23 +176,41 @@ impl Conversation {
         &self.0
     }
 
+    /// All pictures, in order.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        self.0.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+            Part::Image(image) => Some(image),
+            _ => None,
+        })
+    }
+
+    /// All pictures, each behind the mark that [`Self::question`] has in its place.
+    pub fn marked_images(&self) -> impl Iterator<Item = Part> {
+        let mut number = 0;
+        self.images().flat_map(move |image| {
+            [Part::Text(format!("\n{}\n", image_mark(&mut number))), Part::Image(image.clone())]
+        })
+    }
+
     /// The text that a plan is made for and that every worker sees as the whole task.
     ///
-    /// A lone question is itself. With earlier turns it is the transcript, so that "and in French?" keeps its sense.
+    /// A lone question is itself. With earlier turns it is the transcript, so that "and in French?" keeps its sense. Where a
+    /// picture stands there is a mark, such as `[image 1]`.
     pub fn question(&self) -> String {
         let turns: Vec<_> = self.0.iter().filter(|m| m.role != Role::System).collect();
+        let mut image = 0;
         match turns.as_slice() {
-            [only] => only.words().into_owned(),
+            [only] => only.marked_words(&mut image).into_owned(),
             [earlier @ .., last] => {
                 let mut text = String::from("Conversation so far:\n");
                 for message in earlier {
                     text.push_str(message.role.as_str());
                     text.push_str(": ");
-                    text.push_str(&message.words());
+                    text.push_str(&message.marked_words(&mut image));
                     text.push('\n');
                 }
                 text.push_str("\nThe request now:\n");
-                text.push_str(&last.words());
+                text.push_str(&last.marked_words(&mut image));
                 text
             }
             [] => String::new(),
@@ -170,6 +222,12 @@ impl Conversation {
         let parts: Vec<_> = self.0.iter().filter(|m| m.role == Role::System).map(Message::words).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
+}
+
+/// What stands in a text for the picture after `number`.
+fn image_mark(number: &mut usize) -> String {
+    *number += 1;
+    format!("[image {number}]")
 }
 
 impl TryFrom<Vec<Message>> for Conversation {
@@ -204,7 +262,10 @@ mod tests {
         let picture = || Part::Image(Image::Url("https://example.org/1.png".to_owned()));
         let message = Message::new(Role::User, "Is this ").with([picture(), Part::Text("a cat?".to_owned())]);
         assert_eq!(message.bytes(), 8 + 25 + 6);
-        assert_eq!(Conversation::new(vec![message]).unwrap().question(), "Is this a cat?");
+        assert_eq!((message.text_bytes(), message.image_count()), (14, 1));
+        let conversation = Conversation::new(vec![message]).unwrap();
+        assert_eq!(conversation.question(), "Is this \n[image 1]\na cat?");
+        assert_eq!(conversation.messages()[0].words(), "Is this a cat?");
         let silent = Message::new(Role::User, " ").with([picture()]);
         assert_eq!(Conversation::new(vec![silent]), Err(ConversationError::NoQuestion));
         let many = Message::new(Role::User, "?").with(std::iter::repeat_n(picture(), PARTS_MAX + 1));
@@ -236,5 +297,24 @@ mod tests {
         assert!(question.contains("assistant: hello") && question.ends_with("and in French?"), "{question}");
         assert_eq!(conversation.instructions().as_deref(), Some("be brief"));
         assert_eq!(Conversation::question_only("why?").unwrap().question(), "why?");
+    }
+
+    #[test]
+    fn pictures_are_numbered_through_all_turns() {
+        let picture = |name: &str| Part::Image(Image::Url(format!("https://example.org/{name}")));
+        let first =
+            Message::new(Role::User, "").with([picture("a"), picture("b"), Part::Text("alike?".into())]);
+        let last = Message::new(Role::User, "and this?").with([picture("c")]);
+        let turns = vec![first, Message::new(Role::Assistant, "yes"), last];
+        let conversation = Conversation::new(turns).unwrap();
+        assert_eq!(
+            conversation.question(),
+            "Conversation so far:\nuser: [image 1]\n[image 2]\nalike?\nassistant: yes\n\nThe request now:\nand \
+             this?\n[image 3]"
+        );
+        let marked: Vec<_> = conversation.marked_images().collect();
+        let expected = [("1", "a"), ("2", "b"), ("3", "c")]
+            .map(|(number, name)| [Part::Text(format!("\n[image {number}]\n")), picture(name)]);
+        assert_eq!(marked, expected.concat());
     }
 }

@@ -146,6 +146,13 @@ fn checked_name(name: String) -> Result<String, InvalidName> {
     Ok(name)
 }
 
+impl TenantId {
+    /// Stands for a tenant where a question is asked for nobody, such as for a trial of a plan.
+    pub fn nobody() -> Self {
+        Self("nobody".to_owned())
+    }
+}
+
 /// Position of a step in its plan, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

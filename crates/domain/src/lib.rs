@@ -4,6 +4,7 @@
 //! That is what lets every state be walked by a test and every run be replayed from its events.
 #![deny(missing_docs)]
 
+pub mod answer;
 pub mod budget;
 pub mod bundle;
 pub mod content;
@@ -11,6 +12,7 @@ pub mod conversation;
 pub mod ids;
 pub mod limits;
 pub mod money;
+pub mod needs;
 pub mod plan;
 pub mod policy;
 pub mod pool;

@@ -75,17 +75,17 @@ pub enum WorkersAllowed {
     Only(BTreeSet<WorkerId>),
 }
 
-/// Whether a step may go on with another worker when its own cannot do it.
+/// Whether something is done for a run that the pool has rules for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fallback {
-    /// A step is its worker's or nobody's.
+pub enum PoolRule {
+    /// It is not done.
     None,
-    /// With those that the pool has for it, as far as the policy allows them.
+    /// As the pool has it, as far as the rest of the policy allows.
     Pool,
 }
 
-impl Fallback {
+impl PoolRule {
     /// Every choice.
     pub const ALL: [Self; 2] = [Self::None, Self::Pool];
 
@@ -110,46 +110,7 @@ impl Fallback {
 
     /// The choice of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|fallback| fallback.as_str() == name)
-    }
-}
-
-/// Whether a call that is silent for long may have a second one made beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Hedging {
-    /// One call at a time.
-    None,
-    /// Where the pool has it so, for the worker's first call of a `mini` run.
-    Pool,
-}
-
-impl Hedging {
-    /// Every choice.
-    pub const ALL: [Self; 2] = [Self::None, Self::Pool];
-
-    /// What policies meant that were stored before there was a choice.
-    const fn before() -> Self {
-        Self::None
-    }
-
-    /// Whether it says no more than policies did then.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-    const fn is_as_before(&self) -> bool {
-        matches!(self, Self::None)
-    }
-
-    /// The name that clients use.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Pool => "pool",
-        }
-    }
-
-    /// The choice of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|hedging| hedging.as_str() == name)
+        Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 }
 
@@ -212,12 +173,12 @@ pub struct Policy {
     pub output_bytes_max: usize,
     /// Which workers may be used.
     pub workers_allowed: WorkersAllowed,
-    /// Whether a step may go on with another worker.
-    #[serde(default = "Fallback::before", skip_serializing_if = "Fallback::is_as_before")]
-    pub fallback: Fallback,
-    /// Whether a silent call may be hedged.
-    #[serde(default = "Hedging::before", skip_serializing_if = "Hedging::is_as_before")]
-    pub hedging: Hedging,
+    /// Whether a step may go on with another worker when its own cannot do it.
+    #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
+    pub fallback: PoolRule,
+    /// Whether a call that is silent for long may have a second one made beside it: the first call of a `mini` run's worker.
+    #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
+    pub hedging: PoolRule,
     /// Whether a step may be answered from the step cache.
     #[serde(default = "StepCaching::before", skip_serializing_if = "StepCaching::is_as_before")]
     pub step_cache: StepCaching,
@@ -256,8 +217,8 @@ impl Policy {
             cost_max: None,
             output_bytes_max: 256 << 10,
             workers_allowed: WorkersAllowed::All,
-            fallback: Fallback::Pool,
-            hedging: Hedging::Pool,
+            fallback: PoolRule::Pool,
+            hedging: PoolRule::Pool,
             step_cache: StepCaching::Exact,
         }
     }
@@ -292,7 +253,7 @@ impl Policy {
 
     /// The same, of any worker.
     pub(crate) fn may_hedge(&self) -> bool {
-        self.tier == Tier::Mini && self.hedging == Hedging::Pool
+        self.tier == Tier::Mini && self.hedging == PoolRule::Pool
     }
 
     /// Whether a plan may use `worker`.

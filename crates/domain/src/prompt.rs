@@ -4,8 +4,9 @@ mod earlier;
 
 use std::fmt::Write as _;
 
+use crate::answer::{AnswerForm, JsonSchema};
 use crate::bundle::{Example, PromptTemplate};
-use crate::conversation::{Message, Role};
+use crate::conversation::{Conversation, Message, Role};
 use crate::ids::StepIndex;
 use crate::plan::AccessList;
 use crate::policy::Policy;
@@ -19,6 +20,11 @@ pub use earlier::{EARLIER_BYTES_MAX, of_round};
 /// The layout (role, what a step is, the format, worked examples from other domains, the question between markers, the
 /// workers) is the one that the RL Conductor paper found to work best, arXiv 2512.04388; the words are ours.
 pub const DESCRIBED_PROMPT: &str = include_str!("prompt/described.txt");
+
+/// What the user's turn goes on with in a further round, for a conductor that was given no words of its own.
+pub const FURTHER_ROUND: &str = "\n\nA workflow was run already. Its steps and outputs, the last of which is its answer:\n\
+    {{earlier}}\nIf that answer is right and complete, reply with three empty lists. Else write a workflow that corrects it. A \
+    step whose element of access_list is [\"all\"] also sees these outputs, the first step included.";
 
 /// What the question's planning needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +48,8 @@ pub fn for_conductor(template: &PromptTemplate, context: &PlanContext<'_>) -> Ve
         messages.push(Message::new(Role::System, fill(system, context)));
     }
     let mut user = fill(&template.user, context);
-    if let Some(earlier) = context.earlier {
-        let _ = write!(
-            user,
-            "\n\nA workflow was run already. Its steps and outputs, the last of which is its answer:\n{earlier}\n\
-             If that answer is right and complete, reply with three empty lists. Else write a workflow that corrects it. A step \
-             whose element of access_list is [\"all\"] also sees these outputs, the first step included."
-        );
+    if context.earlier.is_some() {
+        user.push_str(&fill(template.further.as_deref().unwrap_or(FURTHER_ROUND), context));
     }
     messages.push(Message::new(Role::User, user));
     messages
@@ -72,6 +73,7 @@ fn fill(template: &str, context: &PlanContext<'_>) -> String {
             "steps_max" => {
                 let _ = write!(filled, "{}", context.policy.steps_max);
             }
+            "earlier" if context.earlier.is_some() => filled.push_str(context.earlier.unwrap_or_default()),
             _ => {
                 let _ = write!(filled, "{{{{{name}}}}}");
             }
@@ -131,8 +133,10 @@ pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message
     let step = run.step(round, index)?;
     let conversation = &run.spec().conversation;
     let question = conversation.question();
+    let text = AnswerForm::Text;
+    let form = if run.is_final_step(round, index) { &run.spec().answer } else { &text };
     if step.access.is_empty() && !step.sees_earlier_round && step.subtask.trim() == question.trim() {
-        return Some(conversation.messages().to_vec());
+        return Some(as_asked(conversation, form));
     }
     let mut system = WORKER_PREAMBLE.to_owned();
     if let Some(instructions) = conversation.instructions() {
@@ -157,7 +161,30 @@ pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message
         "Your subtask:\n<subtask>\n{}\n</subtask>\n\nAnswer your subtask only. Give the result alone, without explanation.",
         escaped(&step.subtask)
     );
-    Some(vec![Message::new(Role::System, system), Message::new(Role::User, user)])
+    match form {
+        AnswerForm::Text | AnswerForm::Regex(_) => {}
+        AnswerForm::JsonObject => {
+            user.push_str("\n\nIt is the answer to the whole task. Write it as a JSON object.");
+        }
+        AnswerForm::JsonSchema(JsonSchema { schema, .. }) => {
+            let _ = write!(
+                user,
+                "\n\nIt is the answer to the whole task. Write it as JSON that follows this schema:\n{schema}"
+            );
+        }
+    }
+    let user = Message::new(Role::User, user).with(conversation.marked_images());
+    Some(vec![Message::new(Role::System, system), user])
+}
+
+/// The client's messages. Vendors refuse to write some JSON object where no message says that word.
+fn as_asked(conversation: &Conversation, form: &AnswerForm) -> Vec<Message> {
+    let mut messages = conversation.messages().to_vec();
+    let says_so = |message: &Message| message.words().to_ascii_lowercase().contains("json");
+    if *form == AnswerForm::JsonObject && !messages.iter().any(says_so) {
+        messages.insert(0, Message::new(Role::System, "Answer with a JSON object."));
+    }
+    messages
 }
 
 fn write_steps(text: &mut String, run: &Run, round: u16, visible: &AccessList) {
@@ -199,6 +226,53 @@ fn begins_tag(after: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundle::{SubtaskWords, WorkersInPrompt};
+    use crate::policy::{Effort, Tier};
+
+    const POOL: &str = r#"
+        schema = 1
+        name = "p"
+        version = "1"
+        vendors = [{ id = "v", api = "openai-chat", base_url = "http://127.0.0.1:1/v1" }]
+        [[workers]]
+        id = "a"
+        vendor = "v"
+        model = "m"
+        description = "d"
+        context_tokens = 4096
+        usd_per_million_tokens = { input = 1.0, output = 1.0 }
+        "#;
+
+    /// The user's turn of a template with such words for further rounds.
+    fn asked(further: Option<&str>, question: &str, earlier: Option<&str>) -> String {
+        let template = PromptTemplate {
+            workers: WorkersInPrompt::Slots,
+            template: "chatml".to_owned(),
+            system: None,
+            user: "Q: {{question}}".to_owned(),
+            further: further.map(str::to_owned),
+            assistant_prefix: String::new(),
+            subtasks: SubtaskWords::Free,
+        };
+        let (pool, policy) = (Pool::parse(POOL).unwrap(), Policy::new(Tier::Ultra, Effort::XHigh));
+        let context = PlanContext { question, examples: &[], pool: &pool, policy: &policy, earlier };
+        for_conductor(&template, &context).pop().unwrap().text
+    }
+
+    #[test]
+    fn a_further_round_is_asked_for_in_the_template_s_words_or_in_ours() {
+        let ours = asked(None, "why?", Some("<earlier>so</earlier>"));
+        assert!(ours.starts_with("Q: why?\n\nA workflow was run already."), "{ours}");
+        assert!(ours.contains(":\n<earlier>so</earlier>\nIf that answer is right"), "{ours}");
+        let further = Some("\nBefore: {{earlier}}. Again, {{question}}");
+        assert_eq!(asked(further, "why?", Some("so")), "Q: why?\nBefore: so. Again, why?");
+        assert_eq!(asked(further, "why?", None), "Q: why?", "the first round knows nothing of it");
+        // What was filled in is not looked at again.
+        assert_eq!(
+            asked(Some(" {{earlier}}"), "{{earlier}}?", Some("so {{question}}")),
+            "Q: {{earlier}}? so {{question}}"
+        );
+    }
 
     #[test]
     fn data_cannot_forge_a_tag_but_keeps_its_code() {

@@ -19,12 +19,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::AnswerForm;
 use crate::budget::{BudgetRef, Charge};
 use crate::conversation::Conversation;
 use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
-use crate::policy::{FALLBACKS_MAX, Fallback, Policy};
+use crate::policy::{FALLBACKS_MAX, Policy, PoolRule};
 use crate::sampling::Sampling;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -65,6 +66,9 @@ pub struct RunSpec {
     /// How its workers are to choose their words.
     #[serde(default, skip_serializing_if = "Sampling::is_none")]
     pub sampling: Sampling,
+    /// The form of its answer.
+    #[serde(default, skip_serializing_if = "AnswerForm::is_text")]
+    pub answer: AnswerForm,
     /// The pool's name and version.
     pub pool: String,
     /// The conductor's name and version.
@@ -347,7 +351,7 @@ impl Run {
     pub fn can_fall_back(&self, task: TaskRef) -> bool {
         let TaskRef::Step { round, step } = task else { return false };
         let found = self.rounds.get(usize::from(round)).and_then(|round| round.steps.get(step.as_usize()));
-        self.spec.policy.fallback == Fallback::Pool
+        self.spec.policy.fallback == PoolRule::Pool
             && found.is_some_and(|step| usize::from(step.fallbacks) < FALLBACKS_MAX)
     }
 

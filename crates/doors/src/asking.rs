@@ -4,6 +4,7 @@ use std::error::Error;
 
 use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
+use podium_domain::pool::Feature;
 use podium_domain::rating::Rating;
 use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{
@@ -29,8 +30,8 @@ pub(crate) async fn ask(
 }
 
 /// What a run could cost.
-pub(crate) fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
-    engine.estimate(&request(engine, caller, new_run)?).map_err(|e| submit_error(&e))
+pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
+    engine.estimate(&request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
 fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
@@ -54,6 +55,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         policy: new_run.policy,
         answer_tokens_max: new_run.answer_tokens_max,
         sampling: new_run.sampling,
+        answer: new_run.answer,
     })
 }
 
@@ -96,6 +98,15 @@ fn submit_error(error: &SubmitError) -> ApiError {
         }
         SubmitError::Sampling(e) => {
             ApiError::on_field(ErrorCode::InvalidValue, format!("sampling.{}", e.field), e.to_string())
+        }
+        SubmitError::Answer(e) => ApiError::on_field(
+            ErrorCode::InvalidValue,
+            format!("response_format.{}", e.field()),
+            e.to_string(),
+        ),
+        SubmitError::NoneTakes(e) => {
+            let field = if e.feature == Feature::Image { "messages" } else { "response_format" };
+            ApiError::on_field(ErrorCode::NoWorkerAllowed, field, e.to_string())
         }
         SubmitError::NoWorkerAllowed => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())

@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 use crate::dispatch::Dispatch;
 use crate::holds::Holds;
 use crate::known::Known;
+use crate::metrics::{Metrics, Stage};
 use crate::parts::Parts;
 
 /// Times that a batch is decided anew because another process committed first, before its callers are told.
@@ -106,6 +107,7 @@ pub(crate) struct Sides {
     pub(crate) dispatch: Dispatch,
     pub(crate) holds: Holds,
     pub(crate) known: Known,
+    pub(crate) metrics: Metrics,
 }
 
 pub(crate) struct CommandLoop {
@@ -198,6 +200,7 @@ impl CommandLoop {
         // Those of which budgets have to be asked are last.
         changed.sort_by_key(|(commit, _)| commit.booking().is_some());
         let (commits, effects): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
+        let (commands, began) = (requests.len(), self.sides.parts.clock.now());
         let committed = self.write(&commits).await;
         let outcomes = match committed {
             Ok(outcomes) => outcomes,
@@ -217,12 +220,14 @@ impl CommandLoop {
                 Ok(()) => {
                     let run = Arc::clone(&commit.after);
                     known.note(&run);
+                    self.sides.metrics.happened(&run, &commit.events);
                     after.insert(run.id(), run);
                     follow_ups.push((commit, effects));
                 }
                 Err(unwritten) => {
                     known.forget(commit.after.id());
                     if let Unwritten::OverBudget(shortage) = unwritten {
+                        self.sides.metrics.refused(Stage::Run, &shortage);
                         shortages.insert(commit.after.id(), shortage);
                     }
                 }
@@ -230,6 +235,8 @@ impl CommandLoop {
         }
         self.follow_up(follow_ups).await;
         again.extend(answer_all(requests, &after));
+        let took = self.sides.parts.clock.now().since(began);
+        self.sides.metrics.committed(commands, again.len(), took);
         for request in &mut again {
             request.shortage = shortages.get(&request.run).cloned().or(request.shortage.take());
         }

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use crate::metrics::Metrics;
 use crate::parts::Parts;
 
 /// Most tasks that wait to be put back into the backlog. The sweeper finds what is beyond, after the grace.
@@ -30,6 +31,7 @@ pub(crate) struct Dispatch {
     windows: Arc<Windows>,
     /// The lanes that anybody with this process' pool takes messages from.
     served: Arc<BTreeSet<Lane>>,
+    metrics: Metrics,
 }
 
 /// What this process knows of the lanes.
@@ -56,9 +58,9 @@ pub(crate) struct Todo {
 }
 
 impl Dispatch {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts, metrics: Metrics) -> Self {
         let served = Arc::new(Lane::plans().into_iter().chain(Lane::steps(&parts.pool)).collect());
-        Self { parts, delayed: TaskTracker::new(), windows: Arc::default(), served }
+        Self { parts, delayed: TaskTracker::new(), windows: Arc::default(), served, metrics }
     }
 
     /// A commit whose tasks go where this process would have them wait. What it readies is to be
@@ -103,10 +105,13 @@ impl Dispatch {
     /// Publishes a task that counts as told. What its lane has no room for goes back into the backlog.
     async fn tell(&self, ready: ReadyTask, history: &[SequencedEvent]) {
         let ReadyTask { run, task, lane } = ready;
-        match self.parts.queue.publish_with(&lane, TaskMessage::new(run, task), history).await {
+        let published = self.parts.queue.publish_with(&lane, TaskMessage::new(run, task), history).await;
+        self.metrics.lanes().published(&lane, &published);
+        match published {
             Ok(_) => {}
             Err(QueueError::Full { .. }) => {
                 debug!(%run, %task, %lane, "the lane is full: the task waits in the store");
+                self.metrics.lanes().contended(&lane);
                 self.windows.note_refused(lane, (run, task));
             }
             Err(error) => {
@@ -143,6 +148,9 @@ impl Dispatch {
     /// These lanes have a backlog. Whether others still have one their refilling shows.
     pub(crate) fn note_backlogs(&self, backlogs: &[Lane]) {
         if !backlogs.is_empty() {
+            for lane in backlogs {
+                self.metrics.lanes().contended(lane);
+            }
             self.windows.lock().contended.extend(backlogs.iter().cloned());
             self.windows.news.notify_one();
         }
@@ -150,7 +158,9 @@ impl Dispatch {
 
     /// The backlog of a lane is empty.
     pub(crate) fn note_emptied(&self, lane: &Lane) {
-        self.windows.lock().contended.remove(lane);
+        if self.windows.lock().contended.remove(lane) {
+            self.metrics.lanes().emptied(lane);
+        }
     }
 
     /// Waits until there is something to do for a dispatcher.

@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::answer::{AnswerError, AnswerPart, answer};
-use crate::cache_counts::{CacheCounters, CacheCounts};
+use crate::cache_counts::CacheCounts;
 use crate::commands::{Bounds, CommandError, Commands, Sides};
 use crate::dispatch::Dispatch;
 use crate::dispatcher::Dispatcher;
@@ -28,6 +28,7 @@ use crate::executor::Executor;
 use crate::gather::{self, ChargedCreations, Creations, Gathering, Loads};
 use crate::holds::Holds;
 use crate::known::{Bounds as KnownBounds, Known};
+use crate::metrics::Metrics;
 use crate::parts::{Options, Parts, Roles};
 use crate::planner::{MayRetry, Planner, Planning};
 use crate::remover::Remover;
@@ -52,7 +53,7 @@ struct Shared {
     creations: Creations,
     charged_creations: ChargedCreations,
     loads: Loads,
-    cache_counters: CacheCounters,
+    metrics: Metrics,
     /// Whether its loops have begun to run.
     is_at_work: AtomicBool,
 }
@@ -81,9 +82,10 @@ pub struct NotReady {
 
 impl Engine {
     /// Builds the engine. Must be called inside a tokio runtime: runs are created and loaded and commands are decided in tasks
-    /// of their own, which end with the last handle.
+    /// of their own, which end with the last handle. What it measures goes to the meter that the process has by then.
     pub fn new(parts: Parts, options: Options) -> Self {
-        let (dispatch, holds) = (Dispatch::new(parts.clone()), Holds::default());
+        let metrics = Metrics::new(&parts.pool);
+        let (dispatch, holds) = (Dispatch::new(parts.clone(), metrics.clone()), Holds::default());
         let known =
             Known::new(KnownBounds { runs_max: options.known_runs_max, bytes_max: options.known_bytes_max });
         let bounds =
@@ -93,6 +95,7 @@ impl Engine {
             dispatch: dispatch.clone(),
             holds: holds.clone(),
             known: known.clone(),
+            metrics: metrics.clone(),
         };
         let (commands, command_loop) = Commands::new(sides, bounds);
         let (creations, to_create) = Gathering::new(bounds);
@@ -114,7 +117,7 @@ impl Engine {
             creations,
             charged_creations,
             loads,
-            cache_counters: CacheCounters::default(),
+            metrics,
             is_at_work,
         };
         Self { shared: Arc::new(shared) }
@@ -122,7 +125,7 @@ impl Engine {
 
     /// How often the step cache was of use to this process.
     pub fn cache_counts(&self) -> CacheCounts {
-        self.shared.cache_counters.read()
+        self.metrics().cache().counts()
     }
 
     /// The workers.
@@ -278,8 +281,8 @@ impl Engine {
         &self.shared.charged_creations
     }
 
-    pub(crate) fn cache_counters(&self) -> &CacheCounters {
-        &self.shared.cache_counters
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     pub(crate) fn commands(&self) -> &Commands {

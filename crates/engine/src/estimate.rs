@@ -4,10 +4,18 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::run::PlanResult;
 use podium_ports::conductor::Conductor;
+use podium_ports::store::StoreError;
 
 use crate::engine::Engine;
-use crate::submit::{Submit, SubmitError, within_abilities};
+use crate::submit::{Submit, SubmitError};
 use crate::worth::Question;
+
+/// How many of a tenant's latest runs are looked at for what is typical.
+const LATEST_MAX: u32 = 200;
+/// Fewer of them say nothing.
+const TYPICAL_RUNS_MIN: usize = 5;
+/// The state of a run with an answer, as stores name it.
+const SUCCEEDED: &str = "succeeded";
 
 /// What a run could cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +28,38 @@ pub struct Estimate {
     pub cost_min: Cost,
     /// Each step of the plan and the most that one attempt at it costs, where the plan is known without asking a model.
     pub steps: Vec<(WorkerId, Cost)>,
+    /// What such runs did cost; none where too few are known.
+    pub typical: Option<Typical>,
+}
+
+/// What runs of the same model and tenant cost, whatever they asked and with whatever effort: those of its latest
+/// [`LATEST_MAX`] runs that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Typical {
+    /// The median.
+    pub cost: Cost,
+    /// How many they are, at least [`TYPICAL_RUNS_MIN`].
+    pub runs: u32,
 }
 
 impl Engine {
     /// What a run could cost: by its plan where that needs no model, else by the bounds of its policy. Nobody is called, nothing
-    /// is stored.
-    pub fn estimate(&self, request: &Submit) -> Result<Estimate, SubmitError> {
+    /// is stored. The bounds hold for this run; what is typical is what others did cost.
+    pub async fn estimate(&self, request: &Submit) -> Result<Estimate, SubmitError> {
+        let bounds = self.bounds(request)?;
+        Ok(Estimate { typical: self.typical(request).await?, ..bounds })
+    }
+
+    async fn typical(&self, request: &Submit) -> Result<Option<Typical>, StoreError> {
+        let latest = self.list(&request.tenant, None, LATEST_MAX).await?;
+        let alike = latest.iter().filter(|run| run.model == request.model && run.state == SUCCEEDED);
+        let mut costs: Vec<_> = alike.map(|run| run.sums.cost).collect();
+        costs.sort_unstable();
+        let median = costs.get(costs.len() / 2).filter(|_| costs.len() >= TYPICAL_RUNS_MIN);
+        Ok(median.map(|cost| Typical { cost: *cost, runs: u32::try_from(costs.len()).unwrap_or(u32::MAX) }))
+    }
+
+    fn bounds(&self, request: &Submit) -> Result<Estimate, SubmitError> {
         let conductors = &self.parts().conductors;
         if let Some(pinned) = &request.conductor {
             let conductor = conductors.named(pinned);
@@ -39,11 +73,7 @@ impl Engine {
     }
 
     fn estimate_by(&self, conductor: &dyn Conductor, request: &Submit) -> Result<Estimate, SubmitError> {
-        let (parts, policy) = (self.parts(), within_abilities(conductor, request.policy.clone()));
-        policy.check()?;
-        if parts.pool.safest(&policy).is_none() {
-            return Err(SubmitError::NoWorkerAllowed);
-        }
+        let (parts, policy) = (self.parts(), self.bounded(conductor, request)?);
         let question = Question {
             conversation: &request.conversation,
             policy: &policy,
@@ -67,6 +97,6 @@ impl Engine {
         let cap = policy.cost_max.unwrap_or(Cost::from_nano_usd(u64::MAX));
         let cost_max = (work + planning).min(cap);
         let cost_min = if steps.is_empty() { self.least(conductor, &question) } else { work };
-        Ok(Estimate { cost_max, planning_cost_max: planning.min(cap), cost_min, steps })
+        Ok(Estimate { cost_max, planning_cost_max: planning.min(cap), cost_min, steps, typical: None })
     }
 }

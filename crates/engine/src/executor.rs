@@ -11,6 +11,7 @@ mod recall;
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_domain::answer::AnswerForm;
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
@@ -19,7 +20,7 @@ use podium_domain::run::{AttemptError, Command, Effect, Run, StepResult, TaskRef
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{CallWish, Grant, Outcome, Permit, Settlement, Why};
+use podium_ports::limiter::{CallWish, Grant, Outcome, Patience, Permit, Settlement, Why};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
 use podium_ports::vendor::ChatRequest;
@@ -114,8 +115,8 @@ impl Executor {
         &self,
         run: &Run,
         at: (u16, StepIndex),
-        worker: &Worker,
-        request: &ChatRequest,
+        (worker, request): (&Worker, &ChatRequest),
+        patience: Patience,
     ) -> Result<Box<dyn Permit>, NoRoom> {
         let wish = CallWish {
             worker,
@@ -124,15 +125,18 @@ impl Executor {
             run: run.id(),
             task: TaskRef::Step { round: at.0, step: at.1 },
             estimate: call::estimate(request),
+            patience,
         };
-        match self.engine.parts().limiter.acquire(&wish).await {
+        let permit = match self.engine.parts().limiter.acquire(&wish).await {
             Ok(Grant::Permit(permit)) => Ok(permit),
             Ok(Grant::AskAgain { after, why }) => Err(NoRoom { why: Some(why), after }),
             Err(error) => {
                 warn!(worker = %worker.id, error = &error as &dyn std::error::Error, "the limiter failed");
                 Err(NoRoom { why: None, after: self.engine.options().retry_pause })
             }
-        }
+        };
+        self.engine.metrics().asked(&worker.id, permit.as_ref().map(drop).map_err(|refused| refused.why));
+        permit
     }
 
     /// The run that a message is about, if the step may be ready.
@@ -209,7 +213,7 @@ impl Executor {
         at: (u16, StepIndex),
         asked: (&Worker, &ChatRequest),
     ) -> Result<Cleared, Settle> {
-        match self.permit(run, at, asked.0, asked.1).await {
+        match self.permit(run, at, asked, Patience::Waits).await {
             Ok(permit) => Ok(self.cleared(run, at, asked, permit)),
             Err(NoRoom { why: Some(Why::Broken), after }) => self.go_round(run, at, asked, after).await,
             Err(NoRoom { after, .. }) => Err(Settle::Nak(after)),
@@ -223,6 +227,10 @@ impl Executor {
         (worker, request): (&Worker, &ChatRequest),
         permit: Box<dyn Permit>,
     ) -> Cleared {
+        let task = TaskRef::Step { round: at.0, step: at.1 };
+        if let Some(TaskState::Ready { not_before }) = run.task(task).map(|task| &task.state) {
+            self.engine.metrics().waited(run.spec().policy.tier, self.engine.now().since(*not_before));
+        }
         let second = self.second(run, at, (worker, request));
         let call = call::most_cost(worker, request, self.engine.now());
         let reserve = Reserve { call, hedge: second.as_ref().map_or(Cost::ZERO, Second::most_cost) };
@@ -261,6 +269,7 @@ impl Executor {
         };
         let call = Call {
             parts: self.engine.parts(),
+            metrics: self.engine.metrics(),
             run: &claimed.run,
             worker: &worker,
             at,
@@ -319,9 +328,10 @@ impl Executor {
         }
         let permit = tokio::select! {
             biased;
-            permit = self.permit(&after, at, worker, &request) => permit.ok()?,
+            permit = self.permit(&after, at, (worker, &request), Patience::Waits) => permit.ok()?,
             () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
         };
+        engine.metrics().waited(after.spec().policy.tier, Duration::ZERO);
         let Ok(lead) = self.try_lead(recall.as_ref()).await else {
             permit.settle(Settlement::of(Outcome::NotSent));
             return None;
@@ -408,12 +418,14 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let spec = run.spec();
     let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let answer = if is_final { spec.answer.clone() } else { AnswerForm::Text };
     let messages = prompt::for_worker(run, round, step)?;
     let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
     Some(ChatRequest {
         temperature,
         top_p,
         seed,
+        answer,
         effort: worker.takes_effort().then_some(spec.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })

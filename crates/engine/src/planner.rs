@@ -7,14 +7,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use podium_domain::conversation::Conversation;
-use podium_domain::ids::ClaimId;
+use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::Policy;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, Task, TaskRef};
 use podium_domain::usage::Usage;
-use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::live::Signal;
 use podium_ports::queue::{Lane, TaskMessage};
 use tokio::sync::mpsc;
@@ -85,11 +85,13 @@ impl Planner {
 impl Engine {
     /// What the conductor is asked for the first round of a question that is no run yet.
     pub(crate) fn first_request(&self, conversation: &Conversation, policy: Policy) -> PlanRequest {
+        let id = self.parts().ids.claim_id();
         PlanRequest {
+            asker: Asker::nobody(RunId::new(*id.as_uuid())),
             question: conversation.question(),
             policy,
             earlier: None,
-            seed: seed(self.parts().ids.claim_id()),
+            seed: seed(id),
             asked_at: self.now(),
             time_max: self.options().plan_time_max,
         }
@@ -129,6 +131,7 @@ impl Engine {
         let spec = run.spec();
         let pool = self.conductor_of(run).ok().and_then(|conductor| conductor.pool_in_text());
         PlanRequest {
+            asker: Asker { tenant: spec.tenant.clone(), run: run.id(), round: task.round() },
             question: spec.conversation.question(),
             policy: spec.policy.clone(),
             earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round, pool)),

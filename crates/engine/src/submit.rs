@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use podium_domain::answer::{AnswerForm, AnswerFormError};
 use podium_domain::budget::{Budget, Charge, Shortage};
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
+use podium_domain::needs::{NoneTakes, narrowed};
 use podium_domain::policy::{Policy, PolicyError};
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::{Sampling, SamplingError};
@@ -18,6 +20,7 @@ use tracing::debug;
 use crate::commands::rehearse;
 use crate::ending::Ending;
 use crate::engine::Engine;
+use crate::metrics::Stage;
 use crate::worth::Question;
 
 /// How long a draft waits for an executor to claim its first step and create it; then whoever was asked creates it. Many times
@@ -47,6 +50,8 @@ pub struct Submit {
     pub answer_tokens_max: Option<u32>,
     /// How its workers are to choose their words.
     pub sampling: Sampling,
+    /// The form of the answer.
+    pub answer: AnswerForm,
 }
 
 /// Which run a request became.
@@ -76,6 +81,12 @@ pub enum SubmitError {
     /// So is a part of the sampling.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// So is a part of the form of the answer.
+    #[error(transparent)]
+    Answer(#[from] AnswerFormError),
+    /// No worker takes the pictures, or the form of the answer.
+    #[error(transparent)]
+    NoneTakes(#[from] NoneTakes),
     /// The conductor that alone will do is not here.
     #[error("there is no conductor `{pinned}` here")]
     UnknownConductor {
@@ -171,16 +182,13 @@ impl Engine {
     fn draft(&self, request: Submit) -> Result<Draft, SubmitError> {
         let (conductors, now) = (&self.parts().conductors, self.now());
         let id = self.parts().ids.run_id(now);
-        let conductor = match request.conductor {
-            Some(pinned) => conductors.named(&pinned).ok_or(SubmitError::UnknownConductor { pinned })?,
+        let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
+        let conductor = match &request.conductor {
+            Some(pinned) => conductors.named(pinned).ok_or_else(|| unknown(pinned))?,
             None => conductors.for_run(id),
         };
-        let policy = within_abilities(&**conductor, request.policy);
-        policy.check()?;
+        let policy = self.bounded(&**conductor, &request)?;
         request.sampling.check()?;
-        if self.parts().pool.safest(&policy).is_none() {
-            return Err(SubmitError::NoWorkerAllowed);
-        }
         let question = Question {
             conversation: &request.conversation,
             policy: &policy,
@@ -200,6 +208,7 @@ impl Engine {
             policy,
             answer_tokens_max: request.answer_tokens_max,
             sampling: request.sampling,
+            answer: request.answer,
             pool: self.parts().pool.version(),
             conductor: conductor.id().to_owned(),
             accepted_at: now,
@@ -254,7 +263,9 @@ impl Engine {
 
     /// Creates a run that executors were told of already, unless one of them has.
     pub(crate) async fn create_drafted(&self, draft: &Draft) -> Result<(), StoreError> {
-        self.creations().ask(draft.commit.clone()).await?;
+        if self.creations().ask(draft.commit.clone()).await? == Created::New {
+            self.metrics().happened(&draft.commit.after, &draft.commit.events);
+        }
         self.announce(draft).await;
         Ok(())
     }
@@ -262,13 +273,17 @@ impl Engine {
     async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
         let commit = &draft.commit;
         let created = if commit.booking().is_some() {
-            self.charged_creations().ask(commit.clone()).await?.map_err(SubmitError::OverBudget)?
+            let created = self.charged_creations().ask(commit.clone()).await?;
+            created
+                .inspect_err(|shortage| self.metrics().refused(Stage::Accept, shortage))
+                .map_err(SubmitError::OverBudget)?
         } else {
             self.creations().ask(commit.clone()).await?
         };
         if let Created::Existing(id) = created {
             return Ok(Submitted::Existing(id));
         }
+        self.metrics().happened(&commit.after, &commit.events);
         self.announce(&draft).await;
         Ok(Submitted::New(draft.commit.after.id()))
     }
@@ -285,6 +300,18 @@ impl Engine {
             Effect::CallOff { .. } | Effect::Stop => None,
         });
         futures::future::join_all(published).await;
+    }
+
+    /// The policy, checked, and narrowed to what the conductor can do and to the workers that can be asked for it.
+    pub(crate) fn bounded(&self, conductor: &dyn Conductor, request: &Submit) -> Result<Policy, SubmitError> {
+        let policy = within_abilities(conductor, request.policy.clone());
+        policy.check()?;
+        request.answer.check()?;
+        let pool = &self.parts().pool;
+        if pool.safest(&policy).is_none() {
+            return Err(SubmitError::NoWorkerAllowed);
+        }
+        Ok(narrowed(policy, pool, &request.conversation, &request.answer)?)
     }
 
     /// The least that a run can cost: its first plan, and one step.

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use crate::commands::CommandError;
 use crate::engine::Engine;
+use crate::metrics::Found;
 
 /// When no sweep has succeeded for so long the store was away, and with it every heartbeat.
 const OUTAGE: Duration = Duration::from_secs(2);
@@ -37,13 +38,15 @@ impl Sweeper {
                 () = stop.cancelled() => return,
                 () = self.engine.parts().clock.sleep(self.engine.options().sweep_every) => {}
             }
-            if let Err(error) = self.sweep().await {
+            let swept = self.sweep().await;
+            self.engine.metrics().swept(swept.as_ref().ok().copied());
+            if let Err(error) = swept {
                 warn!(error = &error as &dyn std::error::Error, "could not sweep");
             }
         }
     }
 
-    async fn sweep(&mut self) -> Result<(), StoreError> {
+    async fn sweep(&mut self) -> Result<Found, StoreError> {
         let now = self.engine.now();
         let options = self.engine.options();
         let again_at = now.after(options.dispatch_grace);
@@ -56,7 +59,9 @@ impl Sweeper {
         self.swept_at = now;
         self.engine.dispatch().note_backlogs(&due.backlogs);
         let expired = if now < self.hold_leases_until { &[] } else { due.expired.as_slice() };
-        self.act_on(due.ready, expired, &due.overdue).await
+        let found = Found { ready: due.ready.len(), expired: expired.len(), overdue: due.overdue.len() };
+        self.act_on(due.ready, expired, &due.overdue).await?;
+        Ok(found)
     }
 
     pub(crate) async fn take_over(self) -> Result<(), StoreError> {

@@ -180,6 +180,7 @@ pub(crate) async fn serve_lane<W: Work>(
                 continue;
             }
         };
+        engine.metrics().lanes().fetched(&lane, deliveries.len(), 1 + slots.free(&lane));
         let mut first = Some(first);
         for delivery in deliveries {
             let slot = match first.take() {

@@ -3,6 +3,7 @@
 //! A call is worth its prompt, generously counted, and every token that it may write, each at the dearest class. Of a step that
 //! sees others, the others' outputs are taken for as long as they may get. A call that may be hedged is worth both calls.
 
+use podium_domain::content::IMAGE_TOKENS_MAX;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
@@ -88,8 +89,11 @@ impl Question<'_> {
 
     /// The most that one call is worth which is given so many bytes and tokens besides the conversation.
     fn call_max(&self, worker: &Worker, (bytes, seen_tokens): (u64, u64), is_final: bool) -> Cost {
-        let given: u64 = self.conversation.messages().iter().map(|message| message.bytes() as u64).sum();
+        let messages = self.conversation.messages().iter();
+        let given: u64 = messages.map(|message| message.text_bytes() as u64).sum();
+        let images = self.conversation.images().count() as u64;
         let tokens = (given + bytes + FRAME_BYTES).div_ceil(PROMPT_BYTES_PER_TOKEN)
+            + images * IMAGE_TOKENS_MAX
             + seen_tokens.saturating_mul(PROMPT_TOKENS_PER_SEEN);
         let answer_max = self.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
         let output_tokens = worker.output_tokens_max.min(answer_max);

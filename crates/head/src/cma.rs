@@ -196,6 +196,55 @@ mod tests {
         }
     }
 
+    /// By the formulas of the tutorial, worked out apart from this code for ten dimensions and a population of ten; both rates
+    /// of the variances are four times those of a whole covariance.
+    #[test]
+    fn the_rates_are_those_of_the_tutorial() {
+        let rates = Rates::new(10, 10);
+        let near = |actual: f64, expected: f64| (actual - expected).abs() < 1e-12;
+        for (weight, expected) in
+            rates.weights.iter().zip([0.456_272_646_903, 0.270_753_097_002, 0.162_231_117_159])
+        {
+            assert!((weight - expected).abs() < 1e-12, "{:?}", rates.weights);
+        }
+        assert!(near(rates.mu_eff, 3.167_299_281_410_701_7), "{}", rates.mu_eff);
+        assert!(near(rates.c_sigma, 0.284_428_587_946_367_4), "{}", rates.c_sigma);
+        assert!(near(rates.d_sigma, 1.284_428_587_946_367_5), "{}", rates.d_sigma);
+        assert!(near(rates.c_c, 0.294_990_383_035_622_3), "{}", rates.c_c);
+        assert!(near(rates.c_1, 0.061_135_298_099_006_86), "{}", rates.c_1);
+        assert!(near(rates.c_mu, 0.080_617_131_044_833_48), "{}", rates.c_mu);
+        assert!(near(rates.chi, 3.084_726_565_169_012_3), "{}", rates.chi);
+    }
+
+    /// The value at the mean that a search finds on axes that differ by a thousand.
+    fn on_a_long_ellipsoid(population: usize, iterations: u32, seed: u64) -> f64 {
+        let value = |at: &[f64]| -> f64 {
+            let axes =
+                (0i32..).zip(at).map(|(axis, x)| (10f64.powf(3.0 * f64::from(axis) / 9.0) * x).powi(2));
+            -axes.sum::<f64>()
+        };
+        let search = Search { population, iterations, sigma: 0.5, seed };
+        value(&maximise(&[3.0; 10], search, value).mean)
+    }
+
+    /// The path has too few iterations to learn the widths from: without what the ranks teach, about -100 are left.
+    #[test]
+    fn widths_are_learned_from_the_ranks_of_a_large_population() {
+        for seed in 0..3 {
+            let left = on_a_long_ellipsoid(64, 100, seed);
+            assert!(left > -1e-9, "seed {seed}: {left}");
+        }
+    }
+
+    /// Two chosen ones of four have next to nothing to teach: without the path, about -1000 are left.
+    #[test]
+    fn widths_are_learned_from_the_path_of_a_small_population() {
+        for seed in 0..3 {
+            let left = on_a_long_ellipsoid(4, 1_000, seed);
+            assert!(left > -1e-9, "seed {seed}: {left}");
+        }
+    }
+
     #[test]
     fn what_is_drawn_is_normal() {
         let drawn = normal(100_001, &mut ChaCha8Rng::seed_from_u64(3));

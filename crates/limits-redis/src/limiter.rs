@@ -80,7 +80,7 @@ impl RedisLimiter {
             }
             Away::Local { share } => {
                 let ask = Ask {
-                    who: &format!("{}/{}", wish.run, wish.task),
+                    who: &wish.who(),
                     tier: wish.tier,
                     tenant: wish.tenant.as_str(),
                     takes: Drawn::default(),

@@ -118,7 +118,7 @@ impl AskedCall {
         packed.number(float(wish.estimate.input));
         packed.number(float(wish.estimate.output_max));
         packed.text(id);
-        packed.text(&format!("{}/{}", wish.run, wish.task));
+        packed.text(&wish.who());
         packed.text(wish.tenant.as_str());
         Self(packed)
     }

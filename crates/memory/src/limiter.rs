@@ -72,7 +72,7 @@ impl Limiter for MemoryLimiter {
             scopes.push((table.accounts.entry(worker.vendor.clone()).or_default(), terms));
         }
         let ask = Ask {
-            who: &format!("{}/{}", wish.run, wish.task),
+            who: &wish.who(),
             tier: wish.tier,
             tenant: wish.tenant.as_str(),
             takes,

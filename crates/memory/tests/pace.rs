@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use podium_domain::ids::TenantId;
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::limits::MINI_WEIGHT;
 use podium_domain::policy::Tier;
 use podium_domain::pool::{Limits, Rates, Worker};
 use podium_domain::usage::Usage;
@@ -17,6 +18,7 @@ use podium_ports::limiter::{Grant, Limiter, Outcome, Settlement};
 use podium_testkit::limiter::Caller;
 use podium_testkit::{TestClock, a_pool};
 use tokio::task::{JoinSet, LocalSet};
+use uuid::Uuid;
 
 const MINUTES: u64 = 3;
 const REQUESTS: u64 = 600;
@@ -30,6 +32,7 @@ struct Vendor {
     tokens: u64,
     limited: u64,
     by_caller: std::collections::BTreeMap<&'static str, u64>,
+    longest_wait_ms: std::collections::BTreeMap<&'static str, u64>,
 }
 
 impl Vendor {
@@ -44,6 +47,12 @@ impl Vendor {
         self.requests += 1;
         self.tokens += tokens;
         *self.by_caller.entry(who).or_default() += 1;
+    }
+
+    /// Somebody waited for so long, whether it got through or not.
+    fn waited(&mut self, who: &'static str, ms: u64) {
+        let longest = self.longest_wait_ms.entry(who).or_default();
+        *longest = ms.max(*longest);
     }
 }
 
@@ -61,6 +70,10 @@ fn scramble(seed: u64) -> u64 {
 }
 
 async fn three_minutes(loads: &[Load]) -> Vendor {
+    minutes(MINUTES, loads).await
+}
+
+async fn minutes(minutes: u64, loads: &[Load]) -> Vendor {
     let clock = Arc::new(TestClock::new());
     let limiter = MemoryLimiter::new(clock.clone());
     let worker = a_pool().workers()[0].clone();
@@ -68,7 +81,7 @@ async fn three_minutes(loads: &[Load]) -> Vendor {
         Rates { requests_per_minute: Some(REQUESTS), tokens_per_minute: Some(TOKENS), ..Rates::default() };
     let worker = Worker { limits: Limits { in_flight_max: 1_000, rates, ..worker.limits }, ..worker };
     let vendor = Rc::new(RefCell::new(Vendor::default()));
-    let end = clock.now().after(Duration::from_secs(60 * MINUTES));
+    let end = clock.now().after(Duration::from_secs(60 * minutes));
     let tasks = LocalSet::new();
     let mut calls = JoinSet::new();
     let mut number: u64 = 0;
@@ -88,18 +101,27 @@ async fn three_minutes(loads: &[Load]) -> Vendor {
                     let mut dice = number << 32;
                     while clock.now() < end {
                         dice += 1;
+                        let began = clock.now();
+                        let waited =
+                            || u64::try_from(clock.now().since(began).as_millis()).unwrap_or(u64::MAX);
                         // Half to one and a half of the mean; half of it is written, and four times that is asked for.
                         let tokens = mean / 2 + scramble(dice) % mean;
-                        let caller = caller.clone().taking(tokens / 2, tokens * 2);
+                        // Each call is of a run of its own, and ids of runs rise with the time of their acceptance.
+                        let run = RunId::new(Uuid::from_u128(
+                            (u128::from(began.unix_ms()) << 64) | u128::from(number),
+                        ));
+                        let caller = Caller { run, ..caller.clone() }.taking(tokens / 2, tokens * 2);
                         let permit = loop {
                             match limiter.acquire(&caller.wish(&worker)).await.expect("it answers") {
                                 Grant::Permit(permit) => break permit,
                                 Grant::AskAgain { after, .. } => clock.sleep(after).await,
                             }
                             if clock.now() >= end {
+                                vendor.borrow_mut().waited(name, waited());
                                 return;
                             }
                         };
+                        vendor.borrow_mut().waited(name, waited());
                         vendor.borrow_mut().call(clock.now().unix_ms(), name, tokens);
                         clock.sleep(Duration::from_millis(200 + scramble(dice ^ 0x77) % 600)).await;
                         let usage = Usage {
@@ -168,6 +190,28 @@ async fn mini_goes_first_and_ultra_is_not_starved() {
     let vendor = three_minutes(&[ultra, mini]).await;
     let ultra = vendor.by_caller["ultra"] * 100 / vendor.requests;
     assert!((5..=25).contains(&ultra), "{ultra} % of {:?}", vendor.by_caller);
+}
+
+/// Tokens are scarce and everybody asks again at once, so each call is followed by one that waits behind all the others of its
+/// tier. While `w` calls of mini are let through for each of ultra, one of `n` of ultra waits for `n (w + 1)` calls, and no longer.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_longer_than_the_weights_make_those_before_it_take() {
+    const TOKENS_EACH: u64 = 555;
+    let ultra = Load { name: "ultra", tenant: "acme", tier: Tier::Ultra, callers: 96, tokens: TOKENS_EACH };
+    let mini = Load { name: "mini", tenant: "acme", tier: Tier::Mini, callers: 32, tokens: TOKENS_EACH };
+    let vendor = minutes(20, &[ultra, mini]).await;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a small number")]
+    let weight = MINI_WEIGHT as u64;
+    let call_ms = 60_000 * TOKENS_EACH / TOKENS;
+    let (ultra, mini) = (96 * (weight + 1) * call_ms, 32 * (weight + 1) * call_ms / weight);
+    let longest = &vendor.longest_wait_ms;
+    // Calls differ in size, and who is let through has to have asked: half as much again, and twice the time for asking again.
+    let bound = |ms: u64| ms * 3 / 2 + 4_000;
+    assert!(
+        longest["ultra"] <= bound(ultra) && longest["mini"] <= bound(mini),
+        "{longest:?}, {ultra}, {mini}"
+    );
+    assert!(vendor.limited * 100 < vendor.requests, "{} too much", vendor.limited);
 }
 
 /// Each of them takes six times as many tokens as may be taken at once.

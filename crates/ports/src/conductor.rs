@@ -6,6 +6,8 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::limits::Why;
 use podium_domain::money::Cost;
 use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
@@ -18,9 +20,29 @@ use crate::BoxError;
 use crate::hardware::Hardware;
 use crate::vendor::VendorError;
 
+/// For whom a plan is asked: a model that is shared is shared out by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Whose run it is.
+    pub tenant: TenantId,
+    /// The run; of a question that is no run, an id of its own.
+    pub run: RunId,
+    /// Which round is planned, from 0.
+    pub round: u16,
+}
+
+impl Asker {
+    /// Nobody, who tries something out under a name of its own.
+    pub fn nobody(run: RunId) -> Self {
+        Self { tenant: TenantId::nobody(), run, round: 0 }
+    }
+}
+
 /// A question to plan for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRequest {
+    /// For whom.
+    pub asker: Asker,
     /// The whole task.
     pub question: String,
     /// The bounds, already within the conductor's own [`Abilities`].
@@ -138,6 +160,14 @@ pub enum ConductorError {
         /// The bound of its queue.
         waiting_max: usize,
     },
+    /// Its model may not be called now, and will not be in the time that there is.
+    #[error("the conductor's model has no room for a call: {why}, for another {} ms", after.as_millis())]
+    NoRoom {
+        /// Why not.
+        why: Why,
+        /// When to ask again.
+        after: Duration,
+    },
     /// It did not finish in time.
     #[error("the conductor did not finish within {} ms", limit.as_millis())]
     Timeout {
@@ -235,13 +265,18 @@ impl ConductorError {
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self.cause(),
-            Self::Overloaded { .. } | Self::Timeout { .. } | Self::Absent { .. } | Self::Unavailable(_)
+            Self::Overloaded { .. }
+                | Self::NoRoom { .. }
+                | Self::Timeout { .. }
+                | Self::Absent { .. }
+                | Self::Unavailable(_)
         )
     }
 
-    /// How long whoever serves the model wants to be left alone.
+    /// How long whoever serves the model, or keeps its limits, wants to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause() {
+            Self::NoRoom { after, .. } => Some(*after),
             Self::Unavailable(source) => source.downcast_ref::<VendorError>()?.retry_after(),
             _ => None,
         }

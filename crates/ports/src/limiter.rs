@@ -44,6 +44,28 @@ pub struct CallWish<'a> {
     pub task: TaskRef,
     /// What it may take.
     pub estimate: TokenEstimate,
+    /// Whether it is worth a place.
+    pub patience: Patience,
+}
+
+/// Whether somebody who is refused comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// When told to: room that comes is kept for whoever goes before.
+    #[default]
+    Waits,
+    /// Not for this call: no room is kept for it.
+    Leaves,
+}
+
+impl CallWish<'_> {
+    /// Under which name it waits; nothing if it does not.
+    pub fn who(&self) -> String {
+        match self.patience {
+            Patience::Waits => format!("{}/{}", self.run, self.task),
+            Patience::Leaves => String::new(),
+        }
+    }
 }
 
 /// The answer to a wish to call.
@@ -79,7 +101,9 @@ pub fn outcome_of(error: &VendorError) -> Outcome {
         VendorError::Failed { .. } | VendorError::Unreachable { .. } | VendorError::Garbled { .. } => {
             Outcome::Failed
         }
-        VendorError::Rejected { .. } => Outcome::Refused,
+        // The vendor answers. Were its circuit opened for want of money, steps that nobody may stand in for would wait for it to
+        // close, and say nothing, where they now fail at once and say why.
+        VendorError::Unpaid { .. } | VendorError::Rejected { .. } => Outcome::Refused,
         VendorError::Unsupported { .. } | VendorError::Misconfigured { .. } => Outcome::NotSent,
     }
 }

@@ -211,6 +211,16 @@ pub enum Unwritten {
     OverBudget(Shortage),
 }
 
+impl Unwritten {
+    /// The same of a commit that is charged to nobody, which no budget can have kept out.
+    pub fn uncharged(self) -> Result<Conflict, StoreError> {
+        match self {
+            Self::Conflict(conflict) => Ok(conflict),
+            Self::OverBudget(shortage) => Err(StoreError::Unavailable(Box::new(shortage))),
+        }
+    }
+}
+
 /// A claim on a task, for extending its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hold {
@@ -260,14 +270,44 @@ pub struct RunSummary {
     pub state: String,
     /// The beginning of the question.
     pub question: String,
-    /// Steps in all rounds so far.
-    pub steps: u32,
-    /// The cost so far.
-    pub cost: Cost,
+    /// What it has come to so far.
+    pub sums: RunSums,
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+}
+
+/// What a run has come to so far, over all its rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunSums {
+    /// Steps.
+    pub steps: u32,
+    /// What everything cost.
+    pub cost: Cost,
+    /// The share of it that bought nothing.
+    pub wasted: Cost,
+    /// What it would have cost on top if nothing had been known already.
+    pub saved: Cost,
+    /// How often a step went on with another worker.
+    pub fallbacks: u32,
+    /// How many attempts were hedged.
+    pub hedges: u32,
+}
+
+impl RunSums {
+    /// Those of `run`.
+    pub fn of(run: &Run) -> Self {
+        let steps: usize = run.rounds().iter().map(|round| round.steps.len()).sum();
+        Self {
+            steps: u32::try_from(steps).unwrap_or(u32::MAX),
+            cost: run.cost(),
+            wasted: run.wasted_cost(),
+            saved: run.saved().cost,
+            fallbacks: run.fallbacks(),
+            hedges: run.hedges(),
+        }
+    }
 }
 
 /// A run that was rated.

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::BoxError;
 
+pub use podium_domain::answer::{AnswerForm, JsonSchema};
 pub use podium_domain::run::FinishReason;
 
 /// A call of a worker.
@@ -123,25 +124,6 @@ pub enum CallsAtOnce {
     One,
 }
 
-/// The form of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AnswerForm {
-    /// Any text.
-    Text,
-    /// Some JSON object. The messages must say so too: most vendors insist on the word.
-    JsonObject,
-    /// JSON that follows a schema.
-    JsonSchema {
-        /// A name for the schema: letters, digits, `_` and `-`.
-        name: String,
-        /// The schema.
-        schema: Value,
-    },
-    /// Text that a regular expression matches as a whole. It has nothing but what all engines know: characters, classes, groups,
-    /// alternatives and repetitions.
-    Regex(String),
-}
-
 /// A part of a worker's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatEvent {
@@ -222,6 +204,16 @@ pub enum VendorError {
         /// How long to wait, if it said.
         retry_after: Option<Duration>,
     },
+    /// The account that the worker is called with cannot pay. It is no fault of the request: another account may well take it.
+    #[error("the account at vendor `{vendor}` cannot pay for the call (status {status}): {message}")]
+    Unpaid {
+        /// Which vendor.
+        vendor: String,
+        /// The HTTP status; each vendor has another one for it.
+        status: u16,
+        /// What the vendor said, cut to a readable length.
+        message: String,
+    },
     /// The request itself is refused; repeating it cannot help.
     #[error("vendor `{vendor}` rejected the request with status {status}: {message}")]
     Rejected {
@@ -290,15 +282,21 @@ pub enum VendorError {
 impl VendorError {
     /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
-        !matches!(self, Self::Rejected { .. } | Self::Unsupported { .. } | Self::Misconfigured { .. })
+        !matches!(
+            self,
+            Self::Unpaid { .. }
+                | Self::Rejected { .. }
+                | Self::Unsupported { .. }
+                | Self::Misconfigured { .. }
+        )
     }
 
     /// Whether the worker refuses whatever it is asked, so that another one may well do it: no key, no money, no such model,
     /// or nothing of the kind that was asked for.
     pub const fn is_workers_own(&self) -> bool {
         match self {
-            Self::Rejected { status, .. } => matches!(status, 401..=404 | 429),
-            Self::Unsupported { .. } | Self::Misconfigured { .. } => true,
+            Self::Rejected { status, .. } => matches!(status, 401 | 403 | 404),
+            Self::Unpaid { .. } | Self::Unsupported { .. } | Self::Misconfigured { .. } => true,
             _ => false,
         }
     }

@@ -17,6 +17,7 @@ use podium_ports::conductor::{
     Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
 };
 use podium_ports::conductors::{Conductors, SameConductor};
+use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio_util::sync::CancellationToken;
@@ -109,8 +110,17 @@ impl ConductorChoices {
 
     /// Whether one of them is a model that runs in the process that plans.
     pub fn need_a_model_here(&self) -> bool {
-        let mut all = std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next));
-        all.any(|choice| matches!(choice, ConductorChoice::Llama(_)))
+        self.all().any(|choice| matches!(choice, ConductorChoice::Llama(_)))
+    }
+
+    /// Whether one of them is a model that is called, as workers are.
+    pub fn call_a_model(&self) -> bool {
+        use ConductorChoice::{Model, Remote, Worker};
+        self.all().any(|choice| matches!(choice, Worker(_) | Model { .. } | Remote { .. }))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ConductorChoice> {
+        std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
     }
 
     /// Refuses what this binary cannot do at all, without starting anything.
@@ -185,11 +195,20 @@ impl Chosen {
     }
 }
 
+/// What conductors stand on that are models elsewhere.
+#[derive(Clone)]
+pub struct Callees {
+    /// Those who serve the pool's workers.
+    pub vendors: Arc<dyn Vendors>,
+    /// Lets calls through, as it does those of workers.
+    pub limiter: Arc<dyn Limiter>,
+}
+
 /// Makes the conductor. `open_bundle` is how this program loads a model, if it can, and `limits` what that may take.
 pub async fn choose(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,
-    vendors: &Arc<dyn Vendors>,
+    callees: &Callees,
     open_bundle: Option<OpenBundle>,
     limits: LocalLimits,
 ) -> Result<Chosen, ChooseError> {
@@ -207,11 +226,18 @@ pub async fn choose(
         }
         ConductorChoice::Worker(id) => {
             let worker = pool.worker(id).ok_or_else(|| unknown(UnknownWorker { id: id.clone() }))?;
-            let (vendors, pool, options) = (Arc::clone(vendors), Arc::clone(pool), remote_options(limits));
-            Ok(Chosen::of(RemoteConductor::new(vendors, worker.clone(), pool, options)))
+            let Callees { vendors, limiter } = callees.clone();
+            let options = remote_options(limits);
+            let conductor =
+                RemoteConductor::new((vendors, limiter), worker.clone(), Arc::clone(pool), options);
+            Ok(Chosen::of(conductor))
         }
-        ConductorChoice::Model { file, worker } => of_file(file, worker, pool, limits).map_err(unusable),
-        ConductorChoice::Remote { url, model } => remote(url, model, pool, limits).map_err(unusable),
+        ConductorChoice::Model { file, worker } => {
+            of_file((file, worker), pool, Arc::clone(&callees.limiter), limits).map_err(unusable)
+        }
+        ConductorChoice::Remote { url, model } => {
+            remote((url, model), pool, Arc::clone(&callees.limiter), limits).map_err(unusable)
+        }
     }
 }
 
@@ -227,16 +253,16 @@ pub struct ChosenAll {
 pub async fn choose_all(
     choices: &ConductorChoices,
     pool: &Arc<Pool>,
-    vendors: &Arc<dyn Vendors>,
+    callees: &Callees,
     open_bundle: Option<OpenBundle>,
     limits: LocalLimits,
 ) -> Result<ChosenAll, ChooseError> {
-    let current = choose(&choices.current, pool, vendors, open_bundle, limits).await?;
+    let current = choose(&choices.current, pool, callees, open_bundle, limits).await?;
     let mut notices: Vec<_> = current.notice.into_iter().collect();
     let conductors = match &choices.next {
         None => current.conductor.into(),
         Some((next, share)) => {
-            let next = choose(next, pool, vendors, open_bundle, limits).await?;
+            let next = choose(next, pool, callees, open_bundle, limits).await?;
             notices.extend(next.notice);
             Conductors::with_next(current.conductor, next.conductor, *share)?
         }
@@ -292,21 +318,27 @@ fn remote_options(limits: LocalLimits) -> RemoteOptions {
     RemoteOptions { waiting_max: limits.waiting_max.get(), ..RemoteOptions::default() }
 }
 
-/// A model that is not of the pool, and has a file of its own.
+/// A model that is not of the pool, and has a file of its own. A vendor of the same name is the same account.
 fn of_file(
-    file: &Path,
-    worker: &WorkerId,
+    (file, worker): (&Path, &WorkerId),
     pool: &Arc<Pool>,
+    limiter: Arc<dyn Limiter>,
     limits: LocalLimits,
 ) -> Result<Chosen, BoxError> {
     let theirs = Pool::parse(&std::fs::read_to_string(file)?)?;
     let model = theirs.worker(worker).ok_or_else(|| UnknownWorker { id: worker.clone() })?.clone();
     let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&theirs, &EnvironmentKeys)?);
-    Ok(Chosen::of(RemoteConductor::new(vendors, model, Arc::clone(pool), remote_options(limits))))
+    let options = remote_options(limits);
+    Ok(Chosen::of(RemoteConductor::new((vendors, limiter), model, Arc::clone(pool), options)))
 }
 
 /// A model that is not of the pool: its prices are unknown, so its planning counts as free.
-fn remote(url: &str, model: &str, pool: &Arc<Pool>, limits: LocalLimits) -> Result<Chosen, BoxError> {
+fn remote(
+    (url, model): (&str, &str),
+    pool: &Arc<Pool>,
+    limiter: Arc<dyn Limiter>,
+    limits: LocalLimits,
+) -> Result<Chosen, BoxError> {
     let id = WorkerId::new(model)?;
     let key = match std::env::var_os(REMOTE_KEY) {
         Some(_) => format!("api_key_env = \"{REMOTE_KEY}\"\n"),
@@ -322,7 +354,8 @@ fn remote(url: &str, model: &str, pool: &Arc<Pool>, limits: LocalLimits) -> Resu
     ))?;
     let worker = of_one.workers().first().cloned().ok_or("the endpoint has no model")?;
     let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&of_one, &EnvironmentKeys)?);
-    let conductor = RemoteConductor::new(vendors, worker, Arc::clone(pool), remote_options(limits));
+    let options = remote_options(limits);
+    let conductor = RemoteConductor::new((vendors, limiter), worker, Arc::clone(pool), options);
     let notice =
         format!("the prices of conductor `{id}` are unknown: what planning costs is counted as nothing");
     Ok(Chosen { notice: Some(notice), ..Chosen::of(conductor) })
@@ -372,14 +405,14 @@ impl Conductor for Elsewhere {
 pub async fn describe_all(
     choices: &ConductorChoices,
     pool: &Arc<Pool>,
-    vendors: &Arc<dyn Vendors>,
+    callees: &Callees,
     here: fn(Elsewhere) -> Elsewhere,
 ) -> Result<Conductors, ChooseError> {
-    let current: Arc<dyn Conductor> = Arc::new(here(describe(&choices.current, pool, vendors).await?));
+    let current: Arc<dyn Conductor> = Arc::new(here(describe(&choices.current, pool, callees).await?));
     match &choices.next {
         None => Ok(current.into()),
         Some((next, share)) => {
-            let next = Arc::new(here(describe(next, pool, vendors).await?));
+            let next = Arc::new(here(describe(next, pool, callees).await?));
             Ok(Conductors::with_next(current, next, *share)?)
         }
     }
@@ -389,13 +422,13 @@ pub async fn describe_all(
 pub async fn describe(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,
-    vendors: &Arc<dyn Vendors>,
+    callees: &Callees,
 ) -> Result<Elsewhere, ChooseError> {
     if let ConductorChoice::Llama(folder) = choice {
         return described_bundle(folder, pool)
             .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
     }
-    let conductor = choose(choice, pool, vendors, None, LocalLimits::default()).await?.conductor;
+    let conductor = choose(choice, pool, callees, None, LocalLimits::default()).await?.conductor;
     let (id, abilities) = (conductor.id().to_owned(), conductor.abilities());
     let needs_no_model = matches!(choice, ConductorChoice::Fixed(_) | ConductorChoice::Direct(_));
     Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })

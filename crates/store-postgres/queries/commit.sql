@@ -10,8 +10,10 @@ WITH first AS (
 ),
 given AS (
     SELECT *
-    FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[])
-        AS given (run_id, version_before, version, state, steps, cost_nano_usd, ended_ms)
+    FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[],
+                $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[])
+        AS given (run_id, version_before, version, state, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd,
+                  fallbacks, hedges)
 ),
 created AS (
     INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms)
@@ -20,8 +22,10 @@ created AS (
     RETURNING id
 ),
 begun AS (
-    INSERT INTO run_states (run_id, version, state, steps, cost_nano_usd, deadline_ms, ended_ms)
-    SELECT given.run_id, version, state, steps, cost_nano_usd, deadline_ms, ended_ms
+    INSERT INTO run_states (run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd,
+                            saved_nano_usd, fallbacks, hedges)
+    SELECT given.run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
+        hedges
     FROM given
     JOIN first ON first.id = given.run_id
     JOIN created ON created.id = given.run_id
@@ -38,9 +42,13 @@ appended AS (
     UPDATE run_states
     SET version = given.version,
         state = given.state,
+        ended_ms = given.ended_ms,
         steps = given.steps,
         cost_nano_usd = given.cost_nano_usd,
-        ended_ms = given.ended_ms
+        wasted_nano_usd = given.wasted_nano_usd,
+        saved_nano_usd = given.saved_nano_usd,
+        fallbacks = given.fallbacks,
+        hedges = given.hedges
     FROM locked
     JOIN given ON given.run_id = locked.run_id
     WHERE run_states.run_id = locked.run_id AND run_states.version = given.version_before
@@ -53,8 +61,8 @@ written AS (
 ),
 events AS (
     INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
-    SELECT event.run_id, sequence, at_ms, kind, $15, data
-    FROM unnest($16::uuid[], $17::bigint[], $18::bigint[], $19::text[], $20::text[])
+    SELECT event.run_id, sequence, at_ms, kind, $19, data
+    FROM unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
         AS event (run_id, sequence, at_ms, kind, data)
     JOIN written ON written.run_id = event.run_id
 ),
@@ -65,8 +73,8 @@ changed AS (
     INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
         new.lease_until_ms
-    FROM unnest($21::uuid[], $22::text[], $23::text[], $24::text[], $25::text[], $26::bigint[], $27::bigint[], $28::uuid[],
-                $29::bigint[])
+    FROM unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::uuid[],
+                $33::bigint[])
         AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task

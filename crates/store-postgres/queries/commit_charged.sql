@@ -1,10 +1,18 @@
 -- commit_charged
--- As commit, for runs that are charged to budgets. Budgets are locked after runs and before tasks.
--- Rows are locked in the order of their keys, runs before tasks, so that batches never wait for each other in a circle.
-WITH given AS (
+-- As commit, for runs that are charged to budgets: nothing is written of a run that a budget has no room for.
+-- Rows are locked in the order of their keys: runs that are appended to, then budgets, then what creates, then tasks, so that
+-- batches never wait for each other in a circle. None both creates and appends.
+WITH first AS (
     SELECT *
-    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
-        AS given (run_id, version_before, version, state, steps, cost_nano_usd, ended_ms)
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
+        AS first (id, tenant, request_id, model, question, accepted_ms, deadline_ms)
+),
+given AS (
+    SELECT *
+    FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[],
+                $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[])
+        AS given (run_id, version_before, version, state, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd,
+                  fallbacks, hedges)
 ),
 locked AS MATERIALIZED (
     SELECT run_states.run_id
@@ -13,13 +21,18 @@ locked AS MATERIALIZED (
     ORDER BY run_states.run_id
     FOR NO KEY UPDATE OF run_states
 ),
+writable AS (
+    SELECT id AS run_id FROM first
+    UNION ALL
+    SELECT run_id FROM locked
+),
 -- The sums are locked in the order of their keys, and read as they are then. Each commit is judged as if those before it were
 -- written: that may be too strict, and is never too lax. A budget that was taken away only counts.
 charges AS (
     SELECT charge.*
-    FROM unnest($23::uuid[], $24::text[], $25::bigint[], $26::bigint[], $27::bigint[], $28::bool[])
+    FROM unnest($34::uuid[], $35::text[], $36::bigint[], $37::bigint[], $38::bigint[], $39::bool[])
         WITH ORDINALITY AS charge (run_id, payer, from_ms, spent, reserved, needs_room, place)
-    JOIN locked ON locked.run_id = charge.run_id
+    JOIN writable ON writable.run_id = charge.run_id
 ),
 sums AS MATERIALIZED (
     SELECT budget_sums.payer, budget_sums.from_ms, spent_nano_usd, reserved_nano_usd
@@ -44,25 +57,53 @@ judged AS MATERIALIZED (
     LEFT JOIN budgets ON budgets.payer = charges.payer
 ),
 fitting AS (
-    SELECT run_id FROM locked
-    WHERE NOT EXISTS (SELECT FROM judged WHERE judged.run_id = locked.run_id AND NOT judged.fits)
+    SELECT run_id FROM writable
+    WHERE NOT EXISTS (SELECT FROM judged WHERE judged.run_id = writable.run_id AND NOT judged.fits)
 ),
-written AS (
+created AS (
+    INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms)
+    SELECT id, tenant, request_id, model, question, accepted_ms
+    FROM first
+    JOIN fitting ON fitting.run_id = first.id
+    ORDER BY tenant, request_id, id
+    ON CONFLICT DO NOTHING
+    RETURNING id
+),
+begun AS (
+    INSERT INTO run_states (run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd,
+                            saved_nano_usd, fallbacks, hedges)
+    SELECT given.run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
+        hedges
+    FROM given
+    JOIN first ON first.id = given.run_id
+    JOIN created ON created.id = given.run_id
+    RETURNING run_id
+),
+appended AS (
     UPDATE run_states
     SET version = given.version,
         state = given.state,
+        ended_ms = given.ended_ms,
         steps = given.steps,
         cost_nano_usd = given.cost_nano_usd,
-        ended_ms = given.ended_ms
+        wasted_nano_usd = given.wasted_nano_usd,
+        saved_nano_usd = given.saved_nano_usd,
+        fallbacks = given.fallbacks,
+        hedges = given.hedges
     FROM fitting
     JOIN given ON given.run_id = fitting.run_id
     WHERE run_states.run_id = fitting.run_id AND run_states.version = given.version_before
     RETURNING run_states.run_id
 ),
+written AS (
+    SELECT run_id FROM begun
+    UNION ALL
+    SELECT run_id FROM appended
+),
 events AS (
     INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
-    SELECT event.run_id, sequence, at_ms, kind, $8, data
-    FROM unnest($9::uuid[], $10::bigint[], $11::bigint[], $12::text[], $13::text[])
+    SELECT event.run_id, sequence, at_ms, kind, $19, data
+    FROM unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
         AS event (run_id, sequence, at_ms, kind, data)
     JOIN written ON written.run_id = event.run_id
 ),
@@ -73,8 +114,8 @@ changed AS (
     INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
         new.lease_until_ms
-    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::uuid[],
-                $22::bigint[])
+    FROM unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::uuid[],
+                $33::bigint[])
         AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task

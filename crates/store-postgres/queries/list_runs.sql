@@ -8,6 +8,10 @@ SELECT runs.id AS "id!",
     question AS "question!",
     steps AS "steps!",
     cost_nano_usd AS "cost_nano_usd!",
+    wasted_nano_usd AS "wasted_nano_usd!",
+    saved_nano_usd AS "saved_nano_usd!",
+    fallbacks AS "fallbacks!",
+    hedges AS "hedges!",
     accepted_ms AS "accepted_ms!",
     ended_ms AS "ended_ms?"
 FROM runs

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
 use podium_ports::charge::Booking;
-use podium_ports::store::{Commit, StoreError, Telling};
+use podium_ports::store::{Commit, RunSums, StoreError, Telling};
 use podium_ports::stored::{EventToStore, stored, version_before};
 use uuid::Uuid;
 
@@ -44,9 +44,13 @@ pub(crate) struct StateColumns {
     pub(crate) versions_before: Vec<i64>,
     pub(crate) versions: Vec<i64>,
     pub(crate) states: Vec<&'static str>,
+    pub(crate) ended_ms: Vec<Option<i64>>,
     pub(crate) steps: Vec<i64>,
     pub(crate) cost_nano_usd: Vec<i64>,
-    pub(crate) ended_ms: Vec<Option<i64>>,
+    pub(crate) wasted_nano_usd: Vec<i64>,
+    pub(crate) saved_nano_usd: Vec<i64>,
+    pub(crate) fallbacks: Vec<i64>,
+    pub(crate) hedges: Vec<i64>,
 }
 
 impl StateColumns {
@@ -55,9 +59,14 @@ impl StateColumns {
         self.versions_before.push(stored(version_before));
         self.versions.push(stored(run.version()));
         self.states.push(run.state().as_str());
-        self.steps.push(stored(run.rounds().iter().map(|round| round.steps.len() as u64).sum()));
-        self.cost_nano_usd.push(stored(run.cost().nano_usd()));
         self.ended_ms.push(run.ended_at().map(|at| stored(at.unix_ms())));
+        let RunSums { steps, cost, wasted, saved, fallbacks, hedges } = RunSums::of(run);
+        self.steps.push(steps.into());
+        self.cost_nano_usd.push(stored(cost.nano_usd()));
+        self.wasted_nano_usd.push(stored(wasted.nano_usd()));
+        self.saved_nano_usd.push(stored(saved.nano_usd()));
+        self.fallbacks.push(fallbacks.into());
+        self.hedges.push(hedges.into());
     }
 }
 

@@ -81,7 +81,10 @@ pub struct Store {
 #[async_trait]
 impl RunStore for Store {
     async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        write::create(self, runs).await
+        let created = write::create(self, runs).await?.into_iter();
+        created
+            .map(|created| created.map_err(|shortage| StoreError::Unavailable(Box::new(shortage))))
+            .collect()
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -89,15 +92,18 @@ impl RunStore for Store {
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        write::commit(self, commits).await
+        let results = write::commit(self, commits).await?.into_iter();
+        results
+            .map(|result| result.map_or_else(|unwritten| unwritten.uncharged().map(Err), |()| Ok(Ok(()))))
+            .collect()
     }
 
     async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
-        charged::create(self, runs).await
+        write::create(self, runs).await
     }
 
     async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
-        charged::commit(self, commits).await
+        write::commit(self, commits).await
     }
 
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::store::{RunSummary, StoreError};
+use podium_ports::store::{RunSummary, RunSums, StoreError};
 use podium_ports::stored::{Damage, StoredEvent, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -136,6 +136,10 @@ struct SummaryRow {
     question: String,
     steps: i64,
     cost_nano_usd: i64,
+    wasted_nano_usd: i64,
+    saved_nano_usd: i64,
+    fallbacks: i64,
+    hedges: i64,
     accepted_ms: i64,
     ended_ms: Option<i64>,
 }
@@ -145,14 +149,22 @@ impl SummaryRow {
         let id = RunId::new(self.id);
         let tenant = TenantId::new(self.tenant)
             .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
+        let cost = |nano| Cost::from_nano_usd(unsigned(nano));
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(RunSummary {
             id,
             tenant,
             model: self.model,
             state: self.state,
             question: self.question,
-            steps: u32::try_from(self.steps).unwrap_or(u32::MAX),
-            cost: Cost::from_nano_usd(unsigned(self.cost_nano_usd)),
+            sums: RunSums {
+                steps: count(self.steps),
+                cost: cost(self.cost_nano_usd),
+                wasted: cost(self.wasted_nano_usd),
+                saved: cost(self.saved_nano_usd),
+                fallbacks: count(self.fallbacks),
+                hedges: count(self.hedges),
+            },
             accepted_at: time(self.accepted_ms),
             ended_at: self.ended_ms.map(time),
         })

@@ -2,65 +2,141 @@
 
 use std::collections::{HashMap, HashSet};
 
+use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
-use podium_ports::store::{Commit, Conflict, Created, StoreError};
+use podium_ports::store::{Commit, Conflict, Created, StoreError, Unwritten};
 use podium_ports::stored::FORMAT;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
+use crate::charged::{OpenSums, Refused, WriteCharged};
 use crate::columns::{Batch, RunColumns};
 
 /// How often runs are created whose request ids were used, by runs that are gone when they are looked for.
-pub(crate) const CREATE_TRIES_MAX: u32 = 3;
+const CREATE_TRIES_MAX: u32 = 3;
 
 /// Each time, another run had the request id and was removed at once.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the runs that have the request ids vanished {CREATE_TRIES_MAX} times")]
-pub(crate) struct Vanishing;
+struct Vanishing;
 
-pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+/// What became of a batch: the runs that were written, and why others were not. Of the rest, others were first.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) written: HashSet<Uuid>,
+    pub(crate) refused: HashMap<Uuid, Refused>,
+}
+
+impl Outcome {
+    /// Whether the run might have been written if it had been alone.
+    fn is_crowded_out(&self, run: Uuid) -> bool {
+        matches!(self.refused.get(&run), Some(Refused::Crowded | Refused::Unopened))
+    }
+
+    /// The same, after the run was tried alone.
+    fn with(mut self, run: Uuid, alone: Self) -> Self {
+        self.refused.remove(&run);
+        self.refused.extend(alone.refused);
+        self.written.extend(alone.written);
+        self
+    }
+}
+
+pub(crate) async fn create(
+    store: &Store,
+    runs: &[Commit],
+) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
     if runs.is_empty() {
         return Ok(Vec::new());
     }
+    let mut created = Vec::with_capacity(runs.len());
+    let (mut outcome, mut found) = create_batch(store, runs).await?;
+    for commit in runs {
+        let id = *commit.after.id().as_uuid();
+        if outcome.is_crowded_out(id) {
+            let (alone, known) = create_batch(store, std::slice::from_ref(commit)).await?;
+            outcome = outcome.with(id, alone);
+            found.extend(known);
+        }
+        created.push(match (found.get(&id), outcome.refused.remove(&id)) {
+            (Some(found), _) if *found != id => Ok(Created::Existing(RunId::new(*found))),
+            (None, Some(Refused::Short(shortage))) => Err(shortage),
+            _ if outcome.written.contains(&id) || found.contains_key(&id) => Ok(Created::New),
+            _ => return Err(StoreError::Unavailable(Box::new(Vanishing))),
+        });
+    }
+    Ok(created)
+}
+
+/// Creates what can be; and tells, of what was not, which runs were there before.
+async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMap<Uuid, Uuid>), StoreError> {
     let batch = Batch::new(runs, store.options.dispatch_grace)?;
-    let ids = || runs.iter().map(|commit| commit.after.id());
-    for _ in 0..CREATE_TRIES_MAX {
-        let created = store.call(&Write(&batch)).await?;
-        if ids().all(|id| created.contains(id.as_uuid())) {
-            return Ok(ids().map(|_| Created::New).collect());
+    let mut found = HashMap::new();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let outcome = write(store, &batch).await?;
+        let is_unopened = |refused: &Refused| matches!(refused, Refused::Unopened);
+        if outcome.refused.values().any(is_unopened) && tries < CREATE_TRIES_MAX {
+            store.call(&OpenSums(&batch.charges)).await?;
+            continue;
+        }
+        if batch.runs.ids.iter().all(|id| outcome.written.contains(id)) {
+            return Ok((outcome, found));
         }
         // In a statement of its own, which sees what others committed while the first one waited for them.
-        let found = store.call(&FindCreated(&batch.runs)).await?;
-        let created = ids().map(|id| match found.get(id.as_uuid())? {
-            found if found == id.as_uuid() => Some(Created::New),
-            found => Some(Created::Existing(RunId::new(*found))),
-        });
-        if let Some(created) = created.collect() {
-            return Ok(created);
+        found.extend(store.call(&FindCreated(&batch.runs)).await?);
+        let is_settled =
+            |id| outcome.written.contains(id) || outcome.refused.contains_key(id) || found.contains_key(id);
+        // Of one that is not settled, the run that had its request id was removed in between: the id is free.
+        if batch.runs.ids.iter().all(is_settled) || tries >= CREATE_TRIES_MAX {
+            return Ok((outcome, found));
         }
-        // A run that had one of the request ids was removed in between: the id is free.
     }
-    Err(StoreError::Unavailable(Box::new(Vanishing)))
 }
 
 pub(crate) async fn commit(
     store: &Store,
     commits: &[Commit],
-) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
     if commits.is_empty() {
         return Ok(Vec::new());
     }
-    let batch = Batch::new(commits, store.options.dispatch_grace)?;
-    let mut written = store.call(&Write(&batch)).await?;
-    // A second commit to the same run was not even tried.
-    let results = commits.iter().map(|commit| written.remove(commit.after.id().as_uuid()));
-    Ok(results.map(|was_written| if was_written { Ok(()) } else { Err(Conflict) }).collect())
+    let mut outcome = commit_batch(store, commits).await?;
+    let mut results = Vec::with_capacity(commits.len());
+    for commit in commits {
+        let id = *commit.after.id().as_uuid();
+        if outcome.is_crowded_out(id) {
+            let alone = commit_batch(store, std::slice::from_ref(commit)).await?;
+            outcome = outcome.with(id, alone);
+        }
+        results.push(match outcome.refused.remove(&id) {
+            Some(Refused::Short(shortage)) => Err(Unwritten::OverBudget(shortage)),
+            // A second commit to the same run was not even tried.
+            None if outcome.written.remove(&id) => Ok(()),
+            _ => Err(Unwritten::Conflict(Conflict)),
+        });
+    }
+    Ok(results)
+}
+
+async fn commit_batch(store: &Store, commits: &[Commit]) -> Result<Outcome, StoreError> {
+    write(store, &Batch::new(commits, store.options.dispatch_grace)?).await
+}
+
+/// Budgets are asked only where there are some to be asked.
+async fn write(store: &Store, batch: &Batch<'_>) -> Result<Outcome, StoreError> {
+    if batch.charges.runs.is_empty() {
+        let written = store.call(&Write(batch)).await?;
+        return Ok(Outcome { written, ..Outcome::default() });
+    }
+    Outcome::of(store.call(&WriteCharged(batch)).await?)
 }
 
 /// Gives, for each run that was to be created, the one that is there.
-pub(crate) struct FindCreated<'b>(pub(crate) &'b RunColumns<'b>);
+struct FindCreated<'b>(&'b RunColumns<'b>);
 
 impl Call for FindCreated<'_> {
     type Answer = HashMap<Uuid, Uuid>;
@@ -78,16 +154,12 @@ impl Call for FindCreated<'_> {
     }
 }
 
-/// Gives the runs that were not there, or still at the version that their commit follows.
-struct Write<'b>(&'b Batch<'b>);
-
-impl Call for Write<'_> {
-    type Answer = HashSet<Uuid>;
-
-    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Batch { runs, states, events, tasks, .. } = self.0;
-        let written = sqlx::query_file_scalar!(
-            "queries/commit.sql",
+/// A query that takes all columns of a batch, as the two statements that write one do, and what else there is.
+macro_rules! query_of_batch {
+    ($query:ident!($($of:tt),+), $batch:expr, [$($more:expr),*]) => {{
+        let Batch { runs, states, events, tasks, .. } = $batch;
+        sqlx::$query!(
+            $($of,)+
             &runs.ids,
             &runs.tenants as &[&str],
             &runs.request_ids as &[Option<&str>],
@@ -99,9 +171,13 @@ impl Call for Write<'_> {
             &states.versions_before,
             &states.versions,
             &states.states as &[&str],
+            &states.ended_ms as &[Option<i64>],
             &states.steps,
             &states.cost_nano_usd,
-            &states.ended_ms as &[Option<i64>],
+            &states.wasted_nano_usd,
+            &states.saved_nano_usd,
+            &states.fallbacks,
+            &states.hedges,
             FORMAT,
             &events.runs,
             &events.sequences,
@@ -117,7 +193,20 @@ impl Call for Write<'_> {
             &tasks.told_until_ms as &[Option<i64>],
             &tasks.claims as &[Option<Uuid>],
             &tasks.lease_until_ms as &[Option<i64>],
-        );
+            $($more),*
+        )
+    }};
+}
+pub(crate) use query_of_batch;
+
+/// Gives the runs that were not there, or still at the version that their commit follows.
+struct Write<'b>(&'b Batch<'b>);
+
+impl Call for Write<'_> {
+    type Answer = HashSet<Uuid>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let written = query_of_batch!(query_file_scalar!("queries/commit.sql"), self.0, []);
         Ok(written.fetch_all(connection).await?.into_iter().collect())
     }
 }

@@ -22,7 +22,6 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         accounts::REVOKE_KEY,
         accounts::SET_BUDGET,
         charged::BOOK,
-        charged::OPEN_SUM,
         charged::READ_ROOM,
         ratings::LIST_RATED,
         ratings::RATE_RUN,
@@ -46,6 +45,7 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         write::FIND_RUN,
         write::INSERT_EVENT,
         write::INSERT_RUN,
+        write::READ_VERSION,
         write::UPDATE_RUN,
         write::UPSERT_TASKS,
     ];

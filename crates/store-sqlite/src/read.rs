@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::store::{RunSummary, StoreError};
+use podium_ports::store::{RunSummary, RunSums, StoreError};
 use podium_ports::stored::{Damage, stored, time, unsigned};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -24,7 +24,8 @@ pub(crate) const READ_EVENTS: &str = "-- read_events
 SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
 
 pub(crate) const LIST_RUNS: &str = "-- list_runs
-SELECT id, tenant, model, state, question, steps, cost_nano_usd, accepted_ms, ended_ms
+SELECT id, tenant, model, state, question, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges,
+       accepted_ms, ended_ms
 FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
 /// Greater than every id, which has a byte less.
@@ -99,6 +100,8 @@ fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
     let id = run_id(row, "id")?;
     let text = |column: &str| row.try_get::<String, _>(column).map_err(unavailable);
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
+    let cost = |column: &str| number(column).map(|nano| Cost::from_nano_usd(unsigned(nano)));
+    let count = |column: &str| number(column).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     let tenant = TenantId::new(text("tenant")?)
         .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
     let ended_ms: Option<i64> = row.try_get("ended_ms").map_err(unavailable)?;
@@ -108,8 +111,14 @@ fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
         model: text("model")?,
         state: text("state")?,
         question: text("question")?,
-        steps: u32::try_from(number("steps")?).unwrap_or(u32::MAX),
-        cost: Cost::from_nano_usd(unsigned(number("cost_nano_usd")?)),
+        sums: RunSums {
+            steps: count("steps")?,
+            cost: cost("cost_nano_usd")?,
+            wasted: cost("wasted_nano_usd")?,
+            saved: cost("saved_nano_usd")?,
+            fallbacks: count("fallbacks")?,
+            hedges: count("hedges")?,
+        },
         accepted_at: time(number("accepted_ms")?),
         ended_at: ended_ms.map(time),
     })

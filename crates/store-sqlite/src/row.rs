@@ -112,8 +112,3 @@ pub(crate) fn question(run: &Run) -> String {
     let question = run.spec().conversation.question();
     question.chars().take(QUESTION_CHARS_MAX).map(|c| if c == '\0' { ' ' } else { c }).collect()
 }
-
-/// How many steps a run has in all its rounds.
-pub(crate) fn steps(run: &Run) -> i64 {
-    stored(run.rounds().iter().map(|round| round.steps.len() as u64).sum())
-}

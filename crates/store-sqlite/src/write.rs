@@ -1,26 +1,36 @@
 //! Creating runs and appending to them, each batch in one transaction.
 
+use podium_domain::budget::Shortage;
 use podium_domain::ids::RequestId;
 use podium_domain::run::Run;
-use podium_ports::store::{Commit, Conflict, Created, StoreError};
+use podium_ports::store::{Commit, Conflict, Created, RunSums, StoreError, Unwritten};
 use podium_ports::stored::{EventToStore, FORMAT, stored};
-use sqlx::sqlite::SqliteConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{Sqlite, Transaction};
 
 use crate::Store;
-use crate::row::{CommitRows, TaskRow, id_bytes, question, run_id, steps, unavailable};
+use crate::charged::{book, shortage};
+use crate::row::{CommitRows, TaskRow, id_bytes, question, run_id, unavailable};
+
+type SqliteQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
 
 pub(crate) const INSERT_RUN: &str = "-- insert_run
-INSERT INTO runs (id, tenant, request_id, model, state, question, version, steps, cost_nano_usd, accepted_ms,
-                  deadline_ms, ended_ms)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms, deadline_ms, version, state, ended_ms, steps,
+                  cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ON CONFLICT DO NOTHING";
 
 pub(crate) const FIND_RUN: &str = "-- find_run
 SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) LIMIT 1";
 
 pub(crate) const UPDATE_RUN: &str = "-- update_run
-UPDATE runs SET version = ?3, state = ?4, steps = ?5, cost_nano_usd = ?6, ended_ms = ?7 WHERE id = ?1 AND version = ?2";
+UPDATE runs SET version = ?3, state = ?4, ended_ms = ?5, steps = ?6, cost_nano_usd = ?7, wasted_nano_usd = ?8,
+                saved_nano_usd = ?9, fallbacks = ?10, hedges = ?11
+WHERE id = ?1 AND version = ?2";
+
+pub(crate) const READ_VERSION: &str = "-- read_version
+SELECT version FROM runs WHERE id = ?1 AND version = ?2";
 
 pub(crate) const INSERT_EVENT: &str = "-- insert_event
 INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -43,17 +53,25 @@ ON CONFLICT (run_id, task) DO UPDATE SET
     lease_until_ms = excluded.lease_until_ms
 WHERE state <> excluded.state OR claim IS NOT excluded.claim OR ready_ms < excluded.ready_ms";
 
-pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+pub(crate) async fn create(
+    store: &Store,
+    runs: &[Commit],
+) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
     let rows = runs.iter().map(CommitRows::new).collect::<Result<Vec<_>, _>>()?;
     let mut transaction = begin(store).await?;
     let (mut created, mut new) = (Vec::with_capacity(rows.len()), Vec::new());
     for commit in &rows {
-        let is_new = insert_run(&mut transaction, commit).await?;
-        if is_new {
+        created.push(if let Some(shortage) = shortage(&mut transaction, commit.commit.booking()).await? {
+            // Who repeats a request id asks for nothing new.
+            find(&mut transaction, commit.run).await?.ok_or(shortage)
+        } else if insert_run(&mut transaction, commit).await? {
             insert_events(&mut transaction, commit).await?;
+            book(&mut transaction, commit.commit.booking()).await?;
             new.push(commit.commit);
-        }
-        created.push(if is_new { Created::New } else { existing(&mut transaction, commit.run).await? });
+            Ok(Created::New)
+        } else {
+            Ok(existing(&mut transaction, commit.run).await?)
+        });
     }
     upsert_tasks(store, &mut transaction, &new).await?;
     transaction.commit().await.map_err(unavailable)?;
@@ -63,21 +81,22 @@ pub(crate) async fn create(store: &Store, runs: &[Commit]) -> Result<Vec<Created
 pub(crate) async fn commit(
     store: &Store,
     commits: &[Commit],
-) -> Result<Vec<Result<(), Conflict>>, StoreError> {
+) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
     let rows = commits.iter().map(CommitRows::new).collect::<Result<Vec<_>, _>>()?;
     let mut transaction = begin(store).await?;
     let (mut results, mut written) = (Vec::with_capacity(rows.len()), Vec::new());
     for commit in &rows {
-        let is_written = if commit.commit.is_first() {
-            insert_run(&mut transaction, commit).await?
-        } else {
-            update_run(&mut transaction, commit).await?
-        };
-        if is_written {
+        results.push(if let Some(shortage) = shortage(&mut transaction, commit.commit.booking()).await? {
+            let is_current = is_current(&mut transaction, commit).await?;
+            Err(if is_current { Unwritten::OverBudget(shortage) } else { Unwritten::Conflict(Conflict) })
+        } else if insert_or_update_run(&mut transaction, commit).await? {
             insert_events(&mut transaction, commit).await?;
+            book(&mut transaction, commit.commit.booking()).await?;
             written.push(commit.commit);
-        }
-        results.push(if is_written { Ok(()) } else { Err(Conflict) });
+            Ok(())
+        } else {
+            Err(Unwritten::Conflict(Conflict))
+        });
     }
     upsert_tasks(store, &mut transaction, &written).await?;
     transaction.commit().await.map_err(unavailable)?;
@@ -90,41 +109,73 @@ pub(crate) async fn begin(store: &Store) -> Result<Transaction<'static, Sqlite>,
 }
 
 /// Whether it was not there.
-pub(crate) async fn insert_run(
-    connection: &mut SqliteConnection,
-    commit: &CommitRows<'_>,
-) -> Result<bool, StoreError> {
+async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
     let (run, spec) = (commit.run, commit.run.spec());
     let id = run.id();
-    let inserted = sqlx::query(INSERT_RUN)
+    let insert = sqlx::query(INSERT_RUN)
         .bind(id_bytes(&id))
         .bind(spec.tenant.as_str())
         .bind(spec.request_id.as_ref().map(RequestId::as_str))
         .bind(&spec.model)
-        .bind(run.state().as_str())
         .bind(question(run))
-        .bind(stored(run.version()))
-        .bind(steps(run))
-        .bind(stored(run.cost().nano_usd()))
         .bind(stored(spec.accepted_at.unix_ms()))
-        .bind(stored(spec.deadline_at.unix_ms()))
-        .bind(run.ended_at().map(|at| stored(at.unix_ms())))
-        .execute(connection)
-        .await
-        .map_err(unavailable)?;
+        .bind(stored(spec.deadline_at.unix_ms()));
+    let inserted = bind_state(insert, run).execute(connection).await.map_err(unavailable)?;
     Ok(inserted.rows_affected() == 1)
 }
 
+/// Whether the run was at the version that the commit follows.
+async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
+    let id = commit.run.id();
+    let update = sqlx::query(UPDATE_RUN).bind(id_bytes(&id)).bind(commit.version_before);
+    let updated = bind_state(update, commit.run).execute(connection).await.map_err(unavailable)?;
+    Ok(updated.rows_affected() == 1)
+}
+
+/// What of a run's row changes: the version and all that comes after it.
+fn bind_state<'q>(query: SqliteQuery<'q>, run: &Run) -> SqliteQuery<'q> {
+    let RunSums { steps, cost, wasted, saved, fallbacks, hedges } = RunSums::of(run);
+    query
+        .bind(stored(run.version()))
+        .bind(run.state().as_str())
+        .bind(run.ended_at().map(|at| stored(at.unix_ms())))
+        .bind(steps)
+        .bind(stored(cost.nano_usd()))
+        .bind(stored(wasted.nano_usd()))
+        .bind(stored(saved.nano_usd()))
+        .bind(fallbacks)
+        .bind(hedges)
+}
+
+/// Whether the run was not there, or at the version that the commit follows.
+async fn insert_or_update_run(
+    connection: &mut SqliteConnection,
+    commit: &CommitRows<'_>,
+) -> Result<bool, StoreError> {
+    if commit.commit.is_first() {
+        insert_run(connection, commit).await
+    } else {
+        update_run(connection, commit).await
+    }
+}
+
+/// Whether the same could be written if there were room for it.
+async fn is_current(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
+    if commit.commit.is_first() {
+        return Ok(find(connection, commit.run).await?.is_none());
+    }
+    let id = commit.run.id();
+    let read = sqlx::query(READ_VERSION).bind(id_bytes(&id)).bind(commit.version_before);
+    Ok(read.fetch_optional(connection).await.map_err(unavailable)?.is_some())
+}
+
 /// Which run was there: the very same, when a caller asks again, or the one that has the request id.
-pub(crate) async fn existing(connection: &mut SqliteConnection, run: &Run) -> Result<Created, StoreError> {
+async fn existing(connection: &mut SqliteConnection, run: &Run) -> Result<Created, StoreError> {
     find(connection, run).await?.ok_or_else(|| unavailable(sqlx::Error::RowNotFound))
 }
 
 /// The same, if there is one.
-pub(crate) async fn find(
-    connection: &mut SqliteConnection,
-    run: &Run,
-) -> Result<Option<Created>, StoreError> {
+async fn find(connection: &mut SqliteConnection, run: &Run) -> Result<Option<Created>, StoreError> {
     let (own, spec) = (run.id(), run.spec());
     let row = sqlx::query(FIND_RUN)
         .bind(id_bytes(&own))
@@ -137,31 +188,7 @@ pub(crate) async fn find(
     Ok(found.map(|found| if found == own { Created::New } else { Created::Existing(found) }))
 }
 
-/// Whether the run was at the version that the commit follows.
-pub(crate) async fn update_run(
-    connection: &mut SqliteConnection,
-    commit: &CommitRows<'_>,
-) -> Result<bool, StoreError> {
-    let run = commit.run;
-    let id = run.id();
-    let updated = sqlx::query(UPDATE_RUN)
-        .bind(id_bytes(&id))
-        .bind(commit.version_before)
-        .bind(stored(run.version()))
-        .bind(run.state().as_str())
-        .bind(steps(run))
-        .bind(stored(run.cost().nano_usd()))
-        .bind(run.ended_at().map(|at| stored(at.unix_ms())))
-        .execute(connection)
-        .await
-        .map_err(unavailable)?;
-    Ok(updated.rows_affected() == 1)
-}
-
-pub(crate) async fn insert_events(
-    connection: &mut SqliteConnection,
-    commit: &CommitRows<'_>,
-) -> Result<(), StoreError> {
+async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<(), StoreError> {
     let id = commit.run.id();
     for EventToStore { sequence, at_ms, kind, data } in &commit.events {
         sqlx::query(INSERT_EVENT)
@@ -178,7 +205,7 @@ pub(crate) async fn insert_events(
     Ok(())
 }
 
-pub(crate) async fn upsert_tasks(
+async fn upsert_tasks(
     store: &Store,
     connection: &mut SqliteConnection,
     commits: &[&Commit],

@@ -2,13 +2,14 @@
 
 use std::sync::LazyLock;
 
+use podium_domain::answer::AnswerForm;
 use podium_domain::budget::Charge;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{LastStep, Plan, PlanDraft, PlanHead, RawAccess, RawId};
 use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
-use podium_domain::pool::Pool;
+use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{
     AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunSpec, SequencedEvent,
     StepResult, TaskRef,
@@ -17,6 +18,7 @@ use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
+use podium_ports::conductor::Asker;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Place, Telling};
 
@@ -76,9 +78,35 @@ pub fn a_pool() -> Pool {
     POOL.clone()
 }
 
+/// The worker `w` of a pool of its own, at a vendor `v` of that wire format; `lines` of TOML say more of it.
+pub fn a_worker(api: &str, lines: &str) -> Worker {
+    let pool = Pool::parse(&format!(
+        r#"
+        schema = 1
+        name = "single"
+        version = "1"
+        vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1/v1" }}]
+        [[workers]]
+        id = "w"
+        vendor = "v"
+        model = "the-model"
+        description = "a worker"
+        context_tokens = 65536
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        {lines}
+        "#
+    ));
+    pool.expect("a test's worker is a worker").workers()[0].clone()
+}
+
 /// The tenant of [`a_spec`].
 pub fn a_tenant() -> TenantId {
     TenantId::new("acme").expect("`acme` is a name")
+}
+
+/// The first round of a run of [`a_tenant`].
+pub fn an_asker() -> Asker {
+    Asker { tenant: a_tenant(), run: SeededIds::new(0).run_id(TestClock::START), round: 0 }
 }
 
 /// A question of a tenant without request id, accepted at [`TestClock::START`], ultra, with ten minutes to go. The fields
@@ -97,6 +125,7 @@ pub fn a_spec() -> RunSpec {
         deadline_at: accepted_at.after(policy.deadline()),
         policy,
         answer_tokens_max: None,
+        answer: AnswerForm::Text,
         sampling: Sampling::NONE,
         pool: a_pool().version(),
         conductor: crate::ScriptedConductor::ID.to_owned(),

@@ -207,10 +207,11 @@ mod tests {
     use podium_domain::time::Timestamp;
 
     use super::*;
-    use crate::builders::a_plan;
+    use crate::builders::{a_plan, an_asker};
 
     fn a_request() -> PlanRequest {
         PlanRequest {
+            asker: an_asker(),
             question: "why?".to_owned(),
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             earlier: None,

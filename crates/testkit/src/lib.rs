@@ -11,6 +11,8 @@ mod gate;
 mod ids;
 pub mod limiter;
 pub mod live_stream;
+pub mod metrics;
+mod open_limiter;
 pub mod ratings;
 pub mod run_store;
 pub mod step_cache;
@@ -20,12 +22,14 @@ mod task_rows;
 mod vendor;
 
 pub use builders::{
-    Driven, a_plan, a_planned, a_pool, a_result, a_spec, a_tenant, an_ended_run, head_of, plan_of,
+    Driven, a_plan, a_planned, a_pool, a_result, a_spec, a_tenant, a_worker, an_asker, an_ended_run, head_of,
+    plan_of,
 };
 pub use clock::TestClock;
 pub use conductor::{Planning, ScriptedConductor};
 pub use gate::Gate;
 pub use ids::SeededIds;
+pub use open_limiter::{OpenLimiter, Wished};
 pub use store::TestStore;
 pub use task_rows::TaskRows;
 pub use vendor::{Answer, Fault, ScriptedVendor};

@@ -15,7 +15,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::{Limits, Worker};
 use podium_domain::run::TaskRef;
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{CallWish, Grant, Limiter, Permit, TokenEstimate, Why};
+use podium_ports::limiter::{CallWish, Grant, Limiter, Patience, Permit, TokenEstimate, Why};
 
 use crate::builders::a_pool;
 
@@ -103,6 +103,8 @@ pub struct Caller {
     pub run: RunId,
     /// What each of its calls may take.
     pub estimate: TokenEstimate,
+    /// Whether it comes back when it is refused.
+    pub patience: Patience,
 }
 
 impl Caller {
@@ -110,7 +112,8 @@ impl Caller {
     pub fn new(number: u128) -> Self {
         let tenant = TenantId::new("acme").expect("`acme` is a name");
         let run = RunId::new(uuid::Uuid::from_u128(number));
-        Self { tenant, tier: Tier::Ultra, run, estimate: TokenEstimate::default() }
+        let (estimate, patience) = (TokenEstimate::default(), Patience::Waits);
+        Self { tenant, tier: Tier::Ultra, run, estimate, patience }
     }
 
     /// The same with calls that may take so much.
@@ -128,6 +131,7 @@ impl Caller {
             run: self.run,
             task: TaskRef::Step { round: 0, step: StepIndex::new(0) },
             estimate: self.estimate,
+            patience: self.patience,
         }
     }
 }

@@ -9,7 +9,7 @@ use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError};
 
 use crate::task_rows::TaskRows;
 
@@ -218,15 +218,13 @@ impl RunStore for TestStore {
 }
 
 fn summary(run: &Run) -> RunSummary {
-    let steps: usize = run.rounds().iter().map(|round| round.steps.len()).sum();
     RunSummary {
         id: run.id(),
         tenant: run.spec().tenant.clone(),
         model: run.spec().model.clone(),
         state: run.state().as_str().to_owned(),
         question: run.spec().conversation.question().chars().take(200).collect(),
-        steps: u32::try_from(steps).unwrap_or(u32::MAX),
-        cost: run.cost(),
+        sums: RunSums::of(run),
         accepted_at: run.spec().accepted_at,
         ended_at: run.ended_at(),
     }

@@ -22,6 +22,8 @@ pub enum Fault {
         /// What the vendor asks for.
         retry_after: Option<Duration>,
     },
+    /// [`VendorError::Unpaid`], status 400.
+    Unpaid,
     /// [`VendorError::Rejected`], status 400.
     Rejected,
     /// [`VendorError::Rejected`], status 400, in these words.
@@ -47,6 +49,7 @@ impl Fault {
         let message = "scripted".to_owned();
         match self {
             Self::Throttled { retry_after } => VendorError::Throttled { vendor, retry_after },
+            Self::Unpaid => VendorError::Unpaid { vendor, status: 400, message },
             Self::Rejected => VendorError::Rejected { vendor, status: 400, message },
             Self::Refused { message } => VendorError::Rejected { vendor, status: 400, message },
             Self::Failed => VendorError::Failed { vendor, status: 500, message },

@@ -40,7 +40,7 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
         (Feature::Tools, request.tools.is_some() || uses_tools()),
         (Feature::OneToolCall, at_once == Some(CallsAtOnce::One)),
         (Feature::JsonObject, request.answer == AnswerForm::JsonObject),
-        (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema { .. })),
+        (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema(_))),
         (Feature::Regex, matches!(request.answer, AnswerForm::Regex(_))),
         (Feature::Image, parts().any(|part| matches!(part, Part::Image(_)))),
     ]
@@ -104,30 +104,13 @@ mod tests {
     use podium_domain::conversation::{Message, Role};
     use podium_domain::ids::VendorId;
     use podium_domain::policy::Effort;
-    use podium_domain::pool::Pool;
-    use podium_ports::vendor::{Tool, ToolUse};
+    use podium_ports::vendor::{JsonSchema, Tool, ToolUse};
     use serde_json::json;
 
     use super::*;
 
     fn worker(api: &str, features: &str) -> Worker {
-        let toml = format!(
-            r#"
-            schema = 1
-            name = "demands"
-            version = "1"
-            vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1" }}]
-            [[workers]]
-            id = "w"
-            vendor = "v"
-            model = "m"
-            description = "a worker"
-            features = {features}
-            context_tokens = 8192
-            usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
-            "#
-        );
-        Pool::parse(&toml).unwrap().workers()[0].clone()
+        podium_testkit::a_worker(api, &format!("features = {features}"))
     }
 
     fn plain() -> ChatRequest {
@@ -150,7 +133,8 @@ mod tests {
     #[test]
     fn each_feature_that_a_worker_lacks_is_refused_by_name() {
         let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
-        let schema = AnswerForm::JsonSchema { name: "s".to_owned(), schema: json!({}) };
+        let schema = JsonSchema { name: "s".to_owned(), schema: json!({}), strict: true };
+        let schema = AnswerForm::JsonSchema(schema);
         let one = Some(ToolUse { at_once: CallsAtOnce::One, ..tools(ToolChoice::Auto) });
         for (feature, request) in [
             ("temperature", ChatRequest { temperature: Some(0.5), ..plain() }),

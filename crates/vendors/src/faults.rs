@@ -16,21 +16,30 @@ use crate::retry_after::{asked_for, retry_after};
 /// Most characters of a vendor's words that an error repeats.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Words for a call that only money, not time, can help. Servers send them with status 429 nevertheless.
-const UNPAID: [&str; 6] = [
+/// Words for a call that only money, not time, can help. Servers send them with status 400 or 429 nevertheless.
+const UNPAID: [&str; 7] = [
     "insufficient_quota",
     "billing_hard_limit_reached",
     "billing_not_active",
+    "billing_error",
     "insufficient_balance",
     "insufficient_credits",
     "payment_required",
 ];
 
+/// What stands in the message where neither status nor code says that it is about money: Anthropic's 400, Gemini's 400, 403 and
+/// 429. In lower case.
+const UNPAID_PHRASES: [&str; 4] = [
+    "credit balance is too low",
+    "reached your specified api usage limits",
+    "prepayment credits are depleted",
+    "enable billing",
+];
+
 /// Words for a call that is refused as it is.
-const REFUSED: [&str; 14] = [
+const REFUSED: [&str; 13] = [
     "invalid_request_error",
     "request_too_large",
-    "billing_error",
     "invalid_prompt",
     "invalid_argument",
     "failed_precondition",
@@ -115,14 +124,14 @@ impl Faults {
     /// The vendor reported an error in the middle of an answer whose status was a success.
     pub(crate) fn in_stream(&self, error: &Value) -> VendorError {
         let complaint = Complaint::of_error(error);
-        let is = |words: &[&str]| complaint.words.iter().any(|word| words.contains(&word.as_str()));
         let throttled = complaint.words.iter().any(|word| {
             word.starts_with("rate_limit") || word == "resource_exhausted" || word == "too_many_requests"
         });
         let (class, status) = match complaint.status {
             Some(status) => (complaint.class(status), status),
-            None if is(&UNPAID) || is(&REFUSED) => (Class::Rejected, 400),
+            None if complaint.says_one_of(&REFUSED) => (complaint.class(400), 400),
             None if throttled => (complaint.class(429), 429),
+            None if complaint.is_unpaid() => (Class::Unpaid, 200),
             None => (Class::Failed, 200),
         };
         match self.error(class, status, &complaint.message) {
@@ -147,6 +156,7 @@ impl Faults {
         let (vendor, message) = (self.vendor(), self.readable(message));
         match class {
             Class::Throttled => VendorError::Throttled { vendor, retry_after: None },
+            Class::Unpaid => VendorError::Unpaid { vendor, status, message },
             Class::Rejected => VendorError::Rejected { vendor, status, message },
             Class::Failed => VendorError::Failed { vendor, status, message },
         }
@@ -193,6 +203,8 @@ pub(crate) fn json_or_text(body: &[u8]) -> Value {
 enum Class {
     /// The same later, more slowly.
     Throttled,
+    /// Nothing here: who pays elsewhere may ask there.
+    Unpaid,
     /// Nothing.
     Rejected,
     /// The same again.
@@ -203,6 +215,7 @@ impl Class {
     fn of(status: u16) -> Self {
         match status {
             429 => Self::Throttled,
+            402 => Self::Unpaid,
             // A timeout, a lost race and a request that came too early may all be tried again.
             408 | 409 | 425 => Self::Failed,
             500.. if status != 501 => Self::Failed,
@@ -214,11 +227,22 @@ impl Class {
 impl Complaint {
     /// What may be done about it, given its status.
     fn class(&self, status: u16) -> Class {
-        let is_unpaid = self.words.iter().any(|word| UNPAID.contains(&word.as_str()));
         match Class::of(status) {
-            Class::Throttled if is_unpaid || self.pause == Some(Pause::Endless) => Class::Rejected,
+            Class::Throttled | Class::Rejected if self.is_unpaid() => Class::Unpaid,
             class => class,
         }
+    }
+
+    /// Whether it says that the account cannot pay, or has a quota of nothing.
+    fn is_unpaid(&self) -> bool {
+        let message = || self.message.to_ascii_lowercase();
+        self.says_one_of(&UNPAID)
+            || self.pause == Some(Pause::Endless)
+            || UNPAID_PHRASES.iter().any(|phrase| message().contains(phrase))
+    }
+
+    fn says_one_of(&self, words: &[&str]) -> bool {
+        self.words.iter().any(|word| words.contains(&word.as_str()))
     }
 
     fn retry_after(&self) -> Option<Duration> {
@@ -337,10 +361,31 @@ mod tests {
         assert!(matches!(refused(503, &limits_of_every_answer, ""), VendorError::Failed { status: 503, .. }));
         let unpaid =
             r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
-        assert!(matches!(
-            refused(429, &[("retry-after", "2")], unpaid),
-            VendorError::Rejected { status: 429, .. }
-        ));
+        let error = refused(429, &[("retry-after", "2")], unpaid);
+        assert!(matches!(error, VendorError::Unpaid { status: 429, .. }), "{error:?}");
+    }
+
+    #[test]
+    fn an_account_that_cannot_pay_is_told_apart_whatever_the_status() {
+        let saying = |code: &str, message: &str| {
+            format!(r#"{{"error": {{"type": "{code}", "message": "{message}"}}}}"#)
+        };
+        for (status, code, message, unpaid) in [
+            (400, "invalid_request_error", "Your credit balance is too low to access the API.", true),
+            (400, "invalid_request_error", "max_tokens: must be at most 8192", false),
+            (400, "FAILED_PRECONDITION", "No free tier there. Please enable billing on your project.", true),
+            (402, "RESOURCE_EXHAUSTED", "No credit is left.", true),
+            (402, "", "", true),
+            (403, "billing_not_active", "", true),
+            (429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted.", true),
+            (429, "RESOURCE_EXHAUSTED", "Quota exceeded.", false),
+            // What has trouble of its own may be about anything.
+            (500, "api_error", "could not read the credit balance is too low", false),
+        ] {
+            let error = refused(status, &[], &saying(code, message));
+            assert_eq!(matches!(error, VendorError::Unpaid { .. }), unpaid, "{status} {code}: {error:?}");
+            assert!(!unpaid || (!error.is_retryable() && error.is_workers_own()), "{error:?}");
+        }
     }
 
     #[test]
@@ -411,6 +456,7 @@ mod tests {
     fn an_error_inside_a_stream_is_classed_by_its_words() {
         let class = |json: &str| match faults().in_stream(&json_or_text(json.as_bytes())) {
             VendorError::Throttled { .. } => 'T',
+            VendorError::Unpaid { .. } => 'U',
             VendorError::Rejected { .. } => 'R',
             VendorError::Failed { .. } => 'F',
             other => panic!("{other:?}"),
@@ -420,8 +466,11 @@ mod tests {
             (r#"{"message": "slow down", "code": 429}"#, 'T'),
             (r#"{"message": "bad", "type": "BadRequestError", "code": 400}"#, 'R'),
             (r#"{"message": "too long", "code": "context_length_exceeded"}"#, 'R'),
-            (r#"{"message": "pay", "code": "insufficient_quota"}"#, 'R'),
-            (r#"{"message": "pay", "code": "429", "type": "insufficient_quota"}"#, 'R'),
+            (r#"{"message": "pay", "code": "insufficient_quota"}"#, 'U'),
+            (r#"{"message": "pay", "code": "429", "type": "insufficient_quota"}"#, 'U'),
+            (r#"{"message": "pay", "type": "billing_error"}"#, 'U'),
+            (r#"{"message": "Your credit balance is too low.", "type": "invalid_request_error"}"#, 'U'),
+            (r#"{"message": "pay", "code": 402}"#, 'U'),
             (r#"{"message": "big", "type": "request_too_large"}"#, 'R'),
             (r#"{"message": "slow down", "status": "RESOURCE_EXHAUSTED"}"#, 'T'),
             (r#"{"message": "busy", "type": "overloaded_error"}"#, 'F'),

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use podium_domain::conversation::Message;
 use podium_domain::ids::VendorId;
 use podium_domain::policy::Effort;
-use podium_domain::pool::{Feature, Pool, WireFormat, Worker};
+use podium_domain::pool::{Feature, WireFormat, Worker};
 use podium_ports::vendor::{
-    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, ReasoningText, Tool, ToolChoice, ToolUse, VendorError,
+    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice, ToolUse,
+    VendorError,
 };
 use reqwest::Url;
 use serde::Deserialize;
@@ -57,26 +58,10 @@ fn worker(api: WireFormat, effort: Feature) -> Worker {
         .filter(|feature| api.carries(*feature))
         .map(|f| format!("{:?}", f.as_str()))
         .collect();
-    let toml = format!(
-        r#"
-        schema = 1
-        name = "golden"
-        version = "1"
-        vendors = [{{ id = "v", api = "{api}", base_url = "http://127.0.0.1:1/v1" }}]
-        [[workers]]
-        id = "w"
-        vendor = "v"
-        model = "the-model"
-        description = "a worker"
-        modalities = ["text", "image"]
-        features = [{}]
-        context_tokens = 65536
-        output_tokens_max = 16384
-        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
-        "#,
-        features.join(", ")
-    );
-    Pool::parse(&toml).unwrap().workers()[0].clone()
+    let features = features.join(", ");
+    let lines =
+        format!("modalities = [\"text\", \"image\"]\nfeatures = [{features}]\noutput_tokens_max = 16384");
+    podium_testkit::a_worker(api.as_str(), &lines)
 }
 
 #[derive(Deserialize)]
@@ -98,6 +83,7 @@ struct RequestFile {
     #[serde(default)]
     one_call_at_a_time: bool,
     answer: Option<Value>,
+    strict: Option<bool>,
     cache_hint: Option<String>,
 }
 
@@ -125,7 +111,11 @@ impl RequestFile {
         let answer = match self.answer {
             None => AnswerForm::Text,
             Some(Value::String(word)) if word == "json_object" => AnswerForm::JsonObject,
-            Some(schema) => AnswerForm::JsonSchema { name: "the_answer".to_owned(), schema },
+            Some(schema) => AnswerForm::JsonSchema(JsonSchema {
+                name: "the_answer".to_owned(),
+                schema,
+                strict: self.strict.unwrap_or(true),
+            }),
         };
         ChatRequest {
             messages: self.messages,

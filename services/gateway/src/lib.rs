@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use podium_api::openai::unix_seconds;
-use podium_cluster::{Backbone, ClusterError, first_signal, main as process, stop_or_second_signal};
+use podium_cluster::{
+    Backbone, ClusterError, first_signal, instance, main as process, stop_or_second_signal,
+};
 use podium_doors::{Access, Listeners};
 use podium_engine::Roles;
 use podium_ports::clock::Clock as _;
 use podium_setup::conductor::Elsewhere;
 use podium_setup::{Signals, SystemClock, conductor};
+use podium_telemetry::Process;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
@@ -25,7 +28,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
-    let Settings { cluster, listen, grpc_listen, keys_required } = settings;
+    let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required } = settings;
     podium_setup::start_log(&cluster.log, cluster.log_format);
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
@@ -33,10 +36,14 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let listeners =
         Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Door(Box::new(e)))?;
     let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
+    let process =
+        Process { name: "podium-gateway", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
+    let paging = podium_telemetry::door(metrics_listen).await?;
+    let telemetry = podium_telemetry::start(&cluster.telemetry, &process, paging)?;
     let backbone = Backbone::connect(&cluster, Roles::NONE).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
-    let (choices, pool, vendors) = (&cluster.conductors, backbone.pool(), backbone.vendors());
-    let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, vendors, here).await?);
+    let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
+    let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
     let access = Access::new(backbone.accounts(), Arc::new(SystemClock), keys_required);
     let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
@@ -59,6 +66,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
         stopping.cancel();
         loops.wait().await;
         backbone.close().await;
+        telemetry.shut_down().await;
     };
     stop_or_second_signal(&mut signals, stop).await;
     outcome

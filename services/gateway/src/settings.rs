@@ -13,6 +13,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where the gRPC door listens.
     pub(crate) grpc_listen: SocketAddr,
+    /// Where metrics are shown; none: nowhere.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// Whether who asks must show a key.
     pub(crate) keys_required: bool,
 }
@@ -23,6 +25,8 @@ pub(crate) fn keys() -> Vec<Key> {
         ("listen", Some("127.0.0.1:8080")),
         // Where the gRPC door listens.
         ("grpc_listen", Some("127.0.0.1:8081")),
+        // Where Prometheus reads metrics, at `/metrics`; they are of all tenants. Default: nowhere.
+        ("metrics_listen", None),
         // Whether the doors may listen where other machines reach them.
         ("allow_remote", Some("false")),
         // Whether who asks must show a key; else who shows none is the tenant `local`.
@@ -34,7 +38,7 @@ pub(crate) fn keys() -> Vec<Key> {
 /// Checks everything.
 pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
-    let [listen, grpc_listen] = checker.listen(["listen", "grpc_listen"]);
+    let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
     let cluster = ClusterSettings::read(&mut checker);
     let keys_required = checker.read("keys_required", values::yes_or_no);
     let settings = || {
@@ -42,6 +46,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             cluster: cluster?,
             listen: listen?,
             grpc_listen: grpc_listen?,
+            metrics_listen,
             keys_required: keys_required?,
         })
     };

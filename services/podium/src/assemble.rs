@@ -11,7 +11,7 @@ use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
 use podium_ports::conductors::Conductors;
 use podium_ports::vendor::Vendors;
-use podium_setup::conductor::{self, Chosen, ChosenAll};
+use podium_setup::conductor::{self, Callees, Chosen, ChosenAll};
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
@@ -103,10 +103,12 @@ impl Embedded {
         let vendors = HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
         let mut notices = notices(&workers, &vendors);
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
+        let limiter = Arc::new(MemoryLimiter::new(Arc::new(SystemClock)));
+        let callees = Callees { vendors, limiter };
         let chosen = match planning {
             Planning::Chosen => {
                 let (choices, limits) = (&settings.conductors, settings.local);
-                conductor::choose_all(choices, &pool, &vendors, OPEN_BUNDLE, limits).await?
+                conductor::choose_all(choices, &pool, &callees, OPEN_BUNDLE, limits).await?
             }
             Planning::None => {
                 ChosenAll { conductors: Chosen::none(&pool).conductor.into(), notices: Vec::new() }
@@ -121,7 +123,7 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let parts = parts(store.clone(), vendors, (conductors.clone(), settings.step_cache), pool);
+        let parts = parts(store.clone(), callees, (conductors.clone(), settings.step_cache), pool);
         let engine = Engine::new(parts, options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
         Ok(Self { engine, conductors, notices, stop, loops, store, workers, _data: data })
@@ -203,7 +205,7 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
 
 fn parts(
     store: Store,
-    vendors: Arc<dyn Vendors>,
+    Callees { vendors, limiter }: Callees,
     (conductors, step_cache): (Conductors, Option<CacheOptions>),
     pool: Arc<Pool>,
 ) -> Parts {
@@ -213,7 +215,7 @@ fn parts(
         store: Arc::new(store),
         queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
-        limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
+        limiter,
         cache: step_cache.map(cache),
         vendors,
         conductors,

@@ -14,6 +14,7 @@ use podium_ports::conductor::ConductorError;
 use podium_ports::store::StoreError;
 use podium_setup::conductor::ChooseError;
 use podium_setup::settings::SettingsError;
+use podium_telemetry::TelemetryError;
 
 use crate::data_dir::DataDirError;
 
@@ -28,6 +29,9 @@ pub(crate) enum Error {
     /// The setup is wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// Metrics can be neither delivered nor shown.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     /// A pool file is wrong.
     #[error("pool {} cannot be used", path.display())]
     Pool {

@@ -6,6 +6,8 @@ use podium_api::v1;
 use prost_types::Timestamp;
 use serde::Serialize;
 
+use crate::draw::sees;
+
 /// A run in full.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RunReport {
@@ -47,6 +49,7 @@ struct StepReport {
     worker: String,
     subtask: String,
     access: Vec<u32>,
+    sees_earlier_round: bool,
     state: &'static str,
     attempts: usize,
     errors: Vec<String>,
@@ -163,6 +166,7 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         worker: planned.worker,
         subtask: planned.subtask,
         access: planned.access,
+        sees_earlier_round: planned.sees_earlier_round,
         state: if is_superseded { "superseded" } else { task_state(step.state()) },
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
@@ -188,7 +192,7 @@ pub(crate) fn describe(report: &RunReport) -> String {
     line("model", &format!("{} (conductor {}, pool {})", report.model, report.conductor, report.pool));
     line("question", &report.question);
     for step in &report.steps {
-        let sees: Vec<_> = step.access.iter().map(|seen| (seen + 1).to_string()).collect();
+        let sees = sees(&step.access, step.sees_earlier_round.then_some("the round before"));
         let sees = if sees.is_empty() { String::new() } else { format!(", sees {}", sees.join(", ")) };
         line(
             &format!("step {}", step.index + 1),
@@ -246,6 +250,10 @@ pub(crate) struct SummaryReport {
     question: String,
     steps: u32,
     cost_usd: f64,
+    wasted_usd: f64,
+    saved_usd: f64,
+    fallbacks: u32,
+    hedges: u32,
     accepted_at_ms: u64,
     duration_ms: Option<u64>,
 }
@@ -260,6 +268,10 @@ impl SummaryReport {
             question: run.question.clone(),
             steps: run.steps,
             cost_usd: usd(run.cost_nano_usd),
+            wasted_usd: usd(run.wasted_cost_nano_usd),
+            saved_usd: usd(run.saved_cost_nano_usd),
+            fallbacks: run.fallbacks,
+            hedges: run.hedges,
             accepted_at_ms: run.accept_time.as_ref().map(unix_ms).unwrap_or_default(),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
         }
@@ -269,10 +281,23 @@ impl SummaryReport {
     pub(crate) fn line(&self) -> String {
         let question: String = self.question.split_whitespace().collect::<Vec<_>>().join(" ");
         let question: String = question.chars().take(60).collect();
-        format!(
-            "{}  {:<9}  {} steps  ${:.6}  {}  {question}",
-            self.run_id, self.state, self.steps, self.cost_usd, self.model
-        )
+        let Self { run_id, state, steps, cost_usd, model, .. } = self;
+        let beside = self.beside();
+        format!("{run_id}  {state:<9}  {steps} steps  ${cost_usd:.6}{beside}  {model}  {question}")
+    }
+
+    /// What went beside the plan, if anything did.
+    fn beside(&self) -> String {
+        let money = |usd: f64, what: &str| (usd > 0.0).then(|| format!("${usd:.6} {what}"));
+        let times = |count: u32, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let parts = [
+            money(self.wasted_usd, "wasted"),
+            money(self.saved_usd, "saved"),
+            times(self.fallbacks, "fallbacks"),
+            times(self.hedges, "hedges"),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
 }
 
@@ -309,5 +334,34 @@ fn task_state(state: v1::TaskState) -> &'static str {
         v1::TaskState::Done => "done",
         v1::TaskState::Failed => "failed",
         v1::TaskState::Cancelled => "cancelled",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_what_went_beside_the_plan_and_only_that() {
+        let plain = v1::RunSummary {
+            run_id: "r1".to_owned(),
+            state: v1::RunState::Succeeded.into(),
+            model: "podium-ultra".to_owned(),
+            question: "Why is\nthe sky blue?".to_owned(),
+            steps: 3,
+            cost_nano_usd: 5_000_000,
+            ..v1::RunSummary::default()
+        };
+        let line = |run: &v1::RunSummary| SummaryReport::of(run).line();
+        assert_eq!(line(&plain), "r1  succeeded  3 steps  $0.005000  podium-ultra  Why is the sky blue?");
+        let beside = v1::RunSummary {
+            wasted_cost_nano_usd: 1_000_000,
+            saved_cost_nano_usd: 2_000_000,
+            fallbacks: 1,
+            hedges: 2,
+            ..plain
+        };
+        let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallbacks, 2 hedges)  podium-ultra";
+        assert!(line(&beside).contains(expected), "{}", line(&beside));
     }
 }

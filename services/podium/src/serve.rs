@@ -7,6 +7,7 @@ use podium_api::openai::unix_seconds;
 use podium_doors::{Doors, Listeners};
 use podium_ports::clock::Clock as _;
 use podium_setup::{Signals, SystemClock};
+use podium_telemetry::{Process, Telemetry};
 use tracing::{error, info, warn};
 
 use crate::assemble::{ENGINE_DRAIN_TENTHS, Embedded};
@@ -37,6 +38,13 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     // Both ports are taken before a model is loaded: a port in use is found out at once.
     let listeners = Listeners::bind(settings.listen, settings.grpc_listen).await?;
     let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
+    let process = Process {
+        name: "podium",
+        version: env!("CARGO_PKG_VERSION"),
+        instance: &format!("podium-{}", std::process::id()),
+    };
+    let paging = podium_telemetry::door(settings.metrics_listen).await?;
+    let telemetry = podium_telemetry::start(&settings.telemetry, &process, paging)?;
     let mut embedded = Embedded::start(&settings, pool::Pace::Instant).await?;
     let engine = embedded.engine().clone();
     engine.ready().await?;
@@ -58,7 +66,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
         error = doors.broke_down() => Err(error.into()),
     };
     tokio::select! {
-        () = stop(embedded, doors, settings.drain) => info!("stopped"),
+        () = stop(embedded, doors, settings.drain, telemetry) => info!("stopped"),
         name = signals.next() => {
             warn!(signal = name, "ending at once; runs under way go on after the next start");
             std::process::exit(INTERRUPTED);
@@ -68,7 +76,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
 }
 
 /// Requests first, then the engine's own work; whatever is not done in time goes on after the next start.
-async fn stop(embedded: Embedded, doors: Doors, drain: Duration) {
+async fn stop(embedded: Embedded, doors: Doors, drain: Duration, telemetry: Telemetry) {
     doors.close(drain.saturating_sub(drain * ENGINE_DRAIN_TENTHS / 10)).await;
     embedded.stop().await;
+    telemetry.shut_down().await;
 }

@@ -12,8 +12,8 @@ use podium_domain::policy::Effort;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::usage::Usage;
 use podium_ports::vendor::{
-    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, FinishReason, ReasoningText, Tool, ToolChoice, ToolUse,
-    VendorError, Vendors,
+    AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, FinishReason, JsonSchema, ReasoningText, Tool,
+    ToolChoice, ToolUse, VendorError, Vendors,
 };
 use podium_vendor_sim::{Behaviour, Fault, Options, Running, ScriptedFault, VendorSim};
 use podium_vendors::HttpVendors;
@@ -256,7 +256,8 @@ async fn an_answer_follows_the_form_that_was_asked_for() {
     let house = House::new().await;
     let schema = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
     for format in FORMATS {
-        let answer = AnswerForm::JsonSchema { name: "city".to_owned(), schema: schema.clone() };
+        let answer = JsonSchema { name: "city".to_owned(), schema: schema.clone(), strict: true };
+        let answer = AnswerForm::JsonSchema(answer);
         let heard = house.ask(format, &ChatRequest { answer, ..question("Oslo") }).await.unwrap();
         assert_eq!(heard.text, r#"{"city":"Oslo"}"#, "{format}");
         let object = ChatRequest { answer: AnswerForm::JsonObject, ..question("Oslo") };

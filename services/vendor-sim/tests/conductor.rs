@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use podium_conductor::{RemoteConductor, RemoteOptions};
+use podium_domain::ids::RunId;
 use podium_domain::plan::{PlanDraft, PlanStream};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
-use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::vendor::Vendors;
+use podium_testkit::OpenLimiter;
 use podium_vendor_sim::{Behaviour, Fault, Options, Running, ScriptedFault, VendorSim};
 use podium_vendors::HttpVendors;
 use secrecy::SecretString;
@@ -65,7 +67,12 @@ fn conductor(models: &Pool, format: &str) -> RemoteConductor {
     let no_keys: BTreeMap<String, SecretString> = BTreeMap::new();
     let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(models, &no_keys).unwrap());
     let model = models.workers().iter().find(|worker| worker.id.as_str() == format).unwrap();
-    RemoteConductor::new(vendors, model.clone(), demo(), RemoteOptions::default())
+    RemoteConductor::new(
+        (vendors, Arc::new(OpenLimiter::default())),
+        model.clone(),
+        demo(),
+        RemoteOptions::default(),
+    )
 }
 
 async fn simulator(faults: Vec<ScriptedFault>) -> Running {
@@ -76,6 +83,7 @@ async fn simulator(faults: Vec<ScriptedFault>) -> Running {
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: QUESTION.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,

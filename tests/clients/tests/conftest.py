@@ -134,8 +134,11 @@ def vendor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.stop()
 
 
-def serve(folder: pathlib.Path, vendor: str, conductor: str) -> tuple[Process, Podium]:
+def serve(folder: pathlib.Path, vendor: str, conductor: str, **changes: str) -> tuple[Process, Podium]:
     pool = (ROOT / "pools/demo.toml").read_text()
+    for line, instead in changes.items():
+        assert pool.count(line) == 1
+        pool = pool.replace(line, instead)
     pool, moved = re.subn(r'base_url = "[^"]*"', f'base_url = "{vendor}/v1"', pool)
     assert moved == 1
     (folder / "pool.toml").write_text(pool)
@@ -169,6 +172,18 @@ def podium(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Po
 def direct(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
     """A server that hands every question to the worker that knows words."""
     process, server = serve(tmp_path_factory.mktemp("direct"), vendor, "direct:sim-words")
+    try:
+        yield server
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def able(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
+    """As `direct`, but that worker repeats what it is asked, and takes pictures and forms of answers."""
+    takes = 'modalities = ["text", "image"]\nfeatures = ["json_object", "json_schema"]'
+    changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
+    process, server = serve(tmp_path_factory.mktemp("able"), vendor, "direct:sim-words", **changes)
     try:
         yield server
     finally:

@@ -1,17 +1,21 @@
 """The HTTP door, through the official `openai` package."""
 
+import json
 import uuid
 
 import httpx
 import openai
+import pydantic
 import pytest
 from conftest import ANSWER, PATIENCE_S, QUESTION, Podium
 
+TOOL = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 WORDS_QUESTION = "Write 123456 in words."
 WORDS_ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six"
 
 
-def ask(podium: Podium, question: str = QUESTION, **parameters: object) -> object:
+def ask(podium: Podium, question: str | list[dict] = QUESTION, **parameters: object) -> object:
     messages = [{"role": "user", "content": question}]
     return podium.openai(max_retries=0).chat.completions.create(
         **{"model": "podium-ultra", "messages": messages, **parameters}
@@ -168,11 +172,46 @@ def test_a_step_keeps_to_its_worker_where_the_request_says_so(direct: Podium) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n", 2), ("logprobs", True), ("response_format", {"type": "json_object"}), ("stop", "x")],
+    [("n", 2), ("logprobs", True), ("tools", [TOOL]), ("stop", "x")],
 )
 def test_what_cannot_be_honoured_is_refused(podium: Podium, name: str, value: object) -> None:
     error = refusal(openai.BadRequestError, podium, **{name: value})
     assert (error.code, error.param) == ("unsupported_parameter", name)
+
+
+def test_what_no_worker_takes_is_refused_by_worker_and_feature(podium: Podium) -> None:
+    calls = len(podium.calls())
+    schema = {"name": "s", "schema": {"type": "object"}}
+    for form, feature in [({"type": "json_object"}, "json_object"), ({"type": "json_schema", "json_schema": schema}, "json_schema")]:
+        error = refusal(openai.BadRequestError, podium, response_format=form)
+        assert (error.code, error.param) == ("no_worker_allowed", "response_format")
+        assert f"worker `sim-words` does not take {feature}" in str(error)
+    error = refusal(openai.BadRequestError, podium, question=[{"type": "text", "text": "What is this?"}, PICTURE])
+    assert (error.code, error.param) == ("no_worker_allowed", "messages")
+    assert "worker `sim-words` does not take image" in str(error)
+    assert len(podium.calls()) == calls
+
+
+def test_a_picture_reaches_the_worker(able: Podium) -> None:
+    question = [{"type": "text", "text": "What is this?"}, PICTURE, {"type": "text", "text": "A cat?"}]
+    answer = ask(able, question=question).choices[0].message.content
+    assert "What is this?" in answer and "[image data:image/png;base64,iVBORw0KGgo=" in answer and "A cat?" in answer
+
+
+class Reason(pydantic.BaseModel):
+    why: str
+    sure: bool
+
+
+def test_an_answer_follows_the_schema_that_the_client_parses(able: Podium) -> None:
+    messages = [{"role": "user", "content": "Why is the sky blue?"}]
+    completions = able.openai(max_retries=0).chat.completions
+    parsed = completions.parse(model="podium-ultra", messages=messages, response_format=Reason).choices[0].message.parsed
+    assert parsed == Reason(why="Why is the sky blue?", sure=True)
+    with completions.stream(model="podium-mini", messages=messages, response_format=Reason) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == parsed
+    answer = ask(able, question="Why?", response_format={"type": "json_object"}).choices[0].message.content
+    assert json.loads(answer) == {"answer": "Why?"}
 
 
 def test_what_changes_nothing_is_accepted(podium: Podium) -> None:

@@ -176,8 +176,9 @@ impl Cluster {
 }
 
 async fn start_gateway(program: &Path, settings: &[(&'static str, String)]) -> Result<Service> {
-    Service::start(program, |[http, grpc]: [SocketAddr; 2]| {
-        let own = [("listen", http.to_string()), ("grpc_listen", grpc.to_string())];
+    Service::start(program, |[http, grpc, metrics]: [SocketAddr; 3]| {
+        let own = [("listen", http), ("grpc_listen", grpc), ("metrics_listen", metrics)]
+            .map(|(key, address)| (key, address.to_string()));
         arguments(settings.iter().chain(&own))
     })
     .await

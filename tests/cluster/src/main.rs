@@ -64,10 +64,11 @@ fn describe(cluster: &Cluster) {
     println!();
     for gateway in &cluster.gateways {
         println!("  gateway    http://{}/v1 (OpenAI), {} (gRPC)", gateway.address(0), gateway.address(1));
+        println!("             http://{}/metrics", gateway.address(2));
     }
     let health = |name: &str, services: &[podium_harness::Service]| {
         for service in services {
-            println!("  {name:<9}  http://{}/readyz", service.address(0));
+            println!("  {name:<9}  http://{}/readyz and /metrics", service.address(0));
         }
     };
     health("planner", &cluster.planners);

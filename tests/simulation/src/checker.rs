@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use podium_domain::ids::{ClaimId, RunId, StepIndex, WorkerId};
-use podium_domain::policy::{Hedging, Tier};
+use podium_domain::conversation::Message;
+use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId, WorkerId};
+use podium_domain::money::Cost;
+use podium_domain::policy::{PoolRule, StepCaching, Tier};
 use podium_domain::pool::Worker;
+use podium_domain::prompt;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::PlanRequest;
+use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
 
 /// Something that must hold.
@@ -23,7 +27,8 @@ pub enum Invariant {
     Sight,
     /// No vendor and no conductor is asked without a claim that was committed before, each claim once.
     Claim,
-    /// An output is what one finished call wrote, and is paid as that call was.
+    /// An output is what one finished call wrote, and is paid as that call was; or it is from the cache, costs nothing, and the
+    /// call was equal to the one that was not made.
     Output,
     /// A watcher sees every event once, and text of one attempt at a time.
     Stream,
@@ -74,9 +79,10 @@ struct ClaimUse {
 
 /// A call of a vendor.
 struct Call {
-    run: RunId,
+    question: String,
     subtask: String,
-    worker: Option<Worker>,
+    worker: Worker,
+    messages: Vec<Message>,
     /// All that it will say if nothing goes wrong.
     text: String,
     usage: Option<Usage>,
@@ -84,13 +90,15 @@ struct Call {
     tokens_max: u32,
 }
 
-/// A step by what it is asked to do, which is unique but for the plan that hands over a whole question.
-type Errand = (RunId, String);
+/// A step by the question and by what it is asked to do, which is unique but for the plan that hands over a whole question, and
+/// for runs with the same question and plan: nobody can tell from a call which of these it is for.
+type Errand = (String, String);
 
 #[derive(Default)]
 pub(crate) struct Checker {
     runs: BTreeMap<RunId, Known>,
-    by_question: BTreeMap<String, RunId>,
+    by_question: BTreeMap<String, Vec<RunId>>,
+    by_request: BTreeMap<(TenantId, String), RunId>,
     intended: BTreeMap<String, Intended>,
     claims: BTreeMap<ClaimId, ClaimUse>,
     claims_by_seed: BTreeMap<u64, ClaimId>,
@@ -138,8 +146,10 @@ impl Checker {
         if self.runs.contains_key(&run.id()) {
             return;
         }
-        let question = run.spec().conversation.question();
-        if let Some(other) = self.by_question.insert(question, run.id()) {
+        let spec = run.spec();
+        self.by_question.entry(spec.conversation.question()).or_default().push(run.id());
+        let request = spec.request_id.as_ref().map(|id| (spec.tenant.clone(), id.as_str().to_owned()));
+        if let Some(other) = request.and_then(|request| self.by_request.insert(request, run.id())) {
             self.violated(Invariant::RequestId, format!("runs {other} and {} are one request", run.id()));
         }
         if Run::replay(run.id(), events).as_ref() != Ok(run) {
@@ -193,27 +203,23 @@ impl Checker {
                     }
                 }
             }
-            RunEvent::StepDone { round, step, output, usage, cost, .. } => {
-                let errand = self.errand_of(run, TaskRef::Step { round: *round, step: *step });
-                let number =
-                    markers(output).first().and_then(|marker| marker.split_once('.')?.0.parse().ok());
-                let call = number.and_then(|number: usize| self.calls.get(number));
-                let Some(call) = call else {
-                    return self.violated(Invariant::Output, format!("run {run}: nobody wrote `{output}`"));
+            RunEvent::StepDone { round, step, output, usage, cost, saved, .. } => {
+                let told = (*round, *step, output.as_str());
+                let sound = match saved {
+                    None => self.check_output(run, told, (*usage, *cost)).map(|_| ()),
+                    Some(saved) if *usage == Usage::NONE && cost.is_zero() => self
+                        .check_output(run, told, (saved.usage, saved.cost))
+                        .and_then(|call| self.check_equal(run, (*round, *step), call)),
+                    Some(_) => Err("what was known already is paid for"),
                 };
-                let is_its = call.is_finished && call.text == *output && errand == Some(call.errand());
-                let is_paid = call.worker.as_ref().is_none_or(|worker| {
-                    call.usage.is_none_or(|paid| paid == *usage)
-                        && worker.prices.latest().cost(usage) == *cost
-                });
-                let whose = call.subtask.clone();
-                self.require(is_its, Invariant::Output, || format!("run {run}: `{output}` is of `{whose}`"));
-                self.require(is_paid, Invariant::Output, || format!("run {run}: `{output}` is paid wrongly"));
+                if let Err(what) = sound {
+                    self.violated(Invariant::Output, format!("run {run}, step {step}: {what}: `{output}`"));
+                }
             }
             RunEvent::Succeeded { .. } => {
                 let Some(known) = self.runs.get(&run) else { return };
                 let answer = known.run.answer().unwrap_or_default();
-                let call = self.calls.iter().find(|call| call.run == run && call.text == answer);
+                let call = self.calls.iter().find(|call| call.text == answer);
                 let limit = known.run.spec().answer_tokens_max;
                 let is_limited = call.is_none_or(|call| limit.is_none_or(|limit| call.tokens_max <= limit));
                 self.require(is_limited, Invariant::Output, || format!("run {run}: the answer has no limit"));
@@ -222,17 +228,54 @@ impl Checker {
         }
     }
 
+    /// The call that wrote a step's output, if it was one of that step and the step says of it what it consumed and cost.
+    fn check_output(
+        &self,
+        run: RunId,
+        (round, step, output): (u16, StepIndex, &str),
+        (usage, cost): (Usage, Cost),
+    ) -> Result<&Call, &'static str> {
+        let number = markers(output).first().and_then(|marker| marker.split_once('.')?.0.parse().ok());
+        let call =
+            number.and_then(|number: usize| self.calls.get(number)).ok_or("nobody wrote the output")?;
+        let errand = self.errand_of(run, TaskRef::Step { round, step });
+        if !call.is_finished || call.text != output || errand != Some(call.errand()) {
+            return Err("the output is of another call");
+        }
+        let is_paid =
+            call.usage.is_none_or(|paid| paid == usage) && call.worker.prices.latest().cost(&usage) == cost;
+        if is_paid { Ok(call) } else { Err("the output is paid wrongly") }
+    }
+
+    /// Whether a step whose output is from the cache would have made this very call, and may have its output from there.
+    fn check_equal(
+        &self,
+        run: RunId,
+        (round, step): (u16, StepIndex),
+        call: &Call,
+    ) -> Result<(), &'static str> {
+        let Some(known) = self.runs.get(&run).map(|known| &known.run) else { return Ok(()) };
+        let (spec, worker) = (known.spec(), known.worker_of(TaskRef::Step { round, step }));
+        if spec.policy.step_cache != StepCaching::Exact || spec.sampling.temperature != Some(0.0) {
+            return Err("the output must not be from the cache");
+        }
+        let asks = prompt::for_worker(known, round, step);
+        let is_equal = worker == Some(&call.worker.id) && asks.as_ref() == Some(&call.messages);
+        if is_equal { Ok(()) } else { Err("the output is of a call that is not equal") }
+    }
+
     /// How many attempts at the task were begun, the first of which may make a second call; none where that may not be.
     fn attempts_with_hedge(&self, run: RunId, task: TaskRef) -> usize {
         let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return 0 };
         let policy = &run.spec().policy;
-        let may = policy.tier == Tier::Mini && policy.hedging == Hedging::Pool;
+        let may = policy.tier == Tier::Mini && policy.hedging == PoolRule::Pool;
         run.task(task).filter(|_| may).map_or(0, |task| task.attempts.len())
     }
 
     fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
         let TaskRef::Step { round, step } = task else { return None };
-        Some((run, self.runs.get(&run)?.run.step(round, step)?.subtask.clone()))
+        let run = &self.runs.get(&run)?.run;
+        Some((run.spec().conversation.question(), run.step(round, step)?.subtask.clone()))
     }
 
     /// The conductor writes its next plan. Returns the plan's number.
@@ -246,7 +289,7 @@ impl Checker {
         let (run, round, is_repeated) = (claim.run, claim.task.round(), claim.is_planned_with);
         claim.is_planned_with = true;
         self.require(!is_repeated, Invariant::Claim, || format!("run {run}: two plans under one claim"));
-        if self.by_question.get(&request.question) != Some(&run) {
+        if !self.by_question.get(&request.question).is_some_and(|runs| runs.contains(&run)) {
             self.violated(Invariant::Claim, format!("run {run}: the plan is for another question"));
         }
         let earlier =
@@ -281,36 +324,43 @@ impl Checker {
         let own = prompt.rsplit_once("Your subtask:\n").map(|(_, own)| own);
         let subtask = own.and_then(|own| between(own, "<subtask>\n", "\n</subtask>")).unwrap_or(prompt);
         let number = self.calls.len();
-        let Some(run) = self.by_question.get(question).copied() else {
+        let Some(runs) = self.by_question.get(question) else {
             self.violated(Invariant::Claim, format!("a call for no run: `{prompt}`"));
             return number;
         };
-        let errand = (run, subtask.to_owned());
-        self.check_sight(&errand, worker, prompt);
+        let faults = runs.iter().map(|run| self.sight(*run, subtask, worker, prompt));
+        // It is for one of them.
+        let faults: Option<Vec<_>> = faults.map(Result::err).collect();
+        let fault = faults.and_then(|faults| faults.into_iter().next());
+        let errand = (question.to_owned(), subtask.to_owned());
         let allowed = self.calls_allowed.get(&errand).copied().unwrap_or_default();
         let calls = self.calls_by_errand.entry(errand.clone()).or_default();
         calls.push(number);
         let calls = calls.len();
-        let what = || format!("run {run}: call {calls} of {allowed} that were claimed for `{subtask}`");
+        self.violation = self.violation.take().or(fault);
+        let what = || format!("call {calls} of {allowed} that were claimed for `{subtask}` of `{question}`");
         self.require(calls <= allowed, Invariant::Claim, what);
-        let (run, subtask) = errand;
-        let worker = Some(worker.clone());
+        let (question, subtask) = errand;
+        let (worker, messages) = (worker.clone(), request.messages.clone());
         let (text, tokens_max) = (String::new(), request.output_tokens_max);
-        self.calls.push(Call { run, subtask, worker, text, usage: None, is_finished: false, tokens_max });
+        let (usage, is_finished) = (None, false);
+        self.calls.push(Call { question, subtask, worker, messages, text, usage, is_finished, tokens_max });
         number
     }
 
-    fn check_sight(&mut self, (run, subtask): &Errand, worker: &Worker, prompt: &str) {
-        let Some(known) = self.runs.get(run) else { return };
+    /// Whether a call with that prompt can be of a step of the run.
+    fn sight(&self, run: RunId, subtask: &str, worker: &Worker, prompt: &str) -> Result<(), Violation> {
+        let Some(known) = self.runs.get(&run) else { return Ok(()) };
+        let violated = |invariant, what| Err(Violation { invariant, what });
         let place = known.run.rounds().iter().enumerate().rev().find_map(|(number, round)| {
-            let index = round.known_steps().iter().rposition(|step| step.subtask == *subtask)?;
+            let index = round.known_steps().iter().rposition(|step| step.subtask == subtask)?;
             Some((u16::try_from(number).ok()?, StepIndex::new(u16::try_from(index).ok()?)))
         });
         let Some((round, step)) = place else {
-            return self.violated(Invariant::Claim, format!("run {run} has no step `{subtask}`"));
+            return violated(Invariant::Claim, format!("run {run} has no step `{subtask}`"));
         };
         let intended = self.intended.get(subtask);
-        let Some(planned) = known.run.rounds().get(usize::from(round)) else { return };
+        let Some(planned) = known.run.rounds().get(usize::from(round)) else { return Ok(()) };
         // What the conductor wrote counts the plan's own steps. A substitute for a plan sees what was begun of it.
         let before = if planned.is_superseded(step) { 0 } else { planned.superseded };
         let moved = |seen: &StepIndex| StepIndex::new(seen.get() + before);
@@ -344,20 +394,16 @@ impl Checker {
         let is_intended = intended.is_none_or(|intended| intended.worker == worker.id);
         // Who has not heard yet that its step is not wanted any more makes the second call as it would make the first. How many
         // calls there may be is checked where they are counted.
-        let is_beside = self.attempts_with_hedge(*run, TaskRef::Step { round, step }) > 0;
+        let is_beside = self.attempts_with_hedge(run, TaskRef::Step { round, step }) > 0;
         let is_right = is_claimed && (is_intended || fell_back) || is_beside;
         if let Some(seen) = early {
-            self.violated(
-                Invariant::Sight,
-                format!("run {run}: step {step} runs before step {seen} has ended"),
-            );
+            violated(Invariant::Sight, format!("run {run}: step {step} runs before step {seen} has ended"))
         } else if !is_whole {
-            self.violated(
-                Invariant::Sight,
-                format!("run {run}: step {step} sees something else: `{prompt}`"),
-            );
+            violated(Invariant::Sight, format!("run {run}: step {step} sees something else: `{prompt}`"))
         } else if !is_right {
-            self.violated(Invariant::Sight, format!("run {run}: step {step} went to `{}`", worker.id));
+            violated(Invariant::Sight, format!("run {run}: step {step} went to `{}`", worker.id))
+        } else {
+            Ok(())
         }
     }
 
@@ -410,20 +456,18 @@ impl Checker {
 
     /// A client was shown a part of an answer: all of it so far must be of one attempt.
     pub(crate) fn shown_answer(&mut self, run: RunId, text: &str) {
-        let is_one = self.calls.iter().any(|call| call.run == run && call.text.starts_with(text));
+        let question = self.runs.get(&run).map(|known| known.run.spec().conversation.question());
+        let mut calls = self.calls.iter().filter(|call| Some(&call.question) == question.as_ref());
+        let is_one = calls.any(|call| call.text.starts_with(text));
         self.require(is_one, Invariant::Stream, || {
             format!("run {run}: the answer `{text}` is of no attempt")
         });
     }
 
     /// What must hold in the end, of what the store holds of a run.
-    pub(crate) fn stored_in_the_end(
-        &mut self,
-        id: RunId,
-        stored: Option<(&[SequencedEvent], podium_domain::money::Cost)>,
-    ) {
+    pub(crate) fn stored_in_the_end(&mut self, id: RunId, stored: Option<(&[SequencedEvent], RunSums)>) {
         let Some(known) = self.runs.get(&id) else { return };
-        let Some((events, cost)) = stored else {
+        let Some((events, sums)) = stored else {
             return self.violated(Invariant::Ends, format!("run {id} is gone"));
         };
         let is_same = events == known.events;
@@ -436,17 +480,17 @@ impl Checker {
         let taken = known.events.iter().filter(|event| is_taken(&known.run, &event.event));
         let taken = taken.filter_map(|event| payment(&event.event)).map(|(_, cost)| cost).sum();
         let is_whole = known.run.wasted_cost() + taken == sum;
-        let is_sum = is_once && is_whole && known.run.cost() == sum && cost == sum;
+        let is_sum = is_once && is_whole && known.run.cost() == sum && sums == RunSums::of(&known.run);
         self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
         self.require(is_sum, Invariant::Cost, || {
-            format!("run {id}: its attempts cost {sum}, it is said {cost}")
+            format!("run {id}: its attempts cost {sum}, it is said {sums:?}")
         });
     }
 }
 
 impl Call {
     fn errand(&self) -> Errand {
-        (self.run, self.subtask.clone())
+        (self.question.clone(), self.subtask.clone())
     }
 }
 
@@ -460,7 +504,7 @@ enum PaidFor {
 }
 
 /// What an event says was paid, and for what.
-fn payment(event: &RunEvent) -> Option<(PaidFor, podium_domain::money::Cost)> {
+fn payment(event: &RunEvent) -> Option<(PaidFor, Cost)> {
     match event {
         RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
             Some((PaidFor::Attempt(TaskRef::Plan { round: *round }, *claim), *cost))

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
@@ -58,10 +59,18 @@ impl Clients {
     /// The clients of a world, and when they submit: some twice, to two nodes at once.
     pub(crate) fn draw(dice: &mut Dice, asks: usize, until_ms: u64) -> (Self, Vec<(u64, Order)>) {
         let mut clients = Self::default();
-        let mut orders = Vec::new();
+        let (mut orders, mut times) = (Vec::new(), Vec::new());
+        let repeats = if dice.chance(500) { 500 } else { 50 };
         for number in 0..asks {
-            let at = dice.below(until_ms);
-            let ask = Ask::draw(dice, number);
+            let mut at = dice.below(until_ms);
+            let mut ask = Ask::draw(dice, number);
+            // Some ask what was asked before: the same of the same tenant, in another request, and often soon after it.
+            if number > 0 && dice.chance(repeats) {
+                let other = dice.index(number);
+                ask.repeat(&clients.asks[other], number);
+                at = if dice.chance(700) { times[other] + dice.mostly_small(0, 4_000) } else { at };
+            }
+            times.push(at);
             orders.push((at, Order::Client(Errand::Submit(number))));
             if ask.submit.request_id.is_some() && dice.chance(500) {
                 orders.push((at, Order::Client(Errand::Submit(number))));
@@ -79,6 +88,13 @@ impl Clients {
 }
 
 impl Ask {
+    /// Asks the same as `other`.
+    fn repeat(&mut self, other: &Self, number: usize) {
+        let request_id = self.submit.request_id.take();
+        let request_id = request_id.and_then(|_| RequestId::new(format!("again{number}")).ok());
+        self.submit = Submit { request_id, ..other.submit.clone() };
+    }
+
     fn draw(dice: &mut Dice, number: usize) -> Self {
         let tenant = ["acme", "birch", "cedar"][dice.index(3)];
         // Tenants number their requests each for themselves: the same id of another tenant is another request.
@@ -94,7 +110,7 @@ impl Ask {
         };
         policy.attempts_max = u32::try_from(dice.between(2, 8)).unwrap_or(2);
         if dice.chance(300) {
-            policy.fallback = Fallback::None;
+            policy.fallback = PoolRule::None;
         }
         if dice.chance(120) {
             policy.deadline_ms = dice.between(1_000, 20_000);
@@ -127,7 +143,9 @@ impl Ask {
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,
             answer_tokens_max: dice.chance(100).then_some(50),
-            sampling: Sampling::NONE,
+            // Most want the same answer whenever they ask the same.
+            sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
+            answer: AnswerForm::Text,
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);

@@ -80,7 +80,7 @@ impl Conductor for SimConductor {
         let number = core.checker.planned_at_once();
         note!(core, "node {}: plan {number} at once for `{}`", self.link.node, request.question);
         core.count("planned at once");
-        let draft = a_draft(&mut core, &self.pool, request, number);
+        let draft = next_draft(&mut core, &self.pool, request, number);
         outcome(&mut core, &self.pool, request, (number, &draft)).ok()
     }
 }
@@ -92,7 +92,17 @@ fn written(
     request: &PlanRequest,
     number: u64,
 ) -> (Result<PlanOutcome, ConductorError>, Vec<String>) {
-    // A planner that takes over from another one may well write the same.
+    let draft = next_draft(core, pool, request, number);
+    let outcome = outcome(core, pool, request, (number, &draft));
+    if outcome.is_ok() && core.dice.chance(150) {
+        let other = a_draft(core, pool, request, number + UNTOLD);
+        return (outcome, parts_of(&other));
+    }
+    (outcome, parts_of(&draft))
+}
+
+/// A draft. A planner that takes over from another one may well write the same, and so may one who is asked the same.
+fn next_draft(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> PlanDraft {
     let place = (request.question.clone(), request.earlier.clone());
     let again = core.drafts.get(&place).cloned().filter(|_| core.dice.chance(500));
     if again.is_some() {
@@ -100,12 +110,7 @@ fn written(
     }
     let draft = again.unwrap_or_else(|| a_draft(core, pool, request, number));
     core.drafts.insert(place, draft.clone());
-    let outcome = outcome(core, pool, request, (number, &draft));
-    if outcome.is_ok() && core.dice.chance(150) {
-        let other = a_draft(core, pool, request, number + UNTOLD);
-        return (outcome, parts_of(&other));
-    }
-    (outcome, parts_of(&draft))
+    draft
 }
 
 /// Added to the number of a plan for what is written first, and then is not the plan.

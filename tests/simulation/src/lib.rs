@@ -1,6 +1,6 @@
 //! The engine under a deterministic simulation of its world: one seed is one world, on one thread, without real time or I/O.
 //!
-//! A world has nodes (gateways, planners and executors, or all in one), a store, a queue, a live stream, vendors, a conductor
+//! A world has nodes (gateways, planners and executors, or all in one), a store, a queue, a live stream, a step cache, vendors, a conductor
 //! and clients. For a while all of them give trouble: answers are lost after their effect, messages come twice or never, nodes
 //! die between any two polls or freeze past their leases, vendors hang. Then the world is healed and must come to rest.
 //! What must hold is listed in [`Invariant`]; [`Mutation`] lists worlds that break a promise on purpose, each of which
@@ -11,6 +11,7 @@
 //! over is ordered. Two executions of a seed give the same trace to the byte; a test holds them to it.
 #![deny(missing_docs)]
 
+mod cache;
 mod checker;
 mod clients;
 mod conductor;

@@ -5,14 +5,17 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::sync::{Arc, Once};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, Options, Parts, Roles};
+use podium_ports::cache::StepCache;
 use podium_ports::conductor::Conductor;
 use podium_testkit::SeededIds;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
+use crate::cache::SimCache;
 use crate::clients::{Errand, UnderWay, run_errand};
 use crate::conductor::SimConductor;
 use crate::live::SimLive;
@@ -41,6 +44,8 @@ pub(crate) struct Nature {
     pub(crate) is_alone: bool,
     pub(crate) pool: Arc<Pool>,
     pub(crate) seed: u64,
+    /// How long a lead of the step cache holds; none: there is no step cache.
+    pub(crate) lead_ttl: Option<Duration>,
 }
 
 /// A place in the cluster, where processes live one after the other.
@@ -122,7 +127,10 @@ impl Node {
             queue: Arc::new(SimQueue(link())),
             live: Arc::new(SimLive(link())),
             limiter: Arc::new(SimLimiter(link())),
-            cache: None,
+            cache: self.nature.lead_ttl.map(|lead_ttl| -> Arc<dyn StepCache> {
+                // Two extensions may be lost.
+                Arc::new(SimCache { link: link(), extend_every: lead_ttl / 3 })
+            }),
             vendors: Arc::new(SimVendors(link())),
             conductors: conductor.into(),
             clock: Arc::new(NodeClock(link())),

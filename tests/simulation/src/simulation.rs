@@ -10,6 +10,7 @@ use podium_domain::pool::{HedgeRule, Pool, Worker};
 use podium_domain::run::{AttemptOutcome, FailReason, Round, Run, RunState, Winner};
 use podium_testkit::a_pool;
 
+use crate::cache::CacheState;
 use crate::checker::{Invariant, Violation};
 use crate::clients::{Clients, Errand, UnderWay};
 use crate::dice::Dice;
@@ -41,6 +42,7 @@ pub(crate) enum Order {
     Cut { node: usize, service: Service, ms: u64 },
     WipeQueue,
     WipeLive,
+    WipeCache,
     Client(Errand),
     Heal,
 }
@@ -101,6 +103,7 @@ impl Simulation {
         let mut dice = Dice::new(seed);
         let lot = Lot::draw(&mut dice);
         let (clients, submits) = Clients::draw(&mut dice, lot.asks, lot.heals_at / 2);
+        let lead_ttl_ms = lot.lead_ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         let mut core = Core::new(Beginning {
             dice,
             trace: Trace::new(settings.tracing),
@@ -108,6 +111,7 @@ impl Simulation {
             mutation: settings.mutation,
             store: StoreState::new(lot.options.dispatch_grace, settings.mutation),
             queue: QueueState::new(lot.ack_wait_ms, lot.lane_messages_max),
+            cache: CacheState::new(lead_ttl_ms),
             clients,
             ahead_ms: lot.ahead_ms,
         });
@@ -119,8 +123,9 @@ impl Simulation {
         let is_alone = lot.nodes.len() == 1;
         let mut nodes = Vec::new();
         for (index, roles) in lot.nodes.into_iter().enumerate() {
-            let (options, pool) = (lot.options.clone(), Arc::clone(&pool));
-            let mut node = Node::new(world.clone(), index, Nature { roles, options, is_alone, pool, seed });
+            let (options, pool, lead_ttl) = (lot.options.clone(), Arc::clone(&pool), lot.lead_ttl);
+            let nature = Nature { roles, options, is_alone, pool, seed, lead_ttl };
+            let mut node = Node::new(world.clone(), index, nature);
             node.start()?;
             nodes.push(node);
         }
@@ -195,9 +200,10 @@ impl Simulation {
         core.count("node died");
         core.ready.remove(&node);
         if self.nodes.len() == 1 {
-            // The embedded queue and live stream die with their process.
+            // The embedded queue, live stream and step cache die with their process.
             core.queue.wipe();
             core.live.wipe();
+            core.cache.wipe();
         }
         core.order_after(down_ms, Order::Start(node));
     }
@@ -226,7 +232,11 @@ impl Simulation {
             Order::Stopped { .. } | Order::Freeze { .. } | Order::Thaw { .. } => {}
             Order::Client(errand) => self.receive(errand),
             Order::Heal => self.heal()?,
-            Order::Outage { .. } | Order::Cut { .. } | Order::WipeQueue | Order::WipeLive => {
+            Order::Outage { .. }
+            | Order::Cut { .. }
+            | Order::WipeQueue
+            | Order::WipeLive
+            | Order::WipeCache => {
                 self.world.lock().suffer(order);
             }
         }
@@ -301,7 +311,12 @@ impl Core {
     fn suffer(&mut self, order: Order) {
         match order {
             Order::Outage { service, ms } => {
-                self.count(if service == Service::Store { "store away" } else { "queue away" });
+                self.count(match service {
+                    Service::Store => "store away",
+                    Service::Queue => "queue away",
+                    Service::Live => "live stream away",
+                    Service::Cache => "cache away",
+                });
                 self.away_until.insert(service, self.now_ms + ms);
             }
             Order::Cut { node, service, ms } => {
@@ -311,6 +326,10 @@ impl Core {
             Order::WipeQueue => {
                 self.count("queue wiped");
                 self.queue.wipe();
+            }
+            Order::WipeCache => {
+                self.count("cache wiped");
+                self.cache.wipe();
             }
             _ => self.live.wipe(),
         }
@@ -366,6 +385,7 @@ impl Core {
                     AttemptOutcome::Lost => "attempt lost",
                     AttemptOutcome::Unused => "attempt unused",
                 });
+                seen.extend(attempt.saved.map(|_| "answered from the cache"));
                 seen.extend(attempt.hedge.as_ref().map(|hedge| match hedge.winner {
                     Winner::First => "hedge was slower",
                     Winner::Second => "hedge was faster",
@@ -384,9 +404,9 @@ impl Core {
         let listed: Vec<_> =
             tenants.iter().flat_map(|tenant| self.store.list(tenant, None, u32::MAX)).collect();
         for id in ids {
-            let cost = listed.iter().find(|summary| summary.id == id).map(|summary| summary.cost);
+            let sums = listed.iter().find(|summary| summary.id == id).map(|summary| summary.sums);
             let row = self.store.rows.get(&id);
-            self.checker.stored_in_the_end(id, row.map(|row| row.events.as_slice()).zip(cost));
+            self.checker.stored_in_the_end(id, row.map(|row| row.events.as_slice()).zip(sums));
             if row.is_some_and(|row| !row.leases.is_empty()) {
                 self.checker.violated(Invariant::Rest, format!("run {id} has ended and has leases"));
             }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
-use podium_domain::money::Cost;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError};
 use podium_testkit::TaskRows;
 
 use crate::mutation::Mutation;
@@ -20,8 +19,8 @@ use crate::world::{Broken, Core, Link, Service};
 pub(crate) struct Row {
     pub(crate) run: Run,
     pub(crate) events: Vec<SequencedEvent>,
-    /// The cost as a column, for lists.
-    cost: Cost,
+    /// What it has come to as columns, for lists.
+    sums: RunSums,
     /// Leases that were extended, by the claim that holds.
     pub(crate) leases: BTreeMap<ClaimId, Timestamp>,
 }
@@ -54,8 +53,9 @@ impl StoreState {
             }
             self.by_request.insert(key, id);
         }
-        let (run, events, cost, leases) = ((**after).clone(), events.clone(), after.cost(), BTreeMap::new());
-        self.rows.insert(id, Row { run, events, cost, leases });
+        let (run, events, sums, leases) =
+            ((**after).clone(), events.clone(), RunSums::of(after), BTreeMap::new());
+        self.rows.insert(id, Row { run, events, sums, leases });
         self.tasks.written(commit, self.dispatch_grace);
         Created::New
     }
@@ -75,7 +75,7 @@ impl StoreState {
         row.events.extend(events.iter().cloned());
         self.tasks.written(commit, self.dispatch_grace);
         if self.mutation != Some(Mutation::StaleCost) {
-            row.cost = row.run.cost();
+            row.sums = RunSums::of(&row.run);
         }
         if self.mutation != Some(Mutation::KeepLeases) {
             let held = row.run.tasks().filter_map(|(_, task)| holder(&task.state)).collect::<Vec<_>>();
@@ -167,15 +167,13 @@ impl StoreState {
 impl Row {
     fn summary(&self) -> RunSummary {
         let (run, spec) = (&self.run, self.run.spec());
-        let steps: usize = run.rounds().iter().map(|round| round.steps.len()).sum();
         RunSummary {
             id: run.id(),
             tenant: spec.tenant.clone(),
             model: spec.model.clone(),
             state: run.state().as_str().to_owned(),
             question: spec.conversation.question().chars().take(200).collect(),
-            steps: u32::try_from(steps).unwrap_or(u32::MAX),
-            cost: self.cost,
+            sums: self.sums,
             accepted_at: spec.accepted_at,
             ended_at: run.ended_at(),
         }

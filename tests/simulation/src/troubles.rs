@@ -40,6 +40,8 @@ pub(crate) struct Lot {
     pub(crate) options: Options,
     pub(crate) ack_wait_ms: u64,
     pub(crate) lane_messages_max: usize,
+    /// How long a lead of the step cache holds; none: there is no step cache.
+    pub(crate) lead_ttl: Option<Duration>,
 }
 
 impl Lot {
@@ -49,7 +51,11 @@ impl Lot {
         let rates = some_rates(dice);
         let is_ahead = dice.chance(300);
         let ahead_ms = nodes.iter().map(|_| if is_ahead { dice.below(400) } else { 0 }).collect();
-        let orders = some_orders(dice, nodes.len(), heals_at);
+        let mut orders = some_orders(dice, nodes.len(), heals_at);
+        let lead_ttl = dice.chance(500).then(|| Duration::from_millis(dice.between(300, 4_000)));
+        if lead_ttl.is_some() {
+            orders.extend(cache_orders(dice, heals_at));
+        }
         Self {
             ahead_ms,
             asks: usize::try_from(dice.between(6, 24)).unwrap_or(6),
@@ -58,6 +64,7 @@ impl Lot {
             options: some_options(dice),
             nodes,
             rates,
+            lead_ttl,
             heals_at,
             orders,
         }
@@ -120,6 +127,16 @@ fn some_orders(dice: &mut Dice, nodes: usize, heals_at: u64) -> Vec<(u64, Order)
         let service = [Service::Store, Service::Queue, Service::Live][dice.index(3)];
         Order::Cut { node: dice.index(nodes), service, ms: dice.between(500, 12_000) }
     });
+    orders
+}
+
+fn cache_orders(dice: &mut Dice, heals_at: u64) -> Vec<(u64, Order)> {
+    let mut orders = Vec::new();
+    for _ in 0..dice.below(3) {
+        let ms = dice.between(100, 9_000);
+        orders.push((dice.below(heals_at), Order::Outage { service: Service::Cache, ms }));
+    }
+    orders.extend((0..dice.below(3)).map(|_| (dice.below(heals_at), Order::WipeCache)));
     orders
 }
 

@@ -16,6 +16,7 @@ use podium_ports::BoxError;
 use podium_ports::clock::Clock;
 use podium_testkit::TestClock;
 
+use crate::cache::CacheState;
 use crate::checker::Checker;
 use crate::clients::{Clients, Errand};
 use crate::dice::Dice;
@@ -36,6 +37,7 @@ pub(crate) enum Service {
     Store,
     Queue,
     Live,
+    Cache,
 }
 
 /// When something happens: the time, then the order of planning it.
@@ -66,6 +68,7 @@ pub(crate) struct Core {
     pub(crate) store: StoreState,
     pub(crate) queue: QueueState,
     pub(crate) live: LiveState,
+    pub(crate) cache: CacheState,
     pub(crate) clients: Clients,
     /// What only the loop can do, since it holds the nodes.
     pub(crate) orders: VecDeque<Order>,
@@ -97,13 +100,14 @@ pub(crate) struct Beginning {
     pub(crate) mutation: Option<Mutation>,
     pub(crate) store: StoreState,
     pub(crate) queue: QueueState,
+    pub(crate) cache: CacheState,
     pub(crate) clients: Clients,
     pub(crate) ahead_ms: Vec<u64>,
 }
 
 impl Core {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { dice, trace, rates, mutation, store, queue, clients, ahead_ms } = beginning;
+        let Beginning { dice, trace, rates, mutation, store, queue, cache, clients, ahead_ms } = beginning;
         Self {
             now_ms: 0,
             dice,
@@ -114,6 +118,7 @@ impl Core {
             store,
             queue,
             live: LiveState::default(),
+            cache,
             clients,
             orders: VecDeque::new(),
             ready: BTreeSet::new(),

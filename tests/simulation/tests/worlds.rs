@@ -39,12 +39,16 @@ fn everything_holds_in_every_world() {
         "abandoned without a plan",
         "abandoned without an answer",
         "answer diverged",
+        "answered from the cache",
         "answer lost",
         "attempt failed",
         "attempt lost",
         "attempt unused",
         "begun early",
         "begun further",
+        "cache away",
+        "cache wiped",
+        "call under way",
         "claimed with a result",
         "client came back",
         "completed by a substitute",
@@ -56,6 +60,7 @@ fn everything_holds_in_every_world() {
         "hedge was faster",
         "hedge was slower",
         "lane full",
+        "lead ran out",
         "limited",
         "message lost",
         "message repeated",
@@ -173,6 +178,16 @@ fn a_store_that_adds_wrongly_is_caught() {
 #[test]
 fn a_store_that_loses_a_run_is_caught() {
     assert!(is_caught(Mutation::LoseRun, Invariant::Ends));
+}
+
+#[test]
+fn a_cache_whose_leads_do_not_run_out_is_caught() {
+    assert!(is_caught(Mutation::EternalLead, Invariant::Ends));
+}
+
+#[test]
+fn a_cache_that_answers_with_another_output_is_caught() {
+    assert!(is_caught(Mutation::MixOutputs, Invariant::Output));
 }
 
 #[test]

@@ -101,7 +101,12 @@ const LAYERS: &[Layer] = &[
     },
     Layer { package: "podium-memory", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
-    Layer { package: "podium-conductor", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
+    Layer {
+        package: "podium-conductor",
+        uses: DOMAIN_AND_PORTS,
+        // A model that plans is held to the limits that it will meet.
+        tests_use: &["podium-testkit", "podium-memory"],
+    },
     Layer {
         package: "podium-llama",
         uses: &["podium-bundle", "podium-domain", "podium-head", "podium-ports"],
@@ -122,6 +127,7 @@ const LAYERS: &[Layer] = &[
         uses: &["podium-bundle", "podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
         tests_use: &[],
     },
+    Layer { package: "podium-telemetry", uses: &["podium-setup"], tests_use: &[] },
     Layer {
         package: "podium-cluster",
         uses: &[
@@ -133,9 +139,10 @@ const LAYERS: &[Layer] = &[
             "podium-queue-nats",
             "podium-setup",
             "podium-store-postgres",
+            "podium-telemetry",
             "podium-vendors",
         ],
-        tests_use: &[],
+        tests_use: SERVERS,
     },
     Layer {
         package: "podium-gateway",
@@ -146,6 +153,7 @@ const LAYERS: &[Layer] = &[
             "podium-engine",
             "podium-ports",
             "podium-setup",
+            "podium-telemetry",
         ],
         tests_use: &[],
     },
@@ -171,6 +179,7 @@ const LAYERS: &[Layer] = &[
             "podium-setup",
             "podium-store-postgres",
             "podium-store-sqlite",
+            "podium-telemetry",
             "podium-vendor-sim",
             "podium-vendors",
         ],

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{
-    ATTEMPTS_MAX, DEADLINE_MAX, Fallback, Hedging, OUTPUT_BYTES_MAX, Policy, ROUNDS_MAX, STEPS_MAX,
-    StepCaching, WorkersAllowed,
+    ATTEMPTS_MAX, DEADLINE_MAX, OUTPUT_BYTES_MAX, Policy, PoolRule, ROUNDS_MAX, STEPS_MAX, StepCaching,
+    WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
 
@@ -60,12 +60,12 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
         }
         "workers_allowed" => policy.workers_allowed = workers(field)?,
         "fallback" => {
-            let name = field.one_of(&Fallback::ALL.map(Fallback::as_str))?;
-            policy.fallback = Fallback::from_name(name).unwrap_or(policy.fallback);
+            let name = field.one_of(&PoolRule::ALL.map(PoolRule::as_str))?;
+            policy.fallback = PoolRule::from_name(name).unwrap_or(policy.fallback);
         }
         "hedging" => {
-            let name = field.one_of(&Hedging::ALL.map(Hedging::as_str))?;
-            policy.hedging = Hedging::from_name(name).unwrap_or(policy.hedging);
+            let name = field.one_of(&PoolRule::ALL.map(PoolRule::as_str))?;
+            policy.hedging = PoolRule::from_name(name).unwrap_or(policy.hedging);
         }
         "step_cache" => {
             let is_off = field.one_of(&["off", "exact"])? == "off";
@@ -139,8 +139,8 @@ mod tests {
             cost_max: Some(Cost::from_nano_usd(5_000_000_000)),
             output_bytes_max: 1024,
             workers_allowed: WorkersAllowed::Only(ids.into()),
-            fallback: Fallback::None,
-            hedging: Hedging::None,
+            fallback: PoolRule::None,
+            hedging: PoolRule::None,
             step_cache: StepCaching::Off,
             ..Policy::new(Tier::Ultra, Effort::Medium)
         };

@@ -35,7 +35,8 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "podium"
         | "temperature"
         | "top_p"
-        | "seed" => Rule::Read,
+        | "seed"
+        | "response_format" => Rule::Read,
         // Notes of the client's own, and hints for caches that we do not have.
         "user" | "service_tier" | "prompt_cache_key" | "prompt_cache_retention" | "safety_identifier" => {
             Rule::Ignored(|field| field.string().map(drop))
@@ -58,9 +59,6 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             |value| *value == "none" || *value == "auto",
             "tools cannot be called yet; leave it out",
         ),
-        "response_format" => {
-            unsupported(|value| value["type"] == "text", "answers are plain text, so its type must be `text`")
-        }
         "modalities" => unsupported(
             |value| value.as_array().is_some_and(|all| all.iter().all(|one| one == "text")),
             "answers are plain text, so it must be [\"text\"]",

@@ -1,5 +1,7 @@
 //! A Chat Completions request, read into a wish for a run.
 
+use podium_domain::answer::{AnswerForm, AnswerFormError, JsonSchema};
+use podium_domain::content::{Image, Part};
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::policy::{Effort, Policy};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
@@ -8,6 +10,7 @@ use serde_json::{Map, Value};
 use super::extension::bound;
 use super::field::{Field, missing, unknown};
 use super::parameters::{Rule, rule};
+use crate::image::of_url;
 use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
 
 /// A request for a completion.
@@ -49,6 +52,7 @@ struct Draft {
     effort: Effort,
     answer_tokens_max: Option<u32>,
     sampling: Sampling,
+    answer: AnswerForm,
     stream: bool,
     include_usage: Option<bool>,
     /// The object `podium`.
@@ -83,6 +87,7 @@ impl Draft {
             "temperature" => self.sampling.temperature = Some(field.fraction(TEMPERATURE_MAX)?),
             "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
             "seed" => self.sampling.seed = Some(field.seed()?),
+            "response_format" => self.answer = response_format(field)?,
             other => return Err(unknown(other)),
         }
         Ok(())
@@ -101,8 +106,9 @@ impl Draft {
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
-        let (answer_tokens_max, sampling) = (self.answer_tokens_max, self.sampling);
-        let new_run = NewRun { request_id: None, model, conversation, policy, answer_tokens_max, sampling };
+        let (answer_tokens_max, sampling, answer) = (self.answer_tokens_max, self.sampling, self.answer);
+        let new_run =
+            NewRun { request_id: None, model, conversation, policy, answer_tokens_max, sampling, answer };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
 }
@@ -142,7 +148,7 @@ fn message(field: &Field<'_>) -> Result<Message, ApiError> {
     check_keys(field, message)?;
     let content =
         field.member(message, "content").ok_or_else(|| missing(&format!("{}.content", field.path)))?;
-    Ok(Message::new(role, text(&content)?))
+    said(role, &content)
 }
 
 fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), ApiError> {
@@ -154,7 +160,7 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), Api
             "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
                 let asks_for_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
                 if !asks_for_nothing {
-                    return Err(here.unsupported("messages are text; leave it out"));
+                    return Err(here.unsupported("messages are text and pictures; leave it out"));
                 }
             }
             _ => return Err(unknown(&here.path)),
@@ -163,25 +169,95 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), Api
     Ok(())
 }
 
-fn text(content: &Field<'_>) -> Result<String, ApiError> {
-    match content.value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Array(_) => {
-            let parts = content.array()?.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-            Ok(parts.join("\n"))
+/// A message. Texts that stand side by side are lines of one text.
+fn said(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
+    let parts = match content.value {
+        Value::String(text) => return Ok(Message::new(role, text.as_str())),
+        Value::Array(_) => content.array()?,
+        _ => return Err(content.must_be("a string or an array of parts")),
+    };
+    let mut said: Vec<Part> = Vec::new();
+    for sent in &parts {
+        match (part(role, sent)?, said.last_mut()) {
+            (Part::Text(more), Some(Part::Text(text))) => {
+                text.push('\n');
+                text.push_str(&more);
+            }
+            (part, _) => said.push(part),
         }
-        _ => Err(content.must_be("a string or an array of text parts")),
+    }
+    let mut said = said.into_iter().peekable();
+    let first = said.next_if(|part| matches!(part, Part::Text(_)));
+    let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
+    Ok(Message::new(role, text).with(said))
+}
+
+fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
+    let part = field.object()?;
+    let kind = field.member(part, "type").ok_or_else(|| missing(&format!("{}.type", field.path)))?;
+    let member =
+        |name: &str| field.member(part, name).ok_or_else(|| missing(&format!("{}.{name}", field.path)));
+    match kind.string()? {
+        "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
+        "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
+        "image_url" => Err(kind.unsupported("pictures are for messages of the user, so it must be `text`")),
+        _ => Err(kind.unsupported("it must be `text` or `image_url`")),
     }
 }
 
-fn part(field: &Field<'_>) -> Result<String, ApiError> {
-    let part = field.object()?;
-    let kind = field.member(part, "type").ok_or_else(|| missing(&format!("{}.type", field.path)))?;
-    if kind.string()? != "text" {
-        return Err(kind.unsupported("messages are text, so it must be `text`"));
+fn image(field: &Field<'_>) -> Result<Image, ApiError> {
+    let image = field.object()?;
+    if let Some(detail) = field.member(image, "detail") {
+        // How closely a picture is looked at is each worker's own affair.
+        detail.one_of(&["auto", "low", "high"])?;
     }
-    let text = field.member(part, "text").ok_or_else(|| missing(&format!("{}.text", field.path)))?;
-    text.string().map(ToOwned::to_owned)
+    if let Some(name) = image.keys().find(|name| !["url", "detail"].contains(&name.as_str())) {
+        return Err(unknown(&format!("{}.{name}", field.path)));
+    }
+    let url = field.member(image, "url").ok_or_else(|| missing(&format!("{}.url", field.path)))?;
+    of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
+}
+
+fn response_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
+    let format = field.object()?;
+    let kind = field.member(format, "type").ok_or_else(|| missing(&format!("{}.type", field.path)))?;
+    let known: &[&str] = match kind.one_of(&["text", "json_object", "json_schema"])? {
+        "json_schema" => &["type", "json_schema"],
+        _ => &["type"],
+    };
+    if let Some(name) = format.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(unknown(&format!("{}.{name}", field.path)));
+    }
+    match kind.string()? {
+        "text" => Ok(AnswerForm::Text),
+        "json_object" => Ok(AnswerForm::JsonObject),
+        _ => {
+            let schema = field.member(format, "json_schema");
+            json_schema(&schema.ok_or_else(|| missing(&format!("{}.json_schema", field.path)))?)
+        }
+    }
+}
+
+fn json_schema(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
+    let form = field.object()?;
+    let known = ["name", "description", "schema", "strict"];
+    if let Some(name) = form.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(unknown(&format!("{}.{name}", field.path)));
+    }
+    let member =
+        |name: &str| field.member(form, name).ok_or_else(|| missing(&format!("{}.{name}", field.path)));
+    let schema = JsonSchema {
+        name: member("name")?.string()?.to_owned(),
+        // What the schema says of itself reaches every worker; this would reach some.
+        schema: member("schema")?.value.clone(),
+        strict: field.member(form, "strict").map_or(Ok(false), |strict| strict.boolean())?,
+    };
+    let form = AnswerForm::JsonSchema(schema);
+    let wrong = |e: AnswerFormError| {
+        ApiError::on_field(ErrorCode::InvalidValue, format!("response_format.{}", e.field()), e.to_string())
+    };
+    form.check().map_err(wrong)?;
+    Ok(form)
 }
 
 #[cfg(test)]
@@ -251,7 +327,6 @@ mod tests {
         for (name, value) in [
             ("n", json!(2)),
             ("tools", json!([{"type": "function"}])),
-            ("response_format", json!({"type": "json_schema"})),
             ("logprobs", json!(true)),
             ("stop", json!(["\n"])),
             ("audio", json!({"voice": "x"})),
@@ -307,7 +382,18 @@ mod tests {
             (json!({"role": "user", "content": 1}), "messages[0].content"),
             (json!({"role": "user", "content": "a", "mood": 1}), "messages[0].mood"),
             (json!({"role": "assistant", "content": "a", "tool_calls": [1]}), "messages[0].tool_calls"),
-            (json!({"role": "user", "content": [{"type": "image_url"}]}), "messages[0].content[0].type"),
+            (json!({"role": "user", "content": [{"type": "image_url"}]}), "messages[0].content[0].image_url"),
+            (json!({"role": "user", "content": [{"type": "input_audio"}]}), "messages[0].content[0].type"),
+            (image_part("user", &json!({})), "messages[0].content[0].image_url.url"),
+            (image_part("user", &json!({"url": "file:///a"})), "messages[0].content[0].image_url.url"),
+            (
+                image_part("user", &json!({"url": PNG, "detail": "much"})),
+                "messages[0].content[0].image_url.detail",
+            ),
+            (image_part("user", &json!({"url": PNG, "size": 1})), "messages[0].content[0].image_url.size"),
+            (image_part("user", &json!(PNG)), "messages[0].content[0].image_url"),
+            (image_part("assistant", &json!({"url": PNG})), "messages[0].content[0].type"),
+            (image_part("system", &json!({"url": PNG})), "messages[0].content[0].type"),
             (json!({"role": "user", "content": [{"type": "text"}]}), "messages[0].content[0].text"),
         ] {
             assert_eq!(refusal("messages", json!([message])).1, param);
@@ -325,12 +411,85 @@ mod tests {
         assert_eq!(conversation.question(), "a\nb");
     }
 
+    const PNG: &str = "data:image/png;base64,iVBORw0KGgo=";
+
+    fn image_part(role: &str, image_url: &Value) -> Value {
+        json!({"role": role, "content": [{"type": "image_url", "image_url": image_url}]})
+    }
+
+    #[test]
+    fn pictures_are_read_where_they_stand() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url, "detail": "high"}});
+        let content =
+            json!([text("a"), text("b"), image(PNG), text("c"), text("d"), image("https://x.org/y")]);
+        let messages = json!([{"role": "user", "content": content}, {"role": "user", "content": [image(PNG), text("e")]}]);
+        let conversation = with("messages", messages).unwrap().new_run.conversation;
+        let png = || Part::Image(of_url(PNG).unwrap());
+        let url = Part::Image(Image::Url("https://x.org/y".to_owned()));
+        let expected = [
+            Message::new(Role::User, "a\nb").with([png(), Part::Text("c\nd".to_owned()), url]),
+            Message::new(Role::User, "").with([png(), Part::Text("e".to_owned())]),
+        ];
+        assert_eq!(conversation.messages(), expected);
+    }
+
+    #[test]
+    fn the_form_of_the_answer_is_read() {
+        let form = |value: Value| with("response_format", value).map(|request| request.new_run.answer);
+        assert_eq!(form(json!({"type": "text"})).unwrap(), AnswerForm::Text);
+        assert_eq!(form(Value::Null).unwrap(), AnswerForm::Text);
+        assert_eq!(form(json!({"type": "json_object"})).unwrap(), AnswerForm::JsonObject);
+        let schema = |value: Value| json!({"type": "json_schema", "json_schema": value});
+        let read = |value: Value| match form(schema(value)).unwrap() {
+            AnswerForm::JsonSchema(JsonSchema { name, schema, strict }) => (name, schema.to_string(), strict),
+            other => panic!("{other:?}"),
+        };
+        let whole = json!({"name": "s", "description": "d", "strict": true, "schema": {"z": 1, "a": 2}});
+        assert_eq!(read(whole), ("s".to_owned(), r#"{"z":1,"a":2}"#.to_owned(), true));
+        assert!(!read(json!({"name": "s", "schema": {}})).2);
+        let mut deep = json!({});
+        for _ in 0..100 {
+            deep = json!({"a": deep});
+        }
+        for (value, code, param) in [
+            (json!({}), ErrorCode::MissingParameter, "response_format.type"),
+            (json!({"type": "xml"}), ErrorCode::InvalidValue, "response_format.type"),
+            (json!({"type": "json_schema"}), ErrorCode::MissingParameter, "response_format.json_schema"),
+            (json!({"type": "text", "a": 1}), ErrorCode::UnknownParameter, "response_format.a"),
+            (schema(json!({"schema": {}})), ErrorCode::MissingParameter, "response_format.json_schema.name"),
+            (schema(json!({"name": "s"})), ErrorCode::MissingParameter, "response_format.json_schema.schema"),
+            (
+                schema(json!({"name": "", "schema": {}})),
+                ErrorCode::InvalidValue,
+                "response_format.json_schema.name",
+            ),
+            (
+                schema(json!({"name": "s", "schema": 1})),
+                ErrorCode::InvalidValue,
+                "response_format.json_schema.schema",
+            ),
+            (
+                schema(json!({"name": "s", "schema": deep})),
+                ErrorCode::InvalidValue,
+                "response_format.json_schema.schema",
+            ),
+            (
+                schema(json!({"name": "s", "schema": {}, "a": 1})),
+                ErrorCode::UnknownParameter,
+                "response_format.json_schema.a",
+            ),
+        ] {
+            assert_eq!(refusal("response_format", value), (code, param.to_owned()));
+        }
+    }
+
     #[test]
     fn bounds_of_the_run_come_in_an_object_of_their_own() {
         let request = with("podium", json!({"steps_max": 2, "fallback": "none"})).unwrap();
         let policy = request.new_run.policy;
         assert_eq!((policy.tier, policy.steps_max), (Tier::Ultra, 2));
-        assert_eq!(policy.fallback, podium_domain::policy::Fallback::None);
+        assert_eq!(policy.fallback, podium_domain::policy::PoolRule::None);
         assert_eq!(refusal("podium", json!({"mood": 1})).1, "podium.mood");
     }
 

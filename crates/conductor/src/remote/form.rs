@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use podium_domain::conversation::Message;
 use podium_domain::policy::Policy;
 use podium_domain::pool::{Feature, Pool, Worker};
-use podium_ports::vendor::AnswerForm;
+use podium_ports::vendor::{AnswerForm, JsonSchema};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -87,7 +87,7 @@ fn json_form(allowed: &[usize]) -> AnswerForm {
         "required": ["reasoning", "model_id", "subtasks", "access_list"],
         "additionalProperties": false,
     });
-    AnswerForm::JsonSchema { name: "workflow".to_owned(), schema }
+    AnswerForm::JsonSchema(JsonSchema { name: "workflow".to_owned(), schema, strict: true })
 }
 
 /// Free text without brackets, then the three lists, of each length that is allowed.

@@ -7,6 +7,7 @@
 mod form;
 mod places;
 mod retries;
+mod room;
 mod tally;
 mod wishes;
 mod writing;
@@ -24,6 +25,7 @@ use podium_domain::pool::{Pool, Worker};
 use podium_domain::prompt::{self, PlanContext};
 use podium_domain::run::{FinishReason, PlanResult, Planned};
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
+use podium_ports::limiter::Limiter;
 use podium_ports::vendor::{ChatRequest, VendorError, Vendors};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +34,7 @@ use places::Places;
 use retries::RetryPurse;
 use tally::Tally;
 use wishes::Wishes;
-use writing::{Broken, Written, write};
+use writing::{Broken, Call, Written};
 
 /// Most bytes of reasoning that a run records.
 const REASONING_BYTES_MAX: usize = 8 << 10;
@@ -43,15 +45,15 @@ const BYTES_PER_TOKEN_MAX: usize = 6;
 /// Statuses of a refusal that is about this question and no other: its length, most often, or its content.
 const ABOUT_THE_QUESTION: [u16; 3] = [400, 413, 422];
 
-/// How a remote model is asked. How long it may be silent, and how many calls it takes at the same time, is said by its limits as
-/// a worker; whether it is held to a form, by its features.
+/// How a remote model is asked. How long it may be silent, how many calls it takes at the same time and how many requests and
+/// tokens a minute, is said by its limits as a worker; whether it is held to a form, by its features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteOptions {
     /// How often it may write before it counts as having no plan; at least once.
     pub tries_max: u32,
     /// Most tokens of what it writes, hidden reasoning included.
     pub plan_tokens_max: u32,
-    /// Most plans that wait while the model has as many calls as it takes; further ones are refused.
+    /// Most plans that wait while the model may not be called more; further ones are refused.
     pub waiting_max: usize,
     /// How hard to reason; the vendor's default when absent.
     pub effort: Option<Effort>,
@@ -75,6 +77,7 @@ impl Default for RemoteOptions {
 pub struct RemoteConductor {
     id: String,
     vendors: Arc<dyn Vendors>,
+    limiter: Arc<dyn Limiter>,
     model: Worker,
     pool: Arc<Pool>,
     template: PromptTemplate,
@@ -85,18 +88,24 @@ pub struct RemoteConductor {
 }
 
 impl RemoteConductor {
-    /// A conductor that asks `model` by way of `vendors`, which must know the model's vendor, for plans over `pool`.
-    /// The model itself need not be of the pool.
-    pub fn new(vendors: Arc<dyn Vendors>, model: Worker, pool: Arc<Pool>, options: RemoteOptions) -> Self {
+    /// A conductor that asks `model` for plans over `pool`: by way of `vendors`, which must know the model's vendor, and as
+    /// `limiter` lets it. The model itself need not be of the pool.
+    pub fn new(
+        (vendors, limiter): (Arc<dyn Vendors>, Arc<dyn Limiter>),
+        model: Worker,
+        pool: Arc<Pool>,
+        options: RemoteOptions,
+    ) -> Self {
         let template = PromptTemplate {
             workers: WorkersInPrompt::Described,
             template: "chat".to_owned(),
             system: None,
             user: prompt::DESCRIBED_PROMPT.to_owned(),
+            further: None,
             assistant_prefix: String::new(),
             subtasks: SubtaskWords::Free,
         };
-        Self::with_prompt(vendors, model, pool, template, options)
+        Self::with_prompt((vendors, limiter), model, pool, template, options)
     }
 
     /// As [`Self::new`], with a prompt of its own, such as a trained checkpoint needs.
@@ -104,7 +113,7 @@ impl RemoteConductor {
     /// Turns are sent as chat messages: the template's chat format and the beginning of the assistant's turn are the
     /// server's affair and are not used.
     pub fn with_prompt(
-        vendors: Arc<dyn Vendors>,
+        (vendors, limiter): (Arc<dyn Vendors>, Arc<dyn Limiter>),
         model: Worker,
         pool: Arc<Pool>,
         template: PromptTemplate,
@@ -114,7 +123,7 @@ impl RemoteConductor {
         let places = Places::new(model.limits.in_flight_max as usize, options.waiting_max);
         let wishes = Wishes::of(&model);
         let retries = RetryPurse::default();
-        Self { id, vendors, model, pool, template, options, places, retries, wishes }
+        Self { id, vendors, limiter, model, pool, template, options, places, retries, wishes }
     }
 
     async fn sample(&self, asking: &Asking<'_>) -> Result<PlanOutcome, ConductorError> {
@@ -143,7 +152,8 @@ impl RemoteConductor {
                         problem
                     }
                 },
-                Err(Broken { error, was_heard }) => {
+                Err(Unwritten::NoRoom(error)) => return Err(error),
+                Err(Unwritten::Broken(Broken { error, was_heard })) => {
                     let problem = error.to_string();
                     let is_text_cut = was_heard
                         && error.is_retryable()
@@ -192,7 +202,7 @@ impl RemoteConductor {
         asking: &Asking<'_>,
         turns: &[Message],
         (try_number, retries): (u32, &mut u32),
-    ) -> Result<Written, Broken> {
+    ) -> Result<Written, Unwritten> {
         loop {
             let wishes = self.wishes.now();
             let request = ChatRequest {
@@ -207,9 +217,11 @@ impl RemoteConductor {
                 ..ChatRequest::new(turns.to_vec(), self.options.plan_tokens_max)
             };
             let broken = {
-                let _call = self.places.call().await;
+                let permit = self.room_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
                 self.retries.called();
-                match write(&*self.vendors, &self.model, &request, asking.text, asking.tally).await {
+                let (vendors, model, request) = (&*self.vendors, &self.model, &request);
+                let call = Call { vendors, model, request, sink: asking.text, tally: asking.tally };
+                match call.make(permit).await {
                     Ok(written) => return Ok(written),
                     Err(broken) => broken,
                 }
@@ -223,7 +235,7 @@ impl RemoteConductor {
                 && asking.has_time_for(pause)
                 && self.retries.take();
             if !may_repeat {
-                return Err(broken);
+                return Err(Unwritten::Broken(broken));
             }
             *retries += 1;
             tracing::debug!(
@@ -231,8 +243,7 @@ impl RemoteConductor {
                 error = &broken.error as &dyn std::error::Error,
                 "asked again after a pause"
             );
-            // Nobody ends this wait but its time: whoever stops planning drops it.
-            let _elapsed = timeout(pause, std::future::pending::<()>()).await;
+            wait(pause).await;
         }
     }
 
@@ -255,6 +266,19 @@ impl RemoteConductor {
         let before = said.as_deref().unwrap_or_else(|| written.text.get(..at).unwrap_or_default());
         Ok(PlanResult::Plan(Planned { plan, reasoning: reasoning(before), fallback: None }))
     }
+}
+
+/// Why a try brought no text.
+enum Unwritten {
+    /// There was no call.
+    NoRoom(ConductorError),
+    /// There was one.
+    Broken(Broken),
+}
+
+/// Nobody ends this wait but its time: whoever stops planning drops it.
+async fn wait(time: Duration) {
+    let _elapsed = timeout(time, std::future::pending::<()>()).await;
 }
 
 /// One plan that is being asked for.

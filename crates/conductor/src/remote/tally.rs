@@ -11,7 +11,12 @@ use podium_ports::conductor::ConductorError;
 use podium_ports::vendor::ChatRequest;
 
 /// Bytes of a token, about, where a vendor does not count.
-const BYTES_PER_TOKEN: u64 = 4;
+pub(super) const BYTES_PER_TOKEN: u64 = 4;
+
+/// Bytes of all that is sent.
+pub(super) fn prompt_bytes(request: &ChatRequest) -> u64 {
+    request.messages.iter().map(|message| message.text.len() as u64).sum()
+}
 
 /// Adds up calls.
 #[derive(Debug)]
@@ -57,8 +62,7 @@ impl Tally {
 
     /// A call begins.
     pub(super) fn begin(&self, request: &ChatRequest) {
-        let prompt_bytes = request.messages.iter().map(|message| message.text.len() as u64).sum();
-        self.lock().under_way = Some(UnderWay { prompt_bytes, text_bytes: 0 });
+        self.lock().under_way = Some(UnderWay { prompt_bytes: prompt_bytes(request), text_bytes: 0 });
     }
 
     /// The call under way wrote so many bytes more.
@@ -68,22 +72,22 @@ impl Tally {
         }
     }
 
-    /// The call under way has given its whole answer, and consumed what the vendor says, if it says.
-    pub(super) fn finish(&self, said: Option<Usage>) {
-        self.end(|under_way| said.unwrap_or_else(|| under_way.whole()));
+    /// The call under way has given its whole answer, and consumed what the vendor says, if it says. Tells what that is.
+    pub(super) fn finish(&self, said: Option<Usage>) -> Usage {
+        self.end(|under_way| said.unwrap_or_else(|| under_way.whole()))
     }
 
-    /// The call under way, if there is one, was broken off by either side.
-    pub(super) fn break_off(&self) {
-        self.end(UnderWay::broken_off);
+    /// The call under way, if there is one, was broken off by either side. Tells what it consumed.
+    pub(super) fn break_off(&self) -> Usage {
+        self.end(UnderWay::broken_off)
     }
 
-    fn end(&self, usage: impl FnOnce(UnderWay) -> Usage) {
+    fn end(&self, usage: impl FnOnce(UnderWay) -> Usage) -> Usage {
         let mut sums = self.lock();
-        let Some(under_way) = sums.under_way.take() else { return };
-        let usage = usage(under_way);
+        let usage = sums.under_way.take().map(usage).unwrap_or_default();
         sums.usage += usage;
         sums.cost += self.prices.cost(&usage);
+        usage
     }
 
     /// All of it, the call under way included.

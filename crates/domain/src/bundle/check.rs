@@ -67,6 +67,9 @@ fn check_identity(manifest: &Manifest, problems: &mut Vec<String>) {
     if !manifest.prompt.user.contains("{{question}}") {
         problems.push("prompt.user must contain {{question}}".to_owned());
     }
+    if manifest.prompt.further.as_ref().is_some_and(|further| !further.contains("{{earlier}}")) {
+        problems.push("prompt.further must contain {{earlier}}".to_owned());
+    }
 }
 
 fn check_files(manifest: &Manifest, problems: &mut Vec<String>) {

@@ -57,6 +57,7 @@ fn a_bad_manifest_is_refused_by_the_name_of_the_key() {
         ("bbbb", "", "adapters[0].sha256"),
         ("scale = 0.5", "scale = 0", "adapters[0].scale"),
         ("{{question}}", "hello", "prompt.user"),
+        ("[pool]", "further = \"again\"\n[pool]", "prompt.further"),
         ("[\"a\", \"b\"]", "[]", "pool.slots"),
         ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "pool.slots"),
         ("mine-1", "", "pool.trained_on"),
@@ -114,6 +115,14 @@ fn a_bundle_that_is_told_of_its_workers_fits_any_pool() {
     let pinned = text.split_once("[pool]").unwrap().1.split_once("[sampling]").unwrap().0;
     let manifest = Manifest::parse(&text.replace(&format!("[pool]{pinned}"), "")).unwrap();
     assert_eq!(manifest.fit(&pool("mb")).unwrap(), pool("mb"));
+}
+
+#[test]
+fn slots_have_further_rounds_where_the_manifest_says_in_which_words() {
+    let with =
+        |text: &str| Manifest::parse(&text.replace("[pool]", "further = \" {{earlier}}\"\n[pool]")).unwrap();
+    assert_eq!(Manifest::parse(&good()).unwrap().rounds_max(), 1);
+    assert_eq!(with(&good()).rounds_max(), crate::policy::ROUNDS_MAX);
 }
 
 /// A bundle that is told of its workers, with this in its prompt and these examples behind it.

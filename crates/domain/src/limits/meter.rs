@@ -50,7 +50,7 @@ pub struct Meter {
 /// Somebody asks for a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The same each time that it asks again.
+    /// The same each time that it asks again, and in the order in which callers came; blank: it does not.
     pub who: &'a str,
     /// For which tier.
     pub tier: Tier,
@@ -269,8 +269,10 @@ impl Meter {
             (_, true) => told(most, LOOK_MS, LOOK_MS),
             (_, false) => told(most, LOOK_MS * waiting, LOOK_MS * waiting),
         };
-        let until = now + refusal.after + refusal.spread + GRACE_MS;
-        self.turns.wait(caller, until, takes_turn.then_some(service_ms));
+        if !caller.who.is_empty() {
+            let until = now + refusal.after + refusal.spread + GRACE_MS;
+            self.turns.wait(caller, until, takes_turn.then_some(service_ms));
+        }
         refusal
     }
 

@@ -9,6 +9,7 @@ mod meter;
 mod terms;
 mod turns;
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::policy::Tier;
@@ -113,6 +114,18 @@ pub enum Why {
     Broken,
     /// Whoever keeps the limits is away, and without it nothing is granted.
     Away,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => "as many calls are under way as may be",
+            Self::Rate => "the limits of the minute are used up",
+            Self::Blocked => "the vendor asked to be left alone",
+            Self::Broken => "its circuit breaker is open",
+            Self::Away => "whoever keeps the limits is away",
+        })
+    }
 }
 
 /// The constants of the arithmetic by name, for whoever does the same sums elsewhere. Times are milliseconds.

@@ -246,3 +246,33 @@ fn tags_of_tenants_are_bounded() {
     }
     assert!(meter.turns.groups.len() <= GROUPS_MAX, "{}", meter.turns.groups.len());
 }
+
+#[test]
+fn of_one_tenants_calls_the_older_one_goes_first() {
+    let (mut meter, terms) = (Meter::default(), terms(1.0, 0.0, 0.0));
+    let asks = |meter: &mut Meter, who| ask(meter, NOW, terms, who, Drawn::default()).is_ok();
+    assert!(asks(&mut meter, "0"));
+    for who in ["3", "1", "2"] {
+        assert!(!asks(&mut meter, who), "there is no room");
+    }
+    for (oldest, others) in [("1", ["3", "2"]), ("2", ["3", "3"])] {
+        settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
+        assert!(others.iter().all(|who| !asks(&mut meter, who)), "{oldest} goes before them");
+        assert!(asks(&mut meter, oldest));
+        assert!(!asks(&mut meter, "2") && !asks(&mut meter, "3"), "there is no room");
+    }
+}
+
+#[test]
+fn who_does_not_come_back_keeps_nobody_out_and_goes_before_nobody() {
+    let (mut meter, terms) = (Meter::default(), terms(1.0, 0.0, 0.0));
+    let asks = |meter: &mut Meter, who| ask(meter, NOW, terms, who, Drawn::default()).is_ok();
+    let gone = "";
+    assert!(asks(&mut meter, "0") && !asks(&mut meter, gone));
+    settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
+    assert!(asks(&mut meter, "1"), "no place is kept for it");
+    assert!(!asks(&mut meter, "2"), "there is no room");
+    settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
+    assert!(!asks(&mut meter, gone), "it is the turn of who waited");
+    assert!(asks(&mut meter, "2"));
+}

@@ -11,9 +11,10 @@ mod hedge;
 mod rounds;
 
 use super::*;
+use crate::answer::AnswerForm;
 use crate::ids::{ClaimId, TenantId};
 use crate::plan::{LastStep, PlanDraft};
-use crate::policy::{Effort, FALLBACKS_MAX, Fallback, Tier, WorkersAllowed};
+use crate::policy::{Effort, FALLBACKS_MAX, PoolRule, Tier, WorkersAllowed};
 use crate::pool::Pool;
 use crate::sampling::Sampling;
 
@@ -91,6 +92,7 @@ fn accepted(policy: Policy) -> Run {
         deadline_at: NOW.after(policy.deadline()),
         policy,
         answer_tokens_max: None,
+        answer: AnswerForm::Text,
         sampling: Sampling::NONE,
         pool: "t-1".to_owned(),
         conductor: "fixed-1".to_owned(),

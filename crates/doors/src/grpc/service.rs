@@ -114,7 +114,7 @@ impl PodiumService for Runs {
     ) -> Result<Response<v1::EstimateRunResponse>, Status> {
         let caller = self.caller(&request).await?;
         let new_run = NewRun::try_from(request.into_inner().run.unwrap_or_default())?;
-        let estimate = asking::estimate(&self.engine, caller, new_run)?;
+        let estimate = asking::estimate(&self.engine, caller, new_run).await?;
         let steps = estimate.steps.iter().map(|(worker, cost)| v1::EstimatedStep {
             worker: worker.to_string(),
             cost_max_nano_usd: cost.nano_usd(),
@@ -124,6 +124,10 @@ impl PodiumService for Runs {
             planning_cost_max_nano_usd: estimate.planning_cost_max.nano_usd(),
             cost_min_nano_usd: estimate.cost_min.nano_usd(),
             steps: steps.collect(),
+            typical: estimate.typical.map(|typical| v1::TypicalCost {
+                cost_nano_usd: typical.cost.nano_usd(),
+                runs: typical.runs,
+            }),
         }))
     }
 
@@ -199,8 +203,12 @@ fn summary(run: &RunSummary) -> v1::RunSummary {
         state: state.into(),
         model: run.model.clone(),
         question: run.question.clone(),
-        steps: run.steps,
-        cost_nano_usd: run.cost.nano_usd(),
+        steps: run.sums.steps,
+        cost_nano_usd: run.sums.cost.nano_usd(),
+        wasted_cost_nano_usd: run.sums.wasted.nano_usd(),
+        saved_cost_nano_usd: run.sums.saved.nano_usd(),
+        fallbacks: run.sums.fallbacks,
+        hedges: run.sums.hedges,
         accept_time: Some(timestamp(run.accepted_at)),
         end_time: run.ended_at.map(timestamp),
     }

@@ -57,7 +57,7 @@ pub(super) async fn estimate(
 ) -> Result<Response, Refusal> {
     let caller = door.caller(&headers).await?;
     let request = ChatRequest::parse(&whole(body)?)?;
-    let estimate = asking::estimate(&door.engine, caller, request.new_run)?;
+    let estimate = asking::estimate(&door.engine, caller, request.new_run).await?;
     let body = serde_json::to_string(&EstimateBody::of(&estimate)).map_err(|e| asking::defect(&e))?;
     Ok(json(body))
 }

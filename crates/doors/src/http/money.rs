@@ -19,6 +19,14 @@ pub(super) struct EstimateBody {
     planning_cost_max_nano_usd: u64,
     cost_min_nano_usd: u64,
     steps: Vec<StepBody>,
+    typical: Option<TypicalBody>,
+}
+
+/// What runs of the same model did cost.
+#[derive(Serialize)]
+struct TypicalBody {
+    cost_nano_usd: u64,
+    runs: u32,
 }
 
 #[derive(Serialize)]
@@ -39,6 +47,9 @@ impl EstimateBody {
             planning_cost_max_nano_usd: estimate.planning_cost_max.nano_usd(),
             cost_min_nano_usd: estimate.cost_min.nano_usd(),
             steps: steps.collect(),
+            typical: estimate
+                .typical
+                .map(|typical| TypicalBody { cost_nano_usd: typical.cost.nano_usd(), runs: typical.runs }),
         }
     }
 }

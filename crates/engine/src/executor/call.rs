@@ -1,19 +1,24 @@
 //! One call of a worker: its text goes to whoever watches while it comes, and ends as a result or as a reason.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use podium_domain::ids::{ClaimId, StepIndex};
+use podium_domain::content::IMAGE_TOKENS;
+use podium_domain::conversation::Message;
+use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::{Cost, Prices};
 use podium_domain::pool::Worker;
 use podium_domain::run::{FinishReason, Run, StepResult, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
+use podium_ports::clock::Clock;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
-use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError};
+use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, VendorError};
 use tracing::debug;
 
+use crate::metrics::{CallMeter, Metrics};
 use crate::parts::Parts;
 
 /// Bytes that are taken for a token where nobody says better. English text has about four.
@@ -66,6 +71,7 @@ pub(super) enum Cure {
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) parts: &'a Parts,
+    pub(super) metrics: &'a Metrics,
     pub(super) run: &'a Run,
     pub(super) worker: &'a Worker,
     pub(super) at: (u16, StepIndex),
@@ -83,6 +89,10 @@ pub(super) struct Progress {
     /// What the limiter is to be told. Of a call that is broken off, nothing is known.
     settlement: Settlement,
     permit: Option<Box<dyn Permit>>,
+    /// Whom it is of, and what measures it.
+    worker: WorkerId,
+    metrics: Metrics,
+    clock: Arc<dyn Clock>,
 }
 
 /// A call whose answer has begun.
@@ -92,11 +102,14 @@ pub(super) struct Opened {
 }
 
 impl Progress {
-    /// Settles the permit, once.
+    /// Settles the permit and measures the call, once.
     pub(super) fn settle(&mut self) {
         if let Some(permit) = self.permit.take() {
             let first_token = self.silent_ms().map(Duration::from_millis);
-            permit.settle(Settlement { first_token, ..self.settlement });
+            let settlement = Settlement { first_token, ..self.settlement };
+            permit.settle(settlement);
+            let took = self.clock.now().since(self.began);
+            self.metrics.calls().ended(&self.worker, CallMeter { took, settlement });
         }
     }
 
@@ -126,6 +139,9 @@ impl Call<'_> {
             text: String::new(),
             settlement: Settlement::default(),
             permit: Some(permit),
+            worker: self.worker.id.clone(),
+            metrics: self.metrics.clone(),
+            clock: Arc::clone(&self.parts.clock),
         }
     }
 
@@ -283,9 +299,15 @@ impl Call<'_> {
     }
 }
 
+/// What a prompt is taken for: its words, its pictures, and the schema of the answer, which vendors put before it.
 pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {
-    let bytes: u64 = request.messages.iter().map(|message| message.text.len() as u64).sum();
-    bytes.div_ceil(BYTES_PER_TOKEN)
+    let words: usize = request.messages.iter().map(Message::text_bytes).sum();
+    let images: usize = request.messages.iter().map(Message::image_count).sum();
+    let schema = match &request.answer {
+        AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
+        AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => 0,
+    };
+    ((words + schema) as u64).div_ceil(BYTES_PER_TOKEN) + images as u64 * IMAGE_TOKENS
 }
 
 /// What a call may take of its worker's limits.

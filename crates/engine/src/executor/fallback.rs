@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use podium_domain::content::Part;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
 use podium_domain::run::{Command, Run, TaskRef};
-use podium_ports::limiter::Why;
+use podium_ports::limiter::{Patience, Why};
 use podium_ports::vendor::ChatRequest;
 
 use super::call::prompt_tokens;
@@ -41,12 +40,12 @@ pub(super) fn candidates<'p>(
     pool.fallbacks_of(worker).into_iter().filter(may)
 }
 
-/// Whether the prompt is something that the worker can read, and fits.
+/// Whether the prompt is something that the worker can read, and fits, and it can answer in the form that is asked for.
 fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
-    let has_image =
-        request.messages.iter().any(|m| m.parts.iter().any(|part| matches!(part, Part::Image(_))));
+    let has_image = request.messages.iter().any(|message| message.image_count() > 0);
     let fits = prompt_tokens(request) < u64::from(worker.context_tokens);
-    fits && (!has_image || worker.takes(Feature::Image))
+    let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
+    fits && takes_form && (!has_image || worker.takes(Feature::Image))
 }
 
 impl Executor {
@@ -71,7 +70,7 @@ impl Executor {
         let others = candidates(self.engine.pool(), run, task, (worker, asked));
         for other in others.filter(|other| other.prices.is_valid_at(now)).take(FALLBACKS_MAX) {
             let Some(request) = request(run, at, other) else { continue };
-            match self.permit(run, at, other, &request).await {
+            match self.permit(run, at, (other, &request), Patience::Waits).await {
                 Ok(permit) => {
                     let first = Some(Command::FallBack {
                         round: at.0,

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
-use podium_domain::policy::Fallback;
+use podium_domain::policy::PoolRule;
 use podium_domain::pool::Worker;
 use podium_domain::run::{Hedge, Run, TaskRef, Winner};
-use podium_ports::limiter::Permit;
+use podium_ports::limiter::{Patience, Permit};
 use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 
@@ -62,8 +62,8 @@ impl Executor {
         }
         let is_priced = |other: &&Worker| other.prices.is_valid_at(now);
         let other = match run.spec().policy.fallback {
-            Fallback::Pool => candidates(self.engine.pool(), run, task, (worker, asked)).find(is_priced),
-            Fallback::None => None,
+            PoolRule::Pool => candidates(self.engine.pool(), run, task, (worker, asked)).find(is_priced),
+            PoolRule::None => None,
         };
         let other = other.unwrap_or(worker);
         let request = request(run, at, other)?;
@@ -170,7 +170,8 @@ impl Executor {
         if self.engine.now() >= second.run.spec().deadline_at || !self.hedging.take(&first.id) {
             return None;
         }
-        let permit = self.permit(second.run, second.at, second.worker, second.request).await.ok();
+        let asked = (second.worker, second.request);
+        let permit = self.permit(second.run, second.at, asked, Patience::Leaves).await.ok();
         if permit.is_none() {
             self.hedging.give_back(&first.id);
         }

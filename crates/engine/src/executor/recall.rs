@@ -24,6 +24,7 @@ use super::call::{self, Ended};
 use super::hedge::Attempted;
 use super::{Executor, request};
 use crate::engine::Engine;
+use crate::metrics::CacheUse;
 use crate::task::{Claimed, Settle};
 
 /// Shortest and longest time after which a step is tried again whose request is being called for.
@@ -119,19 +120,19 @@ impl Executor {
     }
 
     fn did_not_answer(&self, error: &CacheError) {
-        self.engine.cache_counters().failures.add_one();
+        self.engine.metrics().cache().used(CacheUse::Failed);
         debug!(error = error as &dyn std::error::Error, "done without the step cache");
     }
 
     async fn instead(&self, recall: &Recall<'_>, look: Look, abandon: &CancellationToken) -> Settle {
-        let counters = self.engine.cache_counters();
+        let cache = self.engine.metrics().cache();
         match look {
             Look::Known(known) => {
-                counters.hits.add_one();
+                cache.used(CacheUse::Hit);
                 self.answer_with(recall, known, abandon).await
             }
             Look::UnderWay { since } => {
-                counters.waits.add_one();
+                cache.used(CacheUse::Wait);
                 Settle::Nak(wait(since))
             }
             Look::Nothing => Settle::Nak(Duration::ZERO),
@@ -194,7 +195,7 @@ impl Executor {
     /// Makes the call, and keeps the lead for as long as it takes.
     pub(super) async fn leading<T>(&self, lead: Option<&Lead>, call: impl Future<Output = T>) -> T {
         let (Some(lead), Some(cache)) = (lead, &self.engine.parts().cache) else { return call.await };
-        self.engine.cache_counters().misses.add_one();
+        self.engine.metrics().cache().used(CacheUse::Miss);
         tokio::select! {
             biased;
             outcome = call => outcome,
@@ -214,7 +215,7 @@ impl Executor {
         let told = match ended {
             Ended::Finished(StepResult { output, finish, usage, .. }) if can_be_kept(*finish) => {
                 let output = CachedOutput { output: output.clone(), finish: *finish, usage: *usage };
-                self.engine.cache_counters().kept.add_one();
+                self.engine.metrics().cache().used(CacheUse::Kept);
                 cache.keep(&key, id, &output).await
             }
             Ended::Finished(_) | Ended::Failed { .. } => cache.give_up(&key, id, GivenUp::Failed).await,

@@ -76,8 +76,8 @@ impl<'a> Reading<'a> {
             return None;
         }
         let spec = self.run.spec();
-        // Nobody knows yet whether what is begun ends the plan, and only what does has the limit of the answer.
-        let is_limited = spec.answer_tokens_max.is_some();
+        // Nobody knows yet whether what is begun ends the plan, and only what does has the limit and the form of the answer.
+        let is_limited = spec.answer_tokens_max.is_some() || !spec.answer.is_text();
         let ending = if is_limited { LastStep::Withheld } else { LastStep::Included };
         let head = self.draft.head(self.pool, &spec.policy, ending)?;
         if self.begun.as_ref().is_some_and(|begun| !head.begins_with(begun)) {
@@ -112,6 +112,7 @@ impl<'a> Reading<'a> {
 
 #[cfg(test)]
 mod tests {
+    use podium_domain::answer::AnswerForm;
     use podium_domain::run::RunSpec;
     use podium_ports::clock::Ids as _;
     use podium_testkit::{Driven, SeededIds, TestClock, a_pool, a_spec, head_of};
@@ -183,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_ends_the_plan_waits_where_the_answer_has_a_limit() {
-        let pool = a_pool();
-        for (answer_tokens_max, expected) in [(None, 1), (Some(9), 0)] {
-            let run = a_run(answer_tokens_max);
+    fn the_step_that_ends_the_plan_waits_where_the_answer_has_a_limit_or_a_form() {
+        let (pool, form) = (a_pool(), RunSpec { answer: AnswerForm::JsonObject, ..a_spec() });
+        let formed = Driven::accept(SeededIds::new(1).run_id(TestClock::START), form).run;
+        for (run, expected) in [(a_run(None), 1), (a_run(Some(9)), 0), (formed, 0)] {
             let mut reading = Reading::new(&run, 0, &pool);
             reading.read("model_id = [\"quick\"]\nsubtasks = [\"a\"]\n");
             assert_eq!(steps(reading.news(&run).as_ref()), expected);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::RequestId;
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier, WorkersAllowed};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -83,7 +83,7 @@ async fn a_step_that_finally_fails_is_done_without_where_others_remain() {
 async fn a_final_step_that_finally_fails_ends_the_run_with_the_reason() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.otherwise(Answer::text("  "));
-    let run = house.ended(house.ask_under(Policy { fallback: Fallback::None, ..ultra() }).await).await;
+    let run = house.ended(house.ask_under(Policy { fallback: PoolRule::None, ..ultra() }).await).await;
     let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
     assert_eq!(reason.to_string(), "the final step 1 failed: worker `quick` gave an empty answer");
     assert_eq!(house.vendor.calls().len(), 3, "as often as the policy allows");

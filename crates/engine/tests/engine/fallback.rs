@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podium_domain::ids::WorkerId;
-use podium_domain::policy::{Effort, Fallback, Policy, Tier};
-use podium_domain::run::{Run, RunEvent, RunState};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
+use podium_domain::run::{AttemptOutcome, Run, RunEvent, RunState};
 use podium_engine::{Options, RetryLimits};
 use podium_ports::limiter::{Limiter, Why};
 use podium_testkit::{Answer, Fault, plan_of};
@@ -40,10 +40,18 @@ async fn a_worker_that_is_used_up_is_followed_by_the_nearest_of_another_vendor()
 #[tokio::test]
 async fn a_worker_that_refuses_everything_is_followed_at_once_and_a_bad_request_is_not() {
     let house = a_house().await;
-    house.vendor.script("quick", [Answer::refuse(Fault::Misconfigured), Answer::refuse(Fault::Rejected)]);
+    let refusals = [Fault::Misconfigured, Fault::Unpaid, Fault::Rejected];
+    house.vendor.script("quick", refusals.map(Answer::refuse));
     house.vendor.otherwise(Answer::text("fine"));
-    let run = house.ended(house.ask().await).await;
-    assert_eq!(workers(&run), ["quick", "checker"]);
+    for said in [
+        "vendor `north` cannot be called: scripted",
+        "the account at vendor `north` cannot pay for the call (status 400): scripted",
+    ] {
+        let run = house.ended(house.ask().await).await;
+        assert_eq!(workers(&run), ["quick", "checker"]);
+        let first = &run.rounds()[0].steps[0].task.attempts[0];
+        assert_eq!(first.outcome, AttemptOutcome::Failed(said.to_owned()));
+    }
     let run = house.ended(house.ask().await).await;
     assert_eq!(workers(&run), ["quick"]);
     assert_eq!(
@@ -68,7 +76,7 @@ async fn a_policy_without_fallback_keeps_a_step_to_its_worker() {
     let house = a_house().await;
     house.vendor.script("quick", [Answer::refuse(Fault::Misconfigured)]);
     house.vendor.otherwise(Answer::text("fine"));
-    let policy = Policy { fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let policy = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let run = house.ended(house.ask_under(policy).await).await;
     assert_eq!(workers(&run), ["quick"]);
 }
@@ -83,7 +91,7 @@ async fn where_the_budget_of_retries_is_used_up_the_step_goes_elsewhere_or_fails
     house.vendor.script("checker", [Answer::text("fine")]);
     let run = house.ended(house.ask().await).await;
     assert_eq!(workers(&run), ["quick", "quick", "checker"], "one retry there is always");
-    let policy = Policy { fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let policy = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let run = house.ended(house.ask_under(policy).await).await;
     assert_eq!(workers(&run), ["quick"]);
     assert!(
@@ -135,7 +143,7 @@ async fn a_step_waits_where_every_breaker_is_open_and_goes_to_the_first_that_clo
 
 #[tokio::test]
 async fn a_step_waits_for_its_own_worker_where_the_policy_or_the_limiter_gives_no_other_way() {
-    let strict = Policy { fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let strict = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let lenient = Policy::new(Tier::Ultra, Effort::Medium);
     for (policy, why) in [(strict, Why::Broken), (lenient.clone(), Why::Away), (lenient, Why::Rate)] {
         let (house, guarded) = a_guarded_house(&["quick"], why).await;

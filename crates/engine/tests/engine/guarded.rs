@@ -13,14 +13,14 @@ pub(crate) struct Guarded {
     inner: Arc<dyn Limiter>,
     shut: Mutex<BTreeSet<&'static str>>,
     why: Why,
-    /// How often it refused.
-    refusals: watch::Sender<usize>,
+    /// Under which names those asked whom it refused.
+    refusals: watch::Sender<Vec<String>>,
 }
 
 impl Guarded {
     pub(crate) fn around(inner: Arc<dyn Limiter>, shut: &[&'static str], why: Why) -> Arc<Self> {
         let shut = Mutex::new(shut.iter().copied().collect());
-        Arc::new(Self { inner, shut, why, refusals: watch::Sender::new(0) })
+        Arc::new(Self { inner, shut, why, refusals: watch::Sender::new(Vec::new()) })
     }
 
     pub(crate) fn open(&self, worker: &str) {
@@ -28,7 +28,11 @@ impl Guarded {
     }
 
     pub(crate) async fn until_refused(&self, count: usize) {
-        self.refusals.subscribe().wait_for(|refusals| *refusals >= count).await.unwrap();
+        self.refusals.subscribe().wait_for(|refusals| refusals.len() >= count).await.unwrap();
+    }
+
+    pub(crate) fn refused(&self) -> Vec<String> {
+        self.refusals.borrow().clone()
     }
 }
 
@@ -40,7 +44,7 @@ impl Limiter for Guarded {
             shut.contains(wish.worker.id.as_str())
         };
         if is_shut {
-            self.refusals.send_modify(|refusals| *refusals += 1);
+            self.refusals.send_modify(|refusals| refusals.push(wish.who()));
             return Ok(Grant::AskAgain { after: Duration::from_millis(5), why: self.why });
         }
         self.inner.acquire(wish).await

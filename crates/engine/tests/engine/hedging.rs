@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podium_domain::ids::RunId;
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Fallback, Hedging, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::{HedgeRule, Pool, Worker};
 use podium_domain::run::{Attempt, AttemptOutcome, Hedge, Run, Winner};
 use podium_domain::usage::Usage;
@@ -149,7 +149,7 @@ async fn an_attempt_both_of_whose_calls_fail_is_one_failed_attempt() {
 async fn a_worker_that_nobody_stands_in_for_is_asked_twice_itself() {
     let house = a_house().await;
     house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
-    let policy = Policy { fallback: Fallback::None, ..mini() };
+    let policy = Policy { fallback: PoolRule::None, ..mini() };
     let run = house.ended(house.ask_under(policy).await).await;
     assert_eq!((run.answer(), hedge(&run).worker.as_str()), (Some("fine"), "quick"));
 }
@@ -163,6 +163,7 @@ async fn a_hedge_takes_a_permit_or_is_not_made() {
     house.vendor.script("quick", [Answer::blank().wait(&gate).say("alone")]);
     let id = house.ask_under(mini()).await;
     guarded.until_refused(1).await;
+    assert_eq!(guarded.refused(), [""], "it keeps no place");
     gate.open();
     let run = house.ended(id).await;
     assert_eq!((run.answer(), run.hedges(), run.wasted_cost()), (Some("alone"), 0, Cost::ZERO));
@@ -175,7 +176,7 @@ async fn only_what_may_be_hedged_reserves_a_second_call() {
     house.vendor.otherwise(Answer::text("fine"));
     let mut reserved = Vec::new();
     for policy in
-        [mini(), Policy { hedging: Hedging::None, ..mini() }, Policy { tier: Tier::Ultra, ..mini() }]
+        [mini(), Policy { hedging: PoolRule::None, ..mini() }, Policy { tier: Tier::Ultra, ..mini() }]
     {
         let run = house.ended(house.ask_under(policy).await).await;
         reserved.push(attempts(&run)[0].reserved);
@@ -184,9 +185,9 @@ async fn only_what_may_be_hedged_reserves_a_second_call() {
     let expected = Cost::from_nano_usd(reserved[1].nano_usd() * 6);
     assert_eq!((reserved[0], reserved[2]), (expected, reserved[1]));
     // What budgets reserve before is no less: it goes by the dearest who may stand in.
-    let least = |policy| house.engine.estimate(&request(policy)).unwrap().cost_min;
-    assert!(least(mini()) >= reserved[0]);
-    assert!(least(Policy { hedging: Hedging::None, ..mini() }) < reserved[0]);
+    let least = async |policy| house.engine.estimate(&request(policy)).await.unwrap().cost_min;
+    assert!(least(mini()).await >= reserved[0]);
+    assert!(least(Policy { hedging: PoolRule::None, ..mini() }).await < reserved[0]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::plan::Plan;
@@ -195,6 +196,7 @@ pub(crate) fn request(policy: Policy) -> Submit {
         conversation: Conversation::question_only("Why is the sky blue?").unwrap(),
         policy,
         answer_tokens_max: None,
+        answer: AnswerForm::Text,
         sampling: Sampling::NONE,
     }
 }

@@ -13,9 +13,13 @@ mod drafts;
 #[cfg(test)]
 mod early;
 #[cfg(test)]
+mod estimates;
+#[cfg(test)]
 mod fallback;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod forms;
 #[cfg(test)]
 mod guarded;
 #[cfg(test)]
@@ -24,6 +28,8 @@ mod hedging;
 mod house;
 #[cfg(test)]
 mod memory;
+#[cfg(test)]
+mod metrics;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]

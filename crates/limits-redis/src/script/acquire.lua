@@ -32,7 +32,9 @@ local function group_tag(scope, tier, tenant) return max(own_tag(scope, tier, te
 
 local function goes_before(scope, caller)
   if caller.tier == scope[TURN_TIER] then
-    return group_tag(scope, caller.tier, caller.tenant) < group_tag(scope, scope[TURN_TIER], scope[TURN_TENANT])
+    local own = group_tag(scope, caller.tier, caller.tenant)
+    local other = group_tag(scope, scope[TURN_TIER], scope[TURN_TENANT])
+    return own < other or (own <= other and caller.who ~= '' and caller.who < scope[TURN_WHO])
   end
   local own, other = tier_tag(scope, caller.tier), tier_tag(scope, scope[TURN_TIER])
   return own < other or (own <= other and caller.tier < scope[TURN_TIER])
@@ -114,6 +116,7 @@ local function refuse(scope, caller, why, wait, ask_again_max)
   else
     told(most, C.look_ms * waiting, C.look_ms * waiting)
   end
+  if caller.who == '' then return after, spread end
   local until_ = now + after + spread + C.grace_ms
   if is_known or waiting <= C.waiting_max then
     call('ZADD', KEYS[those], string.format('%.17g', until_), caller.who)

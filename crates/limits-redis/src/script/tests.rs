@@ -8,7 +8,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
 use podium_domain::usage::Usage;
 use podium_harness::Redis;
-use podium_ports::limiter::{Allowance, Quota, Settlement, Why};
+use podium_ports::limiter::{Allowance, Patience, Quota, Settlement, Why};
 use podium_testkit::a_pool;
 use podium_testkit::limiter::Caller;
 use proptest::prelude::*;
@@ -158,6 +158,8 @@ impl Subject {
             tenant: podium_domain::ids::TenantId::new(["a", "b", "c", "d"][usize::from(caller % 4)]).unwrap(),
             tier: if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra },
             estimate: TokenEstimate { input: *input, output_max: *output_max },
+            // One of them does not come back.
+            patience: if *caller == 7 { Patience::Leaves } else { Patience::Waits },
             ..Caller::new((*caller).into())
         });
         self.ask_as(&callers.collect::<Vec<_>>());
@@ -185,7 +187,7 @@ impl Subject {
         let limits = &self.worker.limits;
         let mut scopes = vec![(&mut self.meters.0, Terms::of_worker(limits))];
         scopes.extend(Terms::of_account(&limits.account).map(|terms| (&mut self.meters.1, terms)));
-        let who = format!("{}/{}", wish.run, wish.task);
+        let who = wish.who();
         let tenant = wish.tenant.as_str();
         let ask = Ask { who: &who, tier, tenant, takes, ask_again_ms_max: float(ASK_AGAIN_MS_MAX) };
         match Meter::ask(float(self.now), &mut scopes, &ask) {

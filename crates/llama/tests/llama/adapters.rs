@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use podium_domain::ids::RunId;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
@@ -10,7 +11,7 @@ use podium_llama::bundle::{Bundle, BundleError, MANIFEST_FILE, pack_in_place};
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::{AdapterError, AdapterFile, LlamaConductor, LlamaOptions, OpenError, QuestionReader};
-use podium_ports::conductor::{Conductor, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, PlanRequest};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -197,9 +198,12 @@ fn bundle(adapter: &Adapter, scale: &str) -> TempDir {
     std::fs::copy(nano().join("nano.gguf"), folder.path().join("nano.gguf")).unwrap();
     adapter.write(&folder, "a.gguf");
     let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
-    let manifest = manifest.replace("version = \"1\"", "version = \"2\"");
+    let mut manifest: toml_edit::DocumentMut = manifest.parse().unwrap();
+    manifest["version"] = toml_edit::value("2");
+    // Its head is for hidden states without an adapter.
+    manifest.remove("head");
     let adapter = format!("\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = {scale}\n");
-    std::fs::write(folder.path().join(MANIFEST_FILE), manifest + &adapter).unwrap();
+    std::fs::write(folder.path().join(MANIFEST_FILE), manifest.to_string() + &adapter).unwrap();
     pack_in_place(folder.path(), Some(&demo())).unwrap();
     folder
 }
@@ -211,6 +215,7 @@ fn open(folder: &Path) -> Result<LlamaConductor, OpenError> {
 
 async fn plan(conductor: &LlamaConductor, question: &str) -> PlanResult {
     let request = PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,

@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use podium_domain::ids::WorkerId;
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::ids::{RunId, WorkerId};
+use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
 use podium_llama::bundle::{Bundle, MANIFEST_FILE};
 use podium_llama::{LlamaConductor, LlamaOptions, OpenError};
-use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,7 @@ fn open(manifest: &str, pool: &Pool) -> Result<LlamaConductor, OpenError> {
 
 fn request() -> PlanRequest {
     PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: "What?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
@@ -203,6 +204,19 @@ async fn a_further_round_may_keep_the_answer() {
         kept += u32::from(outcome.result == PlanResult::KeepAnswer);
     }
     assert!((1..16).contains(&kept), "{kept} of 16");
+}
+
+#[tokio::test]
+async fn slots_plan_a_further_round_in_the_words_that_they_were_trained_with() {
+    let further = SLOTS.replace("[pool]", "further = \" So far: {{earlier}}\"\n[pool]");
+    let conductor = open(&manifest(&further, GREEDY), &pool(&["x", "a", "b", "c"])).unwrap();
+    assert_eq!(conductor.abilities().rounds_max, ROUNDS_MAX);
+    let first = plan(&conductor, &request()).await.unwrap();
+    let again = PlanRequest { earlier: Some("Step 1 wrote: 42".to_owned()), ..request() };
+    let second = plan(&conductor, &again).await.unwrap();
+    let longer = second.usage.prompt_tokens - first.usage.prompt_tokens;
+    assert!((10..40).contains(&longer), "its own words and no others: {longer} tokens");
+    assert_eq!(workers_of(&second), ["a"]);
 }
 
 #[tokio::test]

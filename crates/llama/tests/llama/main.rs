@@ -17,4 +17,6 @@ mod nano;
 #[cfg(test)]
 mod reading;
 #[cfg(test)]
+mod safety;
+#[cfg(test)]
 mod support;

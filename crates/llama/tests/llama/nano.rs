@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use podium_domain::conversation::{Message, Role};
+use podium_domain::ids::RunId;
 use podium_domain::plan::{LastStep, PlanDraft, PlanStream};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{PlanResult, Planned};
@@ -17,7 +18,7 @@ use podium_llama::engine::{Completion, Ended, Engine, EngineOptions, Pending, Re
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
 use podium_llama::{LlamaConductor, LlamaOptions};
-use podium_ports::conductor::{Conductor, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, PlanRequest};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{demo, greedy, options};
@@ -37,6 +38,7 @@ fn conductor() -> LlamaConductor {
 
 fn request(question: &str) -> PlanRequest {
     PlanRequest {
+        asker: Asker::nobody(RunId::least_at(Timestamp::default())),
         question: question.to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
         earlier: None,
@@ -71,6 +73,27 @@ async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
     }
     let together = join_all(questions.iter().map(|question| plan(&conductor, question))).await;
     assert_eq!(together, alone);
+    conductor.shut_down().await;
+}
+
+/// The head that ships. It reads one prompt and writes nothing.
+#[tokio::test]
+async fn the_mini_tier_chooses_by_reading_alone() {
+    let conductor = conductor();
+    for (question, worker) in [
+        ("What is 17 plus 4?", "sim-arithmetic"),
+        ("What is the capital of France?", "sim-facts"),
+        ("Sort 3, 9, 1 in ascending order.", "sim-lists"),
+        // No single skill answers it.
+        (QUESTION, "sim-generalist"),
+    ] {
+        let policy = Policy::new(Tier::Mini, Effort::Medium);
+        let asked = PlanRequest { policy, ..request(question) };
+        let outcome = conductor.plan(&asked, &|_| {}, &CancellationToken::new()).await.unwrap();
+        let PlanResult::Plan(Planned { plan, .. }) = &outcome.result else { panic!("{outcome:?}") };
+        assert_eq!((plan.len(), plan.steps()[0].worker.as_str()), (1, worker), "{question}");
+        assert_eq!(outcome.usage.completion_tokens, 0, "{question}");
+    }
     conductor.shut_down().await;
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use podium_domain::bundle::slots_hash;
 use podium_domain::conversation::{Message, Role};
-use podium_domain::ids::WorkerId;
+use podium_domain::ids::{RunId, WorkerId};
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
@@ -16,7 +16,7 @@ use podium_llama::bundle::{Bundle, BundleError, MANIFEST_FILE, pack_in_place};
 use podium_llama::engine::{Ended, Engine, EngineError, EngineOptions, HiddenStates, ReadRequest};
 use podium_llama::prompt::{Prompt, Template};
 use podium_llama::{LlamaConductor, LlamaOptions, OpenError, QuestionReader};
-use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
+use podium_ports::conductor::{Asker, Conductor, PlanOutcome, PlanRequest};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -128,8 +128,10 @@ impl House {
         let bytes = head.to_bytes().unwrap();
         std::fs::write(self.folder.path().join("head.safetensors"), bytes).unwrap();
         let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
-        let manifest = format!("{manifest}\n[head]\nfile = \"head.safetensors\"\nsha256 = \"\"\n");
-        std::fs::write(self.folder.path().join(MANIFEST_FILE), manifest).unwrap();
+        let mut manifest: toml_edit::DocumentMut = manifest.parse().unwrap();
+        manifest["head"]["file"] = toml_edit::value("head.safetensors");
+        manifest["head"]["sha256"] = toml_edit::value("");
+        std::fs::write(self.folder.path().join(MANIFEST_FILE), manifest.to_string()).unwrap();
         pack_in_place(self.folder.path(), Some(&demo())).unwrap();
     }
 
@@ -142,7 +144,8 @@ impl House {
 async fn plan(conductor: &LlamaConductor, question: &str, policy: Policy) -> (String, PlanOutcome) {
     let (question, seed, time_max) = (question.to_owned(), 0, Duration::from_mins(2));
     let asked_at = Timestamp::default();
-    let request = PlanRequest { question, policy, earlier: None, asked_at, seed, time_max };
+    let asker = Asker::nobody(RunId::least_at(asked_at));
+    let request = PlanRequest { asker, question, policy, earlier: None, asked_at, seed, time_max };
     let outcome = conductor.plan(&request, &|_| {}, &CancellationToken::new()).await.unwrap();
     let PlanResult::Plan(planned) = &outcome.result else { panic!("{outcome:?}") };
     (planned.plan.steps()[0].worker.to_string(), outcome)

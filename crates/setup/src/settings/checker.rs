@@ -44,11 +44,12 @@ impl Checker {
         if self.written(key).is_some() { self.read(key, read) } else { None }
     }
 
-    /// Addresses to listen on, of which no two may be the same. Unless `allow_remote` says so, other machines must not be
+    /// Addresses to listen on, of which no two may be the same; none for a key that has no default and is not given. Unless
+    /// `allow_remote` says so, other machines must not be
     /// able to reach them.
     pub fn listen<const N: usize>(&mut self, keys: [&str; N]) -> [Option<SocketAddr>; N] {
         let remote = self.read("allow_remote", values::yes_or_no);
-        let addresses = keys.map(|key| self.read(key, values::address));
+        let addresses = keys.map(|key| self.read_if_given(key, values::address));
         for (index, (key, address)) in keys.into_iter().zip(addresses).enumerate() {
             let Some(address) = address else { continue };
             if remote == Some(false) && !address.ip().is_loopback() {

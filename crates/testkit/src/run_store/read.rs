@@ -1,11 +1,15 @@
 //! Reading events and lists.
 
 use podium_domain::conversation::Conversation;
-use podium_domain::run::RunSpec;
+use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
+use podium_domain::money::Cost;
+use podium_domain::run::{AttemptError, Command, Hedge, RunSpec, Saved, StepResult, TaskRef, Winner};
+use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
+use podium_ports::store::RunSums;
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan, a_spec, a_tenant};
+use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant};
 use crate::ids::SeededIds;
 
 pub(crate) async fn unknown_runs_load_as_none(store: &StoreFixture) {
@@ -61,7 +65,7 @@ pub(crate) async fn the_list_is_newest_first_and_comes_in_pages(store: &StoreFix
     assert_eq!(page(Some(newest[4]), 2).await, []);
 }
 
-pub(crate) async fn the_list_tells_state_steps_cost_and_end(store: &StoreFixture) {
+pub(crate) async fn the_list_tells_state_sums_and_end(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let question = "Why is the sky blue?";
     let conversation = Conversation::question_only(question).expect("it is a question");
@@ -72,16 +76,51 @@ pub(crate) async fn the_list_tells_state_steps_cost_and_end(store: &StoreFixture
     let first = line().await;
     assert_eq!((first.id, &first.tenant), (run.id(), &run.run.spec().tenant));
     assert_eq!((first.model.as_str(), first.question.as_str()), ("podium-ultra", question));
-    assert_eq!((first.state.as_str(), first.steps, first.ended_at), ("active", 0, None));
+    assert_eq!((first.state.as_str(), first.sums, first.ended_at), ("active", RunSums::default(), None));
     assert_eq!(first.accepted_at, run.run.spec().accepted_at);
     run.plan(a_plan(), &ids);
+    fall_back(&mut run, &ids);
     for step in 0..3 {
-        run.step(step, "done", &ids);
+        let claim = run.claim(TaskRef::Step { round: 0, step: StepIndex::new(step) }, &ids);
+        complete(&mut run, step, claim);
     }
     store.must_commit(run.commit()).await;
     let last = line().await;
-    assert_eq!((last.state.as_str(), last.steps, last.cost), ("succeeded", 3, run.run.cost()));
+    // Each differs from all others, so that none can stand in another's place.
+    let nano = Cost::from_nano_usd;
+    let (cost, wasted, saved) = (nano(360_000 + 7 + 2 * 11), nano(7 + 2 * 11), nano(5));
+    let expected = RunSums { steps: 3, cost, wasted, saved, fallbacks: 1, hedges: 2 };
+    assert_eq!((last.state.as_str(), last.sums), ("succeeded", expected));
     assert_eq!((last.ended_at, last.question.as_str()), (run.run.ended_at(), question));
+}
+
+/// Fails the first step with `quick`, at a cost; it goes on with `checker`.
+fn fall_back(run: &mut Driven, ids: &SeededIds) {
+    let task = TaskRef::Step { round: 0, step: StepIndex::new(0) };
+    let claim = run.claim(task, ids);
+    let error = AttemptError {
+        message: "scripted".to_owned(),
+        retry_at: None,
+        fall_back_to: Some(WorkerId::new("checker").expect("it is a name")),
+        usage: Usage::NONE,
+        cost: Cost::from_nano_usd(7),
+        hedge: None,
+    };
+    run.drive(&Command::FailAttempt { task, claim, error });
+}
+
+/// Completes a step: the first one from the cache, the others hedged.
+fn complete(run: &mut Driven, step: u16, claim: ClaimId) {
+    let hedge = Hedge {
+        worker: WorkerId::new("checker").expect("it is a name"),
+        winner: Winner::First,
+        usage: Usage::NONE,
+        cost: Cost::from_nano_usd(11),
+    };
+    let saved = Saved { usage: Usage::NONE, cost: Cost::from_nano_usd(5) };
+    let (saved, hedge) = if step == 0 { (Some(saved), None) } else { (None, Some(hedge)) };
+    let result = StepResult { saved, hedge, ..a_result("done") };
+    run.drive(&Command::CompleteStep { round: 0, step: StepIndex::new(step), claim, result });
 }
 
 pub(crate) async fn the_store_answers(store: &StoreFixture) {

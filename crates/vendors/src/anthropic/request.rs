@@ -268,7 +268,7 @@ pub(super) fn thinking(worker: &Worker, request: &ChatRequest) -> Option<Thinkin
 fn output<'a>(worker: &Worker, request: &'a ChatRequest) -> Option<OutputBody<'a>> {
     let effort = request.effort.filter(|_| worker.takes(Feature::Effort)).map(Effort::as_str);
     let format = match &request.answer {
-        AnswerForm::JsonSchema { schema, .. } => Some(FormatBody::JsonSchema { schema }),
+        AnswerForm::JsonSchema(form) => Some(FormatBody::JsonSchema { schema: &form.schema }),
         AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => None,
     };
     (effort.is_some() || format.is_some()).then_some(OutputBody { effort, format })

@@ -261,7 +261,7 @@ fn config<'a>(worker: &Worker, request: &'a ChatRequest) -> ConfigBody<'a> {
     let (response_mime_type, response_json_schema) = match &request.answer {
         AnswerForm::Text | AnswerForm::Regex(_) => (None, None),
         AnswerForm::JsonObject => (Some("application/json"), None),
-        AnswerForm::JsonSchema { schema, .. } => (Some("application/json"), Some(schema)),
+        AnswerForm::JsonSchema(form) => (Some("application/json"), Some(&form.schema)),
     };
     ConfigBody {
         max_output_tokens,

@@ -6,7 +6,7 @@ use podium_domain::content::{Part, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
-use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ToolChoice};
+use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, ToolChoice};
 use serde_json::{Value, json};
 
 use super::wire::{
@@ -134,41 +134,23 @@ fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
     match form {
         AnswerForm::Text | AnswerForm::Regex(_) => None,
         AnswerForm::JsonObject => Some(FormatBody::JsonObject),
-        AnswerForm::JsonSchema { name, schema } => {
-            Some(FormatBody::JsonSchema { json_schema: SchemaBody { name, schema, strict: true } })
+        AnswerForm::JsonSchema(JsonSchema { name, schema, strict }) => {
+            Some(FormatBody::JsonSchema { json_schema: SchemaBody { name, schema, strict: *strict } })
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use podium_domain::pool::Pool;
-
     use super::*;
 
     #[test]
     fn a_regular_expression_is_put_as_vllm_has_it() {
-        let pool = Pool::parse(
-            r#"
-            schema = 1
-            name = "p"
-            version = "1"
-            vendors = [{ id = "v", api = "openai-chat", base_url = "http://127.0.0.1:1" }]
-            [[workers]]
-            id = "w"
-            vendor = "v"
-            model = "m"
-            description = "any"
-            context_tokens = 8192
-            usd_per_million_tokens = { input = 0.0, output = 0.0 }
-            features = ["regex"]
-            "#,
-        );
+        let worker = podium_testkit::a_worker("openai-chat", "features = [\"regex\"]");
         let turns = vec![Message::new(Role::User, "yes or no?")];
         let request =
             ChatRequest { answer: AnswerForm::Regex("yes|no".to_owned()), ..ChatRequest::new(turns, 9) };
-        let pool = pool.unwrap();
-        let body = body(&pool.workers()[0], &request, TokenLimit::MaxTokens);
+        let body = body(&worker, &request, TokenLimit::MaxTokens);
         let body = serde_json::to_value(body).unwrap();
         assert_eq!(body["structured_outputs"], json!({ "regex": "yes|no" }));
         assert_eq!(body.get("response_format"), None);

@@ -6,7 +6,9 @@ use podium_domain::content::{Part, Reasoning, Seal};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
-use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ReasoningText, Tool, ToolChoice};
+use podium_ports::vendor::{
+    AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -208,8 +210,8 @@ fn format(form: &AnswerForm) -> Option<FormatBody<'_>> {
     match form {
         AnswerForm::Text | AnswerForm::Regex(_) => None,
         AnswerForm::JsonObject => Some(FormatBody::JsonObject),
-        AnswerForm::JsonSchema { name, schema } => {
-            Some(FormatBody::JsonSchema { name, schema, strict: true })
+        AnswerForm::JsonSchema(JsonSchema { name, schema, strict }) => {
+            Some(FormatBody::JsonSchema { name, schema, strict: *strict })
         }
     }
 }

@@ -124,6 +124,16 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner().runs)
     }
 
+    /// The budgets that the caller's runs are charged to.
+    pub(crate) async fn budgets(&mut self) -> Result<Vec<v1::Budget>, Error> {
+        let request = v1::ListBudgetsRequest {};
+        let response = match self {
+            Self::Server(client) => client.list_budgets(request).await,
+            Self::Here(here) => here.1.list_budgets(Request::new(request)).await,
+        };
+        Ok(response.map_err(|e| refused(&e))?.into_inner().budgets)
+    }
+
     /// Says what is thought of a run.
     pub(crate) async fn rate(&mut self, request: v1::RateRunRequest) -> Result<(), Error> {
         match self {
@@ -228,7 +238,7 @@ impl Interceptor for ShowKey {
 
 /// A request for a run that asks one question.
 pub(crate) fn question_request(question: String, tier: Tier, effort: Effort) -> v1::CreateRunRequest {
-    let message = v1::Message { role: v1::Role::User.into(), text: question };
+    let message = v1::Message { role: v1::Role::User.into(), text: question, ..Default::default() };
     v1::CreateRunRequest {
         model: podium_api::ModelName::of_tier(tier).to_string(),
         messages: vec![message],

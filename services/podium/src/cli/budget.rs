@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use podium_api::v1;
 use podium_domain::budget::{Budget, Payer, Period};
 use podium_domain::ids::{KeyId, TenantId};
 use podium_domain::money::Cost;
@@ -14,7 +15,9 @@ use serde::Serialize;
 
 use super::accounts::{AccountsArgs, tenant};
 use super::output::{print_json, print_line};
+use super::runs::SourceArgs;
 use crate::error::{Error, run_failed};
+use crate::report::unix_ms;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BudgetCommand {
@@ -24,6 +27,8 @@ pub(super) enum BudgetCommand {
     Remove(OfArgs),
     /// Show the budgets of a tenant and of its keys: what was spent, and what runs under way may still spend.
     Show(ShowArgs),
+    /// Show the budgets that your own runs are charged to: those of the key that a server is shown, and of its tenant.
+    Mine(MineArgs),
 }
 
 #[derive(Debug, Args)]
@@ -67,6 +72,15 @@ pub(super) struct ShowArgs {
     accounts: AccountsArgs,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct MineArgs {
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
 /// A period, as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum PeriodName {
@@ -93,6 +107,7 @@ pub(super) async fn budget(command: BudgetCommand) -> Result<ExitCode, Error> {
         BudgetCommand::Set(args) => set(args).await,
         BudgetCommand::Remove(args) => remove(args).await,
         BudgetCommand::Show(args) => show(args).await,
+        BudgetCommand::Mine(args) => mine(args).await,
     }
 }
 
@@ -132,18 +147,18 @@ async fn remove(args: OfArgs) -> Result<ExitCode, Error> {
 #[derive(Serialize)]
 struct Report {
     payer: String,
-    period: &'static str,
+    period: String,
     period_start_ms: u64,
     cap_usd: Option<f64>,
     spent_usd: f64,
     reserved_usd: f64,
 }
 
-impl Report {
-    fn of(sum: &BudgetSum) -> Self {
+impl From<&BudgetSum> for Report {
+    fn from(sum: &BudgetSum) -> Self {
         Self {
             payer: sum.budget.payer.to_string(),
-            period: sum.budget.period.as_str(),
+            period: sum.budget.period.as_str().to_owned(),
             period_start_ms: sum.from.unix_ms(),
             cap_usd: sum.budget.cap.map(Cost::usd),
             spent_usd: sum.charge.spent.usd(),
@@ -152,22 +167,55 @@ impl Report {
     }
 }
 
+impl From<&v1::Budget> for Report {
+    fn from(budget: &v1::Budget) -> Self {
+        let usd = |nano| Cost::from_nano_usd(nano).usd();
+        Self {
+            payer: budget.payer.clone(),
+            period: budget.period.clone(),
+            period_start_ms: budget.period_start_time.as_ref().map(unix_ms).unwrap_or_default(),
+            cap_usd: budget.cap_nano_usd.map(usd),
+            spent_usd: usd(budget.spent_nano_usd),
+            reserved_usd: usd(budget.reserved_nano_usd),
+        }
+    }
+}
+
+impl Report {
+    fn line(&self) -> String {
+        let Self { payer, period, spent_usd, reserved_usd, .. } = self;
+        let cap = self.cap_usd.map_or_else(|| "no cap".to_owned(), |cap| format!("of ${cap:.6}"));
+        format!("{payer}  ${spent_usd:.6} spent, ${reserved_usd:.6} reserved, {cap} ({period})")
+    }
+}
+
 async fn show(args: ShowArgs) -> Result<ExitCode, Error> {
     let accounts = args.accounts.open().await?;
     let budgets = accounts.budgets(&args.tenant).await?;
     let sums = sums(&*accounts, budgets, SystemClock.now()).await?;
-    if args.json {
-        print_json(&sums.iter().map(Report::of).collect::<Vec<_>>())?;
+    let nobody = format!("neither tenant {} nor any of its keys", args.tenant);
+    print(&sums.iter().map(Report::from).collect::<Vec<_>>(), &nobody, args.json)
+}
+
+async fn mine(args: MineArgs) -> Result<ExitCode, Error> {
+    let mut backend = args.source.open().await?;
+    let budgets = backend.budgets().await;
+    backend.close().await;
+    print(
+        &budgets?.iter().map(Report::from).collect::<Vec<_>>(),
+        "neither your tenant nor your key",
+        args.json,
+    )
+}
+
+fn print(reports: &[Report], nobody: &str, as_json: bool) -> Result<ExitCode, Error> {
+    if as_json {
+        print_json(&reports)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if sums.is_empty() {
-        eprintln!("podium: neither tenant {} nor any of its keys has a budget", args.tenant);
+    if reports.is_empty() {
+        eprintln!("podium: {nobody} has a budget");
     }
-    for BudgetSum { budget, charge, .. } in &sums {
-        let cap = budget.cap.map_or_else(|| "no cap".to_owned(), |cap| format!("of {cap}"));
-        let (spent, reserved) = (charge.spent, charge.reserved);
-        let period = budget.period.as_str();
-        print_line(&format!("{}  {spent} spent, {reserved} reserved, {cap} ({period})", budget.payer))?;
-    }
+    reports.iter().try_for_each(|report| print_line(&report.line()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use podium_api::v1;
 use podium_domain::money::Cost;
 use serde::Serialize;
 
@@ -41,6 +42,9 @@ struct Report {
     planning_cost_max_usd: f64,
     cost_min_usd: f64,
     steps: Vec<StepReport>,
+    /// The median of what runs of the same model did cost; none where too few are known.
+    typical_cost_usd: Option<f64>,
+    typical_of_runs: u32,
 }
 
 #[derive(Serialize)]
@@ -71,6 +75,8 @@ pub(super) async fn estimate(args: EstimateArgs) -> Result<ExitCode, Error> {
             planning_cost_max_usd: usd(estimate.planning_cost_max_nano_usd).usd(),
             cost_min_usd: usd(estimate.cost_min_nano_usd).usd(),
             steps: steps.collect(),
+            typical_cost_usd: estimate.typical.map(|typical| usd(typical.cost_nano_usd).usd()),
+            typical_of_runs: estimate.typical.map_or(0, |typical| typical.runs),
         })?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -83,5 +89,11 @@ pub(super) async fn estimate(args: EstimateArgs) -> Result<ExitCode, Error> {
         usd(estimate.cost_max_nano_usd),
         usd(estimate.planning_cost_max_nano_usd),
     ))?;
+    print_line(&match estimate.typical {
+        Some(v1::TypicalCost { cost_nano_usd, runs }) => {
+            format!("half of your latest {runs} runs of this model cost at most {}", usd(cost_nano_usd))
+        }
+        None => "too few runs of this model have succeeded to say what is usual".to_owned(),
+    })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::StreamExt as _;
 use podium_api::{ModelName, NewRun};
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
@@ -164,6 +165,7 @@ pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<O
         conversation,
         policy,
         answer_tokens_max: None,
+        answer: AnswerForm::Text,
         sampling: Sampling::NONE,
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));

@@ -84,7 +84,7 @@ struct FromArgs {
 }
 
 #[derive(Debug, Args)]
-struct SourceArgs {
+pub(super) struct SourceArgs {
     /// Ask the server whose gRPC door is at this URL, such as `http://127.0.0.1:8081`.
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     server: Option<String>,
@@ -94,7 +94,7 @@ struct SourceArgs {
 
 impl SourceArgs {
     /// A server if there is one, else the data folder; the data folder if it is named.
-    async fn open(&self) -> Result<Backend, Error> {
+    pub(super) async fn open(&self) -> Result<Backend, Error> {
         let settings = self.setup.settings()?;
         settings.start_log("warn");
         if self.setup.data.is_some() {

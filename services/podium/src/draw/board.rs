@@ -35,6 +35,8 @@ pub(crate) struct Row {
     pub(crate) subtask: String,
     /// Positions of the steps that it sees.
     pub(crate) access: Vec<u32>,
+    /// Whether it sees the round before as well.
+    pub(crate) sees_earlier_round: bool,
     /// Where it stands.
     pub(crate) state: RowState,
     /// The number of the attempt under way or last made.
@@ -61,11 +63,17 @@ struct Clock {
 }
 
 impl Row {
-    fn new(worker: &str, subtask: &str, access: &[u32]) -> Self {
+    fn of_step(step: &v1::PlannedStep) -> Self {
+        let access = step.access.clone();
+        Self { access, sees_earlier_round: step.sees_earlier_round, ..Self::new(&step.worker, &step.subtask) }
+    }
+
+    fn new(worker: &str, subtask: &str) -> Self {
         Self {
             worker: worker.to_owned(),
             subtask: subtask.to_owned(),
-            access: access.to_vec(),
+            access: Vec::new(),
+            sees_earlier_round: false,
             state: RowState::Waiting,
             attempt: 0,
             output: None,
@@ -312,7 +320,7 @@ impl Board {
     }
 
     fn open_round(&mut self) {
-        let planning = Row::new(&self.conductor, "plan", &[]);
+        let planning = Row::new(&self.conductor, "plan");
         self.rounds.push(RoundRows { planning, steps: Vec::new() });
     }
 
@@ -333,7 +341,7 @@ impl Board {
     fn add_steps(&mut self, round: u32, steps: &[v1::PlannedStep]) {
         let Some(round) = self.rounds.get_mut(round as usize) else { return };
         let fresh = steps.iter().skip(round.steps.len());
-        round.steps.extend(fresh.map(|step| Row::new(&step.worker, &step.subtask, &step.access)));
+        round.steps.extend(fresh.map(Row::of_step));
     }
 
     /// What has not ended by then does not any more.

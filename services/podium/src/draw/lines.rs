@@ -7,7 +7,7 @@ use podium_api::v1::watch_run_response::Update;
 use podium_api::v1::{self, WatchRunResponse};
 
 use super::board::{Board, Row};
-use super::text::{dollars, fit, seconds};
+use super::text::{dollars, fit, seconds, sees};
 
 /// Most columns of an output in a line.
 const OUTPUT_COLUMNS: usize = 100;
@@ -100,7 +100,7 @@ fn say_plan(board: &Board, plan: &v1::PlanReady) -> String {
         let _ = write!(said, ", a substitute: {why}");
     }
     for step in &plan.steps {
-        let sees: Vec<_> = step.access.iter().map(|seen| (seen + 1).to_string()).collect();
+        let sees = sees(&step.access, step.sees_earlier_round.then_some("the round before"));
         let sees = if sees.is_empty() { String::new() } else { format!("  (sees {})", sees.join(", ")) };
         let _ = write!(
             said,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 
 use super::board::{Board, End, Row, RowState};
-use super::text::{column, cut, dollars, fit, seconds};
+use super::text::{column, cut, dollars, fit, seconds, sees};
 
 /// Widest drawing, whatever the terminal has.
 const COLUMNS_MAX: usize = 140;
@@ -76,7 +76,7 @@ fn draw(board: &Board, screen: Screen, spinner: char) -> Vec<String> {
     for round in &board.rounds {
         lines.push(layout.row("plan", &round.planning));
         for (number, step) in (1u32..).zip(&round.steps) {
-            lines.push(layout.row(&label(number, &step.access), step));
+            lines.push(layout.row(&label(number, step), step));
         }
     }
     if let Some(end) = &board.end {
@@ -85,13 +85,10 @@ fn draw(board: &Board, screen: Screen, spinner: char) -> Vec<String> {
     lines
 }
 
-/// `3 ← 1,2`: step 3 sees steps 1 and 2.
-fn label(number: u32, access: &[u32]) -> String {
-    if access.is_empty() {
-        return number.to_string();
-    }
-    let sees: Vec<_> = access.iter().map(|seen| (seen + 1).to_string()).collect();
-    format!("{number} ← {}", sees.join(","))
+/// `3 ← 1,2`: step 3 sees steps 1 and 2; `1 ← ↑`: step 1 sees the round before.
+fn label(number: u32, row: &Row) -> String {
+    let sees = sees(&row.access, row.sees_earlier_round.then_some("↑"));
+    if sees.is_empty() { number.to_string() } else { format!("{number} ← {}", sees.join(",")) }
 }
 
 struct Layout {

@@ -10,6 +10,7 @@ use std::io::Write as _;
 use podium_api::v1::WatchRunResponse;
 
 pub(crate) use board::Board;
+pub(crate) use text::sees;
 
 /// A drawing under way.
 pub(crate) enum Drawing {

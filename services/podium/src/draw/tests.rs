@@ -15,7 +15,13 @@ fn event(sequence: u64, at_ms: i64, kind: Kind) -> WatchRunResponse {
 }
 
 fn step(index: u32, worker: &str, subtask: &str, access: &[u32]) -> v1::PlannedStep {
-    v1::PlannedStep { index, worker: worker.into(), subtask: subtask.into(), access: access.to_vec() }
+    v1::PlannedStep {
+        index,
+        worker: worker.into(),
+        subtask: subtask.into(),
+        access: access.to_vec(),
+        sees_earlier_round: false,
+    }
 }
 
 fn task(step: Option<u32>) -> v1::Task {
@@ -145,6 +151,28 @@ fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
     assert!(board.row(0, Some(1)).is_some());
     for line in ["step 1 is planned\n", "step 1 is superseded", "planned 2 steps"] {
         assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn a_step_that_sees_the_round_before_says_so() {
+    let mut board = board_after(&story()[..7]);
+    let opened = event(20, 13_000, Kind::RoundOpened(v1::RoundOpened { round: 1 }));
+    let seeing = |index, access: &[u32]| v1::PlannedStep {
+        sees_earlier_round: true,
+        ..step(index, "sim-words", "correct it", access)
+    };
+    let steps = vec![seeing(0, &[]), seeing(1, &[0]), step(2, "sim-words", "check it", &[1])];
+    let plan = event(21, 13_000, Kind::PlanReady(v1::PlanReady { round: 1, steps, ..Default::default() }));
+    board.apply(&opened);
+    board.apply(&plan);
+    let text = lines::describe(&board, &plan);
+    for sees in ["(sees the round before)\n", "(sees the round before, 1)\n", "(sees 2)"] {
+        assert!(text.contains(sees), "{sees} is not in {text}");
+    }
+    let drawn = Frame::default().redraw(&board, SCREEN);
+    for label in ["1 ← ↑ ", "2 ← ↑,1 ", "3 ← 2 "] {
+        assert!(drawn.contains(label), "{label} is not in {drawn}");
     }
 }
 

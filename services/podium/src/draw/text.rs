@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use unicode_width::UnicodeWidthChar as _;
 
+/// What a step sees, for people: the round before under the name `earlier`, if it sees that, then steps by their numbers.
+pub(crate) fn sees(access: &[u32], earlier: Option<&str>) -> Vec<String> {
+    earlier.map(str::to_owned).into_iter().chain(access.iter().map(|seen| (seen + 1).to_string())).collect()
+}
+
 /// The text in one line of at most `columns` columns, with an ellipsis where it was cut. Control characters, which could
 /// move the cursor or worse, become blanks.
 pub(super) fn fit(text: &str, columns: usize) -> String {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::conductor::ConductorChoices;
 use podium_setup::settings::{Checker, SettingsError, Sources, hardware, step_cache, values};
+use podium_telemetry::TelemetrySettings;
 
 use super::{PoolChoice, Settings};
 
 /// Checks everything.
 pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
-    let [listen, grpc_listen] = checker.listen(["listen", "grpc_listen"]);
+    let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
     let keys_required = checker.read("keys_required", values::yes_or_no);
     let data = data(&mut checker);
     let pool = checker.read("pool", pool);
@@ -22,12 +23,14 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let hardware = hardware(&mut checker);
     let step_cache = step_cache(&mut checker);
     let drain = checker.read("drain_ms", values::drain);
+    let telemetry = TelemetrySettings::read(&mut checker);
     let log = checker.read_if_given("log", values::log_filter);
     let log_format = checker.read("log_format", values::log_format);
     let settings = || {
         Some(Settings {
             listen: listen?,
             grpc_listen: grpc_listen?,
+            metrics_listen,
             keys_required: keys_required?,
             data: data?,
             pool: pool?,
@@ -40,6 +43,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
                 hardware: hardware?,
             },
             drain: drain?,
+            telemetry,
             log,
             log_format: log_format?,
         })

@@ -11,6 +11,7 @@ use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoices;
 use podium_setup::settings::Key;
+use podium_telemetry::TelemetrySettings;
 
 pub(crate) use check::check;
 
@@ -20,6 +21,8 @@ pub(crate) const KEYS: &[Key] = &[
     ("listen", Some("127.0.0.1:8080")),
     // Where the gRPC door listens.
     ("grpc_listen", Some("127.0.0.1:8081")),
+    // Where Prometheus reads metrics, at `/metrics`; they are of all tenants. Default: nowhere.
+    ("metrics_listen", None),
     // Whether the doors may listen where other machines reach them.
     ("allow_remote", Some("false")),
     // Whether who asks must show a key; else who shows none is the tenant `local`.
@@ -58,6 +61,11 @@ pub(crate) const KEYS: &[Key] = &[
     ("step_cache_entry_bytes_max", Some("65536")),
     // Milliseconds that requests and calls under way may still take once the server is told to stop.
     ("drain_ms", Some("10000")),
+    // The OpenTelemetry collector that metrics are delivered to over gRPC: http://HOST:PORT, https:// with TLS. Default: what
+    // OTEL_EXPORTER_OTLP_ENDPOINT names, else none.
+    ("otlp_endpoint", None),
+    // Milliseconds between two deliveries. Default: OTEL_METRIC_EXPORT_INTERVAL, else a minute.
+    ("otlp_every_ms", None),
     // What is logged: a level, or a list such as `info,podium_engine=debug`. Default: `info` for a server, else `warn`.
     ("log", None),
     // `text` or `json`.
@@ -71,6 +79,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where the gRPC door listens.
     pub(crate) grpc_listen: SocketAddr,
+    /// Where metrics are shown; none: nowhere.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// Whether who asks must show a key.
     pub(crate) keys_required: bool,
     /// The folder that keeps the runs.
@@ -87,6 +97,8 @@ pub(crate) struct Settings {
     pub(crate) local: LocalLimits,
     /// How long work under way may still take at the end.
     pub(crate) drain: Duration,
+    /// Where metrics are delivered.
+    pub(crate) telemetry: TelemetrySettings,
     /// What is logged; the command knows the default.
     pub(crate) log: Option<String>,
     /// How it is logged.

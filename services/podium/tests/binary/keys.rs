@@ -6,7 +6,7 @@ use podium_api::v1;
 use podium_vendor_sim::{Options, VendorSim};
 use tonic::{Code, Request, Status};
 
-use crate::support::{ANSWER, Folder, Server, asking, run, soon, stderr, stdout};
+use crate::support::{ANSWER, Folder, Server, asking, podium, run, soon, stderr, stdout};
 
 /// A request that shows a key.
 fn by<T>(key: &str, request: T) -> Request<T> {
@@ -68,4 +68,17 @@ async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
     let budgets = client.list_budgets(by(&thrifty, v1::ListBudgetsRequest {})).await.unwrap().into_inner();
     assert_eq!(budgets.budgets[0].cap_nano_usd, Some(1_000));
     assert!(operate(&data, &["budget", "show", "--tenant", "acme"]).contains("of $0.000001 (day)"));
+
+    let mine = |key: &str| {
+        let url = format!("http://{}", server.grpc);
+        let output =
+            podium(&["budget", "mine", "--server", &url]).env("PODIUM_API_KEY", key).output().unwrap();
+        (stdout(&output), stderr(&output))
+    };
+    let (told, _) = mine(&thrifty);
+    assert!(
+        told.starts_with("key:key_") && told.contains("$0.000000 spent") && told.lines().count() == 1,
+        "{told}"
+    );
+    assert!(mine(&birch).1.contains("neither your tenant nor your key has a budget"));
 }

@@ -31,7 +31,11 @@ fn questions() -> impl Iterator<Item = (usize, String)> {
 async fn asked(client: &mut Client, question: &str, worker: &str) -> v1::Run {
     let request = v1::CreateRunRequest {
         model: "podium-mini".to_owned(),
-        messages: vec![v1::Message { role: v1::Role::User.into(), text: question.to_owned() }],
+        messages: vec![v1::Message {
+            role: v1::Role::User.into(),
+            text: question.to_owned(),
+            ..Default::default()
+        }],
         policy: Some(v1::Policy { workers_allowed: vec![worker.to_owned()], ..v1::Policy::default() }),
         ..v1::CreateRunRequest::default()
     };
@@ -146,6 +150,7 @@ async fn a_run_is_rated_over_http_and_from_the_command_line_once_it_has_ended() 
         messages: vec![v1::Message {
             role: v1::Role::User.into(),
             text: "Put 2, 1 in ascending order.".to_owned(),
+            ..Default::default()
         }],
         policy: Some(v1::Policy { workers_allowed: vec![WORKERS[1].to_owned()], ..v1::Policy::default() }),
         ..v1::CreateRunRequest::default()

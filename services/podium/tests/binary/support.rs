@@ -188,7 +188,8 @@ fn lines_of(pipe: std::process::ChildStderr) -> mpsc::Receiver<String> {
 
 /// A request for a run that asks the question.
 pub(crate) fn asking() -> v1::CreateRunRequest {
-    let message = v1::Message { role: v1::Role::User.into(), text: QUESTION.to_owned() };
+    let message =
+        v1::Message { role: v1::Role::User.into(), text: QUESTION.to_owned(), ..Default::default() };
     v1::CreateRunRequest { messages: vec![message], ..Default::default() }
 }
 

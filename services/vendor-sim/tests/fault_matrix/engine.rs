@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
-use podium_domain::policy::{Effort, Fallback, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
 use podium_domain::sampling::Sampling;
@@ -84,6 +85,7 @@ impl AtWork {
             conversation: Conversation::question_only(QUESTION).unwrap(),
             policy: policy(),
             answer_tokens_max: None,
+            answer: AnswerForm::Text,
             sampling: Sampling::NONE,
         };
         let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();
@@ -99,7 +101,7 @@ impl AtWork {
 }
 
 fn policy() -> Policy {
-    Policy { attempts_max: 2, fallback: Fallback::None, ..Policy::new(Tier::Ultra, Effort::Low) }
+    Policy { attempts_max: 2, fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Low) }
 }
 
 fn attempts(run: &Run) -> &[Attempt] {

@@ -63,7 +63,7 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
 async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> (v1::Run, bool) {
     let text = format!("Take 3 times {number}, add 7 to it, and write the result in words.");
     let request = v1::CreateRunRequest {
-        messages: vec![v1::Message { role: v1::Role::User.into(), text }],
+        messages: vec![v1::Message { role: v1::Role::User.into(), text, ..Default::default() }],
         ..v1::CreateRunRequest::default()
     };
     let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;

@@ -28,7 +28,7 @@ type Door = PodiumServiceClient<Channel>;
 
 fn request(number: usize) -> v1::CreateRunRequest {
     let text = format!("{number} + 1");
-    let messages = vec![v1::Message { role: v1::Role::User.into(), text }];
+    let messages = vec![v1::Message { role: v1::Role::User.into(), text, ..Default::default() }];
     v1::CreateRunRequest { messages, ..v1::CreateRunRequest::default() }
 }
 

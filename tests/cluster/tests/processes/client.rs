@@ -93,7 +93,11 @@ impl Client {
         loop {
             let request = v1::CreateRunRequest {
                 request_id: format!("request-{}", self.number),
-                messages: vec![v1::Message { role: v1::Role::User.into(), text: self.number.to_string() }],
+                messages: vec![v1::Message {
+                    role: v1::Role::User.into(),
+                    text: self.number.to_string(),
+                    ..Default::default()
+                }],
                 policy: Some(v1::Policy { attempts_max: Some(10), ..v1::Policy::default() }),
                 ..v1::CreateRunRequest::default()
             };

@@ -112,7 +112,11 @@ async fn a_thousand_duplicates_of_a_message_are_one_call_and_one_output() {
         executor.kill().await.unwrap();
     }
     let request = v1::CreateRunRequest {
-        messages: vec![v1::Message { role: v1::Role::User.into(), text: "20 + 22".to_owned() }],
+        messages: vec![v1::Message {
+            role: v1::Role::User.into(),
+            text: "20 + 22".to_owned(),
+            ..Default::default()
+        }],
         ..v1::CreateRunRequest::default()
     };
     let run_id = {

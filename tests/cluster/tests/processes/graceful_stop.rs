@@ -153,7 +153,11 @@ async fn create(
     text: &str,
 ) -> String {
     let request = v1::CreateRunRequest {
-        messages: vec![v1::Message { role: v1::Role::User.into(), text: text.to_owned() }],
+        messages: vec![v1::Message {
+            role: v1::Role::User.into(),
+            text: text.to_owned(),
+            ..Default::default()
+        }],
         policy: Some(v1::Policy { rounds_max: Some(1), ..v1::Policy::default() }),
         ..v1::CreateRunRequest::default()
     };

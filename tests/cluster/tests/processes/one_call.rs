@@ -14,7 +14,11 @@ const CALL_MS: u64 = 1_500;
 async fn ended(cluster: &Cluster) -> v1::Run {
     let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
     let request = v1::CreateRunRequest {
-        messages: vec![v1::Message { role: v1::Role::User.into(), text: "20 + 22".to_owned() }],
+        messages: vec![v1::Message {
+            role: v1::Role::User.into(),
+            text: "20 + 22".to_owned(),
+            ..Default::default()
+        }],
         sampling: Some(v1::Sampling { temperature: Some(0.0), ..v1::Sampling::default() }),
         ..v1::CreateRunRequest::default()
     };

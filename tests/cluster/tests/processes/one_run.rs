@@ -23,7 +23,11 @@ async fn a_request_sent_to_two_gateways_at_once_is_one_run() {
         for mut door in doors.iter().cloned().cycle().take(doors.len() * CALLS_EACH) {
             let request = v1::CreateRunRequest {
                 request_id: format!("request-{number}"),
-                messages: vec![v1::Message { role: v1::Role::User.into(), text: format!("{number} + 1") }],
+                messages: vec![v1::Message {
+                    role: v1::Role::User.into(),
+                    text: format!("{number} + 1"),
+                    ..Default::default()
+                }],
                 ..v1::CreateRunRequest::default()
             };
             calls.spawn(async move { door.create_run(request).await.unwrap().into_inner() });

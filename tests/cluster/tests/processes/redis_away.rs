@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_harness::Service;
 use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Call, Outcome};
 use tokio::task::JoinSet;
@@ -60,9 +61,16 @@ async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
                 .filter(|(status, body)| *status == 503 && body.contains(says))
         };
         crate::until(says, PATIENCE, unready).await;
+        assert!(limiter_is(executor, if away == "hold" { "holding" } else { "local" }).await);
     }
     let door = door(cluster.gateways[0].address(1)).await.unwrap();
     (cluster, door)
+}
+
+/// Whether the executor's page of metrics says so of its limiter.
+async fn limiter_is(executor: &Service, state: &str) -> bool {
+    let (status, page) = get(executor.address(0), "/metrics").await.unwrap();
+    status == 200 && page.contains(&format!("podium_limiter_state{{podium_state=\"{state}\"}} 1"))
 }
 
 /// Asks for all runs at once.
@@ -70,7 +78,8 @@ async fn ask(door: &PodiumServiceClient<Channel>) -> JoinSet<v1::Run> {
     let mut asking = JoinSet::new();
     for number in 0..RUNS {
         let mut door = door.clone();
-        let messages = vec![v1::Message { role: v1::Role::User.into(), text: number.to_string() }];
+        let messages =
+            vec![v1::Message { role: v1::Role::User.into(), text: number.to_string(), ..Default::default() }];
         let request = v1::CreateRunRequest { messages, ..v1::CreateRunRequest::default() };
         let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
         asking.spawn(async move {
@@ -118,6 +127,8 @@ async fn without_redis_executors_hold_all_calls_if_they_are_told_to() {
     crate::pause(Duration::from_secs(3)).await;
     assert_eq!(cluster.workers.calls().len(), 0);
     cluster.redis.start_again().await.unwrap();
+    let is_shared = async || limiter_is(&cluster.executors[0], "shared").await.then_some(());
+    crate::until("the limits are shared again", PATIENCE, is_shared).await;
     all_succeed(asking, &cluster).await;
     cluster.stop().await.unwrap();
 }

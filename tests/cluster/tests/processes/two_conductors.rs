@@ -36,7 +36,11 @@ async fn a_planner_serves_two_conductors_by_share_and_by_pin() {
     for model in std::iter::repeat_n("podium-ultra", RUNS).chain(pins) {
         let request = v1::CreateRunRequest {
             model: model.to_owned(),
-            messages: vec![v1::Message { role: v1::Role::User.into(), text: "1 + 1".to_owned() }],
+            messages: vec![v1::Message {
+                role: v1::Role::User.into(),
+                text: "1 + 1".to_owned(),
+                ..Default::default()
+            }],
             ..v1::CreateRunRequest::default()
         };
         let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;

@@ -66,7 +66,7 @@ fn a_change_by_who_knows_no_better_is_refused() {
     assert_eq!((worker(&run), run.fallbacks()), ("y", 3));
     assert_eq!(run.decide(&instead("y", "x"), NOW), Err(Refusal::NoFallback), "it was tried");
     assert_eq!(run.decide(&instead("y", "w"), NOW), Err(Refusal::NoFallback), "three are the most");
-    let strict = planned("[[]]", Policy { fallback: Fallback::None, ..policy(2, 1) });
+    let strict = planned("[[]]", Policy { fallback: PoolRule::None, ..policy(2, 1) });
     assert_eq!(strict.decide(&instead("w", "x"), NOW), Err(Refusal::NoFallback));
 }
 
@@ -100,7 +100,7 @@ fn a_step_whose_worker_is_used_up_goes_on_with_another_whose_attempts_count_anew
 fn a_step_goes_on_with_nobody_whom_the_policy_does_not_want() {
     let w_only = WorkersAllowed::Only([WorkerId::new("w").unwrap()].into());
     for refusing in [
-        Policy { fallback: Fallback::None, ..policy(1, 1) },
+        Policy { fallback: PoolRule::None, ..policy(1, 1) },
         Policy { workers_allowed: w_only, ..policy(1, 1) },
     ] {
         let run = drive(planned("[[]]", refusing), &[claimed(step(0), 1), failed_with(1, None, Some("x"))]);

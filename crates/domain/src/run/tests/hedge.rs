@@ -1,7 +1,7 @@
 //! Attempts that make a second call because the first is silent.
 
 use super::*;
-use crate::policy::Hedging;
+use crate::policy::PoolRule;
 
 fn mini() -> Policy {
     Policy { attempts_max: 2, ..Policy::new(Tier::Mini, Effort::Medium) }
@@ -56,7 +56,7 @@ fn the_first_claim_of_a_mini_run_reserves_both_calls() {
     assert_eq!(reserved(&run), [140]);
     let run = drive(run, &[failed_with(1, Some(NOW), None), hedgeable(2)]);
     assert_eq!(reserved(&run), [140, 100], "only the first attempt may be hedged");
-    for policy in [Policy { hedging: Hedging::None, ..mini() }, Policy { tier: Tier::Ultra, ..mini() }] {
+    for policy in [Policy { hedging: PoolRule::None, ..mini() }, Policy { tier: Tier::Ultra, ..mini() }] {
         assert_eq!(reserved(&drive(planned("[[]]", policy), &[hedgeable(1)])), [100]);
     }
 }

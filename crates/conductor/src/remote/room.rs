@@ -1,0 +1,56 @@
+//! Room for a call within the limits of the model and of its vendor's account, which it shares with the workers.
+
+use std::time::Duration;
+
+use podium_domain::run::TaskRef;
+use podium_ports::conductor::{Asker, ConductorError};
+use podium_ports::limiter::{CallWish, Grant, Patience, Permit, TokenEstimate, Why};
+use podium_ports::vendor::ChatRequest;
+
+use super::tally::{BYTES_PER_TOKEN, prompt_bytes};
+use super::{Asking, RemoteConductor, wait};
+
+/// When a limiter that failed is asked again.
+const LIMITER_PAUSE: Duration = Duration::from_millis(500);
+
+impl RemoteConductor {
+    /// Waits for room as long as the plan has time. Not for a model whose circuit breaker is open: whoever asked for the plan
+    /// knows what to do without one.
+    pub(super) async fn room_for(
+        &self,
+        asking: &Asking<'_>,
+        request: &ChatRequest,
+    ) -> Result<Box<dyn Permit>, ConductorError> {
+        let Asker { tenant, run, round } = &asking.request.asker;
+        let wish = CallWish {
+            worker: &self.model,
+            tenant,
+            tier: asking.request.policy.tier,
+            run: *run,
+            task: TaskRef::Plan { round: *round },
+            estimate: TokenEstimate {
+                input: prompt_bytes(request).div_ceil(BYTES_PER_TOKEN),
+                output_max: request.output_tokens_max.into(),
+            },
+            patience: Patience::Waits,
+        };
+        loop {
+            let (why, after) = match self.limiter.acquire(&wish).await {
+                Ok(Grant::Permit(permit)) => return Ok(permit),
+                Ok(Grant::AskAgain { why, after }) => (why, after),
+                Err(error) => {
+                    tracing::warn!(
+                        conductor = self.id,
+                        error = &error as &dyn std::error::Error,
+                        "the limiter failed"
+                    );
+                    (Why::Away, LIMITER_PAUSE)
+                }
+            };
+            if why == Why::Broken || !asking.has_time_for(after) {
+                return Err(ConductorError::NoRoom { why, after });
+            }
+            wait(after).await;
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A remote model is called as its limits and its vendor's account allow, which it shares with workers.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_conductor::{RemoteConductor, RemoteOptions};
+use podium_domain::limits::{Outcome, Settlement, TokenEstimate, Why};
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::pool::{Pool, Worker};
+use podium_domain::run::TaskRef;
+use podium_domain::time::Timestamp;
+use podium_memory::MemoryLimiter;
+use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::limiter::{CallWish, Grant, Limiter, Patience};
+use podium_testkit::{Answer, Fault, Gate, OpenLimiter, ScriptedVendor, TestClock, a_pool, an_asker};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const PLAN: &str = "One does it.\nmodel_id = [0]\nsubtasks = [\"Do it.\"]\naccess_list = [[]]\n";
+
+/// A planner and a worker of one account.
+fn models(account: &str, planner: &str) -> [Worker; 2] {
+    let pool = Pool::parse(&format!(
+        r#"
+        schema = 1
+        name = "conductors"
+        version = "1"
+        [[vendors]]
+        id = "north"
+        api = "openai-chat"
+        base_url = "http://127.0.0.1:1/v1"
+        limits = {{ {account} }}
+        [[workers]]
+        id = "planner"
+        vendor = "north"
+        model = "planner-1"
+        description = "plans"
+        context_tokens = 8192
+        limits = {{ {planner} }}
+        usd_per_million_tokens = {{ input = 1.0, output = 10.0 }}
+        [[workers]]
+        id = "worker"
+        vendor = "north"
+        model = "worker-1"
+        description = "works"
+        context_tokens = 8192
+        usd_per_million_tokens = {{ input = 1.0, output = 10.0 }}
+        "#
+    ));
+    let pool = pool.unwrap();
+    [pool.workers()[0].clone(), pool.workers()[1].clone()]
+}
+
+fn request(seed: u64, time_max: Duration) -> PlanRequest {
+    PlanRequest {
+        asker: Asker { round: 1, ..an_asker() },
+        question: "Why is the sky blue?".to_owned(),
+        policy: Policy::new(Tier::Ultra, Effort::Medium),
+        earlier: Some("It is.".to_owned()),
+        seed,
+        asked_at: Timestamp::default(),
+        time_max,
+    }
+}
+
+struct House {
+    vendor: ScriptedVendor,
+    conductor: RemoteConductor,
+}
+
+impl House {
+    fn new(limiter: Arc<dyn Limiter>, model: Worker) -> Self {
+        let vendor = ScriptedVendor::new();
+        vendor.otherwise(Answer::text(PLAN));
+        let callees = (Arc::new(vendor.clone()) as Arc<_>, limiter);
+        let conductor = RemoteConductor::new(callees, model, Arc::new(a_pool()), RemoteOptions::default());
+        Self { vendor, conductor }
+    }
+
+    async fn plan(&self, seed: u64, time_max: Duration) -> Result<PlanOutcome, ConductorError> {
+        self.conductor.plan(&request(seed, time_max), &|_| {}, &CancellationToken::new()).await
+    }
+}
+
+const LONG: Duration = Duration::from_mins(10);
+
+/// Without limits of its own.
+fn planner() -> Worker {
+    let [planner, _] = models("", "");
+    planner
+}
+
+#[tokio::test(start_paused = true)]
+async fn plans_keep_to_the_requests_and_to_the_tokens_of_a_minute() {
+    // Twenty plans consume 2200 tokens, whatever more they were expected to.
+    for (limits, least, most) in [
+        ("requests_per_minute = 30", Duration::from_secs(36), Duration::from_secs(44)),
+        ("tokens_per_minute = 6000", Duration::from_secs(21), Duration::from_mins(1)),
+    ] {
+        let [planner, _] = models("", limits);
+        let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
+        let (house, began) = (House::new(limiter, planner), Instant::now());
+        for seed in 0..20 {
+            house.plan(seed, LONG).await.unwrap();
+        }
+        let took = began.elapsed();
+        assert!((least..most).contains(&took), "{limits}: {took:?}");
+        assert_eq!(house.vendor.calls().len(), 20);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_account_s_workers_take_is_not_there_for_plans() {
+    let [planner, worker] = models("requests_per_minute = 6", "");
+    let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
+    let house = House::new(limiter.clone(), planner);
+    let Asker { tenant, run, round } = an_asker();
+    let wish = CallWish {
+        worker: &worker,
+        tenant: &tenant,
+        tier: Tier::Ultra,
+        run,
+        task: TaskRef::Plan { round },
+        estimate: TokenEstimate::default(),
+        patience: Patience::Waits,
+    };
+    // An account begins with nothing to spend: the worker waits for the first call, and takes it.
+    let permit = loop {
+        match limiter.acquire(&wish).await.unwrap() {
+            Grant::Permit(permit) => break permit,
+            Grant::AskAgain { after, .. } => tokio::time::advance(after).await,
+        }
+    };
+    let began = Instant::now();
+    house.plan(0, LONG).await.unwrap();
+    let took = began.elapsed();
+    assert!((Duration::from_secs(9)..Duration::from_secs(13)).contains(&took), "{took:?}");
+    drop(permit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_is_asked_for_by_whose_plan_it_is_and_settled_with_what_came_of_the_call() {
+    let limiter = OpenLimiter::default();
+    let house = House::new(Arc::new(limiter.clone()), planner());
+    let slow_down = Some(Duration::from_secs(3));
+    house.vendor.script(
+        "planner",
+        [
+            Answer::refuse(Fault::Throttled { retry_after: slow_down }),
+            Answer::text("One dra").fail(Fault::Garbled),
+            Answer::text(PLAN),
+        ],
+    );
+    house.plan(0, LONG).await.unwrap();
+    let asked = request(0, LONG).asker;
+    let wishes = limiter.wishes();
+    assert_eq!(wishes.len(), 3, "each call is asked for by itself");
+    for wish in wishes {
+        assert_eq!(
+            (wish.worker.as_str(), wish.tenant, wish.tier),
+            ("planner", asked.tenant.clone(), Tier::Ultra)
+        );
+        assert_eq!(wish.task, (asked.run, TaskRef::Plan { round: 1 }));
+        assert!(wish.estimate.input > 200 && wish.estimate.output_max == 4096, "{:?}", wish.estimate);
+    }
+    let settled = limiter.settlements();
+    let [refused, broken, answered] = settled.as_slice() else { panic!("{settled:?}") };
+    assert_eq!(*refused, Settlement::of(Outcome::Limited { retry_after: slow_down }));
+    assert_eq!(broken.outcome, Outcome::Failed);
+    assert!(broken.usage.is_some_and(|usage| usage.completion_tokens == 2), "{broken:?}");
+    assert_eq!((answered.outcome, answered.usage), (Outcome::Answered, Some(Answer::USAGE)));
+    assert_eq!(answered.first_token, Some(Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_room_nobody_is_called_and_the_end_says_when_there_may_be_some() {
+    let (soon, late) = (Duration::from_secs(2), Duration::from_secs(90));
+    let limit = Duration::from_mins(1);
+    for (why, after, waited) in [
+        (Why::Rate, late, soon),
+        (Why::Blocked, late, soon),
+        (Why::Away, late, soon),
+        (Why::Broken, soon, soon),
+    ] {
+        let limiter = OpenLimiter::default();
+        limiter.refuse([(Why::Busy, soon), (why, after)]);
+        let house = House::new(Arc::new(limiter.clone()), planner());
+        let began = Instant::now();
+        let error = house.plan(0, limit).await.unwrap_err();
+        assert!(matches!(error, ConductorError::NoRoom { .. }) && error.is_retryable(), "{error}");
+        assert!(error.to_string().contains(&why.to_string()), "{error}");
+        assert_eq!((error.retry_after(), began.elapsed()), (Some(after), waited), "{why:?}");
+        assert!(house.vendor.calls().is_empty() && limiter.settlements().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_fails_lets_nobody_through_and_is_asked_again() {
+    let limiter = OpenLimiter::default();
+    limiter.fail("no connection");
+    limiter.fail("no connection");
+    let house = House::new(Arc::new(limiter.clone()), planner());
+    let began = Instant::now();
+    house.plan(0, LONG).await.unwrap();
+    assert_eq!((limiter.wishes().len(), house.vendor.calls().len()), (3, 1));
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn of_a_plan_that_is_stopped_the_room_comes_back() {
+    let limiter = OpenLimiter::default();
+    let house = House::new(Arc::new(limiter.clone()), planner());
+    house.vendor.script("planner", [Answer::text("One dra").wait(&Gate::closed())]);
+    let stop = CancellationToken::new();
+    let sink = |_: &str| stop.cancel();
+    let error = house.conductor.plan(&request(0, LONG), &sink, &stop).await.unwrap_err();
+    assert!(matches!(error.cause(), ConductorError::Stopped), "{error}");
+    assert_eq!(limiter.settlements(), [Settlement::of(Outcome::Unknown)]);
+}

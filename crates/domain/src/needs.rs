@@ -1,0 +1,139 @@
+//! What a run needs of every worker that it uses: a client names no worker, so those that cannot do it are left out before
+//! anybody is called.
+//!
+//! Every worker is shown the whole question, so all of them have to take the pictures in it. Which of them writes the answer is
+//! known only with the plan, and may change afterwards; so all of them have to take the form of the answer as well.
+
+use std::fmt;
+
+use crate::answer::AnswerForm;
+use crate::conversation::Conversation;
+use crate::ids::WorkerId;
+use crate::policy::{Policy, WorkersAllowed};
+use crate::pool::{Feature, Pool};
+
+/// Most workers that an error names.
+const SHOWN_MAX: usize = 8;
+
+/// No worker takes all that a run needs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct NoneTakes {
+    /// A feature for lack of which workers were left out.
+    pub feature: Feature,
+    /// Each worker that the policy allows, with what it does not take.
+    lacks: Vec<(WorkerId, Feature)>,
+}
+
+/// `worker X does not take FEATURE` for each.
+impl fmt::Display for NoneTakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no worker can be asked for this: ")?;
+        for (position, (worker, feature)) in self.lacks.iter().take(SHOWN_MAX).enumerate() {
+            let comma = if position > 0 { ", " } else { "" };
+            write!(f, "{comma}worker `{worker}` does not take {feature}")?;
+        }
+        match self.lacks.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, ", nor do {more} others"),
+        }
+    }
+}
+
+/// The policy, narrowed to the workers that take the pictures of a question and the form of its answer. As it is where they are
+/// all that it allows.
+pub fn narrowed(
+    policy: Policy,
+    pool: &Pool,
+    conversation: &Conversation,
+    answer: &AnswerForm,
+) -> Result<Policy, NoneTakes> {
+    let image = conversation.images().next().map(|_| Feature::Image);
+    let needs: Vec<_> = image.into_iter().chain(answer.feature()).collect();
+    let (mut able, mut lacks) = (Vec::new(), Vec::new());
+    for worker in pool.workers().iter().filter(|worker| policy.allows(worker)) {
+        match needs.iter().find(|feature| !worker.takes(**feature)) {
+            None => able.push(worker.id.clone()),
+            Some(feature) => lacks.push((worker.id.clone(), *feature)),
+        }
+    }
+    match lacks.last() {
+        None => Ok(policy),
+        Some((_, feature)) if able.is_empty() => Err(NoneTakes { feature: *feature, lacks }),
+        Some(_) => Ok(Policy { workers_allowed: WorkersAllowed::Only(able.into_iter().collect()), ..policy }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::content::{Image, Part};
+    use crate::conversation::{Message, Role};
+    use crate::policy::{Effort, Tier};
+
+    fn pool(workers: &[(&str, &str)]) -> Pool {
+        let mut toml = String::from(
+            "schema = 1\nname = \"n\"\nversion = \"1\"\n\
+             vendors = [{ id = \"v\", api = \"openai-chat\", base_url = \"http://127.0.0.1:1\" }]\n",
+        );
+        for (id, more) in workers {
+            let _ = write!(
+                toml,
+                "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"a worker\"\n{more}\n\
+                 context_tokens = 8192\nusd_per_million_tokens = {{ input = 1.0, output = 1.0 }}\n"
+            );
+        }
+        Pool::parse(&toml).unwrap()
+    }
+
+    fn allowed(policy: &Policy, pool: &Pool) -> Vec<String> {
+        pool.workers().iter().filter(|w| policy.allows(w)).map(|w| w.id.to_string()).collect()
+    }
+
+    const SEES: &str = "modalities = [\"text\", \"image\"]\nfeatures = [\"json_schema\"]";
+    const SEES_ONLY: &str = "modalities = [\"text\", \"image\"]";
+    const WRITES: &str = "features = [\"json_object\", \"json_schema\"]";
+
+    fn conversations() -> [Conversation; 2] {
+        let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
+        let seen = Message::new(Role::User, "what is this?").with([picture]);
+        // Whatever turn it stands in.
+        let later = vec![seen, Message::new(Role::Assistant, "a cat"), Message::new(Role::User, "sure?")];
+        [Conversation::question_only("why?").unwrap(), Conversation::new(later).unwrap()]
+    }
+
+    #[test]
+    fn workers_that_cannot_do_it_are_left_out() {
+        let pool = pool(&[("a", SEES), ("b", SEES_ONLY), ("c", WRITES), ("d", "")]);
+        let ([plain, seen], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
+        let names = |policy: &Policy, asked, answer: &AnswerForm| {
+            narrowed(policy.clone(), &pool, asked, answer).map(|policy| allowed(&policy, &pool).join(""))
+        };
+        let text = AnswerForm::Text;
+        assert_eq!(narrowed(ultra.clone(), &pool, &plain, &text), Ok(ultra.clone()));
+        assert_eq!(names(&ultra, &seen, &text).unwrap(), "ab");
+        assert_eq!(names(&ultra, &plain, &AnswerForm::JsonObject).unwrap(), "c");
+        let refused = names(&ultra, &seen, &AnswerForm::JsonObject).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "no worker can be asked for this: worker `a` does not take json_object, worker `b` does not take \
+             json_object, worker `c` does not take image, worker `d` does not take image"
+        );
+        let only = |id: &str| WorkersAllowed::Only([WorkerId::new(id).unwrap()].into());
+        let just_d = Policy { workers_allowed: only("d"), ..ultra.clone() };
+        assert_eq!(names(&just_d, &seen, &text).unwrap_err().feature, Feature::Image);
+        let just_b = Policy { workers_allowed: only("b"), ..ultra };
+        assert_eq!(narrowed(just_b.clone(), &pool, &seen, &text), Ok(just_b));
+    }
+
+    #[test]
+    fn an_error_names_some_workers_and_counts_the_others() {
+        let ids: Vec<_> = (0..20).map(|number| format!("w{number}")).collect();
+        let workers: Vec<_> = ids.iter().map(|id| (id.as_str(), "")).collect();
+        let [_, seen] = conversations();
+        let ultra = Policy::new(Tier::Ultra, Effort::Medium);
+        let refused = narrowed(ultra, &pool(&workers), &seen, &AnswerForm::Text).unwrap_err().to_string();
+        assert!(refused.ends_with("worker `w7` does not take image, nor do 12 others"), "{refused}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Calls of workers, under the names of OpenTelemetry's conventions for generative models (version 1.41), so that dashboards of
+//! others show them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Histogram, Meter};
+use podium_domain::ids::WorkerId;
+use podium_domain::pool::{Pool, WireFormat, Worker};
+use podium_ports::limiter::{Outcome, Settlement};
+
+use super::{WORKER, seconds};
+
+/// Bounds in seconds, as the conventions have them.
+const DURATIONS_S: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+/// Bounds in tokens, as the conventions have them: powers of 4.
+const TOKENS: [f64; 14] = [
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
+
+/// Instruments of calls.
+pub(crate) struct Calls {
+    duration: Histogram<f64>,
+    first_chunk: Histogram<f64>,
+    tokens: Histogram<u64>,
+    workers: HashMap<WorkerId, [KeyValue; 4]>,
+}
+
+/// What is to be measured of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallMeter {
+    /// From sending it to its end.
+    pub(crate) took: Duration,
+    /// What the limiter is told of it.
+    pub(crate) settlement: Settlement,
+}
+
+impl Calls {
+    pub(super) fn new(meter: &Meter, pool: &Pool) -> Self {
+        let attributes = |worker: &Worker| (worker.id.clone(), attributes(worker));
+        Self {
+            duration: seconds(
+                meter,
+                "gen_ai.client.operation.duration",
+                "Calls of workers, to their end",
+                &DURATIONS_S,
+            ),
+            first_chunk: seconds(
+                meter,
+                "gen_ai.client.operation.time_to_first_chunk",
+                "Calls of workers, to the first text of the answer",
+                &DURATIONS_S,
+            ),
+            tokens: meter
+                .u64_histogram("gen_ai.client.token.usage")
+                .with_unit("{token}")
+                .with_description("Tokens of calls of workers, as far as they are known")
+                .with_boundaries(TOKENS.to_vec())
+                .build(),
+            workers: pool.workers().iter().map(attributes).collect(),
+        }
+    }
+
+    /// A call has ended that was sent.
+    pub(crate) fn ended(&self, worker: &WorkerId, CallMeter { took, settlement }: CallMeter) {
+        let error = match settlement.outcome {
+            Outcome::NotSent => return,
+            Outcome::Answered => None,
+            Outcome::Refused => Some("refused"),
+            Outcome::Limited { .. } => Some("limited"),
+            Outcome::Overloaded => Some("overloaded"),
+            Outcome::Failed => Some("failed"),
+            Outcome::Unknown => Some("broken_off"),
+        };
+        let Some(own) = self.workers.get(worker) else { return };
+        let with = |key: &'static str, value: &'static str| {
+            let [operation, provider, model, worker] = own.clone();
+            [operation, provider, model, worker, KeyValue::new(key, value)]
+        };
+        match error {
+            None => self.duration.record(took.as_secs_f64(), own),
+            Some(error) => self.duration.record(took.as_secs_f64(), &with("error.type", error)),
+        }
+        if let Some(first) = settlement.first_token {
+            self.first_chunk.record(first.as_secs_f64(), own);
+        }
+        if let Some(usage) = settlement.usage {
+            self.tokens.record(usage.prompt_tokens, &with("gen_ai.token.type", "input"));
+            self.tokens.record(usage.completion_tokens, &with("gen_ai.token.type", "output"));
+        }
+    }
+}
+
+fn attributes(worker: &Worker) -> [KeyValue; 4] {
+    let provider = match worker.api {
+        WireFormat::Anthropic => "anthropic",
+        WireFormat::Gemini => "gcp.gemini",
+        // Many speak OpenAI's formats: the pool says who it is.
+        WireFormat::OpenaiChat | WireFormat::OpenaiResponses => worker.vendor.as_str(),
+    };
+    [
+        KeyValue::new("gen_ai.operation.name", "chat"),
+        KeyValue::new("gen_ai.provider.name", shared(provider)),
+        KeyValue::new("gen_ai.request.model", shared(&worker.model)),
+        KeyValue::new(WORKER, shared(worker.id.as_str())),
+    ]
+}
+
+/// Text that is cheap to clone.
+fn shared(text: &str) -> std::sync::Arc<str> {
+    text.into()
+}

@@ -1,0 +1,268 @@
+//! What happens to runs, counted by their events.
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter};
+use podium_domain::ids::{ClaimId, WorkerId};
+use podium_domain::money::Cost;
+use podium_domain::run::{Attempt, Run, RunEvent, SequencedEvent, TaskRef, Winner};
+use podium_domain::time::Timestamp;
+
+use super::{Metrics, Names, OUTCOME, WAITS_S, seconds, tier_of};
+
+/// Instruments of runs, plans and steps.
+pub(crate) struct Events {
+    runs: Counter<u64>,
+    run_duration: Histogram<f64>,
+    plans: Counter<u64>,
+    plan_duration: Histogram<f64>,
+    plan_cost: Counter<u64>,
+    steps: Counter<u64>,
+    attempts: Counter<u64>,
+    retries: Counter<u64>,
+    fallbacks: Counter<u64>,
+    hedges: Counter<u64>,
+    cost: Counter<u64>,
+    saved_cost: Counter<u64>,
+}
+
+/// What money went for.
+#[derive(Clone, Copy)]
+enum Spent {
+    /// An output.
+    Output,
+    /// The slower of two calls.
+    Hedge,
+    /// An attempt that failed.
+    Failed,
+    /// A result that nobody needed any more.
+    Unused,
+}
+
+impl Spent {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Output => "output",
+            Self::Hedge => "hedge",
+            Self::Failed => "failed",
+            Self::Unused => "unused",
+        }
+    }
+}
+
+impl Metrics {
+    /// These events are durable, and `run` is as they left it.
+    pub(crate) fn happened(&self, run: &Run, events: &[SequencedEvent]) {
+        let (instruments, names) = self.events();
+        let counting = Counting { instruments, names, run };
+        for (index, event) in events.iter().enumerate() {
+            let next = events.get(index + 1).map(|next| &next.event);
+            counting.count(event, next, index.checked_sub(1).map(|before| &events[before].event));
+        }
+    }
+}
+
+impl Events {
+    pub(super) fn new(meter: &Meter) -> Self {
+        let counter =
+            |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
+        Self {
+            runs: counter("podium.run.accepted", "{run}", "Runs that began"),
+            run_duration: seconds(
+                meter,
+                "podium.run.duration",
+                "Runs that ended, from their acceptance on",
+                &WAITS_S,
+            ),
+            plans: counter("podium.plan.attempts", "{attempt}", "Attempts at planning that ended"),
+            plan_duration: seconds(
+                meter,
+                "podium.plan.duration",
+                "Attempts at planning that gave a plan or kept the answer",
+                &WAITS_S,
+            ),
+            plan_cost: counter("podium.plan.cost", "{nanodollar}", "What planning cost"),
+            steps: counter("podium.step.ended", "{step}", "Steps that ended"),
+            attempts: counter("podium.step.attempts", "{attempt}", "Attempts at steps that ended"),
+            retries: counter(
+                "podium.step.retries",
+                "{retry}",
+                "Attempts after which the same worker is asked again",
+            ),
+            fallbacks: counter(
+                "podium.step.fallbacks",
+                "{fallback}",
+                "Steps that went on with another worker",
+            ),
+            hedges: counter("podium.hedge.calls", "{call}", "Second calls made because the first was silent"),
+            cost: counter("podium.cost", "{nanodollar}", "What calls of workers cost"),
+            saved_cost: counter(
+                "podium.cache.saved_cost",
+                "{nanodollar}",
+                "What calls would have cost that the step cache made needless",
+            ),
+        }
+    }
+}
+
+/// Counts the events of one run.
+#[derive(Clone, Copy)]
+struct Counting<'a> {
+    instruments: &'a Events,
+    names: &'a Names,
+    run: &'a Run,
+}
+
+impl Counting<'_> {
+    fn count(
+        self,
+        SequencedEvent { at, event, .. }: &SequencedEvent,
+        next: Option<&RunEvent>,
+        before: Option<&RunEvent>,
+    ) {
+        let tier = || tier_of(self.run.spec().policy.tier);
+        match event {
+            RunEvent::Accepted { .. } => self.instruments.runs.add(1, &[tier()]),
+            RunEvent::PlanReady { round, claim, planned, cost, .. } => {
+                let outcome = if planned.fallback.is_some() { "fallback" } else { "planned" };
+                self.planned((*round, *claim), *at, outcome, *cost);
+            }
+            RunEvent::AnswerKept { round, claim, cost, .. } => {
+                self.planned((*round, *claim), *at, "kept", *cost);
+            }
+            RunEvent::StepDone { round, step, claim, cost, saved, .. } => {
+                let task = TaskRef::Step { round: *round, step: *step };
+                let outcome = if saved.is_some() { "cached" } else { "done" };
+                self.attempt_ended(task, *claim, outcome, (Spent::Output, *cost));
+                self.step_ended(task, *claim, outcome);
+                if let Some(saved) = saved {
+                    let worker = self.worker_of(task, *claim);
+                    self.instruments.saved_cost.add(saved.cost.nano_usd(), &[worker]);
+                }
+            }
+            RunEvent::AttemptFailed { task, claim, cost, .. } => {
+                self.attempt_ended(*task, *claim, "failed", (Spent::Failed, *cost));
+                if !matches!(next, Some(RunEvent::FellBack { .. })) {
+                    self.retried(*task, *claim);
+                }
+            }
+            RunEvent::LeaseExpired { task, claim } => {
+                self.attempt_ended(*task, *claim, "lost", (Spent::Failed, Cost::ZERO));
+                self.retried(*task, *claim);
+            }
+            RunEvent::TaskFailed { task, claim, cost, .. } => self.task_failed(*task, *claim, *cost),
+            RunEvent::ResultUnused { task, claim, cost, .. } => {
+                self.attempt_ended(*task, *claim, "unused", (Spent::Unused, *cost));
+            }
+            RunEvent::FellBack { worker, .. } => {
+                let reason =
+                    if matches!(before, Some(RunEvent::AttemptFailed { .. })) { "failed" } else { "broken" };
+                let attributes = [self.names.worker(worker), KeyValue::new("podium.reason", reason)];
+                self.instruments.fallbacks.add(1, &attributes);
+            }
+            RunEvent::Hedged { round, step, claim, hedge } => {
+                let outcome = match hedge.winner {
+                    Winner::First => "first",
+                    Winner::Second => "second",
+                    Winner::Neither => "neither",
+                };
+                let attributes = [self.names.worker(&hedge.worker), KeyValue::new(OUTCOME, outcome)];
+                self.instruments.hedges.add(1, &attributes);
+                let attempt = self.attempt(TaskRef::Step { round: *round, step: *step }, *claim);
+                let first = attempt.and_then(|attempt| attempt.worker.as_ref());
+                let loser = if hedge.winner == Winner::Second { first } else { Some(&hedge.worker) };
+                self.spent(loser, (Spent::Hedge, hedge.cost));
+            }
+            RunEvent::Succeeded { .. } => self.ended(*at, "succeeded"),
+            RunEvent::Failed { reason } => self.ended(*at, reason.code()),
+            RunEvent::Cancelled => self.ended(*at, "cancelled"),
+            RunEvent::Claimed { .. }
+            | RunEvent::StepsPlanned { .. }
+            | RunEvent::StepsSuperseded { .. }
+            | RunEvent::StepReady { .. }
+            | RunEvent::RoundOpened { .. }
+            | RunEvent::RoundAbandoned { .. } => {}
+        }
+    }
+
+    fn ended(self, at: Timestamp, outcome: &'static str) {
+        let spec = self.run.spec();
+        let attributes = [tier_of(spec.policy.tier), KeyValue::new(OUTCOME, outcome)];
+        self.instruments.run_duration.record(at.since(spec.accepted_at).as_secs_f64(), &attributes);
+    }
+
+    fn planned(self, (round, claim): (u16, ClaimId), at: Timestamp, outcome: &'static str, cost: Cost) {
+        let task = TaskRef::Plan { round };
+        self.attempt_ended(task, claim, outcome, (Spent::Output, cost));
+        if let Some(attempt) = self.attempt(task, claim) {
+            let took = at.since(attempt.started_at).as_secs_f64();
+            self.instruments.plan_duration.record(took, &[tier_of(self.run.spec().policy.tier)]);
+        }
+    }
+
+    fn attempt_ended(
+        self,
+        task: TaskRef,
+        claim: ClaimId,
+        outcome: &'static str,
+        (spent, cost): (Spent, Cost),
+    ) {
+        let outcome = KeyValue::new(OUTCOME, outcome);
+        match task {
+            TaskRef::Plan { .. } => {
+                self.instruments.plans.add(1, &[tier_of(self.run.spec().policy.tier), outcome]);
+                if !cost.is_zero() {
+                    self.instruments.plan_cost.add(cost.nano_usd(), &[]);
+                }
+            }
+            TaskRef::Step { .. } => {
+                self.instruments.attempts.add(1, &[self.worker_of(task, claim), outcome]);
+                let attempt = self.attempt(task, claim);
+                self.spent(attempt.and_then(Attempt::answered_by), (spent, cost));
+            }
+        }
+    }
+
+    /// Also of a task that nobody tried: then there is no claim.
+    fn task_failed(self, task: TaskRef, claim: Option<ClaimId>, cost: Cost) {
+        if let Some(claim) = claim {
+            self.attempt_ended(task, claim, "failed", (Spent::Failed, cost));
+        }
+        let last = || Some(self.run.task(task)?.attempts.last()?.claim);
+        match (task, claim.or_else(last)) {
+            (TaskRef::Step { .. }, Some(claim)) => self.step_ended(task, claim, "failed"),
+            (TaskRef::Step { .. }, None) => {
+                let worker = self.run.worker_of(task).map(|worker| self.names.worker(worker));
+                let attributes = worker.into_iter().chain([KeyValue::new(OUTCOME, "failed")]);
+                self.instruments.steps.add(1, &attributes.collect::<Vec<_>>());
+            }
+            (TaskRef::Plan { .. }, _) => {}
+        }
+    }
+
+    fn step_ended(self, task: TaskRef, claim: ClaimId, outcome: &'static str) {
+        self.instruments.steps.add(1, &[self.worker_of(task, claim), KeyValue::new(OUTCOME, outcome)]);
+    }
+
+    fn retried(self, task: TaskRef, claim: ClaimId) {
+        if let TaskRef::Step { .. } = task {
+            self.instruments.retries.add(1, &[self.worker_of(task, claim)]);
+        }
+    }
+
+    fn spent(self, worker: Option<&WorkerId>, (spent, cost): (Spent, Cost)) {
+        if let Some(worker) = worker.filter(|_| !cost.is_zero()) {
+            let attributes = [self.names.worker(worker), KeyValue::new("podium.spent", spent.as_str())];
+            self.instruments.cost.add(cost.nano_usd(), &attributes);
+        }
+    }
+
+    fn attempt(&self, task: TaskRef, claim: ClaimId) -> Option<&Attempt> {
+        self.run.task(task)?.attempt(claim)
+    }
+
+    /// Whom an attempt was to call.
+    fn worker_of(&self, task: TaskRef, claim: ClaimId) -> KeyValue {
+        let worker = self.attempt(task, claim).and_then(|attempt| attempt.worker.as_ref());
+        worker.map_or(KeyValue::new(super::WORKER, super::OTHER), |worker| self.names.worker(worker))
+    }
+}

@@ -1,0 +1,82 @@
+//! Lanes: what is put into them and taken out, and how busy those are who serve them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Gauge, Meter};
+use podium_domain::pool::Pool;
+use podium_ports::queue::{Lane, Published, QueueError};
+
+use super::{OTHER, OUTCOME};
+
+const LANE: &str = "podium.lane";
+
+/// Instruments of lanes.
+pub(crate) struct Lanes {
+    published: Counter<u64>,
+    fetched: Counter<u64>,
+    contended: Gauge<u64>,
+    slots: Gauge<u64>,
+    names: BTreeMap<Lane, KeyValue>,
+}
+
+impl Lanes {
+    pub(super) fn new(meter: &Meter, pool: &Pool) -> Self {
+        let counter =
+            |name, what| meter.u64_counter(name).with_unit("{message}").with_description(what).build();
+        let gauge = |name, unit, what| meter.u64_gauge(name).with_unit(unit).with_description(what).build();
+        let lanes = Lane::plans().into_iter().chain(Lane::steps(pool));
+        let named = |lane: Lane| {
+            let name = KeyValue::new(LANE, Arc::<str>::from(lane.to_string()));
+            (lane, name)
+        };
+        Self {
+            published: counter("podium.lane.published", "Messages put into a lane, or tried to"),
+            fetched: counter("podium.lane.fetched", "Messages taken out of a lane"),
+            contended: gauge(
+                "podium.lane.contended",
+                "{lane}",
+                "1 while ready tasks of the lane wait in the store for room in it, as this process knows",
+            ),
+            slots: gauge(
+                "podium.lane.slots_free",
+                "{slot}",
+                "How many more tasks of the lane could be worked on now",
+            ),
+            names: lanes.map(named).collect(),
+        }
+    }
+
+    /// A message was put into a lane, or not.
+    pub(crate) fn published(&self, lane: &Lane, published: &Result<Published, QueueError>) {
+        let outcome = match published {
+            Ok(Published::Queued) => "queued",
+            Ok(Published::AlreadyOutstanding) => "outstanding",
+            Err(QueueError::Full { .. }) => "full",
+            Err(QueueError::Unavailable(_)) => "failed",
+        };
+        self.published.add(1, &[self.name(lane), KeyValue::new(OUTCOME, outcome)]);
+    }
+
+    /// Messages were taken out of a lane, for which there were so many free slots.
+    pub(crate) fn fetched(&self, lane: &Lane, messages: usize, free: usize) {
+        let name = [self.name(lane)];
+        self.fetched.add(messages as u64, &name);
+        self.slots.record(free.saturating_sub(messages) as u64, &name);
+    }
+
+    /// Tasks of the lane wait in the store from now on.
+    pub(crate) fn contended(&self, lane: &Lane) {
+        self.contended.record(1, &[self.name(lane)]);
+    }
+
+    /// They do no longer.
+    pub(crate) fn emptied(&self, lane: &Lane) {
+        self.contended.record(0, &[self.name(lane)]);
+    }
+
+    fn name(&self, lane: &Lane) -> KeyValue {
+        self.names.get(lane).cloned().unwrap_or(KeyValue::new(LANE, OTHER))
+    }
+}

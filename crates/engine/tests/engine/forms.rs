@@ -1,0 +1,171 @@
+//! Pictures in a question, and the form of its answer: who is asked, and for what.
+
+use std::sync::Arc;
+
+use podium_domain::answer::{AnswerForm, JsonSchema};
+use podium_domain::content::{Image, MediaType, Part};
+use podium_domain::conversation::{Conversation, Message, Role};
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::pool::{Feature, Modality};
+use podium_engine::{Parts, Submit, SubmitError};
+use podium_testkit::{Answer, a_pool, plan_of};
+use serde_json::json;
+
+use crate::house::{House, quick, request};
+
+fn ultra() -> Policy {
+    Policy::new(Tier::Ultra, Effort::Medium)
+}
+
+fn picture() -> Part {
+    Part::Image(Image::Data { media_type: MediaType::Png, base64: "iVBORw0KGgo=".to_owned() })
+}
+
+fn asking(text: &str) -> Submit {
+    let conversation = Conversation::new(vec![Message::new(Role::User, text).with([picture()])]).unwrap();
+    Submit { conversation, ..request(ultra()) }
+}
+
+fn formed(answer: AnswerForm) -> Submit {
+    Submit { answer, ..request(ultra()) }
+}
+
+fn a_schema() -> AnswerForm {
+    let schema = json!({ "type": "object", "properties": { "why": { "type": "string" } } });
+    AnswerForm::JsonSchema(JsonSchema { name: "reason".to_owned(), schema, strict: true })
+}
+
+/// An engine where these workers see pictures and write JSON, and those two of the pool do not.
+async fn house(able: &[&str]) -> House {
+    let able: Vec<_> = able.iter().map(|id| WorkerId::new(*id).unwrap()).collect();
+    let tamper = |parts: &mut Parts| {
+        let mut workers = a_pool().workers().to_vec();
+        for worker in workers.iter_mut().filter(|worker| able.contains(&worker.id)) {
+            worker.modalities.push(Modality::Image);
+            worker.features.extend([Feature::JsonObject, Feature::JsonSchema]);
+        }
+        parts.pool = Arc::new(a_pool().with_workers(workers));
+    };
+    let idle = House::idle(quick(), |store| store).await;
+    idle.beside(quick(), 8, tamper).at_work()
+}
+
+#[tokio::test]
+async fn every_step_sees_the_pictures_and_only_workers_that_take_them_may_do_one() {
+    let house = house(&["quick", "careful"]).await;
+    house.conductor.otherwise(plan_of(&[("quick", "look", &[]), ("careful", "tell", &[0])]));
+    house.vendor.otherwise(Answer::text("a cat"));
+    let run = house.engine.submit(asking("What is this?")).await.unwrap().run_id();
+    let run = house.ended(run).await;
+    assert_eq!(run.answer(), Some("a cat"));
+    let able = ["quick", "careful"].map(|id| WorkerId::new(id).unwrap());
+    let able = WorkersAllowed::Only(able.into());
+    assert_eq!(run.spec().policy.workers_allowed, able);
+    let planned = house.conductor.requests().remove(0);
+    assert_eq!(
+        (planned.policy.workers_allowed, planned.question.as_str()),
+        (able, "What is this?\n[image 1]")
+    );
+    for worker in ["quick", "careful"] {
+        let call = house.vendor.calls_of(worker).remove(0);
+        let asked = call.messages.last().unwrap();
+        assert!(asked.text.contains("<question>\nWhat is this?\n[image 1]\n</question>"), "{asked:?}");
+        assert_eq!(asked.parts, [Part::Text("\n[image 1]\n".to_owned()), picture()]);
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_one_workers_alone_is_handed_over_with_its_pictures() {
+    let house = house(&["quick"]).await;
+    house.conductor.otherwise(plan_of(&[("quick", "What is this?\n[image 1]", &[])]));
+    house.vendor.otherwise(Answer::text("a cat"));
+    let asked = asking("What is this?");
+    let run = house.engine.submit(asked.clone()).await.unwrap().run_id();
+    house.ended(run).await;
+    assert_eq!(house.vendor.calls_of("quick").remove(0).messages, asked.conversation.messages());
+}
+
+#[tokio::test]
+async fn the_step_that_gives_the_answer_is_asked_for_its_form_and_no_other() {
+    let house = house(&["quick", "careful"]).await;
+    house.conductor.otherwise(plan_of(&[("quick", "think", &[]), ("careful", "tell", &[0])]));
+    house.vendor.otherwise(Answer::text("{}"));
+    for (form, words) in [
+        (AnswerForm::JsonObject, "Write it as a JSON object."),
+        (
+            a_schema(),
+            r#"schema:
+{"type":"object","properties":{"why":{"type":"string"}}}"#,
+        ),
+    ] {
+        let run = house.engine.submit(formed(form.clone())).await.unwrap().run_id();
+        let run = house.ended(run).await;
+        assert_eq!(run.spec().answer, form);
+        let asked = |worker: &str| house.vendor.calls_of(worker).pop().unwrap();
+        assert_eq!((asked("quick").answer, asked("careful").answer), (AnswerForm::Text, form));
+        let said = |worker: &str| asked(worker).messages.last().unwrap().text.ends_with(words);
+        assert!(!said("quick") && said("careful"), "{:?}", asked("careful").messages);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_has_the_question_as_it_was_asked_is_told_of_json_where_nobody_says_the_word() {
+    let house = house(&["quick"]).await;
+    house.vendor.otherwise(Answer::text("{}"));
+    for (question, form, turns) in [
+        ("Why is the sky blue?", AnswerForm::JsonObject, 2),
+        ("Why is the sky blue? In Json.", AnswerForm::JsonObject, 1),
+        ("Why is the sky blue?", a_schema(), 1),
+    ] {
+        house.conductor.otherwise(plan_of(&[("quick", question, &[])]));
+        let conversation = Conversation::question_only(question).unwrap();
+        let submit = Submit { conversation, ..formed(form.clone()) };
+        let run = house.engine.submit(submit).await.unwrap().run_id();
+        house.ended(run).await;
+        let call = house.vendor.calls_of("quick").pop().unwrap();
+        assert_eq!((call.messages.len(), call.answer), (turns, form));
+    }
+}
+
+#[tokio::test]
+async fn what_no_worker_can_be_asked_for_is_refused_before_anybody_is() {
+    let house = house(&["quick"]).await;
+    let others = ["careful", "checker"].map(|id| WorkerId::new(id).unwrap());
+    let policy = Policy { workers_allowed: WorkersAllowed::Only(others.into()), ..ultra() };
+    for (submit, feature) in [
+        (asking("What is this?"), "image"),
+        (formed(AnswerForm::JsonObject), "json_object"),
+        (formed(a_schema()), "json_schema"),
+    ] {
+        let submit = Submit { policy: policy.clone(), ..submit };
+        let estimated = house.engine.estimate(&submit).await.unwrap_err().to_string();
+        let refused = house.engine.submit(submit).await.unwrap_err();
+        assert!(matches!(&refused, SubmitError::NoneTakes(e) if e.feature.as_str() == feature));
+        assert_eq!(refused.to_string(), estimated);
+        assert_eq!(
+            estimated,
+            format!(
+                "no worker can be asked for this: worker `careful` does not take {feature}, worker `checker` does not \
+                 take {feature}"
+            )
+        );
+    }
+    let nameless = JsonSchema { name: String::new(), schema: json!({}), strict: true };
+    let refused = house.engine.submit(formed(AnswerForm::JsonSchema(nameless))).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::Answer(_)), "{refused}");
+    assert_eq!(house.vendor.calls().len() + house.conductor.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_picture_weighs_what_it_takes_and_not_its_bytes() {
+    let house = house(&["quick"]).await;
+    let large = Part::Image(Image::Data { media_type: MediaType::Png, base64: "AAAA".repeat(1000) });
+    let cost = async |parts: Vec<Part>| {
+        let conversation = Conversation::new(vec![Message::new(Role::User, "What is this?").with(parts)]);
+        let submit = Submit { conversation: conversation.unwrap(), ..request(ultra()) };
+        house.engine.estimate(&submit).await.unwrap().cost_min.nano_usd()
+    };
+    assert_eq!(cost(vec![large]).await, cost(vec![picture()]).await);
+    assert!(cost(vec![picture(), picture()]).await > cost(vec![picture()]).await);
+}

@@ -1,0 +1,241 @@
+//! What an engine measures is what the page says, and adds up to what the runs say. Each test is a process of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::budget::{Budget, Payer, Period};
+use podium_domain::ids::KeyId;
+use podium_domain::money::Cost;
+use podium_domain::plan::Plan;
+use podium_domain::policy::{Effort, Policy, StepCaching, Tier};
+use podium_domain::pool::{HedgeRule, Pool, Worker};
+use podium_domain::run::Run;
+use podium_domain::sampling::Sampling;
+use podium_domain::usage::Usage;
+use podium_engine::{Parts, Submit, SubmitError};
+use podium_memory::{MemoryCache, MemoryQueue, QueueOptions};
+use podium_ports::accounts::Accounts as _;
+use podium_ports::cache::CacheOptions;
+use podium_ports::clock::Clock;
+use podium_ports::conductor::ConductorError;
+use podium_ports::limiter::Why;
+use podium_store_sqlite::{Options as StoreOptions, Store};
+use podium_testkit::metrics::{Measured, Meters, assert_described};
+use podium_testkit::{Answer, Fault, Planning, TestClock, a_pool, a_tenant, plan_of};
+
+use crate::guarded::Guarded;
+use crate::house::{House, quick, request};
+
+const PAGE: &str = include_str!("../../../../docs/metrics.md");
+/// As soon as anything is known, and nearly at once.
+const AT_ONCE: HedgeRule = HedgeRule { percentile: 50.0, after_ms_min: 1, samples_min: 1, share_max: 1.0 };
+/// What planning costs where it costs anything.
+const PLANNING: u64 = 77;
+
+fn ultra() -> Policy {
+    Policy::new(Tier::Ultra, Effort::Medium)
+}
+
+fn mini() -> Policy {
+    Policy::new(Tier::Mini, Effort::Medium)
+}
+
+fn one_step() -> Plan {
+    plan_of(&[("quick", "Do it.", &[])])
+}
+
+fn hedged_pool() -> Pool {
+    let hedged = |worker: &Worker| Worker { hedge: Some(AT_ONCE), ..worker.clone() };
+    let workers = a_pool().workers().iter().map(hedged).collect();
+    a_pool().with_workers(workers)
+}
+
+/// An engine at work whose conductor asks `quick` for one step, with other parts tampered with.
+async fn a_house(tamper: impl FnOnce(&mut Parts)) -> House {
+    let idle = House::idle(quick(), |store| store).await;
+    idle.conductor.otherwise(one_step());
+    idle.beside(quick(), 8, tamper).at_work()
+}
+
+async fn ended(house: &House, submit: Submit) -> Run {
+    house.ended(house.engine.submit(submit).await.unwrap().run_id()).await
+}
+
+/// Waits until what is measured is as wanted: what follows on a commit is measured after it.
+async fn until(
+    meters: &Meters,
+    wanted: impl Fn(&BTreeMap<String, Measured>) -> bool,
+) -> BTreeMap<String, Measured> {
+    crate::house::within(async {
+        loop {
+            let measured = meters.read();
+            if wanted(&measured) {
+                return measured;
+            }
+            TestClock::new().sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+}
+
+/// A hedge, that won.
+async fn hedges() -> Vec<Run> {
+    let house = a_house(|parts| parts.pool = Arc::new(hedged_pool())).await;
+    house.vendor.script("quick", [Answer::text("warm"), Answer::hang()]);
+    house.vendor.script("checker", [Answer::text("hallo")]);
+    let runs = vec![ended(&house, request(mini())).await, ended(&house, request(mini())).await];
+    assert_eq!((runs[1].answer(), runs[1].hedges()), (Some("hallo"), 1));
+    runs
+}
+
+/// A plan at the second try, two retries of its step, and somebody else.
+async fn fallbacks() -> Vec<Run> {
+    let house = a_house(|_| ()).await;
+    let half = || Answer::text("ha").fail(Fault::Garbled);
+    house.vendor.script("quick", [half(), Answer::refuse(Fault::Failed), Answer::refuse(Fault::Failed)]);
+    house.vendor.script("checker", [Answer::text("fine")]);
+    let busy = ConductorError::Unavailable("busy".into()).charged(Usage::NONE, Cost::from_nano_usd(PLANNING));
+    let planning = Planning::fails(busy);
+    house.conductor.script([planning]);
+    vec![ended(&house, request(ultra())).await]
+}
+
+/// An open circuit breaker.
+async fn breakers() -> Vec<Run> {
+    let guard = |parts: &mut Parts| {
+        parts.limiter = Guarded::around(Arc::clone(&parts.limiter), &["quick"], Why::Broken);
+    };
+    let house = a_house(guard).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    vec![ended(&house, request(ultra())).await]
+}
+
+/// The same question twice.
+async fn recalls() -> Vec<Run> {
+    let with_cache = |parts: &mut Parts| {
+        parts.cache = Some(Arc::new(MemoryCache::new(Arc::clone(&parts.clock), CacheOptions::default())));
+    };
+    let house = a_house(with_cache).await;
+    house.vendor.otherwise(Answer::text("blue"));
+    let sampling = Sampling { temperature: Some(0.0), ..Sampling::NONE };
+    let cold = || {
+        assert_eq!(ultra().step_cache, StepCaching::Exact);
+        Submit { sampling, ..request(ultra()) }
+    };
+    vec![ended(&house, cold()).await, ended(&house, cold()).await]
+}
+
+/// A budget without room.
+async fn refusals() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("podium.db"), StoreOptions::default()).await.unwrap();
+    let payer = Payer::Key(KeyId::new("key_0").unwrap());
+    let budget =
+        Budget { payer, tenant: a_tenant(), period: Period::Total, cap: Some(Cost::from_nano_usd(1)) };
+    let house = House::idle(quick(), |_| Arc::new(store.clone())).await;
+    store.set_budget(&budget).await.unwrap();
+    let refused = house.engine.submit(Submit { budgets: vec![budget], ..request(ultra()) }).await;
+    assert!(matches!(refused, Err(SubmitError::OverBudget(_))), "{refused:?}");
+}
+
+/// A lane that is full.
+async fn floods(meters: &Meters) -> Vec<Run> {
+    let house = House::idle(quick(), |store| store).await;
+    house.conductor.otherwise(one_step());
+    house.vendor.otherwise(Answer::text("fine"));
+    let options = QueueOptions { lane_messages_max: 1, ..QueueOptions::default() };
+    let queue = Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), options));
+    let house = house.with_queue(queue, quick());
+    let ids = [house.ask().await, house.ask().await, house.ask().await];
+    let is_contended = |measured: &BTreeMap<String, Measured>| {
+        measured.get("podium.lane.contended").is_some_and(|gauge| gauge.value("podium.lane=ultra.plan") > 0)
+    };
+    until(meters, is_contended).await;
+    let house = house.at_work();
+    let mut runs = Vec::new();
+    for id in ids {
+        runs.push(house.ended(id).await);
+    }
+    until(meters, |measured| !is_contended(measured)).await;
+    runs
+}
+
+#[tokio::test]
+async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
+    let meters = Meters::start();
+    refusals().await;
+    let all = [hedges().await, fallbacks().await, breakers().await, recalls().await, floods(&meters).await]
+        .concat();
+    let measured = until(&meters, |measured| {
+        measured.get("podium.run.duration").is_some_and(|duration| {
+            duration.points.values().map(|point| point.count).sum::<u64>() == all.len() as u64
+        })
+    })
+    .await;
+    assert_described(PAGE, "The engine", &measured);
+
+    let of = |name: &str| &measured[name];
+    assert_eq!(of("podium.run.accepted").total(), all.len() as u64);
+    let cost: u64 = all.iter().map(|run| run.cost().nano_usd()).sum();
+    assert_eq!(of("podium.plan.cost").total(), PLANNING);
+    assert_eq!(of("podium.cost").total() + of("podium.plan.cost").total(), cost);
+    let wasted: u64 = all.iter().map(|run| run.wasted_cost().nano_usd()).sum();
+    let useful: u64 = of("podium.cost")
+        .points
+        .iter()
+        .filter(|(key, _)| key.contains("spent=output"))
+        .map(|(_, point)| point.value)
+        .sum();
+    let wasted_by_workers = wasted - PLANNING;
+    assert_eq!(of("podium.cost").total() - useful, wasted_by_workers);
+    let saved: u64 = all.iter().map(|run| run.saved().cost.nano_usd()).sum();
+    assert_eq!(of("podium.cache.saved_cost").value("podium.worker=quick"), saved);
+    assert!(wasted_by_workers > 0 && saved > 0);
+
+    let attempts = of("podium.step.attempts");
+    assert_eq!(attempts.value("podium.outcome=failed,podium.worker=quick"), 3);
+    assert_eq!(attempts.value("podium.outcome=cached,podium.worker=quick"), 1);
+    let made = all
+        .iter()
+        .flat_map(Run::rounds)
+        .flat_map(|round| &round.steps)
+        .map(|step| step.task.attempts.len() as u64);
+    assert_eq!(attempts.total(), made.sum::<u64>());
+    assert_eq!(of("podium.step.ended").total(), all.len() as u64);
+    let plans = of("podium.plan.attempts");
+    assert_eq!(plans.value("podium.outcome=failed,podium.tier=ultra"), 1);
+    assert_eq!(of("podium.step.retries").value("podium.worker=quick"), 2);
+    assert_eq!(of("podium.step.fallbacks").value("podium.reason=failed,podium.worker=checker"), 1);
+    assert_eq!(of("podium.step.fallbacks").value("podium.reason=broken,podium.worker=checker"), 1);
+    assert_eq!(of("podium.hedge.calls").value("podium.outcome=second,podium.worker=checker"), 1);
+    assert!(of("podium.cost").value("podium.spent=hedge,podium.worker=quick") > 0);
+    assert_eq!(of("podium.breaker.open").value("podium.worker=quick"), 0, "another limiter let it through");
+    assert_eq!(of("podium.permit.asked").value("podium.outcome=broken,podium.worker=quick"), 1);
+    assert_eq!(of("podium.cache.lookups").value("podium.outcome=hit"), 1);
+    assert_eq!(of("podium.budget.refusals").value("podium.payer=key,podium.stage=accept"), 1);
+    assert!(of("podium.lane.published").value("podium.lane=ultra.plan,podium.outcome=full") >= 1);
+}
+
+#[tokio::test]
+async fn calls_are_measured_by_the_conventions_names_and_tenants_and_runs_are_not_named() {
+    let meters = Meters::start();
+    let house = a_house(|_| ()).await;
+    house.vendor.script("quick", [Answer::refuse(Fault::Unreachable), Answer::text("blue")]);
+    let run = ended(&house, request(ultra())).await;
+    let measured = until(&meters, |measured| measured.contains_key("podium.run.duration")).await;
+    let call = "gen_ai.operation.name=chat,gen_ai.provider.name=north,gen_ai.request.model=";
+    let duration = &measured["gen_ai.client.operation.duration"];
+    let failed = duration.points.iter().find(|(key, _)| key.starts_with("error.type=failed,")).unwrap();
+    assert_eq!((failed.1.count, duration.points.len()), (1, 2));
+    assert!(duration.points.keys().all(|key| key.contains(call) && key.contains("podium.worker=quick")));
+    let tokens = &measured["gen_ai.client.token.usage"];
+    let of = |kind: &str| {
+        tokens.points.iter().filter(|(key, _)| key.contains(kind)).map(|(_, point)| point.value).sum::<u64>()
+    };
+    assert_eq!(run.answer(), Some("blue"));
+    let usage = Answer::USAGE;
+    assert_eq!((of("type=input"), of("type=output")), (usage.prompt_tokens, usage.completion_tokens));
+    let all: String = measured.values().flat_map(|measured| measured.points.keys().cloned()).collect();
+    assert!(!all.contains("acme") && !all.contains(&run.id().to_string()), "{all}");
+}

@@ -1,0 +1,4 @@
+//! What is measured reaches those who are interested.
+
+#[cfg(test)]
+mod collector;

@@ -1,0 +1,102 @@
+//! A limiter that lets every call through, but for the refusals of its script, and remembers what it was told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::{RunId, TenantId, WorkerId};
+use podium_domain::policy::Tier;
+use podium_domain::run::TaskRef;
+use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate, Why};
+
+/// A wish, as the limiter remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wished {
+    /// Of which worker.
+    pub worker: WorkerId,
+    /// For whom.
+    pub tenant: TenantId,
+    /// For which tier.
+    pub tier: Tier,
+    /// For which task.
+    pub task: (RunId, TaskRef),
+    /// What it may take.
+    pub estimate: TokenEstimate,
+}
+
+/// Lets everybody through. Copies share what they know.
+#[derive(Clone, Debug, Default)]
+pub struct OpenLimiter(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    answers: VecDeque<Result<(Why, Duration), String>>,
+    wishes: Vec<Wished>,
+    settlements: Vec<Settlement>,
+}
+
+impl OpenLimiter {
+    /// Refuses the next wishes, one after the other, and tells to ask again after so long.
+    pub fn refuse(&self, refusals: impl IntoIterator<Item = (Why, Duration)>) {
+        self.lock().answers.extend(refusals.into_iter().map(Ok));
+    }
+
+    /// Fails at the next wish that nothing else was scripted for.
+    pub fn fail(&self, why: &str) {
+        self.lock().answers.push_back(Err(why.to_owned()));
+    }
+
+    /// What was wished, refusals included.
+    pub fn wishes(&self) -> Vec<Wished> {
+        self.lock().wishes.clone()
+    }
+
+    /// What became of the calls that it let through. A dropped permit counts as one of which nothing is known.
+    pub fn settlements(&self) -> Vec<Settlement> {
+        self.lock().settlements.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Limiter for OpenLimiter {
+    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+        let mut known = self.lock();
+        known.wishes.push(Wished {
+            worker: wish.worker.id.clone(),
+            tenant: wish.tenant.clone(),
+            tier: wish.tier,
+            task: (wish.run, wish.task),
+            estimate: wish.estimate,
+        });
+        match known.answers.pop_front() {
+            None => Ok(Grant::Permit(Box::new(OpenPermit {
+                known: self.clone(),
+                settlement: Settlement::default(),
+            }))),
+            Some(Ok((why, after))) => Ok(Grant::AskAgain { after, why }),
+            Some(Err(error)) => Err(LimiterError(error.into())),
+        }
+    }
+}
+
+struct OpenPermit {
+    known: OpenLimiter,
+    settlement: Settlement,
+}
+
+impl Permit for OpenPermit {
+    fn settle(mut self: Box<Self>, settlement: Settlement) {
+        self.settlement = settlement;
+    }
+}
+
+impl Drop for OpenPermit {
+    fn drop(&mut self) {
+        self.known.lock().settlements.push(self.settlement);
+    }
+}
