@@ -8,7 +8,7 @@ use podium_ports::limiter::Why;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use redis::{Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
@@ -83,9 +83,8 @@ impl Link {
         asked: &[AskedCall],
         since: Instant,
     ) -> Result<Vec<Answer>, Failure> {
-        let mut manager = self.manager();
-        let invocation = self.scripts.acquire_invocation(place, self.times, asked);
-        let acquired: Vec<u64> = self.timed(since, invocation.invoke_async(&mut manager)).await?;
+        let command = self.scripts.acquire_command(place, self.times, asked);
+        let acquired = self.timed(since, self.decide(&command)).await?;
         match acquired.as_chunks() {
             (answers, []) if answers.len() == asked.len() => {
                 Ok(answers.iter().copied().map(answer).collect())
@@ -139,6 +138,18 @@ impl Link {
         }
         pipeline.ignore_errors();
         pipeline
+    }
+
+    /// Runs the acquiring script; once more with it loaded if Redis did not know it.
+    async fn decide(&self, command: &Cmd) -> RedisResult<Vec<u64>> {
+        let mut manager = self.manager();
+        match command.query_async(&mut manager).await {
+            Err(error) if is_unknown_script(&error) => {
+                self.scripts.acquire.load_async(&mut manager).await?;
+                command.query_async(&mut manager).await
+            }
+            decided => decided,
+        }
     }
 
     /// Runs the pipeline; once more with the script loaded if Redis did not know it. Doing so twice does no harm.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use podium_domain::limits::{CONSTANTS, Outcome, Settled};
 use podium_ports::limiter::CallWish;
-use redis::{Cmd, Script, ScriptInvocation};
+use redis::{Cmd, Script};
 
 use crate::place::Place;
 
@@ -57,25 +57,21 @@ impl Scripts {
         command
     }
 
-    /// The acquiring script, for calls of one worker.
-    pub(crate) fn acquire_invocation(
-        &self,
-        place: &Place,
-        times: Times,
-        asked: &[AskedCall],
-    ) -> ScriptInvocation<'_> {
+    /// The acquiring script as a command, for calls of one worker. Redis refuses it like the keeping script.
+    pub(crate) fn acquire_command(&self, place: &Place, times: Times, asked: &[AskedCall]) -> Cmd {
         let Times { lease_ttl, kept, ask_again_max } = times;
         let mut numbers = Packed::default();
         for time in [lease_ttl, kept, ask_again_max] {
             numbers.number(float(milliseconds(time)));
         }
         place.limits().for_each(|limit| numbers.number(limit));
-        let mut invocation = self.acquire.prepare_invoke();
-        invocation.key(place.deciding_keys()).arg(numbers.bytes);
+        let mut command = redis::cmd("EVALSHA");
+        let keys = place.deciding_keys();
+        command.arg(self.acquire.get_hash()).arg(keys.len()).arg(keys).arg(numbers.bytes);
         for AskedCall(packed) in asked {
-            invocation.arg(&packed.bytes);
+            command.arg(&packed.bytes);
         }
-        invocation
+        command
     }
 
     /// The settling script as a command, for a pipeline: of calls of one worker, each with the id of its lease.

@@ -1,5 +1,6 @@
 //! For random calls, limits and times, the scripts come to the same numbers as the domain's own meter.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use podium_domain::limits::{Ask, Meter, Refusal, Terms, TokenEstimate};
@@ -12,8 +13,8 @@ use podium_testkit::a_pool;
 use podium_testkit::limiter::Caller;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline, Value};
 use tokio::runtime::Handle;
 
 use super::*;
@@ -92,7 +93,7 @@ fn command() -> impl Strategy<Value = Command> {
 fn case() -> impl Strategy<Value = Case> {
     let limit = || prop::option::of(prop_oneof![1..100_u64, 100..60_000_u64]);
     let limits = [limit(), limit(), limit(), limit(), limit(), limit()];
-    (limits, 1..6_u32, prop::bool::weighted(0.3), prop::collection::vec(command(), 0..60))
+    (limits, 1..6_u32, prop::bool::weighted(0.3), prop::collection::vec(command(), 0..80))
         .prop_map(|(limits, in_flight_max, fails, commands)| Case { limits, in_flight_max, fails, commands })
 }
 
@@ -140,6 +141,9 @@ struct Subject {
     held: Vec<(String, Settled)>,
     next: usize,
     meters: (Meter, Meter),
+    /// What Redis is to be asked, and what it is to answer.
+    pipeline: Pipeline,
+    expected: Vec<Value>,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
@@ -149,7 +153,7 @@ fn float(number: u64) -> f64 {
 
 impl Subject {
     /// All of them are decided by one script, one after the other.
-    async fn ask(&mut self, callers: &[(u8, (u64, u64))]) -> TestCaseResult {
+    fn ask(&mut self, callers: &[(u8, (u64, u64))]) {
         let callers = callers.iter().map(|(caller, (input, output_max))| Caller {
             tenant: podium_domain::ids::TenantId::new(["a", "b", "c", "d"][usize::from(caller % 4)]).unwrap(),
             tier: if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra },
@@ -158,25 +162,22 @@ impl Subject {
             patience: if *caller == 7 { Patience::Leaves } else { Patience::Waits },
             ..Caller::new((*caller).into())
         });
-        self.ask_as(&callers.collect::<Vec<_>>()).await
+        self.ask_as(&callers.collect::<Vec<_>>());
     }
 
-    async fn ask_as(&mut self, callers: &[Caller]) -> TestCaseResult {
+    fn ask_as(&mut self, callers: &[Caller]) {
         let worker = self.worker.clone();
         let wishes: Vec<_> = callers.iter().map(|caller| caller.wish(&worker)).collect();
         let ids: Vec<_> =
             (0..).map(|number| format!("lease-{}", self.next + number)).take(wishes.len()).collect();
         self.next += wishes.len();
         let asked: Vec<_> = ids.iter().zip(&wishes).map(|(id, wish)| AskedCall::new(id, wish)).collect();
-        let mut call = self.scripts.acquire_invocation(&self.place, self.times, &asked);
-        call.arg(self.now);
-        let answers: Vec<u64> = call.invoke_async(&mut self.connection).await.unwrap();
-        let mut expected = Vec::new();
-        for (id, wish) in ids.into_iter().zip(&wishes) {
-            expected.extend(self.expect(id, wish));
-        }
-        prop_assert_eq!(answers, expected);
-        Ok(())
+        let mut command = self.scripts.acquire_command(&self.place, self.times, &asked);
+        command.arg(self.now);
+        self.pipeline.add_command(command);
+        let answers = ids.into_iter().zip(&wishes).flat_map(|(id, wish)| self.expect(id, wish));
+        let answers = answers.map(|number| Value::Int(number.try_into().unwrap())).collect();
+        self.expected.push(Value::Array(answers));
     }
 
     /// What the meter says to a call, as the script would answer it. A call that it grants is held.
@@ -208,7 +209,7 @@ impl Subject {
     }
 
     /// All of them at once, and twice, of which one does nothing.
-    async fn settle(&mut self, endings: &[(usize, Settlement)]) -> TestCaseResult {
+    fn settle(&mut self, endings: &[(usize, Settlement)]) {
         let mut ended = Vec::new();
         for (which, settlement) in endings {
             if !self.held.is_empty() {
@@ -219,8 +220,8 @@ impl Subject {
         for expected in [ended.len(), 0] {
             let mut command = self.scripts.settle_command(&self.place, self.times.kept, &ended);
             command.arg(self.now);
-            let count: usize = command.query_async(&mut self.connection).await.unwrap();
-            prop_assert_eq!(count, expected);
+            self.pipeline.add_command(command);
+            self.expected.push(Value::Int(expected.try_into().unwrap()));
         }
         let (now, limits) = (float(self.now), &self.worker.limits);
         for (_, settled) in &ended {
@@ -229,6 +230,16 @@ impl Subject {
                 self.meters.1.settle_account(now, &terms, settled);
             }
         }
+    }
+
+    /// Asks Redis for all of it.
+    async fn check(&mut self) -> TestCaseResult {
+        if self.expected.is_empty() {
+            return Ok(());
+        }
+        let pipeline = mem::take(&mut self.pipeline);
+        let answers: Vec<Value> = pipeline.query_async(&mut self.connection).await.unwrap();
+        prop_assert_eq!(answers, mem::take(&mut self.expected));
         Ok(())
     }
 
@@ -248,14 +259,14 @@ impl Subject {
         for command in commands {
             match command {
                 Command::Wait { ms } => self.now += ms,
-                Command::Ask(callers) => self.ask(&callers).await?,
+                Command::Ask(callers) => self.ask(&callers),
                 Command::Settle(endings) => {
                     let endings: Vec<_> = endings.iter().map(|ending| self.ending(ending)).collect();
-                    self.settle(&endings).await?;
+                    self.settle(&endings);
                 }
             }
         }
-        Ok(())
+        self.check().await
     }
 }
 
@@ -275,7 +286,9 @@ async fn a_redis() -> (Redis, MultiplexedConnection) {
     // However busy the machine is.
     let patient = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
-    Scripts::with_clock(CLOCK).settle.load_async(&mut connection).await.unwrap();
+    let scripts = Scripts::with_clock(CLOCK);
+    scripts.acquire.load_async(&mut connection).await.unwrap();
+    scripts.settle.load_async(&mut connection).await.unwrap();
     (redis, connection)
 }
 
@@ -293,6 +306,8 @@ fn subject(number: u64, case: &Case, connection: &MultiplexedConnection) -> Subj
         held: Vec::new(),
         next: 0,
         meters: Default::default(),
+        pipeline: Pipeline::new(),
+        expected: Vec::new(),
     }
 }
 
@@ -322,17 +337,19 @@ async fn with_more_tenants_than_tags_the_numbers_are_the_same() {
         (0..300 * times).map(caller).collect()
     };
     for some in callers(3).chunks(23) {
-        subject.ask_as(some).await.unwrap();
+        subject.ask_as(some);
     }
+    subject.check().await.unwrap();
     assert_eq!(subject.held.len(), 700);
     for number in 0..300 {
         subject.now += 10;
         let outcome = Outcome::Answered;
-        subject.settle(&[(number * 31, Settlement::of(outcome))]).await.unwrap();
+        subject.settle(&[(number * 31, Settlement::of(outcome))]);
         for some in callers(3)[number..number + 40].chunks(7) {
-            subject.ask_as(some).await.unwrap();
+            subject.ask_as(some);
         }
     }
+    subject.check().await.unwrap();
 }
 
 fn without_limits_a_minute(in_flight_max: u32) -> Case {
@@ -345,11 +362,12 @@ async fn calls_that_end_together_count_one_after_the_other() {
     let (_redis, connection) = a_redis().await;
     let mut subject = subject(0, &without_limits_a_minute(100), &connection);
     let callers: Vec<_> = (0..10).map(Caller::new).collect();
-    subject.ask_as(&callers).await.unwrap();
+    subject.ask_as(&callers);
     let mut endings = vec![(0, Settlement::of(Outcome::Overloaded))];
     endings.extend([(0, Settlement::of(Outcome::Answered)); 9]);
-    subject.settle(&endings).await.unwrap();
-    subject.ask_as(&callers).await.unwrap();
+    subject.settle(&endings);
+    subject.ask_as(&callers);
+    subject.check().await.unwrap();
     assert_eq!(subject.held.len(), 7);
 }
 
@@ -359,13 +377,14 @@ async fn a_lease_that_ran_out_makes_room_as_soon_as_it_is_needed() {
     let mut subject = subject(0, &without_limits_a_minute(2), &connection);
     subject.times.lease_ttl = Duration::from_secs(10);
     let callers = [Caller::new(1), Caller::new(2), Caller::new(3)];
-    subject.ask_as(&callers[..2]).await.unwrap();
+    subject.ask_as(&callers[..2]);
     subject.now += 9_999;
-    subject.ask_as(&callers[2..]).await.unwrap();
+    subject.ask_as(&callers[2..]);
     assert_eq!(subject.held.len(), 2, "the third was refused");
     subject.now += 1;
     subject.meters.0.set_in_flight(0.0);
-    subject.ask_as(&callers[2..]).await.unwrap();
+    subject.ask_as(&callers[2..]);
+    subject.check().await.unwrap();
     assert_eq!(subject.held.len(), 3);
 }
 
@@ -386,9 +405,11 @@ async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
         let [calls, state, groups]: [String; 3] = subject.place.settling_keys().try_into().unwrap();
         if step == 20 {
             // As when memory is short.
+            subject.check().await.unwrap();
             let _: u64 = redis::cmd("DEL").arg(&groups).query_async(&mut subject.connection).await.unwrap();
         }
-        subject.ask_as(&[caller]).await.unwrap();
+        subject.ask_as(&[caller]);
+        subject.check().await.unwrap();
         for (key, least) in [(calls, LEASE_MS), (state, KEPT_MS), (groups, KEPT_MS)] {
             let ends: u64 =
                 redis::cmd("PEXPIRETIME").arg(&key).query_async(&mut subject.connection).await.unwrap();
@@ -396,7 +417,7 @@ async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
             assert!((least..=least + least / 8).contains(&left), "{key}: {left} ms at step {step}");
         }
         for _ in 0..step % 3 {
-            subject.settle(&[(0, Settlement::default())]).await.unwrap();
+            subject.settle(&[(0, Settlement::default())]);
         }
     }
 }
