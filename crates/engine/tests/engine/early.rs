@@ -111,19 +111,26 @@ async fn an_answer_that_began_before_its_plan_is_streamed_from_its_beginning() {
     house.vendor.script("quick", [Answer::text("first ").wait(&working).say("second")]);
     let id = house.ask().await;
     let mut parts = house.engine.answer(id).await.unwrap();
-    let updates = house.engine.watch(id, 0).await.unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    let reads_along = tokio::sync::Notify::new();
+    let updates = house.engine.watch(id, 0).await.unwrap().map(Result::unwrap).inspect(|update| {
+        if matches!(update, Update::Frame { .. }) {
+            reads_along.notify_one();
+        }
+    });
     let house = house.at_work();
     let read = async {
         house.vendor.until_called(1).await;
         writing.open();
         let first = parts.next().await.unwrap().unwrap();
         assert_eq!(first, AnswerPart::Text("first ".to_owned()), "while the worker still writes");
+        // A watcher that hears of the plan only after the step is done reads its text in the events.
+        reads_along.notified().await;
         working.open();
         let second = parts.next().await.unwrap().unwrap();
         assert_eq!(second, AnswerPart::Text("second".to_owned()));
         assert!(matches!(parts.next().await.unwrap().unwrap(), AnswerPart::Ended(_)));
     };
-    let ((), updates) = within(async { tokio::join!(read, updates) }).await;
+    let ((), updates) = within(async { tokio::join!(read, updates.collect::<Vec<_>>()) }).await;
     let (mut is_planned, mut text) = (false, String::new());
     for update in updates {
         match update {
