@@ -51,7 +51,8 @@ const ABOUT_THE_QUESTION: [u16; 3] = [400, 413, 422];
 pub struct RemoteOptions {
     /// How often it may write before it counts as having no plan; at least once.
     pub tries_max: u32,
-    /// Most tokens of what it writes, hidden reasoning included.
+    /// Most tokens of what it writes, hidden reasoning included; fewer of a model that writes less, or whose context is less
+    /// than twice as long.
     pub plan_tokens_max: u32,
     /// Most plans that wait while the model may not be called more; further ones are refused.
     pub waiting_max: usize,
@@ -192,7 +193,12 @@ impl RemoteConductor {
     }
 
     fn prompt_tokens_max(&self) -> usize {
-        self.model.context_tokens.saturating_sub(self.options.plan_tokens_max) as usize
+        self.model.context_tokens.saturating_sub(self.plan_tokens_max()) as usize
+    }
+
+    /// Most tokens of one plan of this model.
+    fn plan_tokens_max(&self) -> u32 {
+        self.options.plan_tokens_max.min(self.model.output_tokens_max).min(self.model.context_tokens / 2)
     }
 
     /// One try. A call that brought nothing is made again, as often and as soon as it may be; and so, at once, is one that the
@@ -214,7 +220,7 @@ impl RemoteConductor {
                     &asking.request.policy,
                     asking.request.earlier.is_some(),
                 ),
-                ..ChatRequest::new(turns.to_vec(), self.options.plan_tokens_max)
+                ..ChatRequest::new(turns.to_vec(), self.plan_tokens_max())
             };
             let broken = {
                 let permit = self.room_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
@@ -254,7 +260,7 @@ impl RemoteConductor {
         let (draft, at) = stream.finish_located().map_err(|error| match written.reason {
             FinishReason::Stop | FinishReason::ToolCalls => error.to_string(),
             FinishReason::Length => {
-                format!("{error}: it was cut off after {} tokens", self.options.plan_tokens_max)
+                format!("{error}: it was cut off after {} tokens", self.plan_tokens_max())
             }
             FinishReason::ContentFilter => format!("{error}: the vendor withheld the rest"),
         })?;
@@ -316,7 +322,7 @@ impl Conductor for RemoteConductor {
         let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
         let tokens = ((bytes + 2 * SHOWN_BYTES_MAX) as u64).div_ceil(2).min(self.model.context_tokens.into());
         let prices = self.model.prices.at(request.asked_at);
-        let one = prices.most_cost(tokens, self.options.plan_tokens_max.into());
+        let one = prices.most_cost(tokens, self.plan_tokens_max().into());
         std::iter::repeat_n(one, self.options.tries_max as usize).sum()
     }
 
