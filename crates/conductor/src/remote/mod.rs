@@ -5,6 +5,7 @@
 //! heard is made again after a pause and is no try. Whatever happens, the error says what was consumed.
 
 mod form;
+mod metrics;
 mod places;
 mod retries;
 mod room;
@@ -30,6 +31,7 @@ use podium_ports::vendor::{ChatRequest, VendorError, Vendors};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use metrics::Metrics;
 use places::Places;
 use retries::RetryPurse;
 use tally::Tally;
@@ -86,6 +88,7 @@ pub struct RemoteConductor {
     places: Places,
     retries: RetryPurse,
     wishes: Wishes,
+    metrics: Metrics,
 }
 
 impl RemoteConductor {
@@ -123,14 +126,15 @@ impl RemoteConductor {
         let id = format!("remote-{}", model.id);
         let places = Places::new(model.limits.in_flight_max as usize, options.waiting_max);
         let wishes = Wishes::of(&model);
-        let retries = RetryPurse::default();
-        Self { id, vendors, limiter, model, pool, template, options, places, retries, wishes }
+        let (retries, metrics) = (RetryPurse::default(), Metrics::new(&id));
+        Self { id, vendors, limiter, model, pool, template, options, places, retries, wishes, metrics }
     }
 
     async fn sample(&self, asking: &Asking<'_>) -> Result<PlanOutcome, ConductorError> {
         let Asking { request, tally, .. } = *asking;
         let question = self.turns(request)?;
         let _place = self.places.enter()?;
+        let _in_hand = self.metrics.in_hand();
         let mut turns = question.clone();
         let mut retries = 0;
         let mut try_number = 0;
@@ -225,6 +229,7 @@ impl RemoteConductor {
             let broken = {
                 let permit = self.room_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
                 self.retries.called();
+                let _calling = self.metrics.calling();
                 let (vendors, model, request) = (&*self.vendors, &self.model, &request);
                 let call = Call { vendors, model, request, sink: asking.text, tally: asking.tally };
                 match call.make(permit).await {
