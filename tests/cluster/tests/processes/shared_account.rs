@@ -127,10 +127,11 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
         AccountLimit { requests_per_minute: REQUESTS_PER_MINUTE + LATE, tokens_per_minute: 0 };
     let cluster = crate::start(&shape).await;
     let door = door(cluster.gateways[0].address(1)).await.unwrap();
-    let (planner, executor) = (&cluster.planners[0], &cluster.executors[0]);
-    let of_planner =
-        async |outcome| told(planner, "podium_conductor_remote_permits", "remote-planner", outcome).await;
-    let of_executor = async |outcome| told(executor, "podium_permit_asked", "\"worker\"", outcome).await;
+    let of_planner = async |outcome| {
+        told(&cluster.planners[0], "podium_conductor_remote_permits", "remote-planner", outcome).await
+    };
+    let of_executor =
+        async |outcome| told(&cluster.executors[0], "podium_permit_asked", "\"worker\"", outcome).await;
 
     // The executor uses the account up, and the planner waits.
     let [direct, planned] = DIRECT_THEN_PLANNED;
