@@ -81,6 +81,12 @@ test-emulators: binaries ## try our adapters and limits on emulators of the vend
 	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
 	cd tests/clients && uv run --frozen --group node --group emulators pytest emulators -s
 
+.PHONY: test-vllm
+test-vllm: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
+test-vllm: binaries ## try the remote conductor on a real vLLM; VLLM_PYTHON names the Python of an environment with vllm and gguf
+	@scripts/setup test
+	cd tests/clients && uv run --frozen pytest vllm -v
+
 .PHONY: test-training
 test-training: ## run the light tests of training/
 	@scripts/setup test

@@ -28,6 +28,7 @@ const WAITING: usize = 2_000;
 
 fn load(order: &Order, waiting_max: usize) -> Result<Engine> {
     let options = EngineOptions {
+        name: "bench".to_owned(),
         weights: order.model.clone(),
         adapter: None,
         context_tokens: CONTEXT_TOKENS,

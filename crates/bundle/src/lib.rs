@@ -6,6 +6,7 @@
 
 mod checksum;
 mod error;
+pub mod gguf;
 mod pack;
 
 use std::collections::BTreeSet;
@@ -98,6 +99,19 @@ impl Bundle {
         };
         let files = self.manifest.files();
         files.iter().filter_map(|named| wrong(&named.key, named.file, named.sha256)).collect()
+    }
+
+    /// Reads the numbers of its adapters, and refuses those of which one is none or has no end, or whose file cannot be read to
+    /// its end. Those of the weights are not looked at: they have many more types, and take gigabytes.
+    pub fn check_adapters(self) -> Result<Self, BundleError> {
+        let files = self.manifest.files().into_iter().filter(|named| named.key.starts_with("adapters"));
+        let refused = files.filter_map(|named| {
+            let path = self.path(named.file);
+            let checked = gguf::Gguf::read(&path).and_then(|head| head.check_numbers(&path));
+            Some(format!("`{}` ({}) is refused: {}", named.file, named.key, checked.err()?))
+        });
+        let problems = refused.collect();
+        self.complain(problems)
     }
 
     fn extra_files(&self) -> Result<Vec<String>, BundleError> {

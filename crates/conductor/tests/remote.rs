@@ -321,6 +321,23 @@ async fn a_question_that_leaves_no_room_for_a_plan_is_not_sent() {
 }
 
 #[tokio::test]
+async fn a_model_that_writes_or_holds_little_is_asked_for_less_and_has_room_for_a_question() {
+    for (context_tokens, output_tokens_max, expected) in
+        [(4096, 192, 192), (4096, 4096, 2048), (65_536, 65_536, 4096)]
+    {
+        let vendor = ScriptedVendor::new();
+        vendor.otherwise(Answer::text("model_id = [0").finish(FinishReason::Length));
+        let callees = (Arc::new(vendor.clone()) as Arc<_>, Arc::new(OpenLimiter::default()) as Arc<_>);
+        let model = Worker { context_tokens, output_tokens_max, ..model() };
+        let conductor = RemoteConductor::new(callees, model, Arc::new(a_pool()), RemoteOptions::default());
+        let error = conductor.plan(&request(), &|_| {}, &CancellationToken::new()).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("cut off after {expected} tokens")), "{error}");
+        let calls = vendor.calls_of("planner");
+        assert!(calls.len() == 3 && calls.iter().all(|call| call.output_tokens_max == expected), "{calls:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_model_that_goes_on_for_ever_is_stopped() {
     let endless = Answer::parts(vec!["x".repeat(64 << 10); 6]);
     let vendor = ScriptedVendor::new();

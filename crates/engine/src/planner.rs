@@ -210,7 +210,7 @@ impl Planner {
         let asked = error.retry_after().unwrap_or_default();
         let pause = retry::pause(self.engine.options(), failed, claim, asked);
         let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
-        let message = error.to_string();
+        let message = error.told();
         let (usage, cost) = error.consumed();
         let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost, hedge: None };
         Command::FailAttempt { task, claim, error }
@@ -262,7 +262,7 @@ impl Planning<'_> {
         };
         warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
         let (usage, cost) = error.consumed();
-        let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.to_string()) };
+        let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.told()) };
         Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
     }
 }

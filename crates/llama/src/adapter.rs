@@ -2,13 +2,14 @@
 //!
 //! llama.cpp refuses most adapters that do not fit, and aborts on some, at once or when it computes: those whose metadata have
 //! other types, whose tensors have other dimensions than two or a type that it does not multiply, that change the table of
-//! tokens where it is the output as well. Others it passes over in part. So all that it does not check is checked here.
+//! tokens where it is the output as well. Others it passes over in part, and it computes with numbers that are none. So all that
+//! it does not check is checked here.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::gguf::{Gguf, GgufError, Tensor, Value};
+use podium_bundle::gguf::{Gguf, GgufError, Tensor, Value};
 
 /// An adapter of the `LoRA` kind: a low-rank change that is applied to the weights in all that an engine computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,14 @@ pub enum AdapterError {
         /// Why.
         problem: String,
     },
+    /// A number of it is none, or has no end: so would be all that is computed with it.
+    #[error("its `{tensor}` has a number that is not finite, at {at}")]
+    NotFinite {
+        /// Its own tensor.
+        tensor: String,
+        /// Which of its numbers, from 0; with `Q8_0`, the first of the block whose scale it is.
+        at: u64,
+    },
     /// llama.cpp does not take it.
     #[error("llama.cpp refuses it: {reason}")]
     Refused {
@@ -100,7 +109,11 @@ pub(crate) fn check(adapter: &AdapterFile, weights: &Path) -> Result<(), Adapter
     if !adapter.scale.is_finite() || !(adapter.scale * alpha).is_finite() {
         return Err(AdapterError::Scale { scale: adapter.scale, alpha });
     }
-    check_tensors(&head, &weights)
+    check_tensors(&head, &weights)?;
+    head.check_numbers(&adapter.path).map_err(|error| match error {
+        GgufError::NotFinite { tensor, at } => AdapterError::NotFinite { tensor, at },
+        error => damaged(error),
+    })
 }
 
 fn check_metadata(head: &Gguf, weights: &Gguf) -> Result<(), AdapterError> {

@@ -146,6 +146,7 @@ impl LlamaConductor {
         let head = fitting_head(bundle, &pool)?;
         let hidden_states = if head.is_some() { HiddenStates::Readable } else { HiddenStates::NotReadable };
         let engine = Engine::load(EngineOptions {
+            name: id.clone(),
             weights: bundle.weights().to_owned(),
             adapter: reading::adapter(bundle),
             context_tokens: manifest.sampling.context_tokens,

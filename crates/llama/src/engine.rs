@@ -16,6 +16,7 @@ mod batch;
 mod decoder;
 mod load;
 mod memory;
+mod metrics;
 mod placement;
 mod prefixes;
 mod prepare;
@@ -50,6 +51,8 @@ use reader::ReadJob;
 /// What an engine is made of.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
+    /// Whose engine it is, in what it measures: a conductor's name and version.
+    pub name: String,
     /// The GGUF file.
     pub weights: PathBuf,
     /// What changes them in all that the engine computes.

@@ -15,7 +15,6 @@ mod adapter;
 mod backend;
 mod conductor;
 pub mod engine;
-mod gguf;
 pub mod grammar;
 mod modules;
 pub mod prompt;

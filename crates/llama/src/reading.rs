@@ -57,6 +57,7 @@ impl QuestionReader {
         let bundle = Bundle::open(folder)?;
         let template = Template::from_name(&bundle.manifest().prompt.template)?;
         let engine = Engine::load(EngineOptions {
+            name: bundle.manifest().id(),
             weights: bundle.weights().to_owned(),
             adapter: adapter(&bundle),
             context_tokens: bundle.manifest().sampling.context_tokens,

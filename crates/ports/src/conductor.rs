@@ -252,6 +252,14 @@ impl ConductorError {
         }
     }
 
+    /// What went wrong, with what the model or its server said, for whoever reads the run.
+    pub fn told(&self) -> String {
+        match self.source() {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+
     /// What was consumed all the same, as far as the conductor knows.
     pub fn consumed(&self) -> (Usage, Cost) {
         match self {
@@ -300,6 +308,7 @@ mod tests {
         let slow = VendorError::Throttled { vendor: "v".to_owned(), retry_after: asked };
         let error = ConductorError::Unavailable(Box::new(slow)).charged(USAGE, cost).charged(USAGE, cost);
         assert_eq!(error.to_string(), "the conductor failed");
+        assert_eq!(error.told(), "the conductor failed: vendor `v` asked to slow down");
         assert_eq!(error.source().unwrap().to_string(), "vendor `v` asked to slow down");
         assert_eq!(error.consumed(), (USAGE + USAGE, cost + cost));
         assert!(error.is_retryable() && matches!(error.cause(), ConductorError::Unavailable(_)));

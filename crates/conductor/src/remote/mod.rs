@@ -5,6 +5,7 @@
 //! heard is made again after a pause and is no try. Whatever happens, the error says what was consumed.
 
 mod form;
+mod metrics;
 mod places;
 mod retries;
 mod room;
@@ -30,6 +31,7 @@ use podium_ports::vendor::{ChatRequest, VendorError, Vendors};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use metrics::Metrics;
 use places::Places;
 use retries::RetryPurse;
 use tally::Tally;
@@ -51,7 +53,8 @@ const ABOUT_THE_QUESTION: [u16; 3] = [400, 413, 422];
 pub struct RemoteOptions {
     /// How often it may write before it counts as having no plan; at least once.
     pub tries_max: u32,
-    /// Most tokens of what it writes, hidden reasoning included.
+    /// Most tokens of what it writes, hidden reasoning included; fewer of a model that writes less, or whose context is less
+    /// than twice as long.
     pub plan_tokens_max: u32,
     /// Most plans that wait while the model may not be called more; further ones are refused.
     pub waiting_max: usize,
@@ -85,6 +88,7 @@ pub struct RemoteConductor {
     places: Places,
     retries: RetryPurse,
     wishes: Wishes,
+    metrics: Metrics,
 }
 
 impl RemoteConductor {
@@ -122,14 +126,15 @@ impl RemoteConductor {
         let id = format!("remote-{}", model.id);
         let places = Places::new(model.limits.in_flight_max as usize, options.waiting_max);
         let wishes = Wishes::of(&model);
-        let retries = RetryPurse::default();
-        Self { id, vendors, limiter, model, pool, template, options, places, retries, wishes }
+        let (retries, metrics) = (RetryPurse::default(), Metrics::new(&id));
+        Self { id, vendors, limiter, model, pool, template, options, places, retries, wishes, metrics }
     }
 
     async fn sample(&self, asking: &Asking<'_>) -> Result<PlanOutcome, ConductorError> {
         let Asking { request, tally, .. } = *asking;
         let question = self.turns(request)?;
         let _place = self.places.enter()?;
+        let _in_hand = self.metrics.in_hand();
         let mut turns = question.clone();
         let mut retries = 0;
         let mut try_number = 0;
@@ -192,7 +197,12 @@ impl RemoteConductor {
     }
 
     fn prompt_tokens_max(&self) -> usize {
-        self.model.context_tokens.saturating_sub(self.options.plan_tokens_max) as usize
+        self.model.context_tokens.saturating_sub(self.plan_tokens_max()) as usize
+    }
+
+    /// Most tokens of one plan of this model.
+    fn plan_tokens_max(&self) -> u32 {
+        self.options.plan_tokens_max.min(self.model.output_tokens_max).min(self.model.context_tokens / 2)
     }
 
     /// One try. A call that brought nothing is made again, as often and as soon as it may be; and so, at once, is one that the
@@ -214,11 +224,12 @@ impl RemoteConductor {
                     &asking.request.policy,
                     asking.request.earlier.is_some(),
                 ),
-                ..ChatRequest::new(turns.to_vec(), self.options.plan_tokens_max)
+                ..ChatRequest::new(turns.to_vec(), self.plan_tokens_max())
             };
             let broken = {
                 let permit = self.room_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
                 self.retries.called();
+                let _calling = self.metrics.calling();
                 let (vendors, model, request) = (&*self.vendors, &self.model, &request);
                 let call = Call { vendors, model, request, sink: asking.text, tally: asking.tally };
                 match call.make(permit).await {
@@ -254,7 +265,7 @@ impl RemoteConductor {
         let (draft, at) = stream.finish_located().map_err(|error| match written.reason {
             FinishReason::Stop | FinishReason::ToolCalls => error.to_string(),
             FinishReason::Length => {
-                format!("{error}: it was cut off after {} tokens", self.options.plan_tokens_max)
+                format!("{error}: it was cut off after {} tokens", self.plan_tokens_max())
             }
             FinishReason::ContentFilter => format!("{error}: the vendor withheld the rest"),
         })?;
@@ -316,7 +327,7 @@ impl Conductor for RemoteConductor {
         let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
         let tokens = ((bytes + 2 * SHOWN_BYTES_MAX) as u64).div_ceil(2).min(self.model.context_tokens.into());
         let prices = self.model.prices.at(request.asked_at);
-        let one = prices.most_cost(tokens, self.options.plan_tokens_max.into());
+        let one = prices.most_cost(tokens, self.plan_tokens_max().into());
         std::iter::repeat_n(one, self.options.tries_max as usize).sum()
     }
 

@@ -6,6 +6,7 @@ use podium_domain::run::TaskRef;
 use podium_ports::conductor::{Asker, ConductorError};
 use podium_ports::limiter::{CallWish, Grant, Patience, Permit, TokenEstimate, Why};
 use podium_ports::vendor::ChatRequest;
+use tokio::time::Instant;
 
 use super::tally::{BYTES_PER_TOKEN, prompt_bytes};
 use super::{Asking, RemoteConductor, wait};
@@ -34,11 +35,20 @@ impl RemoteConductor {
             },
             patience: Patience::Waits,
         };
+        let began = Instant::now();
         loop {
             let (why, after) = match self.limiter.acquire(&wish).await {
-                Ok(Grant::Permit(permit)) => return Ok(permit),
-                Ok(Grant::AskAgain { why, after }) => (why, after),
+                Ok(Grant::Permit(permit)) => {
+                    self.metrics.asked(Ok(()));
+                    self.metrics.waited(began.elapsed());
+                    return Ok(permit);
+                }
+                Ok(Grant::AskAgain { why, after }) => {
+                    self.metrics.asked(Err(Some(why)));
+                    (why, after)
+                }
                 Err(error) => {
+                    self.metrics.asked(Err(None));
                     tracing::warn!(
                         conductor = self.id,
                         error = &error as &dyn std::error::Error,

@@ -142,6 +142,22 @@ async fn rounds_end_at_the_policys_bound_and_at_the_conductors() {
 }
 
 #[tokio::test]
+async fn a_worker_that_fails_in_the_third_of_four_rounds_leaves_the_answer_of_the_second() {
+    let house = House::idle(quick(), |store| store).await;
+    let able = house.conductor.clone().able_to(Abilities { steps_max: 5, rounds_max: 4 });
+    let house = house.beside(quick(), 8, |parts| parts.conductors = one(able)).at_work();
+    house.conductor.script([first_plan(), first_plan(), Planning::gives(seeing_all()), first_plan()]);
+    house.vendor.script("quick", [Answer::text("the first answer"), Answer::text("the second answer")]);
+    house.vendor.script("careful", [Answer::refuse(Fault::Rejected)]);
+    let run = house.ended(house.ask_under(Policy { rounds_max: 4, ..two_rounds() }).await).await;
+    assert_eq!(run.answer(), Some("the second answer"));
+    let abandoned: Vec<_> =
+        run.rounds().iter().map(|round| round.abandoned.as_ref().map(FailReason::code)).collect();
+    assert_eq!(abandoned, [None, None, Some("final_step_failed")]);
+    assert_eq!((house.conductor.requests().len(), house.vendor.calls().len()), (3, 3), "no fourth round");
+}
+
+#[tokio::test]
 async fn a_further_round_that_is_abandoned_stops_the_step_that_ran_before_its_plan() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();

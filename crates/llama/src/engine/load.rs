@@ -15,6 +15,7 @@ use toktrie::TokEnv;
 
 use super::decoder::{Decoder, context_params, reading_params};
 use super::memory::Memory;
+use super::metrics::Metrics;
 use super::placement::Placement;
 use super::prefixes::PREFIXES_MAX;
 use super::prepare::{Preparer, prompt_tokens_max};
@@ -244,13 +245,14 @@ impl Loaded {
         let bound = TextBound { context_tokens, token_bytes_max: vocabulary.token_bytes_max() };
         let preparer = Preparer { vocabulary, grammars, context_tokens, commands };
         let (orders, ordered) = std::sync::mpsc::channel();
+        let metrics = Metrics::new(&options.name);
         let size = Size {
             sequences: options.sequences_max.get(),
             context_tokens,
             threads,
             has_gpu: placement.has_gpu(),
         };
-        let engine = EngineThread::new(contexts, vocabulary, &size, Lines { queue, orders, stop });
+        let engine = EngineThread::new(contexts, vocabulary, &size, Lines { queue, orders, stop, metrics });
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("llama-prepare".to_owned()).stack_size(STACK_BYTES);
             match thread.spawn_scoped(scope, move || preparer.run(&ordered)) {

@@ -106,6 +106,11 @@ impl<'model> Reader<'model> {
         self.waiting.is_empty()
     }
 
+    /// How many prompts are being read or wait for it.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Queues a prompt that was cut into tokens, or refuses it.
     pub(super) fn push(&mut self, job: Box<ReadJob>, tokens: Result<Vec<u32>, EngineError>) {
         match tokens {
@@ -114,10 +119,10 @@ impl<'model> Reader<'model> {
         }
     }
 
-    /// Reads a part of the first prompt.
-    pub(super) fn step(&mut self) {
+    /// Reads a part of the first prompt, and says how many tokens that was.
+    pub(super) fn step(&mut self) -> usize {
         self.end_interrupted();
-        let Some(reading) = self.waiting.front_mut() else { return };
+        let Some(reading) = self.waiting.front_mut() else { return 0 };
         let end = reading.tokens.len().saturating_sub(1);
         let part = reading.decoded..end.min(reading.decoded + PART_TOKENS_MAX as usize);
         let decoded = decode(&mut self.context, &mut self.batch, &reading.tokens, part.clone());
@@ -126,7 +131,7 @@ impl<'model> Reader<'model> {
             Err(error) => Err(EngineError::Decode(Arc::new(error))),
             Ok(()) if !is_whole => {
                 reading.decoded = part.end;
-                return;
+                return part.len();
             }
             Ok(()) => {
                 let last = self.batch.n_tokens() - 1;
@@ -136,6 +141,7 @@ impl<'model> Reader<'model> {
             }
         };
         self.finish_first(answer);
+        part.len()
     }
 
     fn finish_first(&mut self, answer: Result<Hidden, EngineError>) {

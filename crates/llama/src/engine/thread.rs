@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::advance::{Turn, advance};
 use super::batch::{BatchLimits, Lacking, Purpose, compose};
 use super::decoder::Decoder;
+use super::metrics::{Metrics, Standing};
 use super::prefixes::{Beginning, Prefixes};
 use super::prepare::{Order, Prepared};
 use super::reader::Reader;
@@ -67,6 +68,7 @@ pub(super) struct EngineThread<'model> {
     prefixes: Prefixes,
     /// Where hidden states are wanted.
     reader: Option<Reader<'model>>,
+    metrics: Metrics,
 }
 
 /// How large the thread's world is.
@@ -85,6 +87,7 @@ pub(super) struct Lines {
     pub(super) queue: mpsc::UnboundedReceiver<Command>,
     pub(super) orders: Sender<Order>,
     pub(super) stop: CancellationToken,
+    pub(super) metrics: Metrics,
 }
 
 impl<'model> EngineThread<'model> {
@@ -95,7 +98,7 @@ impl<'model> EngineThread<'model> {
         size: &Size,
         lines: Lines,
     ) -> Self {
-        let Lines { queue, orders, stop } = lines;
+        let Lines { queue, orders, stop, metrics } = lines;
         let prompt_tokens_max = if size.has_gpu { PROMPT_TOKENS_ON_GPU } else { PROMPT_TOKENS_ON_CPU };
         let limits = BatchLimits { tokens_max: decoder.batch_tokens_max(), prompt_tokens_max };
         Self {
@@ -111,6 +114,7 @@ impl<'model> EngineThread<'model> {
             order: Vec::with_capacity(size.sequences.into()),
             prefixes: Prefixes::new(size.sequences, size.context_tokens),
             reader,
+            metrics,
         }
     }
 
@@ -119,12 +123,14 @@ impl<'model> EngineThread<'model> {
         while self.gather() {
             self.end_interrupted();
             self.give_seats();
+            self.measure();
             self.step();
             if let Some(reader) = &mut self.reader {
-                reader.step();
+                self.metrics.computed(reader.step(), 0);
             }
         }
         self.end_all(|| Ok(Ended::Stopped));
+        self.metrics.stand(Standing::default());
     }
 
     /// Takes in what has come; waits for something if there is nothing to compute. False if it is time to stop.
@@ -137,7 +143,10 @@ impl<'model> EngineThread<'model> {
                 && (self.waiting.is_empty() || !self.has_free_seat())
                 && self.reader.as_ref().is_none_or(Reader::is_idle);
             let command = match self.queue.try_recv() {
-                Err(TryRecvError::Empty) if is_idle => self.queue.blocking_recv(),
+                Err(TryRecvError::Empty) if is_idle => {
+                    self.measure();
+                    self.queue.blocking_recv()
+                }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => None,
                 Ok(command) => Some(command),
@@ -155,6 +164,14 @@ impl<'model> EngineThread<'model> {
                 Some(Command::Stop) | None => return false,
             }
         }
+    }
+
+    fn measure(&mut self) {
+        self.metrics.stand(Standing {
+            waiting: self.waiting.len(),
+            writing: self.seats.iter().filter(|seat| !matches!(seat, Seat::Free)).count(),
+            reading: self.reader.as_ref().map_or(0, Reader::len),
+        });
     }
 
     fn has_free_seat(&self) -> bool {
@@ -236,13 +253,18 @@ impl<'model> EngineThread<'model> {
         };
         let mut wanted: Vec<Option<&[f32]>> = self.seats.iter().map(|_| None).collect();
         let decoded: Vec<_> = parts.iter().map(|part| (part.sequence, part.tokens.len())).collect();
+        let (mut prompt, mut text) = (0, 0);
         for ((sequence, tokens), logits) in decoded.into_iter().zip(logits) {
             self.prefixes.add_decoded(sequence, tokens);
-            if let Some(slot) = self.seats.get_mut(usize::from(sequence)).and_then(Seat::slot_mut) {
+            let slot = self.seats.get_mut(usize::from(sequence)).and_then(Seat::slot_mut);
+            let is_text = slot.as_ref().is_some_and(|slot| slot.is_writing());
+            *(if is_text { &mut text } else { &mut prompt }) += tokens;
+            if let Some(slot) = slot {
                 slot.add_decoded(tokens);
                 wanted[usize::from(sequence)] = logits;
             }
         }
+        self.metrics.computed(prompt, text);
         let turns = (0u16..).zip(&mut self.seats).zip(wanted);
         let turns = turns.filter_map(|((sequence, seat), logits)| {
             Some(Turn { sequence, slot: seat.slot_mut()?, logits: logits? })

@@ -31,6 +31,10 @@ impl Waiting {
         self.mini.is_empty() && self.ultra.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.mini.len() + self.ultra.len()
+    }
+
     /// Takes the one whose turn it is.
     pub(super) fn next(&mut self) -> Option<Box<Job>> {
         if self.ultra.is_empty() {

@@ -171,6 +171,9 @@ fn an_adapter_of_other_weights_is_refused_by_what_differs() {
         let text = refused(&adapter.write(&folder, "other.gguf"), 1.0);
         assert!(text.contains(part), "{part} in {text}");
     }
+    let none = tiny().with_tensor(q, |tensor| tensor.numbers[3] = f32::NAN).write(&folder, "none.gguf");
+    let text = refused(&none, 1.0);
+    assert!(text.contains(&format!("its `{q}` has a number that is not finite, at 3")), "{text}");
     let fits = tiny().write(&folder, "fits.gguf");
     assert!(refused(&fits, f32::INFINITY).contains("scale is inf"));
     let adapter = Some(AdapterFile { path: fits, scale: 1.0 });

@@ -13,6 +13,8 @@ mod engine;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod nano;
 #[cfg(test)]
 mod reading;

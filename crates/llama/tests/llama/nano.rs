@@ -126,6 +126,7 @@ async fn its_text_tells_the_first_steps_of_its_plan_before_it_ends() {
 /// Asks nano's weights, without the conductor: prompts that begin alike, and whether that is said of them.
 async fn plans(questions: &[String], beginning: Option<&str>) -> Vec<Completion> {
     let engine = Engine::load(EngineOptions {
+        name: "nano-1".to_owned(),
         weights: folder().join("nano.gguf"),
         context_tokens: 1024,
         sequences_max: NonZeroU16::new(4).unwrap(),

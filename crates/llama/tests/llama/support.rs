@@ -32,6 +32,7 @@ pub(crate) const CONTEXT_TOKENS: u32 = 4096;
 
 pub(crate) fn options() -> EngineOptions {
     EngineOptions {
+        name: "tiny-1".to_owned(),
         weights: tiny_weights(),
         adapter: None,
         context_tokens: CONTEXT_TOKENS,

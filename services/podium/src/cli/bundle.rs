@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use podium_bundle::{Bundle, pack_copy, pack_in_place};
 use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
 use podium_domain::pool::Pool;
+use podium_head::LinearHead;
 
 use super::output::print_line;
 use crate::error::Error;
@@ -17,7 +18,8 @@ use crate::settings::PoolChoice;
 pub(super) enum BundleCommand {
     /// Say what a bundle is. Its files are not checked.
     Inspect(InspectArgs),
-    /// Check every file against its checksum, and on request whether the bundle runs on a pool.
+    /// Check every file against its checksum, the numbers of adapter and mini head, and on request whether the bundle runs on a
+    /// pool.
     Verify(VerifyArgs),
     /// Fill in the checksums, and on request the pool's hash: in the folder itself, or in a copy.
     Pack(PackArgs),
@@ -72,8 +74,11 @@ fn read_pool(path: Option<&Path>) -> Result<Option<Pool>, Error> {
 
 fn verify(args: &VerifyArgs) -> Result<(), Error> {
     let pool = read_pool(args.pool.as_deref())?;
-    let bundle = Bundle::verify(&args.folder)?;
+    let bundle = Bundle::verify(&args.folder)?.check_adapters()?;
     let manifest = bundle.manifest();
+    if let Some(head) = &manifest.head {
+        LinearHead::read(&bundle.path(&head.file))?;
+    }
     let files = manifest.files().len();
     print_line(&format!("bundle {} is whole: {files} file(s) are as {}", manifest.id(), bundle.sha256()))?;
     match pool {

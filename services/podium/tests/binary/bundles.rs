@@ -14,6 +14,19 @@ fn copied(folder: &Folder) -> String {
     copy
 }
 
+/// A GGUF file with one tensor of two numbers, the second of which is this one.
+fn adapter_with(number: f32) -> Vec<u8> {
+    let name = "blk.0.attn_q.weight.lora_a";
+    let mut file = b"GGUF\x03\0\0\0".to_vec();
+    file.extend([1_u64, 0, name.len() as u64].map(u64::to_le_bytes).concat());
+    file.extend(name.as_bytes());
+    // One dimension, its length, the type F32, and where its numbers begin.
+    file.extend([&1_u32.to_le_bytes()[..], &2_u64.to_le_bytes(), &[0; 4 + 8]].concat());
+    file.resize(file.len().next_multiple_of(32), 0);
+    file.extend([1.0, number].map(f32::to_le_bytes).concat());
+    file
+}
+
 #[test]
 fn the_bundle_that_ships_is_whole_and_runs_on_the_demos_pool() {
     let verified = run(&["bundle", "verify", NANO, "--pool", "demo"]);
@@ -87,7 +100,7 @@ fn adapters_and_worked_examples_are_packed_checked_and_shown() {
     let more = "\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = 0.5\n\
          [[examples]]\nquestion = \"Who?\"\nplan = 'model_id = [5] subtasks = [\"Who?\"] access_list = [[]]'\n";
     std::fs::write(&path, manifest + more).unwrap();
-    std::fs::write(&adapter, "numbers").unwrap();
+    std::fs::write(&adapter, adapter_with(2.0)).unwrap();
     let packed = run(&["bundle", "pack", &copy]);
     assert!(packed.status.success(), "{}", stderr(&packed));
     let verified = run(&["bundle", "verify", &copy, "--pool", "demo"]);
@@ -110,4 +123,34 @@ fn adapters_and_worked_examples_are_packed_checked_and_shown() {
     std::fs::write(&adapter, "other numbers").unwrap();
     let said = stderr(&run(&["bundle", "verify", &copy]));
     assert!(said.contains("1 problem(s)") && said.contains("`a.gguf` (adapters[0]) has SHA-256"), "{said}");
+}
+
+#[test]
+fn a_bundle_whose_adapter_or_mini_head_has_a_number_that_is_none_is_refused_by_its_name() {
+    let folder = Folder::new();
+    let copy = copied(&folder);
+    let path = |name: &str| Path::new(&copy).join(name);
+    let refused = || {
+        let packed = run(&["bundle", "pack", &copy]);
+        assert!(packed.status.success(), "the checksums are right: {}", stderr(&packed));
+        let verified = run(&["bundle", "verify", &copy]);
+        assert_eq!(verified.status.code(), Some(2), "{}", stderr(&verified));
+        stderr(&verified)
+    };
+    let head = std::fs::read(path("head.safetensors")).unwrap();
+    let (numbers, _) = head.split_at(head.len() - 4);
+    std::fs::write(path("head.safetensors"), [numbers, &f32::NAN.to_le_bytes()].concat()).unwrap();
+    let said = refused();
+    assert!(said.contains("head.safetensors` is refused") && said.contains("not finite at row 6"), "{said}");
+
+    std::fs::write(path("head.safetensors"), head).unwrap();
+    let manifest = std::fs::read_to_string(path("conductor.toml")).unwrap();
+    let more = "\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\n";
+    std::fs::write(path("conductor.toml"), manifest + more).unwrap();
+    std::fs::write(path("a.gguf"), adapter_with(f32::INFINITY)).unwrap();
+    let said = refused();
+    let part = "`a.gguf` (adapters[0]) is refused: `blk.0.attn_q.weight.lora_a` has a number that is not finite, at 1";
+    assert!(said.contains(part), "{said}");
+    std::fs::write(path("a.gguf"), "no adapter at all").unwrap();
+    assert!(refused().contains("`a.gguf` (adapters[0]) is refused: it is no GGUF file"));
 }

@@ -30,6 +30,8 @@ mod readiness;
 #[cfg(test)]
 mod redis_away;
 #[cfg(test)]
+mod shared_account;
+#[cfg(test)]
 mod texts;
 #[cfg(test)]
 mod two_conductors;

@@ -80,6 +80,7 @@ fn whoever_misses_a_gpu_is_told_what_was_looked_at() {
 
 fn options() -> EngineOptions {
     EngineOptions {
+        name: "test".to_owned(),
         weights: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf"),
         adapter: None,
         context_tokens: 1000,

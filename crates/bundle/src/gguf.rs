@@ -1,7 +1,10 @@
-//! What a GGUF file says of itself before its numbers: texts, and its tensors' types and shapes.
+//! What a GGUF file says of itself before its numbers: texts, and its tensors' types and shapes; and whether its numbers are
+//! finite.
 //!
-//! The binding tells neither types nor shapes, and llama.cpp aborts on some files whose types or shapes it does not expect.
-//! So the head of a file is read here, within bounds, before llama.cpp sees it. Nothing else of it is read.
+//! llama.cpp aborts on some files whose types or shapes it does not expect, and computes with whatever numbers it finds. So the
+//! head of a file is read here, within bounds, before llama.cpp sees it.
+
+mod numbers;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,38 +19,72 @@ const NAME_BYTES_MAX: u64 = 4 << 10;
 const TEXT_BYTES_MAX: u64 = 256;
 /// Most dimensions of a tensor.
 const DIMENSIONS_MAX: u32 = 4;
+/// Where numbers begin, a multiple of so many bytes, unless the file says otherwise.
+const ALIGNMENT: u32 = 32;
 
 /// The head of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Gguf {
-    pub(crate) values: BTreeMap<String, Value>,
-    pub(crate) tensors: BTreeMap<String, Tensor>,
+pub struct Gguf {
+    /// The metadata.
+    pub values: BTreeMap<String, Value>,
+    /// The tensors by their names.
+    pub tensors: BTreeMap<String, Tensor>,
+    /// How many bytes there are before the numbers.
+    numbers_at: u64,
 }
 
 /// A value of the metadata.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A text of at most 256 bytes.
     Text(String),
+    /// A 32-bit float.
     Float(f32),
+    /// A 32-bit number without a sign.
+    Number(u32),
     /// Of another type, or too long a text.
     Other,
 }
 
 /// A tensor, without its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tensor {
-    pub(crate) kind: u32,
+pub struct Tensor {
+    /// The type of its numbers, as GGUF counts them.
+    pub kind: u32,
     /// The fastest dimension first; those of one element that follow the last other one are left out.
-    pub(crate) shape: Vec<u64>,
+    pub shape: Vec<u64>,
+    /// Where its numbers begin, in bytes after the beginning of all numbers.
+    at: u64,
 }
 
-/// Why a file has no such head.
+/// Why a file has no such head, or its numbers are refused.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GgufError {
+pub enum GgufError {
+    /// It ends too early, or the system does not read it.
     #[error("it cannot be read to the end of what it says of itself")]
     Unreadable(#[from] io::Error),
+    /// It is something else.
     #[error("it is no GGUF file that this version reads: {problem}")]
-    Wrong { problem: String },
+    Wrong {
+        /// What is wrong.
+        problem: String,
+    },
+    /// Its numbers are of a type that is not looked into.
+    #[error("`{tensor}` has numbers of type {kind}, they must be F32, F16, BF16 or Q8_0")]
+    Kind {
+        /// The tensor.
+        tensor: String,
+        /// The type, as GGUF counts them.
+        kind: u32,
+    },
+    /// A number is none, or has no end. Whatever is computed with it is none either.
+    #[error("`{tensor}` has a number that is not finite, at {at}")]
+    NotFinite {
+        /// The tensor.
+        tensor: String,
+        /// Which of its numbers, from 0; with `Q8_0`, the first of the block whose scale it is.
+        at: u64,
+    },
 }
 
 fn wrong(problem: impl Into<String>) -> GgufError {
@@ -55,7 +92,8 @@ fn wrong(problem: impl Into<String>) -> GgufError {
 }
 
 impl Gguf {
-    pub(crate) fn read(path: &Path) -> Result<Self, GgufError> {
+    /// Reads the head of a file.
+    pub fn read(path: &Path) -> Result<Self, GgufError> {
         Self::of(File::open(path)?)
     }
 
@@ -79,11 +117,18 @@ impl Gguf {
             let name = bytes.name()?;
             gguf.tensors.insert(name, bytes.tensor()?);
         }
+        let alignment = match gguf.values.get("general.alignment") {
+            Some(Value::Number(alignment)) => *alignment,
+            _ => ALIGNMENT,
+        };
+        let head = BYTES_MAX - bytes.0.limit();
+        gguf.numbers_at =
+            head.checked_next_multiple_of(alignment.into()).ok_or_else(|| wrong("its alignment is 0"))?;
         Ok(gguf)
     }
 
     /// A short text of the metadata.
-    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         match self.values.get(key)? {
             Value::Text(text) => Some(text),
             _ => None,
@@ -131,10 +176,12 @@ impl<R: Read> Bytes<R> {
     }
 
     fn value(&mut self, kind: u32) -> Result<Value, GgufError> {
+        const NUMBER: u32 = 4;
         const FLOAT: u32 = 6;
         const TEXT: u32 = 8;
         const ARRAY: u32 = 9;
         match kind {
+            NUMBER => return Ok(Value::Number(self.u32()?)),
             FLOAT => return Ok(Value::Float(self.array().map(f32::from_le_bytes)?)),
             TEXT => match self.u64()? {
                 length @ 0..=TEXT_BYTES_MAX => return self.text(length).map(Value::Text),
@@ -162,9 +209,7 @@ impl<R: Read> Bytes<R> {
         let mut shape = (0..dimensions).map(|_| self.u64()).collect::<io::Result<Vec<_>>>()?;
         while shape.pop_if(|last| *last == 1).is_some() {}
         let kind = self.u32()?;
-        // Where its numbers begin.
-        self.u64()?;
-        Ok(Tensor { kind, shape })
+        Ok(Tensor { kind, shape, at: self.u64()? })
     }
 }
 
@@ -186,7 +231,7 @@ mod tests {
     use super::*;
 
     fn tiny() -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf")
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../llama/tests/fixtures/tiny.gguf")
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! What an engine measures: who waits, who is worked on, and what is computed. `docs/metrics.md` says what each of it means, and
+//! a test compares the two.
+
+use opentelemetry::metrics::{Counter, Gauge};
+use opentelemetry::{KeyValue, StringValue, global};
+
+/// The name of the instruments' scope.
+const SCOPE: &str = "podium.llama";
+
+/// How many requests are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Have no sequence yet.
+    pub(super) waiting: usize,
+    /// Have one.
+    pub(super) writing: usize,
+    /// Are read for the mini head, or wait for that.
+    pub(super) reading: usize,
+}
+
+/// The instruments of one engine.
+pub(super) struct Metrics {
+    requests: Gauge<u64>,
+    tokens: Counter<u64>,
+    /// By [`Standing`]'s fields.
+    states: [[KeyValue; 2]; 3],
+    prompt: [KeyValue; 2],
+    text: [KeyValue; 2],
+    last: Option<Standing>,
+}
+
+impl Metrics {
+    /// On the process' meter, which has to be settled before, for the conductor of that name.
+    pub(super) fn new(conductor: &str) -> Self {
+        let meter = &global::meter(SCOPE);
+        let conductor =
+            KeyValue::new("podium.conductor", StringValue::from(std::sync::Arc::<str>::from(conductor)));
+        let with = |key: &'static str, value: &'static str| [conductor.clone(), KeyValue::new(key, value)];
+        let mut metrics = Self {
+            requests: meter
+                .u64_gauge("podium.conductor.local.requests")
+                .with_unit("{request}")
+                .with_description("Requests that wait for the model or are worked on")
+                .build(),
+            tokens: meter
+                .u64_counter("podium.conductor.local.tokens")
+                .with_unit("{token}")
+                .with_description("Tokens that the model computed")
+                .build(),
+            states: ["waiting", "writing", "reading"].map(|state| with("podium.state", state)),
+            prompt: with("podium.kind", "prompt"),
+            text: with("podium.kind", "text"),
+            last: None,
+        };
+        metrics.stand(Standing::default());
+        metrics
+    }
+
+    /// So many requests are there now.
+    pub(super) fn stand(&mut self, standing: Standing) {
+        if self.last.replace(standing) == Some(standing) {
+            return;
+        }
+        let Standing { waiting, writing, reading } = standing;
+        for (count, state) in [waiting, writing, reading].into_iter().zip(&self.states) {
+            self.requests.record(count as u64, state);
+        }
+    }
+
+    /// So many tokens of prompts, and so many of texts, were computed.
+    pub(super) fn computed(&self, prompt: usize, text: usize) {
+        for (tokens, kind) in [(prompt, &self.prompt), (text, &self.text)] {
+            if tokens > 0 {
+                self.tokens.add(tokens as u64, kind);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What an engine measures is what the page says. Each test is a process of its own.
+
+use std::num::NonZeroU16;
+
+use podium_llama::engine::{EngineOptions, HiddenStates};
+use podium_testkit::metrics::{Meters, assert_described};
+
+use crate::reading::{SUM, values};
+use crate::support::*;
+
+const PAGE: &str = include_str!("../../../../docs/metrics.md");
+
+#[tokio::test]
+async fn who_waits_who_is_worked_on_and_what_is_computed_is_measured_as_the_page_says() {
+    let meters = Meters::start();
+    let of = |name: &str, attribute: &str| {
+        let measured = meters.read();
+        measured[&format!("podium.conductor.local.{name}")]
+            .value(&format!("podium.conductor=tiny-1,{attribute}"))
+    };
+    let standing =
+        || ["waiting", "writing", "reading"].map(|state| of("requests", &format!("podium.state={state}")));
+    let until = async |wanted: [u64; 3]| {
+        while standing() != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    let (sequences_max, hidden_states) = (NonZeroU16::MIN, HiddenStates::Readable);
+    let options = EngineOptions { hidden_states, sequences_max, ..options() };
+    let engine = load(options).unwrap();
+    assert_eq!(standing(), [0, 0, 0]);
+
+    let alone = completion(&engine, greedy(SUM)).await;
+    until([0, 0, 0]).await;
+    let (prompt, text) = (of("tokens", "podium.kind=prompt"), of("tokens", "podium.kind=text"));
+    assert_eq!(prompt, alone.prompt_tokens as u64);
+    // The last ones are not computed: nothing comes after them.
+    let written = alone.completion_tokens as u64;
+    assert!((written / 2..=written).contains(&text), "{text} of {written}");
+
+    let mut running = engine.handle().submit(endless(1)).unwrap();
+    running.next_text().await.unwrap();
+    let pending = engine.handle().submit(greedy(SUM)).unwrap();
+    until([1, 1, 0]).await;
+    drop(running);
+    pending.finish().await.unwrap();
+    until([0, 0, 0]).await;
+
+    let before = of("tokens", "podium.kind=prompt");
+    values(&engine, SUM).await;
+    until([0, 0, 0]).await;
+    assert!(of("tokens", "podium.kind=prompt") > before, "what is read is computed");
+    assert_described(PAGE, "A conductor that runs here", &meters.read());
+}
