@@ -30,6 +30,10 @@ mod readiness;
 #[cfg(test)]
 mod redis_away;
 #[cfg(test)]
+mod secured;
+#[cfg(test)]
+mod stand_in;
+#[cfg(test)]
 mod texts;
 #[cfg(test)]
 mod two_conductors;
