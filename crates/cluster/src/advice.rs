@@ -37,7 +37,7 @@ const SIGNS: [(&[&str], [&str; 2]); 5] = [
     ),
     (
         &[
-            "assword authentication failed",
+            "authentication failed",
             "WRONGPASS",
             "NOAUTH",
             "AuthenticationFailed",

@@ -17,8 +17,10 @@ use crate::{Options, Store};
 
 /// How long the migrations may take, waiting for another process's included.
 const MIGRATE_MAX: Duration = Duration::from_mins(5);
-/// The number is of no meaning.
-const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7382946150273645)";
+/// How long a check of a new connection may take.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+/// Until the transaction ends, without the limits that the role may have. The number is of no meaning.
+const MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7382946150273645)";
 
 /// The migrations, in order: each file of `migrations/postgres`.
 const MIGRATIONS: &[(i64, &str, &str)] =
@@ -50,7 +52,7 @@ pub enum OpenError {
     },
     /// There is a pooler, and sessions are set up as if there were none.
     #[error(
-        "before database `{database}` there is a pooler that takes no settings for sessions; say so with postgres_pooler"
+        "before database `{database}` there is a pooler that takes no settings for sessions; postgres_pooler says that there is one"
     )]
     Pooled {
         /// Host, port and name.
@@ -105,10 +107,7 @@ impl Store {
         let connections = Connections::new(servers, primary, PoolMaker::new(options));
         let mut connection = connections.take().await.map_err(|source| refused(&database, source))?;
         if let Some(session) = connection.get() {
-            let checked = timeout(options.statement_max, sessions::check(session, &options)).await;
-            let checked = checked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
-            let wrong = checked.map_err(|source| refused(&database, source.into()))?;
-            wrong.map_err(|source| OpenError::Sessions { database, source })?;
+            right(&database, sessions::check(session, &options)).await?;
         }
         connections.keep(connection);
         Ok(Self { connections: Arc::new(connections), options })
@@ -118,6 +117,16 @@ impl Store {
     pub async fn close(&self) {
         self.connections.close().await;
     }
+}
+
+/// What a check of sessions found, in time.
+async fn right(
+    database: &str,
+    check: impl Future<Output = Result<Result<(), WrongSessions>, sqlx::Error>>,
+) -> Result<(), OpenError> {
+    let checked = timeout(CHECK_MAX, check).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+    let checked = checked.map_err(|source| refused(database, source.into()))?;
+    checked.map_err(|source| OpenError::Sessions { database: database.to_owned(), source })
 }
 
 /// A pooler that lends sessions takes no settings for them.
@@ -135,12 +144,13 @@ async fn migrate(connect: &PgConnectOptions, options: &Options, database: &str) 
     let connection = timeout(options.acquire_max, PgConnection::connect_with(connect)).await;
     let connection = connection.unwrap_or(Err(sqlx::Error::PoolTimedOut));
     let mut connection = connection.map_err(|source| refused(database, source.into()))?;
-    let standby = timeout(options.statement_max, follows(&mut connection)).await;
+    let standby = timeout(CHECK_MAX, follows(&mut connection)).await;
     match standby.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
         Ok(false) => {}
         Ok(true) => return Err(refused(database, Standby.into())),
         Err(source) => return Err(refused(database, source.into())),
     }
+    right(database, sessions::check_tracking(&mut connection, options)).await?;
     let migrated = timeout(MIGRATE_MAX, run_migrations(&mut connection)).await;
     let database = || database.to_owned();
     migrated

@@ -35,7 +35,8 @@ impl Servers {
     pub(crate) fn read(address: &str, answer_max: Duration) -> Result<Self, sqlx::Error> {
         let all = one_each(address).into_iter().map(|address| {
             let server = PgConnectOptions::from_str(&address)?;
-            Ok(server.application_name("podium"))
+            // Floats are asked for in binary; a pooler may know nothing of the setting.
+            Ok(server.application_name("podium").extra_float_digits(None))
         });
         Ok(Self { all: all.collect::<Result<_, sqlx::Error>>()?, answer_max })
     }

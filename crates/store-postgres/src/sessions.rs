@@ -1,7 +1,9 @@
 //! What the statements rely on in a session, and who sees to it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
 use crate::Options;
@@ -10,6 +12,8 @@ use crate::Options;
 const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(10);
 /// What our client calls the statements that it prepares. A pooler that keeps track of them gives them names of its own.
 const PREPARED: &str = "sqlx_s_";
+/// What Postgres says of a statement whose name another one has.
+const NAME_TAKEN: &str = "42P05";
 
 /// Whether a connection is a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,25 +76,43 @@ pub(crate) async fn check(
     connection: &mut PgConnection,
     options: &Options,
 ) -> Result<Result<(), WrongSessions>, sqlx::Error> {
-    let mut statements = Vec::new();
-    for (name, value) in settings(options) {
-        // In the unit that it is set in, which for times is milliseconds.
-        let found: Option<String> = sqlx::query_scalar("SELECT setting FROM pg_settings WHERE name = $1")
-            .bind(name)
-            .fetch_optional(&mut *connection)
-            .await?;
-        if found.as_deref() != Some(value.as_str()) {
-            statements.push(format!("ALTER ROLE CURRENT_USER SET {name} = '{value}'"));
-        }
-    }
+    let settings = settings(options);
+    let names: Vec<_> = settings.iter().map(|(name, _)| (*name).to_owned()).collect();
+    // In the unit that each is set in, which for times is milliseconds.
+    let found = sqlx::query_as("SELECT name, setting FROM pg_settings WHERE name = ANY($1)").bind(names);
+    let found: HashMap<String, String> = match found.fetch_all(&mut *connection).await {
+        Err(error) if is_taken(&error) => return Ok(Err(WrongSessions::Untracked)),
+        found => found?.into_iter().collect(),
+    };
+    let wrong = settings.iter().filter(|(name, value)| found.get(*name) != Some(value));
+    let statements: Vec<_> =
+        wrong.map(|(name, value)| format!("ALTER ROLE CURRENT_USER SET {name} = '{value}'")).collect();
     if !statements.is_empty() {
         return Ok(Err(WrongSessions::Settings { statements: statements.join("; ") }));
     }
+    Ok(Ok(()))
+}
+
+/// Whether whatever lends sessions keeps track of the statements that are prepared. If not, a statement that another one prepared
+/// could be executed in the place of the own one.
+pub(crate) async fn check_tracking(
+    connection: &mut PgConnection,
+    options: &Options,
+) -> Result<Result<(), WrongSessions>, sqlx::Error> {
     if options.sessions == Sessions::Own {
         return Ok(Ok(()));
     }
-    let prepared: Vec<String> =
-        sqlx::query_scalar("SELECT name FROM pg_prepared_statements").fetch_all(connection).await?;
+    // This one is among them.
+    let prepared = sqlx::query_scalar("SELECT name FROM pg_prepared_statements").fetch_all(connection).await;
+    let prepared: Vec<String> = match prepared {
+        Err(error) if is_taken(&error) => return Ok(Err(WrongSessions::Untracked)),
+        prepared => prepared?,
+    };
     let is_tracked = !prepared.iter().any(|name| name.starts_with(PREPARED));
     Ok(if is_tracked { Ok(()) } else { Err(WrongSessions::Untracked) })
+}
+
+/// Whether somebody else prepared a statement of this name in the same session.
+fn is_taken(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == NAME_TAKEN)
 }
