@@ -126,7 +126,7 @@ impl Postgres {
             "--checkpoint=fast",
             "--no-sync",
         ]);
-        copy.args(["--write-recovery-conf", "--wal-method=stream", "--port", &primary.port.number()]);
+        copy.args(["--write-recovery-conf", "--wal-method=fetch", "--port", &primary.port.number()]);
         output_of(copy.arg("--pgdata").arg(&data)).await?;
         self.launch().await
     }
