@@ -67,7 +67,7 @@ pub(crate) fn advice(server: Server, error: &(dyn Error + 'static)) -> &'static 
         cause = error.source();
     }
     let is_said = |sign: &&str| said.iter().any(|said| said.contains(*sign));
-    let found = SIGNS.iter().find(|(signs, _)| signs.iter().any(|sign| is_said(sign)));
+    let found = SIGNS.iter().find(|(signs, _)| signs.iter().any(is_said));
     found.map_or("", |(_, [postgres, redis])| match server {
         Server::Postgres => postgres,
         Server::Redis => redis,

@@ -27,16 +27,22 @@ pub struct ClientCertificate {
 impl Certificates {
     /// Reads the keys of a server, which begin with `server`; none if something is wrong.
     pub(super) fn read(checker: &mut Checker, server: &str) -> Option<Self> {
-        let [root_key, certificate_key, key_key] =
+        let keys =
             ["root_certificates", "client_certificate", "client_key"].map(|end| format!("{server}_{end}"));
-        let root = read_if_given(checker, &root_key, certificates)?;
-        let certificate = read_if_given(checker, &certificate_key, certificates)?;
-        let key = read_if_given(checker, &key_key, private_key)?;
+        let [root_key, certificate_key, key_key] = &keys;
+        let root = checker.read_if_given(root_key, certificates);
+        let certificate = checker.read_if_given(certificate_key, certificates);
+        let key = checker.read_if_given(key_key, private_key);
+        let is_wrong =
+            |(key, value): (&String, &Option<PathBuf>)| checker.written(key).is_some() && value.is_none();
+        if keys.iter().zip([&root, &certificate, &key]).any(is_wrong) {
+            return None;
+        }
         let client = match (certificate, key) {
             (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
             (None, None) => None,
-            (Some(_), None) => return lacks(checker, &certificate_key, &key_key),
-            (None, Some(_)) => return lacks(checker, &key_key, &certificate_key),
+            (Some(_), None) => return lacks(checker, certificate_key, key_key),
+            (None, Some(_)) => return lacks(checker, key_key, certificate_key),
         };
         Some(Self { root, client })
     }
@@ -50,15 +56,6 @@ impl Certificates {
 fn lacks(checker: &mut Checker, given: &str, missing: &str) -> Option<Certificates> {
     checker.problem(given, &format!("is given, but not {missing}: they belong together"));
     None
-}
-
-/// `Some(None)` for a key that is not given; none if it is wrong.
-fn read_if_given<T>(
-    checker: &mut Checker,
-    key: &str,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Option<Option<T>> {
-    if checker.written(key).is_some() { checker.read(key, read).map(Some) } else { Some(None) }
 }
 
 fn certificates(text: &str) -> Result<PathBuf, String> {

@@ -111,7 +111,10 @@ pub(super) fn postgres(checker: &mut Checker) -> Option<PostgresSettings> {
 
 pub(super) fn nats(checker: &mut Checker) -> Option<NatsSettings> {
     let servers = checker.read("nats", urls::nats);
-    let user = nats_user(checker, servers.as_ref().map(|(_, user)| user.as_deref()));
+    let user = match (&servers, nats_secret(checker)) {
+        (Some((_, user)), Some(key)) => nats_user(checker, user.as_deref(), key),
+        _ => None,
+    };
     let certificates = Certificates::read(checker, "nats");
     let replicas = checker.read("nats_replicas", |text| match text {
         "1" | "3" | "5" => values::number(text, 1, 5),
@@ -128,21 +131,25 @@ pub(super) fn nats(checker: &mut Checker) -> Option<NatsSettings> {
     })
 }
 
-/// At most one of the ways; `user` is whom the address names, none if it is wrong itself.
-fn nats_user(checker: &mut Checker, user: Option<Option<&str>>) -> Option<NatsUser> {
+/// The key that says where the secret is, of which at most one is given; empty if none is.
+fn nats_secret(checker: &mut Checker) -> Option<&'static str> {
     let ways = ["nats_password", "nats_token", "nats_nkey", "nats_credentials"];
     let given: Vec<_> = ways.into_iter().filter(|key| checker.written(key).is_some()).collect();
     if let [first, second, ..] = given[..] {
         checker.problem(first, &format!("and {second} are both given: a process is one user"));
         return None;
     }
-    let named = user?;
-    match (given.first().copied(), named) {
-        (Some("nats_password"), Some(user)) => {
+    Some(given.first().copied().unwrap_or_default())
+}
+
+/// Who the process is, by the user in the address and by the key that says where the secret is.
+fn nats_user(checker: &mut Checker, named: Option<&str>, key: &str) -> Option<NatsUser> {
+    match (key, named) {
+        ("nats_password", Some(user)) => {
             let password = checker.read("nats_password", SecretRef::read)?;
             Some(NatsUser::Password { user: user.to_owned(), password })
         }
-        (Some("nats_password"), None) => {
+        ("nats_password", None) => {
             checker.problem("nats_password", "is given, but `nats` names no user: nats://USER@HOST:PORT");
             None
         }
@@ -151,10 +158,10 @@ fn nats_user(checker: &mut Checker, user: Option<Option<&str>>) -> Option<NatsUs
             checker.problem("nats", "names a user without nats_password; a token belongs into nats_token");
             None
         }
-        (Some("nats_token"), None) => checker.read("nats_token", SecretRef::read).map(NatsUser::Token),
-        (Some("nats_nkey"), None) => checker.read("nats_nkey", SecretRef::read).map(NatsUser::NKey),
-        (Some(key), None) => checker.read(key, credentials).map(NatsUser::Credentials),
-        (None, None) => Some(NatsUser::Anybody),
+        ("nats_token", None) => checker.read("nats_token", SecretRef::read).map(NatsUser::Token),
+        ("nats_nkey", None) => checker.read("nats_nkey", SecretRef::read).map(NatsUser::NKey),
+        ("", None) => Some(NatsUser::Anybody),
+        (credentials_key, None) => checker.read(credentials_key, credentials).map(NatsUser::Credentials),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Postgres, NATS and Redis that are encrypted and ask who is there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use podium_harness::{Authority, Identity, Nats, Postgres, Redis, Secured, Service};
@@ -122,7 +122,7 @@ async fn a_cluster_works_over_tls_with_passwords_and_tells_them_to_nobody() {
 }
 
 /// What is wrong, and what is said of it.
-fn mistakes(servers: &Servers, stranger: &PathBuf) -> Vec<(Settings, &'static str)> {
+fn mistakes(servers: &Servers, stranger: &Path) -> Vec<(Settings, &'static str)> {
     let (database, nats) = (servers.database.replace("postgres@", "podium@"), servers.nats.address());
     let redis = servers.redis.tls_address().unwrap();
     let (root, wrong) = (text(stranger), servers.secret("wrong"));
