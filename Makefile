@@ -141,8 +141,8 @@ cluster-stop: ## end the cluster that `make cluster` started
 .PHONY: chaos
 chaos: ## kill, freeze, wipe and cut off everything under load; CHAOS_ROUNDS (4), CHAOS_CLIENTS (100), CHAOS_SEED (7)
 	@scripts/setup build test
-	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-4} CHAOS_REDIS_AWAY_S=$${CHAOS_REDIS_AWAY_S:-20} \
-	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^chaos::no_run/)'
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-4} CHAOS_REDIS_AWAY_S=$${CHAOS_REDIS_AWAY_S:-20} CHAOS_HELD_S=$${CHAOS_HELD_S:-10} \
+	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^(chaos::no_run|stand_in)/)'
 
 .PHONY: bench-store
 bench-store: ## time a new run's store operations beside a million finished runs; BENCH_ARGS for others

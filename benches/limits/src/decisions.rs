@@ -48,7 +48,7 @@ pub(crate) async fn run() -> Result<()> {
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     let instance = *RandomIds.claim_id().as_uuid();
     let (limiter, extender) =
-        RedisLimiter::open(&redis.url(), Options::default(), instance, Arc::new(SystemClock))?;
+        RedisLimiter::open(redis.url(), Options::default(), instance, Arc::new(SystemClock))?;
     tasks.spawn(extender.run(stop.clone()));
     limiter.watch_standing().wait_for(|standing| standing.state == State::Shared).await?;
     let cases = IN_FLIGHT.into_iter().flat_map(|in_flight| {

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use podium_domain::ids::ClaimId;
 use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, GivenUp, Look, StepCache};
 use podium_ports::clock::Clock;
-use redis::Script;
+use redis::{IntoConnectionInfo, Script};
 
 use crate::link::Link;
 
@@ -89,9 +89,9 @@ struct Shared {
 }
 
 impl RedisCache {
-    /// Connects to nothing yet.
+    /// Connects to nothing yet. `server` is a URL with credentials; or the same with certificates, from a `redis::Client`.
     pub fn open(
-        url: &str,
+        server: impl IntoConnectionInfo,
         redis: &RedisOptions,
         options: CacheOptions,
         clock: Arc<dyn Clock>,
@@ -99,7 +99,7 @@ impl RedisCache {
         if !is_a_prefix(&redis.prefix) {
             return Err(OpenError::Prefix);
         }
-        let link = Link::open(url, (redis.answer_max, redis.away_for), clock)?;
+        let link = Link::open(server, (redis.answer_max, redis.away_for), clock)?;
         let shared = Shared {
             link,
             options,

@@ -7,7 +7,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::cache::CacheError;
 use podium_ports::clock::Clock;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, FromRedisValue, RedisError, RedisResult, ScriptInvocation};
+use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisError, RedisResult, ScriptInvocation};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -68,12 +68,12 @@ struct State {
 impl Link {
     /// Connects to nothing yet.
     pub(crate) fn open(
-        url: &str,
+        server: impl IntoConnectionInfo,
         (answer_max, away_for): (Duration, Duration),
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         install_tls_provider();
-        let client = Client::open(url).map_err(|_| OpenError::Url)?;
+        let client = Client::open(server).map_err(|_| OpenError::Url)?;
         let manager = manage(&client, answer_max).map_err(|_| OpenError::Url)?;
         let state = Mutex::new(State { manager, away_until: None });
         Ok(Self { client, answer_max, away_for, clock, state })

@@ -14,7 +14,7 @@ use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::vendor::Vendors;
-use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions};
+use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
 use podium_setup::conductor::Callees;
 use podium_setup::{RandomIds, SystemClock};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::address::with_password;
+use crate::address::{self, secret};
 use crate::error::ClusterError;
-use crate::limiter_state;
 use crate::postgres::{self, Store};
-use crate::settings::{Away, ClusterSettings, NatsSettings, RedisSettings};
+use crate::settings::{Away, ClusterSettings, NatsSettings, NatsUser, RedisSettings};
+use crate::{contact, limiter_state};
 
 /// How long a process that grants no calls tells those who ask to wait. Nobody asks.
 const NO_CALLS_WAIT: Duration = Duration::from_secs(1);
@@ -214,18 +214,16 @@ fn ack_wait(lease: Duration) -> Duration {
 }
 
 async fn nats(settings: &NatsSettings, ack_wait: Duration) -> Result<(NatsQueue, NatsLive), ClusterError> {
-    let servers = settings.servers.iter();
-    let servers = servers
-        .map(|server| with_password(server, "nats_password", settings.password.as_ref()))
-        .collect::<Result<Vec<_>, _>>()?;
+    let client = settings.certificates.client.as_ref();
     let connection = ConnectionOptions {
-        servers,
-        credentials: settings.credentials.clone(),
-        root_certificates: settings.root_certificates.clone(),
+        servers: settings.servers.clone(),
+        sign_in: sign_in(&settings.user)?,
+        root_certificates: settings.certificates.root.clone(),
+        client_certificate: client.map(|client| (client.certificate.clone(), client.key.clone())),
         at_start: AtStart::Retry,
         ..ConnectionOptions::new("")
     };
-    let unusable = |source| ClusterError::Server { server: "NATS", source: Box::new(source) };
+    let unusable = |source| ClusterError::Server { server: "NATS", advice: "", source: Box::new(source) };
     let options = QueueOptions {
         replicas: settings.replicas,
         lane_messages_max: settings.lane_messages_max,
@@ -237,12 +235,25 @@ async fn nats(settings: &NatsSettings, ack_wait: Duration) -> Result<(NatsQueue,
     Ok((queue, live))
 }
 
+fn sign_in(user: &NatsUser) -> Result<SignIn, ClusterError> {
+    Ok(match user {
+        NatsUser::Anybody => SignIn::Nobody,
+        NatsUser::Password { user, password } => {
+            SignIn::Password { user: user.clone(), password: secret("nats_password", password)? }
+        }
+        NatsUser::Token(token) => SignIn::Token(secret("nats_token", token)?),
+        NatsUser::NKey(seed) => SignIn::NKey(secret("nats_nkey", seed)?),
+        NatsUser::Credentials(file) => SignIn::Credentials(file.clone()),
+    })
+}
+
 fn redis(
     settings: &RedisSettings,
     keepers: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<RedisLimiter, ClusterError> {
-    let url = with_password(&settings.url, "redis_password", settings.password.as_ref())?;
+    let server = address::redis(settings)?;
+    keepers.spawn(contact::say_why_not(server.clone(), stop.clone()));
     let away = match settings.away {
         Away::Hold => RedisAway::Hold,
         Away::Local(share) => RedisAway::Local { share },
@@ -250,16 +261,15 @@ fn redis(
     let options = LimitOptions { away, ..LimitOptions::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let instance = *RandomIds.claim_id().as_uuid();
-    let (limiter, extender) = RedisLimiter::open(&url, options, instance, clock)
-        .map_err(|source| ClusterError::Server { server: "Redis", source: Box::new(source) })?;
+    let (limiter, extender) = RedisLimiter::open(server, options, instance, clock)
+        .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })?;
     keepers.spawn(extender.run(stop.clone()));
     Ok(limiter)
 }
 
 fn cache(settings: &RedisSettings, options: CacheOptions) -> Result<RedisCache, ClusterError> {
-    let url = with_password(&settings.url, "redis_password", settings.password.as_ref())?;
-    RedisCache::open(&url, &RedisOptions::default(), options, Arc::new(SystemClock))
-        .map_err(|source| ClusterError::Server { server: "Redis", source: Box::new(source) })
+    RedisCache::open(address::redis(settings)?, &RedisOptions::default(), options, Arc::new(SystemClock))
+        .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })
 }
 
 /// The limiter of a process that calls nobody.

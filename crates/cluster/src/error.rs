@@ -43,10 +43,12 @@ pub enum ClusterError {
     #[error("the pool's vendors cannot be set up")]
     Vendors(#[source] BoxError),
     /// A server that the process stands on does not answer or refuses.
-    #[error("{server} cannot be used")]
+    #[error("{server} cannot be used{advice}")]
     Server {
         /// Which: Postgres, NATS or Redis.
         server: &'static str,
+        /// Which setting may be wrong, after `; `, or nothing.
+        advice: &'static str,
         /// What is wrong.
         #[source]
         source: BoxError,

@@ -2,7 +2,9 @@
 #![deny(missing_docs)]
 
 mod address;
+mod advice;
 mod backbone;
+mod contact;
 mod error;
 mod health;
 mod limiter_state;
@@ -14,5 +16,8 @@ mod work;
 pub use backbone::{Backbone, instance};
 pub use error::ClusterError;
 pub use process::{first_signal, main, main_with_inspection, stop_or_second_signal};
-pub use settings::{Away, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, PostgresSettings, RedisSettings};
+pub use settings::{
+    Away, Certificates, ClientCertificate, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, NatsUser,
+    Pooler, PostgresSettings, RedisSettings,
+};
 pub use work::{Work, WorkSettings, check_work, work_keys, work_until_signal};

@@ -48,7 +48,7 @@ mod tests {
         let options = Options { away: Away::Local { share: 0.5 }, ..Options::default() };
         let instance = *RandomIds.claim_id().as_uuid();
         let (limiter, extender) =
-            RedisLimiter::open(&redis.url(), options, instance, Arc::new(SystemClock)).unwrap();
+            RedisLimiter::open(redis.url(), options, instance, Arc::new(SystemClock)).unwrap();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(extender.run(stop.clone()));
         observe(&limiter);

@@ -1,22 +1,30 @@
 //! The store, opened with the password that the settings point at.
 
 use podium_engine::Options;
-use podium_store_postgres::Options as StoreOptions;
 pub(crate) use podium_store_postgres::Store;
+use podium_store_postgres::{Options as StoreOptions, Sessions};
 
-use crate::address::with_password;
+use crate::address::{with_certificates, with_password};
+use crate::advice::{Server, advice};
 use crate::error::ClusterError;
-use crate::settings::PostgresSettings;
+use crate::settings::{Pooler, PostgresSettings};
 
 /// Opens the store and brings its tables up to date.
 pub(crate) async fn connect(settings: &PostgresSettings, options: &Options) -> Result<Store, ClusterError> {
     let address = with_password(&settings.url, "postgres_password", settings.password.as_ref())?;
+    let address = with_certificates(&address, &settings.certificates);
     let store_options = StoreOptions {
         dispatch_grace: options.dispatch_grace,
         connections_max: settings.connections,
+        sessions: match settings.pooler {
+            Pooler::None => Sessions::Own,
+            Pooler::Transaction => Sessions::Lent,
+        },
         ..StoreOptions::default()
     };
-    Store::open(&address, store_options)
-        .await
-        .map_err(|source| ClusterError::Server { server: "Postgres", source: Box::new(source) })
+    Store::open(&address, store_options).await.map_err(|source| ClusterError::Server {
+        server: "Postgres",
+        advice: advice(Server::Postgres, &source),
+        source: Box::new(source),
+    })
 }

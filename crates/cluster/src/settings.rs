@@ -8,35 +8,65 @@ use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::{ConductorChoice, ConductorChoices};
-use podium_setup::settings::{Checker, Key, SecretRef, hardware, step_cache, values};
+use podium_setup::settings::{Checker, Key, hardware, step_cache, values};
 use podium_telemetry::TelemetrySettings;
 
+mod certificates;
+mod servers;
+mod urls;
+
+pub use certificates::{Certificates, ClientCertificate};
+pub use servers::{Away, NatsSettings, NatsUser, Pooler, PostgresSettings, RedisSettings};
+use servers::{nats, postgres, redis};
+
 const SLOTS_MAX: u64 = 4096;
-const LANE_MESSAGES_MAX: u64 = 100_000;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
 
 /// The keys that every process of a cluster has, and their defaults.
 pub const KEYS: &[Key] = &[
-    // The truth: postgres://USER@HOST:PORT/DATABASE, without a password.
+    // The truth: postgres://USER@HOST:PORT/DATABASE, without a password; several HOST:PORT with commas, of which the one is used
+    // that takes writes. `?sslmode=verify-full` checks who the server is.
     ("postgres", None),
     // `env:NAME` or `file:PATH`.
     ("postgres_password", None),
+    // A PEM file with the certificate of whoever signed the server's one; with it, sslmode is verify-full unless given.
+    ("postgres_root_certificates", None),
+    // PEM files with a certificate and its key, for servers that ask clients for one.
+    ("postgres_client_certificate", None),
+    ("postgres_client_key", None),
+    // What is between this process and Postgres: `none`, or `transaction` for a pooler that lends a session for a transaction at a
+    // time, such as PgBouncer 1.21 or newer.
+    ("postgres_pooler", Some("none")),
     // Connections to Postgres that this process may hold.
     ("postgres_connections", Some("16")),
-    // The queue and the live stream: nats://HOST:PORT, several with commas; nats://USER@HOST:PORT with nats_password.
+    // The queue and the live stream: nats://HOST:PORT, tls://HOST:PORT encrypted; several with commas. One of a user with a
+    // password: nats://USER@HOST:PORT.
     ("nats", Some("nats://127.0.0.1:4222")),
+    // `env:NAME` or `file:PATH`: a user's password; or, in its place, a token, or the seed of an nkey.
     ("nats_password", None),
-    // A file with a user's credentials, in place of a password.
+    ("nats_token", None),
+    ("nats_nkey", None),
+    // A file with a user's credentials (.creds), in their place.
     ("nats_credentials", None),
-    // A file with the certificate of whoever signed the servers' ones, if the system does not know it.
+    // A PEM file with the certificate of whoever signed the servers' ones, if the system does not know it.
     ("nats_root_certificates", None),
+    // PEM files with a certificate and its key, for servers that ask clients for one.
+    ("nats_client_certificate", None),
+    ("nats_client_key", None),
     // Copies of each stream that NATS keeps: 1, 3 or 5.
     ("nats_replicas", Some("1")),
     // Messages of a lane that NATS holds, the rest waits in Postgres: about twice the slots of all processes that serve it.
     ("lane_messages_max", Some("256")),
-    // Limits that all share who call models, executors and planners: redis://HOST:PORT, rediss:// with TLS.
+    // Limits that all share who call models, executors and planners: redis://HOST:PORT or redis://USER@HOST:PORT, rediss:// with
+    // TLS.
     ("redis", Some("redis://127.0.0.1:6379")),
+    // `env:NAME` or `file:PATH`.
     ("redis_password", None),
+    // A PEM file with the certificate of whoever signed the server's one, if the system does not know it.
+    ("redis_root_certificates", None),
+    // PEM files with a certificate and its key, for servers that ask clients for one.
+    ("redis_client_certificate", None),
+    ("redis_client_key", None),
     // What holds while Redis is away: `hold` (nobody is called) or `local:SHARE` (each process keeps to that share, 0 to 1).
     ("redis_away", Some("local:0.5")),
     // The pool file.
@@ -132,54 +162,6 @@ pub struct ClusterSettings {
     pub log_format: LogFormat,
 }
 
-/// Where Postgres is.
-#[derive(Clone, Debug)]
-pub struct PostgresSettings {
-    /// Without a password.
-    pub url: String,
-    /// Where the password is, if one is needed.
-    pub password: Option<SecretRef>,
-    /// Most connections of this process.
-    pub connections: u32,
-}
-
-/// Where NATS is.
-#[derive(Clone, Debug)]
-pub struct NatsSettings {
-    /// Servers of one cluster, without passwords.
-    pub servers: Vec<String>,
-    /// Where the password of the servers' user is, if one is needed.
-    pub password: Option<SecretRef>,
-    /// A file with a user's credentials.
-    pub credentials: Option<PathBuf>,
-    /// A file with the certificate of whoever signed the servers' ones.
-    pub root_certificates: Option<PathBuf>,
-    /// Copies of each stream.
-    pub replicas: usize,
-    /// Most messages of a lane.
-    pub lane_messages_max: usize,
-}
-
-/// Where Redis is.
-#[derive(Clone, Debug)]
-pub struct RedisSettings {
-    /// Without a password.
-    pub url: String,
-    /// Where the password is, if one is needed.
-    pub password: Option<SecretRef>,
-    /// What holds while it is away.
-    pub away: Away,
-}
-
-/// What holds while Redis is away. Never nothing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Away {
-    /// Nobody is called.
-    Hold,
-    /// Each executor keeps to this share of every limit, over 0 and at most 1.
-    Local(f64),
-}
-
 impl ClusterSettings {
     /// Reads the shared keys; what is wrong is left with the checker.
     pub fn read(checker: &mut Checker) -> Option<Self> {
@@ -223,71 +205,6 @@ impl ClusterSettings {
             log: log?,
             log_format: log_format?,
         })
-    }
-}
-
-fn postgres(checker: &mut Checker) -> Option<PostgresSettings> {
-    let url = checker.read("postgres", |text| url(text, &["postgres", "postgresql"]));
-    let password = checker.read_if_given("postgres_password", SecretRef::read);
-    let connections = checker.read("postgres_connections", |text| values::number(text, 2, 1000));
-    Some(PostgresSettings { url: url?, password, connections: u32::try_from(connections?).ok()? })
-}
-
-fn nats(checker: &mut Checker) -> Option<NatsSettings> {
-    let servers = checker.read("nats", |text| {
-        text.split(',').map(|server| url(server.trim(), &["nats", "tls"])).collect::<Result<Vec<_>, _>>()
-    });
-    let password = checker.read_if_given("nats_password", SecretRef::read);
-    let credentials = checker.read_if_given("nats_credentials", values::path);
-    let root_certificates = checker.read_if_given("nats_root_certificates", values::path);
-    let replicas = checker.read("nats_replicas", |text| match text {
-        "1" | "3" | "5" => values::number(text, 1, 5),
-        _ => Err(format!("is `{text}`, it must be 1, 3 or 5")),
-    });
-    let lane_messages_max =
-        checker.read("lane_messages_max", |text| values::number(text, 1, LANE_MESSAGES_MAX));
-    Some(NatsSettings {
-        servers: servers?,
-        password,
-        credentials,
-        root_certificates,
-        replicas: usize::try_from(replicas?).ok()?,
-        lane_messages_max: usize::try_from(lane_messages_max?).ok()?,
-    })
-}
-
-fn redis(checker: &mut Checker) -> Option<RedisSettings> {
-    let url = checker.read("redis", |text| url(text, &["redis", "rediss"]));
-    let password = checker.read_if_given("redis_password", SecretRef::read);
-    let away = checker.read("redis_away", away);
-    Some(RedisSettings { url: url?, password, away: away? })
-}
-
-/// A URL of one of these schemes, without a password: settings may be printed.
-fn url(text: &str, schemes: &[&str]) -> Result<String, String> {
-    let rest = schemes.iter().find_map(|scheme| text.strip_prefix(&format!("{scheme}://")));
-    let rest = rest.filter(|rest| !rest.is_empty());
-    // What is wrong may hold a password, so it is not repeated.
-    let rest =
-        rest.ok_or_else(|| format!("must be a URL that begins with {}://", schemes.join(":// or ")))?;
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    match authority.rsplit_once('@') {
-        Some((user, _)) if user.contains(':') => {
-            Err("must not hold a password; the key that ends with _password says where it is".to_owned())
-        }
-        _ => Ok(text.to_owned()),
-    }
-}
-
-fn away(text: &str) -> Result<Away, String> {
-    let wrong = || format!("is `{text}`, it must be hold, or local:SHARE with a share over 0 and at most 1");
-    match text.split_once(':') {
-        None if text == "hold" => Ok(Away::Hold),
-        Some(("local", share)) => {
-            let share = share.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-            share.map(Away::Local).ok_or_else(wrong)
-        }
-        _ => Err(wrong()),
     }
 }
 
@@ -347,19 +264,82 @@ mod tests {
         assert!(!problems.concat().contains("hunter2"), "{problems:#?}");
     }
 
+    /// What is said of one wrong value, beside the keys that are missing.
+    fn problem(flags: &[(&'static str, &str)]) -> String {
+        let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
+        let mut all = vec![("postgres", "postgres://db/podium"), ("conductor", "direct"), ("pool", pool)];
+        all.extend(flags);
+        let problems = read(&all).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        problems.concat()
+    }
+
+    #[test]
+    fn no_secret_goes_through_by_another_way_and_none_is_repeated() {
+        for (key, value) in [
+            ("postgres", "postgres://podium@db/podium?password=hunter2"),
+            ("postgres", "postgres://podium@db/podium?sslpassword=hunter2"),
+            ("postgres", "postgres://db/podium?options=-c%20hunter2"),
+            ("postgres", "postgres://po@d:hunter2@db/podium"),
+            ("nats", "nats://hunter2@nats:4222"),
+            ("nats", "nats://podium:hunter2@nats:4222"),
+            ("nats_token", "hunter2"),
+            ("nats_nkey", "hunter2"),
+            ("redis", "redis://:hunter2@redis:6379"),
+            ("redis", "redis://redis:6379/?password=hunter2"),
+            ("redis", "rediss://redis:6379/#insecure"),
+        ] {
+            let problem = problem(&[(key, value)]);
+            assert!(problem.starts_with(key) && !problem.contains("hunter2"), "{value}: {problem}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_read_when_settings_are_and_are_for_encrypted_connections() {
+        let authority = podium_harness::Authority::new().unwrap();
+        let identity = authority.issue("client", &[]).unwrap();
+        let text = |path: &std::path::Path| path.display().to_string();
+        let (root, certificate, key) =
+            (text(&authority.root()), text(&identity.certificate), text(&identity.key));
+        for (flags, says) in [
+            (vec![("nats_root_certificates", "/nowhere.pem")], "cannot be read"),
+            (vec![("nats_root_certificates", key.as_str())], "holds no certificate"),
+            (vec![("redis", "rediss://r"), ("redis_client_certificate", &certificate)], "redis_client_key"),
+            (
+                vec![("nats_client_certificate", &certificate), ("nats_client_key", &certificate)],
+                "holds no private key",
+            ),
+            (vec![("redis", "redis://r"), ("redis_root_certificates", &root)], "rediss://"),
+            (
+                vec![
+                    ("postgres", "postgres://db/podium?sslmode=require"),
+                    ("postgres_root_certificates", &root),
+                ],
+                "verify-full",
+            ),
+            (vec![("nats_token", "env:A"), ("nats_nkey", "env:B")], "nats_token"),
+            (vec![("nats_password", "env:A")], "names no user"),
+        ] {
+            let problem = problem(&flags);
+            assert!(problem.contains(says), "{flags:?}: {problem}");
+        }
+    }
+
     #[test]
     fn a_right_setup_reads() {
         let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
         let flags = [
             ("postgres", "postgres://podium@127.0.0.1:5432/podium"),
             ("postgres_password", "env:PGPASSWORD"),
-            ("nats", "nats://a:4222, nats://b:4222"),
+            ("nats", "nats://podium@a:4222, nats://podium@b:4222"),
+            ("nats_password", "env:NATS_PASSWORD"),
             ("redis_away", "hold"),
             ("conductor", "direct"),
             ("pool", pool),
         ];
         let settings = read(&flags).unwrap();
         assert_eq!(settings.nats.servers, ["nats://a:4222", "nats://b:4222"]);
+        assert!(matches!(settings.nats.user, NatsUser::Password { user, .. } if user == "podium"));
         assert_eq!(settings.redis.away, Away::Hold);
     }
 }

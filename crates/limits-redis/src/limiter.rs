@@ -8,6 +8,7 @@ use podium_domain::limits::{Ask, Drawn, Refusal, scatter};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use redis::IntoConnectionInfo;
 use tokio::sync::watch;
 use tracing::warn;
 use uuid::Uuid;
@@ -43,16 +44,17 @@ impl RedisLimiter {
     /// Makes a limiter and the task that keeps its leases. Connects to nothing yet: until the extender runs and has reached
     /// Redis, Redis counts as away. Must be called on a Tokio runtime.
     ///
-    /// `url` is `redis://`, `rediss://` (TLS, checked against the system's certificates) or `unix://`, with credentials.
+    /// `server` is `redis://`, `rediss://` (TLS, checked against the system's certificates) or `unix://`, with credentials; or the
+    /// same with certificates, from a `redis::Client`.
     /// `instance` is a random name for this process; two that share it would count as one.
     pub fn open(
-        url: &str,
+        server: impl IntoConnectionInfo,
         options: Options,
         instance: Uuid,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Extender), OpenError> {
         options.check()?;
-        let link = Link::open(url, &options)?;
+        let link = Link::open(server, &options)?;
         let board = Board::new(options.away, Arc::clone(&clock));
         let shared = Arc::new(Shared { options, link, leases: Leases::new(instance), board, clock });
         let limiter = Self { shared: Arc::clone(&shared), gatherings: Arc::default() };

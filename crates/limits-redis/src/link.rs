@@ -52,9 +52,9 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects to nothing yet.
-    pub(crate) fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
+    pub(crate) fn open(server: impl IntoConnectionInfo, options: &Options) -> Result<Self, OpenError> {
         install_tls_provider();
-        let address = url.into_connection_info().map_err(|_| OpenError::Url)?;
+        let address = server.into_connection_info().map_err(|_| OpenError::Url)?;
         let keepalive = TcpKeepalive::new().with_time(SILENCE_MAX).with_interval(SILENCE_MAX / 3);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
 //! What can go wrong with NATS.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use podium_ports::BoxError;
@@ -22,6 +23,23 @@ pub enum NatsError {
     /// No server could be reached, or none let us in.
     #[error("could not connect to NATS")]
     Connect(#[source] BoxError),
+    /// The file with credentials cannot be used.
+    #[error("option `credentials`: {} cannot be used", file.display())]
+    Credentials {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no connection.
+    #[error("NATS did not {call}, since it cannot be reached: {why}")]
+    Away {
+        /// What was asked.
+        call: &'static str,
+        /// What each server that was tried said or did.
+        why: String,
+    },
     /// The server cannot do what is needed.
     #[error("the NATS server has version {found}; {} or newer is needed", ServerVersion::MIN)]
     TooOld {

@@ -13,6 +13,6 @@ mod live;
 mod queue;
 
 pub use error::NatsError;
-pub use link::{AtStart, ConnectionOptions, ServerVersion};
+pub use link::{AtStart, ConnectionOptions, ServerVersion, SignIn};
 pub use live::{LiveOptions, NatsLive};
 pub use queue::{NatsQueue, QueueOptions};

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, Event, Message, RequestErrorKind, Subscriber};
+use async_nats::{Client, ConnectOptions, Event, Message, RequestErrorKind, Server, Subscriber};
 use bytes::Bytes;
-use podium_ports::BoxError;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
 use crate::error::NatsError;
@@ -24,18 +24,23 @@ pub use version::ServerVersion;
 const PING_EVERY: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_AFTER_MAX: Duration = Duration::from_secs(2);
+/// How often it is said why there is no connection.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// How to reach NATS.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
-    /// The servers, such as `nats://user:password@127.0.0.1:4222`; `tls://` demands an encrypted connection.
+    /// The servers of one cluster, such as `nats://127.0.0.1:4222`; with one that is `tls://`, or with certificates, every
+    /// connection is encrypted.
     pub servers: Vec<String>,
     /// What the connection is called in the server's own monitoring.
     pub name: String,
-    /// A file with a user's credentials, if the servers ask for such.
-    pub credentials: Option<PathBuf>,
-    /// A file with the certificate of whoever signed the servers' ones, if it is none that the system knows.
+    /// Who this process is to the servers.
+    pub sign_in: SignIn,
+    /// A file with the certificates of who may have signed the servers' ones, in place of those whom the system trusts.
     pub root_certificates: Option<PathBuf>,
+    /// The files of a certificate and of its key, for servers that ask clients for one.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
     /// Longest time for a call, unless it is told to wait.
     pub call_max: Duration,
     /// What to do when no server answers at the start.
@@ -48,12 +53,33 @@ impl ConnectionOptions {
         Self {
             servers: vec![server.into()],
             name: "podium".to_owned(),
-            credentials: None,
+            sign_in: SignIn::Nobody,
             root_certificates: None,
+            client_certificate: None,
             call_max: Duration::from_secs(2),
             at_start: AtStart::Fail,
         }
     }
+}
+
+/// Who a process is to the servers.
+#[derive(Clone, Debug)]
+pub enum SignIn {
+    /// Nobody in particular, or whom its certificate names.
+    Nobody,
+    /// A user with a password.
+    Password {
+        /// Its name.
+        user: String,
+        /// Its password.
+        password: SecretString,
+    },
+    /// Whoever has the token.
+    Token(SecretString),
+    /// Whoever has the seed of this key.
+    NKey(SecretString),
+    /// The user of a file with credentials.
+    Credentials(PathBuf),
 }
 
 /// What to do when no server answers at the start. Later on, connections are made again for ever.
@@ -88,6 +114,15 @@ pub(crate) struct Link {
     call_max: Duration,
     health: watch::Receiver<Health>,
     checked: Arc<Mutex<Checked>>,
+    away: Arc<Mutex<Away>>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, Default)]
+struct Away {
+    /// What each server that was tried said or did, as far as that is known; never a secret.
+    why: Option<String>,
+    said_at: Option<Instant>,
 }
 
 /// The server's version, read once for each connection.
@@ -110,12 +145,13 @@ impl Link {
             });
         }
         let (told, health) = watch::channel(Health::default());
-        let connecting = client_options(options, told)
+        let away = Arc::default();
+        let connecting = client_options(options, told, &away)
             .await?
             .subscription_capacity(subscription_messages_max)
             .connect(&options.servers[..]);
         let client = connecting.await.map_err(|e| NatsError::Connect(Box::new(e)))?;
-        let link = Self { client, call_max: options.call_max, health, checked: Arc::default() };
+        let link = Self { client, call_max: options.call_max, health, checked: Arc::default(), away };
         if options.at_start == AtStart::Fail {
             link.within("say its version", async { link.connected().await }).await?;
         }
@@ -171,7 +207,7 @@ impl Link {
     }
 
     fn lock_checked(&self) -> MutexGuard<'_, Checked> {
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.checked)
     }
 
     /// Ends the call when it takes too long.
@@ -181,7 +217,16 @@ impl Link {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let limit = self.call_max;
-        timeout(limit, work).await.unwrap_or(Err(NatsError::Timeout { call, limit }.into()))
+        let late = || match self.why_away() {
+            Some(why) => NatsError::Away { call, why },
+            None => NatsError::Timeout { call, limit },
+        };
+        timeout(limit, work).await.unwrap_or_else(|_| Err(late().into()))
+    }
+
+    /// Why there is no connection, if there is none and it is known.
+    fn why_away(&self) -> Option<String> {
+        if self.is_connected() { None } else { lock(&self.away).why.clone() }
     }
 
     /// Asks, and waits for the answer. To be used [`within`](Self::within) a limit.
@@ -236,11 +281,15 @@ pub(crate) fn read<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Resu
     serde_json::from_slice(body).map_err(|e| NatsError::Garbled { call, source: Box::new(e) })
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 async fn client_options(
     options: &ConnectionOptions,
     told: watch::Sender<Health>,
+    away: &Arc<Mutex<Away>>,
 ) -> Result<ConnectOptions, NatsError> {
-    let failed = |e: std::io::Error| NatsError::Connect(Box::new(e) as BoxError);
     let mut client = ConnectOptions::new()
         .name(&options.name)
         .ping_interval(PING_EVERY)
@@ -248,20 +297,86 @@ async fn client_options(
         .request_timeout(Some(options.call_max))
         .max_reconnects(None)
         .reconnect_delay_callback(reconnect_after)
-        .event_callback(move |event| {
-            note(&told, &event);
-            std::future::ready(())
+        .reconnect_to_server_callback({
+            let away = Arc::clone(away);
+            move |servers, _| {
+                note_failures(&away, &servers);
+                // Which one is next is for the client to choose.
+                std::future::ready(None)
+            }
+        })
+        .event_callback({
+            let away = Arc::clone(away);
+            move |event| {
+                note(&told, &event);
+                if matches!(event, Event::Connected) {
+                    *lock(&away) = Away::default();
+                }
+                std::future::ready(())
+            }
         });
     if let Some(file) = &options.root_certificates {
         client = client.add_root_certificates(file.clone());
     }
-    if let Some(file) = &options.credentials {
-        client = client.credentials_file(file).await.map_err(failed)?;
+    if let Some((certificate, key)) = &options.client_certificate {
+        client = client.add_client_certificate(certificate.clone(), key.clone());
     }
+    // The servers that a server tells of have no scheme.
+    let is_encrypted = options.servers.iter().any(|server| server.starts_with("tls://"))
+        || options.root_certificates.is_some()
+        || options.client_certificate.is_some();
+    let client = sign_in(client.require_tls(is_encrypted), &options.sign_in).await?;
     Ok(match options.at_start {
         AtStart::Fail => client,
         AtStart::Retry => client.retry_on_initial_connect(),
     })
+}
+
+async fn sign_in(client: ConnectOptions, sign_in: &SignIn) -> Result<ConnectOptions, NatsError> {
+    let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
+    Ok(match sign_in {
+        SignIn::Nobody => client,
+        SignIn::Password { user, password } => client.user_and_password(user.clone(), exposed(password)),
+        SignIn::Token(token) => client.token(exposed(token)),
+        SignIn::NKey(seed) => client.nkey(exposed(seed)),
+        SignIn::Credentials(file) => {
+            let client = client.credentials_file(file).await;
+            client.map_err(|source| NatsError::Credentials { file: file.clone(), source })?
+        }
+    })
+}
+
+/// Keeps why servers could not be reached, and says it now and then.
+fn note_failures(away: &Mutex<Away>, servers: &[Server]) {
+    let failures = servers.iter().filter_map(|server| {
+        let (host, port) = (server.addr.host(), server.addr.port());
+        server.last_error.as_ref().map(|error| format!("{host}:{port}: {error}{}", advice(error)))
+    });
+    let failures: Vec<_> = failures.collect();
+    if failures.is_empty() {
+        return;
+    }
+    let mut away = lock(away);
+    let why = failures.join("; ");
+    if away.said_at.is_none_or(|at| at.elapsed() > SAY_EVERY) {
+        warn!(%why, "NATS cannot be reached, and is tried again");
+        away.said_at = Some(Instant::now());
+    }
+    away.why = Some(why);
+}
+
+/// Which option may have to be another one, of errors that do not pass by themselves.
+fn advice(error: &str) -> &'static str {
+    const ADVICE: [(&str, &str); 6] = [
+        ("UnknownIssuer", "; `root_certificates` names who may have signed the server's certificate"),
+        // Of somebody else of the same name.
+        ("BadSignature", "; `root_certificates` names who may have signed the server's certificate"),
+        ("not valid for name", "; the certificate is of another host than the address names"),
+        ("CertificateRequired", "; the server asks for a `client_certificate`"),
+        ("authorization violation", "; the user, password, token, nkey or credentials are wrong or missing"),
+        ("nonce", "; the server knows nothing of nkeys, or the seed is none"),
+    ];
+    ADVICE.iter().find(|(sign, _)| error.contains(sign)).map_or("", |(_, advice)| advice)
 }
 
 fn note(told: &watch::Sender<Health>, event: &Event) {

@@ -63,13 +63,18 @@ impl Store {
     }
 
     async fn ask<C: Call>(&self, call: &C) -> Result<Result<C::Answer, sqlx::Error>, StoreError> {
-        let mut taken = self.connections.take().await.map_err(unavailable)?;
+        let mut taken = self.connections.take().await.map_err(StoreError::Unavailable)?;
         let Some(connection) = taken.get() else { return Err(unavailable(sqlx::Error::PoolClosed)) };
         let answer_max = self.options.statement_max + ANSWER_MARGIN;
         let answer = timeout(answer_max, call.ask(connection)).await;
-        let answer = answer.map_err(|_| StoreError::Unavailable(Box::new(NoAnswer(answer_max))))?;
+        let Ok(answer) = answer else {
+            self.connections.doubt();
+            return Err(StoreError::Unavailable(Box::new(NoAnswer(answer_max))));
+        };
         if answer.as_ref().map_or_else(is_usable_after, |_| true) {
             self.connections.keep(taken);
+        } else {
+            self.connections.doubt();
         }
         Ok(answer)
     }

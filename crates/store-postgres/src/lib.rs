@@ -22,6 +22,8 @@ mod plans;
 mod ratings;
 mod read;
 mod remove;
+mod servers;
+mod sessions;
 mod sweep;
 mod write;
 
@@ -42,6 +44,8 @@ use podium_ports::store::{
 pub use call::{NoAnswer, Standby};
 use connections::Connections;
 pub use open::OpenError;
+pub use servers::NoPrimary;
+pub use sessions::{Sessions, WrongSessions};
 
 /// How a store behaves. The defaults suit a Postgres in the same data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,8 @@ pub struct Options {
     pub statement_max: Duration,
     /// How long a statement waits for a row that another one writes: 5 s.
     pub lock_max: Duration,
+    /// Whether a connection is a session: it is.
+    pub sessions: Sessions,
 }
 
 impl Default for Options {
@@ -67,6 +73,7 @@ impl Default for Options {
             acquire_max: Duration::from_secs(5),
             statement_max: Duration::from_secs(10),
             lock_max: Duration::from_secs(5),
+            sessions: Sessions::Own,
         }
     }
 }

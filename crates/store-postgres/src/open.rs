@@ -1,22 +1,26 @@
 //! Opens a database: its connections, its migrations.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_ports::BoxError;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, SqlSafeStr};
 use tokio::time::timeout;
 
-use crate::call::NoAnswer;
-use crate::connections::{Connections, IDLE_MAX};
+use crate::call::{NoAnswer, Standby};
+use crate::connections::{Connections, PoolMaker};
+use crate::servers::{NoPrimary, Servers, follows};
+use crate::sessions::{self, WrongSessions};
 use crate::{Options, Store};
 
 /// How long the migrations may take, waiting for another process's included.
 const MIGRATE_MAX: Duration = Duration::from_mins(5);
-/// How long a session may leave a transaction open. None of ours does.
-const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(10);
+/// How long a check of a new connection may take.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+/// Until the transaction ends, without the limits that the role may have. The number is of no meaning.
+const MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7382946150273645)";
 
 /// The migrations, in order: each file of `migrations/postgres`.
 const MIGRATIONS: &[(i64, &str, &str)] =
@@ -35,7 +39,36 @@ pub enum OpenError {
         database: String,
         /// Why.
         #[source]
-        source: sqlx::Error,
+        source: BoxError,
+    },
+    /// None of its servers is the one that takes writes.
+    #[error("database `{database}` has no server to write to")]
+    NoPrimary {
+        /// Hosts, ports and name.
+        database: String,
+        /// Why.
+        #[source]
+        source: NoPrimary,
+    },
+    /// There is a pooler, and sessions are set up as if there were none.
+    #[error(
+        "before database `{database}` there is a pooler that takes no settings for sessions; postgres_pooler says that there is one"
+    )]
+    Pooled {
+        /// Host, port and name.
+        database: String,
+        /// Its words.
+        #[source]
+        source: BoxError,
+    },
+    /// Sessions are not as the statements need them.
+    #[error("the sessions of database `{database}` are not as they must be")]
+    Sessions {
+        /// Host, port and name.
+        database: String,
+        /// What is wrong.
+        #[source]
+        source: WrongSessions,
     },
     /// The tables cannot be brought up to date, or are a newer version's.
     #[error("database `{database}` cannot be brought up to date")]
@@ -58,29 +91,26 @@ pub enum OpenError {
 }
 
 impl Store {
-    /// Connects and brings the tables up to date. What the address does not say is taken from the usual variables of the
-    /// environment (`PGPASSWORD`, `PGSSLMODE` and so on).
+    /// Connects and brings the tables up to date. The address may have several hosts, with commas between them: the one is used
+    /// that takes writes. What it does not say is taken from the usual variables of the environment (`PGPASSWORD`, `PGSSLMODE`
+    /// and so on).
     pub async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
-        let connect = PgConnectOptions::from_str(address).map_err(OpenError::Address)?;
-        let connect = connect.application_name("podium");
-        let database = named(&connect);
-        migrate(&connect, &options, &database).await?;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections_max.max(1))
-            .acquire_timeout(options.acquire_max)
-            .test_before_acquire(false)
-            .before_acquire(|connection, used| {
-                Box::pin(async move {
-                    if used.idle_for > IDLE_MAX {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
-            .connect_with(with_settings(connect, &options))
-            .await
-            .map_err(|source| OpenError::Connect { database, source })?;
-        Ok(Self { connections: Arc::new(Connections::new(pool)), options })
+        let servers = Servers::read(address, options.acquire_max).map_err(OpenError::Address)?;
+        let database = servers.name();
+        let primary = if servers.are_several() {
+            let primary = servers.primary().await;
+            primary.map_err(|source| OpenError::NoPrimary { database: database.clone(), source })?
+        } else {
+            0
+        };
+        migrate(servers.get(primary), &options, &database).await?;
+        let connections = Connections::new(servers, primary, PoolMaker::new(options));
+        let mut connection = connections.take().await.map_err(|source| refused(&database, source))?;
+        if let Some(session) = connection.get() {
+            right(&database, sessions::check(session, &options)).await?;
+        }
+        connections.keep(connection);
+        Ok(Self { connections: Arc::new(connections), options })
     }
 
     /// Waits for what is under way and closes the connections. Without it nothing is lost either.
@@ -89,43 +119,39 @@ impl Store {
     }
 }
 
-/// What the statements rely on, whatever the server's own settings are.
-fn with_settings(connect: PgConnectOptions, options: &Options) -> PgConnectOptions {
-    let ms = |time: Duration| time.as_millis().max(1).to_string();
-    connect.options([
-        ("default_transaction_isolation", "read committed".to_owned()),
-        // A commit that was answered says what was paid for.
-        ("synchronous_commit", "on".to_owned()),
-        // Each statement has its index. A plan that was made while a table was small is kept until the server has counted
-        // again, and must not read all of a table that has grown since.
-        ("enable_seqscan", "off".to_owned()),
-        // They are short, and compiling one takes longer than running it.
-        ("jit", "off".to_owned()),
-        // So does planning one anew each time, which a server does once its tables are large. The plans are the same.
-        ("plan_cache_mode", "force_generic_plan".to_owned()),
-        ("statement_timeout", ms(options.statement_max)),
-        ("lock_timeout", ms(options.lock_max)),
-        ("idle_in_transaction_session_timeout", ms(IDLE_IN_TRANSACTION_MAX)),
-    ])
+/// What a check of sessions found, in time.
+async fn right(
+    database: &str,
+    check: impl Future<Output = Result<Result<(), WrongSessions>, sqlx::Error>>,
+) -> Result<(), OpenError> {
+    let checked = timeout(CHECK_MAX, check).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+    let checked = checked.map_err(|source| refused(database, source.into()))?;
+    checked.map_err(|source| OpenError::Sessions { database: database.to_owned(), source })
 }
 
-/// Host, port and name; neither user nor password.
-fn named(connect: &PgConnectOptions) -> String {
-    let (host, port) = (connect.get_host(), connect.get_port());
-    format!("{host}:{port}/{}", connect.get_database().unwrap_or(connect.get_username()))
+/// A pooler that lends sessions takes no settings for them.
+fn refused(database: &str, source: BoxError) -> OpenError {
+    let database = database.to_owned();
+    if source.to_string().contains("unsupported startup parameter") {
+        return OpenError::Pooled { database, source };
+    }
+    OpenError::Connect { database, source }
 }
 
-/// On a connection of its own, which has no limits for statements. It takes a lock, so that of many processes that start at
-/// once one makes the tables.
+/// On a connection of its own, which has no limits for statements. It takes a lock for one transaction, which a pooler cannot lose:
+/// so that of many processes that start at once one makes the tables.
 async fn migrate(connect: &PgConnectOptions, options: &Options, database: &str) -> Result<(), OpenError> {
-    let migrations = MIGRATIONS.iter().map(|&(version, description, sql)| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let migrator = Migrator::with_migrations(migrations.collect());
-    let failed = |source| OpenError::Connect { database: database.to_owned(), source };
     let connection = timeout(options.acquire_max, PgConnection::connect_with(connect)).await;
-    let mut connection = connection.map_err(|_| failed(sqlx::Error::PoolTimedOut))?.map_err(failed)?;
-    let migrated = timeout(MIGRATE_MAX, migrator.run(&mut connection)).await;
+    let connection = connection.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+    let mut connection = connection.map_err(|source| refused(database, source.into()))?;
+    let standby = timeout(CHECK_MAX, follows(&mut connection)).await;
+    match standby.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
+        Ok(false) => {}
+        Ok(true) => return Err(refused(database, Standby.into())),
+        Err(source) => return Err(refused(database, source.into())),
+    }
+    right(database, sessions::check_tracking(&mut connection, options)).await?;
+    let migrated = timeout(MIGRATE_MAX, run_migrations(&mut connection)).await;
     let database = || database.to_owned();
     migrated
         .map_err(|_| OpenError::MigrateTime { database: database(), source: NoAnswer(MIGRATE_MAX) })?
@@ -133,6 +159,17 @@ async fn migrate(connect: &PgConnectOptions, options: &Options, database: &str) 
     // The tables are as they should be, whether or not the server hears the farewell.
     connection.close().await.ok();
     Ok(())
+}
+
+async fn run_migrations(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    let migrations = MIGRATIONS.iter().map(|&(version, description, sql)| {
+        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    let mut transaction = connection.begin().await?;
+    sqlx::raw_sql(MIGRATION_LOCK).execute(&mut *transaction).await?;
+    migrator.set_locking(false).run(&mut *transaction).await?;
+    Ok(transaction.commit().await?)
 }
 
 #[cfg(test)]
@@ -165,7 +202,7 @@ mod tests {
         let store = Store::open(&address, Options::default()).await.unwrap();
         let weaken = "ALTER DATABASE podium_1 SET synchronous_commit = off;
                       ALTER DATABASE podium_1 SET default_transaction_isolation = 'serializable'";
-        sqlx::raw_sql(weaken).execute(store.connections.pool()).await.unwrap();
+        sqlx::raw_sql(weaken).execute(&store.connections.pool()).await.unwrap();
         store.close().await;
 
         let store = Store::open(&address, Options::default()).await.unwrap();
@@ -178,7 +215,7 @@ mod tests {
             ("SHOW jit", "off"),
         ] {
             let setting: String =
-                sqlx::query_scalar(question).fetch_one(store.connections.pool()).await.unwrap();
+                sqlx::query_scalar(question).fetch_one(&store.connections.pool()).await.unwrap();
             assert_eq!(setting, expected, "{question}");
         }
     }

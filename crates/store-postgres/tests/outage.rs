@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use podium_domain::run::TaskRef;
-use podium_harness::Postgres;
+use podium_harness::{Fsync, Postgres, Wire};
 use podium_ports::store::{Conflict, Created, RunStore, StoreError};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds};
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 
@@ -49,4 +49,25 @@ async fn a_server_that_is_gone_is_an_error_within_the_time_for_a_connection() {
         let error = store.ping().await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_network_that_swallows_everything_is_an_error_in_time_and_the_store_goes_on_after_it() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let database = postgres.database().await.unwrap();
+    let wire = Wire::start(postgres.address()).await.unwrap();
+    let address = database.replace(&postgres.address().to_string(), &wire.address().to_string());
+    let (statement_max, acquire_max) = (Duration::from_secs(1), Duration::from_secs(1));
+    let options = Options { statement_max, acquire_max, ..Options::default() };
+    let store = Store::open(&address, options).await.unwrap();
+    store.ping().await.unwrap();
+    wire.hold();
+    // Of the connection that there is, and of one that would have to be made.
+    for _ in 0..2 {
+        let asked = Instant::now();
+        store.ping().await.unwrap_err();
+        assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+    }
+    wire.release();
+    store.ping().await.unwrap();
 }

@@ -38,7 +38,8 @@ pub struct Shape {
     pub executors: usize,
     /// Who plans, as in the setting `conductor`; `{workers}` stands for the base URL of the simulated vendor.
     pub conductor: String,
-    /// Further settings of all processes: key and value.
+    /// Further settings of all processes: key and value. They go before what the cluster sets itself: with an address of a server
+    /// of its own, a test puts that one in the place of the cluster's.
     pub settings: Vec<(&'static str, String)>,
     /// How the workers are simulated.
     pub workers: SimOptions,
@@ -134,7 +135,8 @@ impl Cluster {
             let reached =
                 proxies.as_ref().map_or(direct.clone(), |proxies| by(proxies).address().to_string());
             let postgres = ("postgres", database.replace(&direct, &reached));
-            settings.iter().cloned().chain([postgres]).collect::<Vec<_>>()
+            // Of two settings of one key the later one holds.
+            [postgres].into_iter().chain(settings.iter().cloned()).collect::<Vec<_>>()
         };
         let [gateway, planner, executor] = programs;
         let mut gateways = Vec::new();

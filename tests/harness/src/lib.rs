@@ -1,4 +1,5 @@
-//! Private Postgres, NATS and Redis servers for tests, a proxy that loses Postgres' answers, and our own programs beside them.
+//! Private Postgres, NATS and Redis servers for tests, alone or as several that stand in for each other, encrypted or not; proxies
+//! that lose answers or hold bytes; and our own programs beside them.
 //!
 //! Each value is a server of its own, on a free port of the loopback interface, with its files in a temporary folder. It ends,
 //! and its files go, when the value is dropped and also when the test's process is killed: a small shell beside each server
@@ -8,6 +9,7 @@
 //! `PODIUM_TEST_NATS_SERVER` and `PODIUM_TEST_REDIS_SERVER` name others, so that several versions can be tested.
 #![deny(missing_docs)]
 
+mod certificates;
 mod nats;
 mod port;
 mod postgres;
@@ -18,9 +20,12 @@ mod server;
 mod service;
 mod template;
 mod wait;
+mod wire;
 
-pub use nats::Nats;
-pub use postgres::{Fsync, Postgres};
+pub use certificates::{Authority, Identity};
+pub use nats::{Nats, nats_cluster};
+pub use postgres::{Fsync, Postgres, Secured};
 pub use proxy::Proxy;
 pub use redis::Redis;
 pub use service::Service;
+pub use wire::Wire;

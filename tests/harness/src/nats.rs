@@ -16,6 +16,9 @@ use crate::wait::{first_line, until_it_answers};
 const NATS_SERVER: Program =
     Program { name: "nats-server", variable: "PODIUM_TEST_NATS_SERVER", package: "nats-server" };
 
+/// What further configuration is called, in a server's folder.
+const CONFIGURATION: &str = "nats.conf";
+
 /// A NATS server of a test's own, with JetStream in files.
 #[derive(Debug)]
 pub struct Nats {
@@ -26,16 +29,39 @@ pub struct Nats {
     port: Port,
     monitor: Port,
     version: String,
+    is_configured: bool,
+    // Where the others of its cluster reach it.
+    route: Option<Port>,
 }
 
 impl Nats {
     /// Starts a server that answers.
     pub async fn start() -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("podium-nats-").tempdir()?;
-        let (program, port, monitor) = (NATS_SERVER.find()?, Port::take()?, Port::take()?);
-        let mut nats = Self { server: None, folder, program, port, monitor, version: String::new() };
+        let mut nats = Self::prepare(None)?;
         nats.start_again().await?;
         Ok(nats)
+    }
+
+    /// Starts one with further configuration, such as who may use it.
+    pub async fn start_configured(configuration: &str) -> Result<Self> {
+        let mut nats = Self::prepare(Some(configuration))?;
+        nats.start_again().await?;
+        Ok(nats)
+    }
+
+    fn prepare(configuration: Option<&str>) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("podium-nats-").tempdir()?;
+        if let Some(text) = configuration {
+            fs::write(folder.path().join(CONFIGURATION), text).context("configuring a nats-server")?;
+        }
+        let (program, port, monitor) = (NATS_SERVER.find()?, Port::take()?, Port::take()?);
+        let (version, is_configured) = (String::new(), configuration.is_some());
+        Ok(Self { server: None, folder, program, port, monitor, version, is_configured, route: None })
+    }
+
+    /// Where it listens. It stays the same over a restart.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
     }
 
     /// Where it listens: `nats://127.0.0.1:…`. It stays the same over a restart.
@@ -94,8 +120,31 @@ impl Nats {
         let (port, monitor) = (self.port.number(), self.monitor.number());
         let listen = ["--addr", "127.0.0.1", "--port", &port, "--http_port", &monitor];
         let keep = ["--jetstream", "--store_dir", &store];
-        listen.into_iter().chain(keep).map(str::to_owned).collect()
+        let file = self.folder.path().join(CONFIGURATION).display().to_string();
+        let configured = self.is_configured.then_some(["--config", &file]);
+        let configured = configured.iter().flatten().copied();
+        listen.into_iter().chain(keep).chain(configured).map(str::to_owned).collect()
     }
+}
+
+/// Servers that keep copies of each other's streams, called `nats-1` and so on; they have yet to agree on who leads.
+pub async fn nats_cluster(servers: usize) -> Result<Vec<Nats>> {
+    let ports = (0..servers).map(|_| Port::take()).collect::<Result<Vec<_>>>()?;
+    let routes: Vec<_> = ports.iter().map(|port| format!("nats://{}", port.address())).collect();
+    let mut cluster = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let configuration = format!(
+            "server_name: nats-{}\ncluster {{ name: podium, listen: \"{}\", routes: [{}] }}\n",
+            index + 1,
+            port.address(),
+            routes.join(", ")
+        );
+        let mut nats = Nats::prepare(Some(&configuration))?;
+        nats.route = Some(port);
+        nats.start_again().await?;
+        cluster.push(nats);
+    }
+    Ok(cluster)
 }
 
 /// What stands in the server's first line, `INFO {…,"version":"2.10.27",…}`.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::certificates::{Authority, Identity};
 use crate::port::Port;
 use crate::program::{Program, output_of, own_user};
 use crate::server::{Launch, Server, Signal, User};
@@ -19,6 +20,11 @@ const POSTGRES: Program =
     Program { name: "postgres", variable: "PODIUM_TEST_POSTGRES_BIN", package: "postgresql" };
 /// Whom to run as when the test is root, which Postgres refuses to be: the first of these that there is.
 const USERS: [&str; 2] = ["postgres", "nobody"];
+/// Who may connect from where to a server that is secured: the harness as it likes.
+const ACCESS: &str = "host all postgres 127.0.0.1/32 trust
+hostssl all podium_certified 127.0.0.1/32 cert
+hostssl all podium 127.0.0.1/32 scram-sha-256
+";
 /// The line of `postmaster.pid` that says how far the start has come.
 const STATUS_LINE: usize = 7;
 
@@ -43,6 +49,18 @@ pub struct Postgres {
     port: Port,
     fsync: Fsync,
     databases: AtomicU32,
+    settings: Vec<String>,
+}
+
+/// Who may use a server from the network, and how it shows that it is the right one.
+#[derive(Clone, Copy, Debug)]
+pub struct Secured<'s> {
+    /// Whom clients' certificates are to be signed by.
+    pub authority: &'s Authority,
+    /// The server's own certificate.
+    pub own: &'s Identity,
+    /// The password of the user `podium`. The user `podium_certified` needs none, but a certificate of that name.
+    pub password: &'s str,
 }
 
 impl Postgres {
@@ -53,16 +71,94 @@ impl Postgres {
 
     /// Starts a server that answers.
     pub async fn start_with(fsync: Fsync) -> Result<Self> {
+        let mut postgres = Self::prepare(fsync).await?;
+        template::copy(&postgres.bin, postgres.user, &postgres.data()).await?;
+        postgres.launch().await?;
+        Ok(postgres)
+    }
+
+    /// Starts one whose users besides `postgres` need an encrypted connection and show who they are; they own no database yet.
+    pub async fn start_secured(secured: Secured<'_>) -> Result<Self> {
+        let mut postgres = Self::prepare(Fsync::Off).await?;
+        template::copy(&postgres.bin, postgres.user, &postgres.data()).await?;
+        let file = |name: &str| postgres.data().join(name);
+        let files = [
+            (&secured.authority.root(), "root.pem"),
+            (&secured.own.certificate, "own.pem"),
+            (&secured.own.key, "own.key"),
+        ];
+        for (from, name) in files {
+            template::put(&std::fs::read(from)?, &file(name), postgres.user)?;
+        }
+        template::put(ACCESS.as_bytes(), &file("pg_hba.conf"), postgres.user)?;
+        let tls = ["ssl=on", "ssl_ca_file=root.pem", "ssl_cert_file=own.pem", "ssl_key_file=own.key"];
+        postgres.settings = tls.map(str::to_owned).into();
+        postgres.launch().await?;
+        let users = format!(
+            "CREATE ROLE podium LOGIN SUPERUSER PASSWORD '{}'; CREATE ROLE podium_certified LOGIN SUPERUSER",
+            secured.password
+        );
+        postgres.execute("postgres", &users).await?;
+        Ok(postgres)
+    }
+
+    /// Starts a server that follows this one, and makes this one confirm a commit only once a follower has it.
+    pub async fn start_standby(&self) -> Result<Self> {
+        let mut standby = Self::prepare(self.fsync).await?;
+        standby.databases = AtomicU32::new(self.databases.load(Ordering::Relaxed));
+        standby.follow(self).await?;
+        self.execute("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'").await?;
+        self.execute("postgres", "SELECT pg_reload_conf()").await?;
+        Ok(standby)
+    }
+
+    /// Forgets what it has and follows `primary` from now on, at the address that it has.
+    pub async fn follow(&mut self, primary: &Self) -> Result<()> {
+        self.kill().await?;
+        let data = self.data();
+        let mut remove = template::as_user("rm".as_ref(), self.user);
+        output_of(remove.arg("-rf").arg(&data)).await?;
+        let mut copy = template::as_user(&self.bin.join("pg_basebackup"), self.user);
+        copy.args([
+            "--host=127.0.0.1",
+            "--username=postgres",
+            "--no-password",
+            "--checkpoint=fast",
+            "--no-sync",
+        ]);
+        copy.args(["--write-recovery-conf", "--wal-method=fetch", "--port", &primary.port.number()]);
+        output_of(copy.arg("--pgdata").arg(&data)).await?;
+        self.launch().await
+    }
+
+    /// Makes a follower a server of its own, which takes writes and waits for no other.
+    pub async fn promote(&self) -> Result<()> {
+        self.execute("postgres", "SELECT pg_promote()").await?;
+        self.execute("postgres", "ALTER SYSTEM SET synchronous_standby_names = ''").await?;
+        self.execute("postgres", "SELECT pg_reload_conf()").await?;
+        Ok(())
+    }
+
+    /// Executes statements as the superuser; what they gave, without headings.
+    pub async fn execute(&self, database: &str, statements: &str) -> Result<String> {
+        let mut psql = Command::new(self.bin.join("psql"));
+        psql.args(["--host=127.0.0.1", "--username=postgres", "--no-password", "--no-psqlrc", "--quiet"]);
+        psql.args(["--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "--port", &self.port.number()]);
+        output_of(psql.args(["--dbname", database, "--command", statements])).await
+    }
+
+    async fn prepare(fsync: Fsync) -> Result<Self> {
         let program = POSTGRES.find()?.canonicalize().context("finding the folder of `postgres`")?;
         let bin = program.parent().context("`postgres` is in no folder")?.to_owned();
         let user = user().await?;
         let folder = tempfile::Builder::new().prefix("podium-postgres-").tempdir()?;
         template::make_folder(folder.path(), user)?;
-        template::copy(&bin, user, &folder.path().join("data")).await?;
         let (port, databases) = (Port::take()?, AtomicU32::new(0));
-        let mut postgres = Self { server: None, folder, bin, user, port, fsync, databases };
-        postgres.launch().await?;
-        Ok(postgres)
+        Ok(Self { server: None, folder, bin, user, port, fsync, databases, settings: Vec::new() })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     /// Makes an empty database and gives its `postgres://` address.
@@ -94,6 +190,14 @@ impl Postgres {
         }
     }
 
+    /// Ends it with `kill -9`.
+    pub async fn kill(&mut self) -> Result<()> {
+        match self.server.take() {
+            Some(server) => server.end(Signal::Kill).await,
+            None => Ok(()),
+        }
+    }
+
     /// Starts it after [`Self::crash`], on the same port with the same files.
     pub async fn start_again(&mut self) -> Result<()> {
         self.crash().await?;
@@ -101,7 +205,7 @@ impl Postgres {
     }
 
     async fn launch(&mut self) -> Result<()> {
-        let data = self.folder.path().join("data");
+        let data = self.data();
         let mut server = Server::spawn(&Launch {
             folder: self.folder.path(),
             program: &self.bin.join("postgres"),
@@ -129,7 +233,8 @@ impl Postgres {
             "shared_buffers=32MB".to_owned(),
         ];
         let data = ["-D".to_owned(), data.display().to_string()];
-        data.into_iter().chain(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting])).collect()
+        let settings = settings.into_iter().chain(self.settings.iter().cloned());
+        data.into_iter().chain(settings.flat_map(|setting| ["-c".to_owned(), setting])).collect()
     }
 }
 

@@ -1,10 +1,12 @@
 //! A Redis server.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
+use crate::certificates::{Authority, Identity};
 use crate::port::Port;
 use crate::program::Program;
 use crate::server::{Launch, Server, Signal};
@@ -21,16 +23,47 @@ pub struct Redis {
     folder: TempDir,
     program: PathBuf,
     port: Port,
+    tls_port: Option<Port>,
+    arguments: Vec<String>,
 }
 
 impl Redis {
     /// Starts a server that answers.
     pub async fn start() -> Result<Self> {
+        Self::start_with(None, Vec::new()).await
+    }
+
+    /// Starts one that serves whoever trusts the authority, as the user `podium` with this password, at [`Self::tls_address`].
+    /// Clients may show a certificate of the authority's.
+    pub async fn start_secured(authority: &Authority, own: &Identity, password: &str) -> Result<Self> {
+        let tls_port = Port::take()?;
+        let number = tls_port.number();
+        let file = |path: &std::path::Path| path.display().to_string();
+        let (root, certificate, key) = (file(&authority.root()), file(&own.certificate), file(&own.key));
+        let tls = ["--tls-port", &number, "--tls-ca-cert-file", &root, "--tls-cert-file", &certificate];
+        let more = ["--tls-key-file", &key, "--tls-auth-clients", "optional"];
+        let word = format!(">{password}");
+        let users = ["--user", "podium", "on", &word, "~*", "&*", "+@all", "--user", "default", "off"];
+        let arguments = tls.iter().chain(&more).chain(&users).map(|text| (*text).to_owned()).collect();
+        Self::start_with(Some(tls_port), arguments).await
+    }
+
+    async fn start_with(tls_port: Option<Port>, arguments: Vec<String>) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("podium-redis-").tempdir()?;
         let (program, port) = (REDIS_SERVER.find()?, Port::take()?);
-        let mut redis = Self { server: None, folder, program, port };
+        let mut redis = Self { server: None, folder, program, port, tls_port, arguments };
         redis.start_again().await?;
         Ok(redis)
+    }
+
+    /// Where it listens, not encrypted.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Where it listens, encrypted, if it does.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_port.as_ref().map(Port::address)
     }
 
     /// Where it listens: `redis://127.0.0.1:…`. It stays the same over a restart.
@@ -57,7 +90,11 @@ impl Redis {
             last_signal: Signal::Kill,
         })?;
         let address = self.port.address();
-        let pong = async || Ok((first_line(address, "PING\r\n").await? == "+PONG").then_some(()));
+        // One that asks who is there answers, too.
+        let pong = async || {
+            let line = first_line(address, "PING\r\n").await?;
+            Ok((line == "+PONG" || line.starts_with("-NOAUTH")).then_some(()))
+        };
         until_it_answers(&mut server, pong).await?;
         self.server = Some(server);
         Ok(())
@@ -89,8 +126,8 @@ impl Redis {
     fn arguments(&self) -> Vec<String> {
         let folder = self.folder.path().display().to_string();
         let port = self.port.number();
-        ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no", "--dir", &folder]
-            .map(str::to_owned)
-            .into()
+        let own =
+            ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no", "--dir", &folder];
+        own.map(str::to_owned).into_iter().chain(self.arguments.iter().cloned()).collect()
     }
 }

@@ -59,6 +59,12 @@ impl Service {
         log_end(&self.folder.path().join(LOG))
     }
 
+    /// All that it wrote to its log, in all its lives.
+    pub fn log(&self) -> String {
+        let log = std::fs::read(self.folder.path().join(LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// Starts it with the same arguments; ends it with `kill -9` first if it runs. Returns once it is ready.
     pub async fn start_again(&mut self) -> Result<()> {
         self.kill().await?;

@@ -56,6 +56,17 @@ pub(crate) fn make_folder(folder: &Path, user: Option<User>) -> Result<()> {
     Ok(())
 }
 
+/// A file that the user can read and nobody else.
+pub(crate) fn put(bytes: &[u8], file: &Path, user: Option<User>) -> Result<()> {
+    let context = || format!("writing `{}`", file.display());
+    fs::write(file, bytes).with_context(context)?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).with_context(context)?;
+    if let Some(User { uid, gid }) = user {
+        chown(file, Some(uid), Some(gid)).with_context(context)?;
+    }
+    Ok(())
+}
+
 /// A command of another user, in a folder where everybody may be.
 pub(crate) fn as_user(program: &Path, user: Option<User>) -> Command {
     let mut command = Command::new(program);

@@ -4,6 +4,7 @@
 mod live_outages;
 mod live_stream;
 mod queue_outages;
+mod secured;
 mod servers;
 mod step_queue;
 mod versions;

@@ -6,7 +6,7 @@ use crate::servers::{CALL_MAX, a_queue, to};
 use async_nats::jetstream;
 use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
-use podium_harness::Nats;
+use podium_harness::{Nats, Wire};
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_queue_nats::{AtStart, ConnectionOptions, NatsError, NatsQueue, QueueOptions};
@@ -311,4 +311,21 @@ async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
     queue.publish(&LANE, messages(1)[0]).await.unwrap();
     assert_eq!(must_fetch(&queue).await.message(), &messages(1)[0]);
     assert_eq!(js.get_stream(STREAM).await.unwrap().cached_info().state.messages, 3);
+}
+
+#[tokio::test]
+async fn every_call_ends_within_its_time_while_the_network_swallows_everything() {
+    let server = Nats::start().await.unwrap();
+    let wire = Wire::start(server.address()).await.unwrap();
+    let options = ConnectionOptions { servers: vec![format!("nats://{}", wire.address())], ..to(&server) };
+    let queue = NatsQueue::connect(&options, QueueOptions::default()).await.unwrap();
+    queue.ping().await.unwrap();
+    wire.hold();
+    let asked = Instant::now();
+    queue.ping().await.unwrap_err();
+    queue.publish(&LANE, messages(1)[0]).await.unwrap_err();
+    assert!(asked.elapsed() < CALL_MAX * 4, "{:?}", asked.elapsed());
+    wire.release();
+    until(async || queue.ping().await.ok()).await;
+    queue.close().await;
 }

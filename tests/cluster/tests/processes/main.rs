@@ -30,7 +30,11 @@ mod readiness;
 #[cfg(test)]
 mod redis_away;
 #[cfg(test)]
+mod secured;
+#[cfg(test)]
 mod shared_account;
+#[cfg(test)]
+mod stand_in;
 #[cfg(test)]
 mod texts;
 #[cfg(test)]

@@ -1,0 +1,101 @@
+//! Addresses as settings have them: without anything that is secret, since settings may be printed.
+
+/// What of a Postgres address may follow `?`. The names are those of Postgres' own clients.
+const POSTGRES_PARAMETERS: [&str; 5] =
+    ["sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"];
+const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+/// Those that check who the server is.
+const CHECKING_SSL_MODES: [&str; 2] = ["verify-ca", "verify-full"];
+
+/// The parts of a URL, of which no secret is one.
+struct Parts<'t> {
+    user: Option<&'t str>,
+    hosts: &'t str,
+    /// What follows the host, with `/`, `?` or `#`.
+    rest: &'t str,
+}
+
+/// A URL of one of these schemes, without a password. What is wrong may hold one, so it is not repeated.
+fn parts<'t>(text: &'t str, schemes: &[&str]) -> Result<Parts<'t>, String> {
+    let after_scheme = schemes.iter().find_map(|scheme| text.strip_prefix(&format!("{scheme}://")));
+    let after_scheme = after_scheme.filter(|rest| !rest.is_empty());
+    let after_scheme = after_scheme
+        .ok_or_else(|| format!("must be a URL that begins with {}://", schemes.join(":// or ")))?;
+    let end = after_scheme.find(['/', '?', '#']).unwrap_or(after_scheme.len());
+    let (authority, rest) = after_scheme.split_at(end);
+    let (user, hosts) = match authority.rsplit_once('@') {
+        // Of a password with an `@`, too.
+        Some((user, _)) if user.contains([':', '@']) => {
+            return Err(
+                "must not hold a password; the key that ends with _password says where it is".to_owned()
+            );
+        }
+        Some((user, hosts)) => (Some(user).filter(|user| !user.is_empty()), hosts),
+        None => (None, authority),
+    };
+    if rest.contains('@') {
+        return Err(
+            "has an `@` behind its host; a password, which may be meant, belongs elsewhere".to_owned()
+        );
+    }
+    Ok(Parts { user, hosts, rest })
+}
+
+/// A Postgres address, whose hosts may be several, and whether its `sslmode` checks who the server is; none if it says nothing of
+/// it.
+pub(super) fn postgres(text: &str) -> Result<(String, Option<bool>), String> {
+    let Parts { hosts, rest, .. } = parts(text, &["postgres", "postgresql"])?;
+    if hosts.split(',').any(str::is_empty) {
+        return Err("must name a host, or several with a comma between two".to_owned());
+    }
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
+    let mut checks = None;
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        if !POSTGRES_PARAMETERS.contains(&name) {
+            return Err(format!(
+                "has a parameter that is not known here; there are {}",
+                POSTGRES_PARAMETERS.join(", ")
+            ));
+        }
+        if name == "sslmode" {
+            if !SSL_MODES.contains(&value) {
+                return Err(format!("has a wrong sslmode; there are {}", SSL_MODES.join(", ")));
+            }
+            checks = Some(CHECKING_SSL_MODES.contains(&value));
+        }
+        if name == "target_session_attrs" && !["read-write", "primary"].contains(&value) {
+            return Err("has a target_session_attrs that is not read-write, which always holds".to_owned());
+        }
+    }
+    Ok((text.to_owned(), checks))
+}
+
+/// Servers of one NATS cluster, without their user, who must be the same, and who that is.
+pub(super) fn nats(text: &str) -> Result<(Vec<String>, Option<String>), String> {
+    let mut servers = Vec::new();
+    let mut users = Vec::new();
+    for server in text.split(',').map(str::trim) {
+        let Parts { user, hosts, rest } = parts(server, &["nats", "tls"])?;
+        if hosts.is_empty() || !["", "/"].contains(&rest) {
+            return Err("must be a host and a port, and nothing behind them".to_owned());
+        }
+        let scheme = server.split_once("://").map_or("nats", |(scheme, _)| scheme);
+        servers.push(format!("{scheme}://{hosts}"));
+        users.push(user.map(str::to_owned));
+    }
+    if users.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err("names several users; there is one for all servers".to_owned());
+    }
+    Ok((servers, users.into_iter().next().flatten()))
+}
+
+/// A Redis address, and whether it is encrypted.
+pub(super) fn redis(text: &str) -> Result<(String, bool), String> {
+    let Parts { hosts, rest, .. } = parts(text, &["redis", "rediss"])?;
+    let database = rest.strip_prefix('/').unwrap_or(rest);
+    if hosts.is_empty() || !database.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("must be a host and a port, with at most the number of a database behind them".to_owned());
+    }
+    Ok((text.to_owned(), text.starts_with("rediss://")))
+}
