@@ -364,7 +364,9 @@ impl Executor {
             }
             Ended::Failed { mut message, cure, spent: Spent { usage, cost } } => {
                 let retry_at = self.retry_at(claimed, worker, cure, &mut message);
-                let elsewhere = || fallback::next(self.engine.pool(), &claimed.run, task, (worker, request));
+                let asked = (worker, request);
+                let elsewhere =
+                    || fallback::next(self.engine.pool(), &claimed.run, task, asked, hedge.as_ref());
                 let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
                 let error = AttemptError { message, retry_at, fall_back_to, usage, cost, hedge };
                 Command::FailAttempt { task, claim, error }

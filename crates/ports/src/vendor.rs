@@ -136,6 +136,9 @@ pub enum ChatEvent {
     Quota(Quota),
     /// More text.
     Delta(String),
+    /// So many bytes came of an answer in one piece that broke off: the vendor had written it, and nobody can read it. An error
+    /// follows.
+    Unread(usize),
     /// More of how it reasoned, in words.
     Reasoning(String),
     /// Ends the reasoning since the last event of this kind: who continues the conversation with the same worker hands both

@@ -292,6 +292,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
         ChatEvent::Started { .. } => writeln!(text, "started"),
         ChatEvent::Quota(quota) => writeln!(text, "quota {quota:?}"),
         ChatEvent::Delta(delta) => writeln!(text, "delta {delta:?}"),
+        ChatEvent::Unread(bytes) => writeln!(text, "{bytes} bytes that cannot be read"),
         ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
         ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", in_order(&seal.mark)),
         ChatEvent::ToolCall(call) => {

@@ -7,7 +7,7 @@ use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
@@ -111,6 +111,9 @@ impl Ask {
         policy.attempts_max = u32::try_from(dice.between(2, 8)).unwrap_or(2);
         if dice.chance(300) {
             policy.fallback = PoolRule::None;
+        }
+        if dice.chance(400) {
+            policy.broken_answer = BrokenAnswer::Again;
         }
         if dice.chance(120) {
             policy.deadline_ms = dice.between(1_000, 20_000);
