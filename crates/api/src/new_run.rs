@@ -9,6 +9,7 @@ use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 
 use crate::image::{of_bytes, of_url};
 use crate::v1;
@@ -31,6 +32,8 @@ pub struct NewRun {
     pub sampling: Sampling,
     /// The form of the answer.
     pub answer: AnswerForm,
+    /// Texts that end the answer.
+    pub stops: Stops,
 }
 
 impl TryFrom<v1::CreateRunRequest> for NewRun {
@@ -49,10 +52,20 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         }
         let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
         let answer = answer(request.response_format, &mut problems);
-        match (conversation, problems.is_empty()) {
-            (Some(conversation), true) => {
+        let stops = Stops::new(request.stop).map_err(|e| problems.push(problem("stop", e.to_string())));
+        match (conversation, stops, problems.is_empty()) {
+            (Some(conversation), Ok(stops), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                Ok(Self { request_id, model, conversation, policy, answer_tokens_max, sampling, answer })
+                Ok(Self {
+                    request_id,
+                    model,
+                    conversation,
+                    policy,
+                    answer_tokens_max,
+                    sampling,
+                    answer,
+                    stops,
+                })
             }
             _ => Err(ApiError::on_fields(problems)),
         }
@@ -258,6 +271,7 @@ mod tests {
         request.request_id = "has a blank".to_owned();
         request.effort = 99;
         request.answer_tokens_max = Some(0);
+        request.stop = vec![String::new()];
         request.sampling = Some(v1::Sampling { temperature: Some(2.5), ..Default::default() });
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
@@ -282,6 +296,7 @@ mod tests {
             "policy.workers_allowed",
             "answer_tokens_max",
             "sampling.temperature",
+            "stop",
         ];
         assert_eq!(fields, expected);
     }

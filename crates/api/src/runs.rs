@@ -57,6 +57,7 @@ impl From<&Run> for v1::Run {
             answer_tokens_max: spec.answer_tokens_max,
             sampling: (!spec.sampling.is_none()).then(|| spec.sampling.into()),
             response_format: response_format(&spec.answer),
+            stop: spec.stops.as_slice().to_vec(),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),

@@ -421,12 +421,14 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
     let answer = if is_final { spec.answer.clone() } else { AnswerForm::Text };
+    let stops = if is_final { spec.stops.as_slice() } else { &[] };
     let messages = prompt::for_worker(run, round, step)?;
     let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
     Some(ChatRequest {
         temperature,
         top_p,
         seed,
+        stops: stops.to_vec(),
         answer,
         effort: worker.takes_effort().then_some(spec.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))

@@ -18,6 +18,7 @@ use crate::BoxError;
 
 pub use podium_domain::answer::{AnswerForm, JsonSchema};
 pub use podium_domain::run::FinishReason;
+pub use podium_domain::stops::STOPS_MAX;
 
 /// A call of a worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,8 +67,6 @@ impl ChatRequest {
     }
 }
 
-/// Most texts that end an answer: what every vendor that knows them takes.
-pub const STOPS_MAX: usize = 4;
 /// Most tools of a request.
 pub const TOOLS_MAX: usize = 128;
 

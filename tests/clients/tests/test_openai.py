@@ -185,7 +185,7 @@ def test_a_step_keeps_to_its_worker_where_the_request_says_so(direct: Podium) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n", 2), ("logprobs", True), ("tools", [TOOL]), ("stop", "x")],
+    [("n", 2), ("logprobs", True), ("tools", [TOOL])],
 )
 def test_what_cannot_be_honoured_is_refused(podium: Podium, name: str, value: object) -> None:
     error = refusal(openai.BadRequestError, podium, **{name: value})
@@ -203,6 +203,22 @@ def test_what_no_worker_takes_is_refused_by_worker_and_feature(podium: Podium) -
     assert (error.code, error.param) == ("no_worker_allowed", "messages")
     assert "worker `sim-words` does not take image" in str(error)
     assert len(podium.calls()) == calls
+
+
+def test_an_answer_ends_before_any_of_its_stops(podium: Podium, direct: Podium) -> None:
+    assert ask(direct, WORDS_QUESTION, stop=" and ").choices[0].message.content == "one hundred"
+    chunks = list(ask(direct, WORDS_QUESTION, stop=["nine", " hundred"], stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "one"
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    # The steps before the last one write "440" and "5280", and are not cut.
+    assert ask(podium, stop="4").choices[0].message.content == ANSWER
+    assert ask(podium, stop=[ANSWER.split()[1]]).choices[0].message.content == ANSWER.split()[0] + " "
+
+
+@pytest.mark.parametrize("stop", ["", ["a"] * 5, ["x" * 65]])
+def test_stops_that_are_too_many_or_too_long_are_refused_by_name(podium: Podium, stop: object) -> None:
+    error = refusal(openai.BadRequestError, podium, stop=stop)
+    assert (error.code, error.param) == ("invalid_value", "stop")
 
 
 def test_a_picture_reaches_the_worker(able: Podium) -> None:

@@ -10,6 +10,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
@@ -149,6 +150,7 @@ impl Ask {
             // Most want the same answer whenever they ask the same.
             sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
             answer: AnswerForm::Text,
+            stops: Stops::default(),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);

@@ -42,12 +42,13 @@ pub(super) fn candidates<'p>(
     pool.fallbacks_of(worker).into_iter().filter(may)
 }
 
-/// Whether the prompt is something that the worker can read, and fits, and it can answer in the form that is asked for.
+/// Whether the prompt is something that the worker can read, and fits, and it can answer in the form and end where it is asked to.
 fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
     let has_image = request.messages.iter().any(|message| message.image_count() > 0);
     let fits = prompt_tokens(request) < u64::from(worker.context_tokens);
     let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
-    fits && takes_form && (!has_image || worker.takes(Feature::Image))
+    let ends = request.stops.is_empty() || worker.takes(Feature::Stop);
+    fits && takes_form && ends && (!has_image || worker.takes(Feature::Image))
 }
 
 impl Executor {

@@ -13,6 +13,7 @@ use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::conductor::Conductor;
@@ -89,6 +90,7 @@ impl AtWork {
             policy,
             answer_tokens_max: None,
             answer: AnswerForm::Text,
+            stops: Stops::default(),
             sampling: Sampling::NONE,
         };
         let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();
