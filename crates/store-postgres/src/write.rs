@@ -206,7 +206,15 @@ impl Call for Write<'_> {
     type Answer = HashSet<Uuid>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let written = query_of_batch!(query_file_scalar!("queries/commit.sql"), self.0, []);
-        Ok(written.fetch_all(connection).await?.into_iter().collect())
+        let written = if self.0.states.runs.len() == 1 {
+            query_of_batch!(query_file_scalar!("queries/commit_one.sql"), self.0, [])
+                .fetch_all(connection)
+                .await?
+        } else {
+            query_of_batch!(query_file_scalar!("queries/commit.sql"), self.0, [])
+                .fetch_all(connection)
+                .await?
+        };
+        Ok(written.into_iter().collect())
     }
 }
