@@ -11,6 +11,7 @@ use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Run, TaskRef};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_domain::time::Timestamp;
 use podium_engine::{Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
@@ -112,6 +113,7 @@ impl House {
             policy: Policy { rounds_max: 1, ..Policy::new(Tier::Ultra, Effort::Medium) },
             answer_tokens_max: None,
             answer: AnswerForm::Text,
+            stops: Stops::default(),
             sampling: Sampling::NONE,
         };
         let (_, mut ending) = self.engine.ask(request).await?;

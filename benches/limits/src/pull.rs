@@ -13,6 +13,7 @@ use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::conductor::Conductor;
@@ -87,6 +88,7 @@ impl House {
             policy: Policy::new(Tier::Ultra, Effort::Medium),
             answer_tokens_max: None,
             answer: AnswerForm::Text,
+            stops: Stops::default(),
             sampling: Sampling::NONE,
         };
         Ok(self.engine.submit(submit).await?.run_id())

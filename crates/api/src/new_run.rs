@@ -7,8 +7,9 @@ use podium_domain::content::Part;
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 
 use crate::image::{of_bytes, of_url};
 use crate::v1;
@@ -31,6 +32,8 @@ pub struct NewRun {
     pub sampling: Sampling,
     /// The form of the answer.
     pub answer: AnswerForm,
+    /// Texts that end the answer.
+    pub stops: Stops,
 }
 
 impl TryFrom<v1::CreateRunRequest> for NewRun {
@@ -49,10 +52,20 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         }
         let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
         let answer = answer(request.response_format, &mut problems);
-        match (conversation, problems.is_empty()) {
-            (Some(conversation), true) => {
+        let stops = Stops::new(request.stop).map_err(|e| problems.push(problem("stop", e.to_string())));
+        match (conversation, stops, problems.is_empty()) {
+            (Some(conversation), Ok(stops), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                Ok(Self { request_id, model, conversation, policy, answer_tokens_max, sampling, answer })
+                Ok(Self {
+                    request_id,
+                    model,
+                    conversation,
+                    policy,
+                    answer_tokens_max,
+                    sampling,
+                    answer,
+                    stops,
+                })
             }
             _ => Err(ApiError::on_fields(problems)),
         }
@@ -183,6 +196,16 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
             problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
         }
     }
+    match v1::BrokenAnswer::try_from(wanted.broken_answer) {
+        Ok(v1::BrokenAnswer::Unspecified) => {}
+        Ok(v1::BrokenAnswer::Elsewhere) => policy.broken_answer = BrokenAnswer::Elsewhere,
+        Ok(v1::BrokenAnswer::Again) => policy.broken_answer = BrokenAnswer::Again,
+        Err(_) => {
+            let broken = wanted.broken_answer;
+            let must_be = format!("broken_answer {broken} is none of elsewhere, again");
+            problems.push(problem("policy.broken_answer", must_be));
+        }
+    }
     match v1::Hedging::try_from(wanted.hedging) {
         Ok(v1::Hedging::Unspecified) => {}
         Ok(v1::Hedging::None) => policy.hedging = PoolRule::None,
@@ -248,10 +271,12 @@ mod tests {
         request.request_id = "has a blank".to_owned();
         request.effort = 99;
         request.answer_tokens_max = Some(0);
+        request.stop = vec![String::new()];
         request.sampling = Some(v1::Sampling { temperature: Some(2.5), ..Default::default() });
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
             fallback: 9,
+            broken_answer: 9,
             hedging: 9,
             step_cache: 9,
             workers_allowed: vec!["no such name!".to_owned()],
@@ -264,12 +289,14 @@ mod tests {
             "messages",
             "effort",
             "policy.fallback",
+            "policy.broken_answer",
             "policy.hedging",
             "policy.step_cache",
             "policy.steps_max",
             "policy.workers_allowed",
             "answer_tokens_max",
             "sampling.temperature",
+            "stop",
         ];
         assert_eq!(fields, expected);
     }
@@ -289,6 +316,7 @@ mod tests {
             steps_max: Some(3),
             deadline_ms: Some(1000),
             fallback: v1::Fallback::None.into(),
+            broken_answer: v1::BrokenAnswer::Again.into(),
             hedging: v1::Hedging::None.into(),
             step_cache: v1::StepCaching::Off.into(),
             cost_max_nano_usd: Some(5),
@@ -299,6 +327,8 @@ mod tests {
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
         assert_eq!((policy.fallback, policy.hedging), (PoolRule::None, PoolRule::None));
         assert_eq!(policy.step_cache, StepCaching::Off);
+        assert_eq!(policy.broken_answer, BrokenAnswer::Again);
+        assert_eq!(v1::Policy::from(&policy).broken_answer(), v1::BrokenAnswer::Again);
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));
     }

@@ -6,7 +6,7 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
 use podium_domain::run::{
     Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, Round, Run, RunState, Saved, StepRun, Task,
     TaskState, Winner,
@@ -57,6 +57,7 @@ impl From<&Run> for v1::Run {
             answer_tokens_max: spec.answer_tokens_max,
             sampling: (!spec.sampling.is_none()).then(|| spec.sampling.into()),
             response_format: response_format(&spec.answer),
+            stop: spec.stops.as_slice().to_vec(),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
@@ -224,6 +225,7 @@ impl From<&Policy> for v1::Policy {
             cost_max_nano_usd: policy.cost_max.map(Cost::nano_usd),
             output_bytes_max: Some(policy.output_bytes_max as u64),
             fallback: v1::Fallback::from(policy.fallback).into(),
+            broken_answer: v1::BrokenAnswer::from(policy.broken_answer).into(),
             hedging: v1::Hedging::from(policy.hedging).into(),
             step_cache: v1::StepCaching::from(policy.step_cache).into(),
             workers_allowed: match &policy.workers_allowed {
@@ -266,6 +268,15 @@ impl From<PoolRule> for v1::Fallback {
         match rule {
             PoolRule::None => Self::None,
             PoolRule::Pool => Self::Pool,
+        }
+    }
+}
+
+impl From<BrokenAnswer> for v1::BrokenAnswer {
+    fn from(broken: BrokenAnswer) -> Self {
+        match broken {
+            BrokenAnswer::Elsewhere => Self::Elsewhere,
+            BrokenAnswer::Again => Self::Again,
         }
     }
 }

@@ -22,5 +22,6 @@ pub mod rating;
 pub mod run;
 pub mod sampling;
 pub mod share;
+pub mod stops;
 pub mod time;
 pub mod usage;

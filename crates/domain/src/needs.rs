@@ -2,7 +2,8 @@
 //! anybody is called.
 //!
 //! Every worker is shown the whole question, so all of them have to take the pictures in it. Which of them writes the answer is
-//! known only with the plan, and may change afterwards; so all of them have to take the form of the answer as well.
+//! known only with the plan, and may change afterwards; so all of them have to take the form of the answer and the texts that end
+//! it as well.
 
 use std::fmt;
 
@@ -11,7 +12,10 @@ use crate::conversation::Conversation;
 use crate::ids::WorkerId;
 use crate::policy::{Policy, WorkersAllowed};
 use crate::pool::{Feature, Pool};
+use crate::stops::Stops;
 
+/// What a worker does not take that takes no blanks for the end of an answer.
+pub const BLANK_STOP: &str = "stop that is nothing but blanks";
 /// Most workers that an error names.
 const SHOWN_MAX: usize = 8;
 
@@ -21,7 +25,7 @@ pub struct NoneTakes {
     /// A feature for lack of which workers were left out.
     pub feature: Feature,
     /// Each worker that the policy allows, with what it does not take.
-    lacks: Vec<(WorkerId, Feature)>,
+    lacks: Vec<(WorkerId, &'static str)>,
 }
 
 /// `worker X does not take FEATURE` for each.
@@ -39,26 +43,34 @@ impl fmt::Display for NoneTakes {
     }
 }
 
-/// The policy, narrowed to the workers that take the pictures of a question and the form of its answer. As it is where they are
-/// all that it allows.
+/// The policy, narrowed to the workers that take the pictures of a question, the form of its answer and the texts that end it. As it
+/// is where they are all that it allows.
 pub fn narrowed(
     policy: Policy,
     pool: &Pool,
     conversation: &Conversation,
-    answer: &AnswerForm,
+    (answer, stops): (&AnswerForm, &Stops),
 ) -> Result<Policy, NoneTakes> {
     let image = conversation.images().next().map(|_| Feature::Image);
-    let needs: Vec<_> = image.into_iter().chain(answer.feature()).collect();
-    let (mut able, mut lacks) = (Vec::new(), Vec::new());
+    let stop = (!stops.is_empty()).then_some(Feature::Stop);
+    let needs: Vec<_> = image.into_iter().chain(answer.feature()).chain(stop).collect();
+    let (mut able, mut lacks, mut last) = (Vec::new(), Vec::new(), None);
     for worker in pool.workers().iter().filter(|worker| policy.allows(worker)) {
-        match needs.iter().find(|feature| !worker.takes(**feature)) {
+        let lacking = needs.iter().find(|feature| !worker.takes(**feature));
+        let lacking = lacking.map(|feature| (*feature, feature.as_str()));
+        let blank =
+            || (stops.has_blank() && !worker.api.ends_at_blanks()).then_some((Feature::Stop, BLANK_STOP));
+        match lacking.or_else(blank) {
             None => able.push(worker.id.clone()),
-            Some(feature) => lacks.push((worker.id.clone(), *feature)),
+            Some((feature, words)) => {
+                last = Some(feature);
+                lacks.push((worker.id.clone(), words));
+            }
         }
     }
-    match lacks.last() {
+    match last {
         None => Ok(policy),
-        Some((_, feature)) if able.is_empty() => Err(NoneTakes { feature: *feature, lacks }),
+        Some(feature) if able.is_empty() => Err(NoneTakes { feature, lacks }),
         Some(_) => Ok(Policy { workers_allowed: WorkersAllowed::Only(able.into_iter().collect()), ..policy }),
     }
 }
@@ -107,11 +119,13 @@ mod tests {
     fn workers_that_cannot_do_it_are_left_out() {
         let pool = pool(&[("a", SEES), ("b", SEES_ONLY), ("c", WRITES), ("d", "")]);
         let ([plain, seen], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
+        let none = Stops::default();
         let names = |policy: &Policy, asked, answer: &AnswerForm| {
-            narrowed(policy.clone(), &pool, asked, answer).map(|policy| allowed(&policy, &pool).join(""))
+            narrowed(policy.clone(), &pool, asked, (answer, &none))
+                .map(|policy| allowed(&policy, &pool).join(""))
         };
         let text = AnswerForm::Text;
-        assert_eq!(narrowed(ultra.clone(), &pool, &plain, &text), Ok(ultra.clone()));
+        assert_eq!(narrowed(ultra.clone(), &pool, &plain, (&text, &none)), Ok(ultra.clone()));
         assert_eq!(names(&ultra, &seen, &text).unwrap(), "ab");
         assert_eq!(names(&ultra, &plain, &AnswerForm::JsonObject).unwrap(), "c");
         let refused = names(&ultra, &seen, &AnswerForm::JsonObject).unwrap_err();
@@ -124,7 +138,37 @@ mod tests {
         let just_d = Policy { workers_allowed: only("d"), ..ultra.clone() };
         assert_eq!(names(&just_d, &seen, &text).unwrap_err().feature, Feature::Image);
         let just_b = Policy { workers_allowed: only("b"), ..ultra };
-        assert_eq!(narrowed(just_b.clone(), &pool, &seen, &text), Ok(just_b));
+        assert_eq!(narrowed(just_b.clone(), &pool, &seen, (&text, &none)), Ok(just_b));
+    }
+
+    #[test]
+    fn who_cannot_be_told_where_to_end_is_left_out() {
+        let of_api = |api: &str| format!("api = \"{api}\"");
+        let [responses, anthropic, gemini] = ["openai-responses", "anthropic", "gemini"].map(of_api);
+        let pool = pool(&[
+            ("chat", ""),
+            ("thinker", "features = [\"effort\"]"),
+            ("responses", &responses),
+            ("anthropic", &anthropic),
+            ("gemini", &gemini),
+        ]);
+        let ([plain, _], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
+        let stops = |text: &str| Stops::new(vec![text.to_owned()]).unwrap();
+        let narrowed = |policy: &Policy, text| {
+            narrowed(policy.clone(), &pool, &plain, (&AnswerForm::Text, &stops(text)))
+        };
+        assert_eq!(allowed(&narrowed(&ultra, "END").unwrap(), &pool), ["chat", "anthropic", "gemini"]);
+        assert_eq!(allowed(&narrowed(&ultra, "\n").unwrap(), &pool), ["chat", "gemini"]);
+        let only =
+            |ids: &[&str]| WorkersAllowed::Only(ids.iter().map(|id| WorkerId::new(*id).unwrap()).collect());
+        let few = Policy { workers_allowed: only(&["anthropic", "responses"]), ..ultra };
+        let refused = narrowed(&few, "\n").unwrap_err();
+        assert_eq!(refused.feature, Feature::Stop);
+        assert_eq!(
+            refused.to_string(),
+            "no worker can be asked for this: worker `responses` does not take stop, worker `anthropic` does not \
+             take stop that is nothing but blanks"
+        );
     }
 
     #[test]
@@ -133,7 +177,9 @@ mod tests {
         let workers: Vec<_> = ids.iter().map(|id| (id.as_str(), "")).collect();
         let [_, seen] = conversations();
         let ultra = Policy::new(Tier::Ultra, Effort::Medium);
-        let refused = narrowed(ultra, &pool(&workers), &seen, &AnswerForm::Text).unwrap_err().to_string();
+        let refused = narrowed(ultra, &pool(&workers), &seen, (&AnswerForm::Text, &Stops::default()))
+            .unwrap_err()
+            .to_string();
         assert!(refused.ends_with("worker `w7` does not take image, nor do 12 others"), "{refused}");
     }
 }

@@ -114,6 +114,46 @@ impl PoolRule {
     }
 }
 
+/// What follows where a worker's answer breaks off: its vendor failed, fell silent or ended too early after output had begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BrokenAnswer {
+    /// The worker is not asked again: what it wrote is paid for. The step goes on with another one where [`Policy::fallback`] lets
+    /// it, else it fails.
+    Elsewhere,
+    /// The worker is asked again, within the attempts: the same is paid for twice.
+    Again,
+}
+
+impl BrokenAnswer {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::Elsewhere, Self::Again];
+
+    /// What policies meant that were stored before there was a choice.
+    const fn before() -> Self {
+        Self::Again
+    }
+
+    /// Whether it says no more than policies did then.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    const fn is_as_before(&self) -> bool {
+        matches!(self, Self::Again)
+    }
+
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Elsewhere => "elsewhere",
+            Self::Again => "again",
+        }
+    }
+
+    /// The choice of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.as_str() == name)
+    }
+}
+
 /// Whether a step may be answered with what its worker answered to the same request before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -176,6 +216,9 @@ pub struct Policy {
     /// Whether a step may go on with another worker when its own cannot do it.
     #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
     pub fallback: PoolRule,
+    /// What follows where a worker's answer breaks off.
+    #[serde(default = "BrokenAnswer::before", skip_serializing_if = "BrokenAnswer::is_as_before")]
+    pub broken_answer: BrokenAnswer,
     /// Whether a call that is silent for long may have a second one made beside it: the first call of a `mini` run's worker.
     #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
     pub hedging: PoolRule,
@@ -218,6 +261,7 @@ impl Policy {
             output_bytes_max: 256 << 10,
             workers_allowed: WorkersAllowed::All,
             fallback: PoolRule::Pool,
+            broken_answer: BrokenAnswer::Elsewhere,
             hedging: PoolRule::Pool,
             step_cache: StepCaching::Exact,
         }
@@ -289,5 +333,29 @@ mod tests {
         let policy = Policy { steps_max: 17, ..Policy::new(Tier::Ultra, Effort::Medium) };
         let text = policy.check().unwrap_err().to_string();
         assert_eq!(text, "policy steps_max is 17, it must be 1 to 16");
+    }
+
+    #[test]
+    fn what_was_stored_before_there_was_a_choice_reads_as_it_was_meant() {
+        let policy = Policy::new(Tier::Ultra, Effort::Medium);
+        let mut stored = serde_json::to_value(&policy).unwrap();
+        for name in ["fallback", "broken_answer", "hedging", "step_cache"] {
+            assert!(stored.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        let before: Policy = serde_json::from_value(stored.clone()).unwrap();
+        let expected = Policy {
+            fallback: PoolRule::None,
+            broken_answer: BrokenAnswer::Again,
+            hedging: PoolRule::None,
+            step_cache: StepCaching::Off,
+            ..policy.clone()
+        };
+        assert_eq!(before, expected);
+        assert_eq!(serde_json::to_value(&before).unwrap(), stored);
+        let stored = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&stored).unwrap(), policy);
+        for choice in BrokenAnswer::ALL {
+            assert_eq!(BrokenAnswer::from_name(choice.as_str()), Some(choice));
+        }
     }
 }

@@ -27,6 +27,7 @@ use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
 use crate::policy::{FALLBACKS_MAX, Policy, PoolRule};
 use crate::sampling::Sampling;
+use crate::stops::Stops;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -69,6 +70,9 @@ pub struct RunSpec {
     /// The form of its answer.
     #[serde(default, skip_serializing_if = "AnswerForm::is_text")]
     pub answer: AnswerForm,
+    /// Texts that end its answer.
+    #[serde(default, skip_serializing_if = "Stops::is_empty")]
+    pub stops: Stops,
     /// The pool's name and version.
     pub pool: String,
     /// The conductor's name and version.
@@ -77,6 +81,13 @@ pub struct RunSpec {
     pub accepted_at: Timestamp,
     /// When it fails if it has not ended.
     pub deadline_at: Timestamp,
+}
+
+impl RunSpec {
+    /// Whether the step that gives the answer is asked for more than the others: a limit, a form, or an end of its own.
+    pub fn shapes_answer(&self) -> bool {
+        self.answer_tokens_max.is_some() || !self.answer.is_text() || !self.stops.is_empty()
+    }
 }
 
 /// Where a run stands.

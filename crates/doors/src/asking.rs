@@ -56,6 +56,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         answer_tokens_max: new_run.answer_tokens_max,
         sampling: new_run.sampling,
         answer: new_run.answer,
+        stops: new_run.stops,
     })
 }
 
@@ -105,7 +106,11 @@ fn submit_error(error: &SubmitError) -> ApiError {
             e.to_string(),
         ),
         SubmitError::NoneTakes(e) => {
-            let field = if e.feature == Feature::Image { "messages" } else { "response_format" };
+            let field = match e.feature {
+                Feature::Image => "messages",
+                Feature::Stop => "stop",
+                _ => "response_format",
+            };
             ApiError::on_field(ErrorCode::NoWorkerAllowed, field, e.to_string())
         }
         SubmitError::NoWorkerAllowed => {

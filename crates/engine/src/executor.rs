@@ -364,7 +364,9 @@ impl Executor {
             }
             Ended::Failed { mut message, cure, spent: Spent { usage, cost } } => {
                 let retry_at = self.retry_at(claimed, worker, cure, &mut message);
-                let elsewhere = || fallback::next(self.engine.pool(), &claimed.run, task, (worker, request));
+                let asked = (worker, request);
+                let elsewhere =
+                    || fallback::next(self.engine.pool(), &claimed.run, task, asked, hedge.as_ref());
                 let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
                 let error = AttemptError { message, retry_at, fall_back_to, usage, cost, hedge };
                 Command::FailAttempt { task, claim, error }
@@ -419,12 +421,14 @@ fn request(run: &Run, (round, step): (u16, StepIndex), worker: &Worker) -> Optio
     let is_final = run.is_final_step(round, step);
     let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
     let answer = if is_final { spec.answer.clone() } else { AnswerForm::Text };
+    let stops = if is_final { spec.stops.as_slice() } else { &[] };
     let messages = prompt::for_worker(run, round, step)?;
     let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
     Some(ChatRequest {
         temperature,
         top_p,
         seed,
+        stops: stops.to_vec(),
         answer,
         effort: worker.takes_effort().then_some(spec.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))

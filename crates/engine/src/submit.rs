@@ -12,6 +12,7 @@ use podium_domain::needs::{NoneTakes, narrowed};
 use podium_domain::policy::{Policy, PolicyError};
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::{Sampling, SamplingError};
+use podium_domain::stops::Stops;
 use podium_ports::conductor::{Conductor, PlanOutcome};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::{Commit, Created, Place, StoreError, Telling};
@@ -52,6 +53,8 @@ pub struct Submit {
     pub sampling: Sampling,
     /// The form of the answer.
     pub answer: AnswerForm,
+    /// Texts that end the answer.
+    pub stops: Stops,
 }
 
 /// Which run a request became.
@@ -84,7 +87,7 @@ pub enum SubmitError {
     /// So is a part of the form of the answer.
     #[error(transparent)]
     Answer(#[from] AnswerFormError),
-    /// No worker takes the pictures, or the form of the answer.
+    /// No worker takes the pictures, the form of the answer, or the texts that end it.
     #[error(transparent)]
     NoneTakes(#[from] NoneTakes),
     /// The conductor that alone will do is not here.
@@ -209,6 +212,7 @@ impl Engine {
             answer_tokens_max: request.answer_tokens_max,
             sampling: request.sampling,
             answer: request.answer,
+            stops: request.stops,
             pool: self.parts().pool.version(),
             conductor: conductor.id().to_owned(),
             accepted_at: now,
@@ -311,7 +315,7 @@ impl Engine {
         if pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
-        Ok(narrowed(policy, pool, &request.conversation, &request.answer)?)
+        Ok(narrowed(policy, pool, &request.conversation, (&request.answer, &request.stops))?)
     }
 
     /// The least that a run can cost: its first plan, and one step.

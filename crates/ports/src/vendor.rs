@@ -18,6 +18,7 @@ use crate::BoxError;
 
 pub use podium_domain::answer::{AnswerForm, JsonSchema};
 pub use podium_domain::run::FinishReason;
+pub use podium_domain::stops::STOPS_MAX;
 
 /// A call of a worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,8 +67,6 @@ impl ChatRequest {
     }
 }
 
-/// Most texts that end an answer: what every vendor that knows them takes.
-pub const STOPS_MAX: usize = 4;
 /// Most tools of a request.
 pub const TOOLS_MAX: usize = 128;
 
@@ -136,6 +135,9 @@ pub enum ChatEvent {
     Quota(Quota),
     /// More text.
     Delta(String),
+    /// So many bytes came of an answer in one piece that broke off: the vendor had written it, and nobody can read it. An error
+    /// follows.
+    Unread(usize),
     /// More of how it reasoned, in words.
     Reasoning(String),
     /// Ends the reasoning since the last event of this kind: who continues the conversation with the same worker hands both

@@ -15,6 +15,7 @@ use podium_domain::run::{
     StepResult, TaskRef,
 };
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
@@ -126,6 +127,7 @@ pub fn a_spec() -> RunSpec {
         policy,
         answer_tokens_max: None,
         answer: AnswerForm::Text,
+        stops: Stops::default(),
         sampling: Sampling::NONE,
         pool: a_pool().version(),
         conductor: crate::ScriptedConductor::ID.to_owned(),

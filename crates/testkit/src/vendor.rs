@@ -66,6 +66,8 @@ impl Fault {
 #[derive(Clone, Debug)]
 enum Move {
     Say(String),
+    Think(String),
+    Unread(usize),
     Wait(Gate),
     Break(Fault),
     Finish(FinishReason),
@@ -112,6 +114,18 @@ impl Answer {
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Self {
         self.then(Move::Say(text.into()))
+    }
+
+    /// Reasons.
+    #[must_use]
+    pub fn think(self, text: impl Into<String>) -> Self {
+        self.then(Move::Think(text.into()))
+    }
+
+    /// So many bytes came in one piece that nobody can read.
+    #[must_use]
+    pub fn unread(self, bytes: usize) -> Self {
+        self.then(Move::Unread(bytes))
     }
 
     /// Waits until the gate opens.
@@ -281,6 +295,8 @@ impl Course {
         while !self.is_over {
             match self.moves.pop_front() {
                 Some(Move::Say(text)) => return Some(Ok(ChatEvent::Delta(text))),
+                Some(Move::Think(text)) => return Some(Ok(ChatEvent::Reasoning(text))),
+                Some(Move::Unread(bytes)) => return Some(Ok(ChatEvent::Unread(bytes))),
                 Some(Move::Wait(gate)) => gate.pass().await,
                 Some(Move::Break(fault)) => {
                     self.end();

@@ -98,7 +98,7 @@ async fn ask(vendors: &HttpVendors, worker: &Worker, messages: Vec<Message>) -> 
     let (mut said, mut events) = (Said::default(), vendors.chat(worker, &request).await?);
     while let Some(event) = events.next().await {
         match event? {
-            ChatEvent::Started { .. } | ChatEvent::Quota(_) => {}
+            ChatEvent::Started { .. } | ChatEvent::Quota(_) | ChatEvent::Unread(_) => {}
             ChatEvent::Delta(text) => said.text += &text,
             ChatEvent::Reasoning(text) => said.unsealed += &text,
             ChatEvent::ReasoningSealed(seal) => {

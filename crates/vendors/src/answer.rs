@@ -305,6 +305,7 @@ impl AnswerReader {
         match &mut self.format {
             Format::Unknown => {}
             Format::Whole(whole) if whole.len() + bytes.len() > WHOLE_BYTES_MAX => {
+                self.answer.items.push_back(Ok(ChatEvent::Unread(whole.len())));
                 self.answer.garbled(&format!("an answer of more than {WHOLE_BYTES_MAX} bytes"));
             }
             Format::Whole(whole) => whole.extend_from_slice(bytes),
@@ -328,7 +329,10 @@ impl AnswerReader {
             return;
         }
         match std::mem::replace(&mut self.format, Format::Unknown) {
-            Format::Whole(whole) if trouble.is_none() => {
+            Format::Whole(whole) if trouble.is_some() || is_half(&whole) => {
+                self.answer.items.push_back(Ok(ChatEvent::Unread(whole.len())));
+            }
+            Format::Whole(whole) => {
                 let mended = self.mended(&whole);
                 self.decoder.whole(mended.as_deref().unwrap_or(&whole), &mut self.answer);
             }
@@ -338,7 +342,7 @@ impl AnswerReader {
                 Ok(_) => {}
                 Err(error) => self.answer.garbled(&error.to_string()),
             },
-            Format::Unknown | Format::Whole(_) => {}
+            Format::Unknown => {}
         }
         match (self.answer.reason, trouble) {
             (Some(reason), _) => self.complete(reason),
@@ -392,6 +396,11 @@ impl AnswerReader {
 fn is_cut_off(event: &SseEvent) -> bool {
     let is_whole = event.name == b"error" || event.data.trim_ascii() == DONE;
     !is_whole && serde_json::from_slice::<IgnoredAny>(&event.data).is_err()
+}
+
+/// Whether an answer in one piece is only the beginning of one.
+fn is_half(whole: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(whole).is_err_and(|error| error.is_eof())
 }
 
 #[cfg(test)]

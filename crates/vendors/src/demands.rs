@@ -1,6 +1,7 @@
 //! What a request demands of a worker, held against what the worker takes, before anything is sent.
 
 use podium_domain::content::{Part, ToolCall};
+use podium_domain::needs::BLANK_STOP;
 use podium_domain::pool::{Feature, WireFormat, Worker};
 use podium_domain::sampling::ANTHROPIC_TEMPERATURE_MAX;
 use podium_ports::vendor::{
@@ -53,6 +54,9 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
 fn combination(worker: &Worker, request: &ChatRequest) -> Option<&'static str> {
     if worker.api != WireFormat::Anthropic {
         return None;
+    }
+    if !worker.api.ends_at_blanks() && request.stops.iter().any(|stop| stop.trim().is_empty()) {
+        return Some(BLANK_STOP);
     }
     let thinks = anthropic::thinks(worker, request);
     let choice = request.tools.as_ref().map(|tools| &tools.choice);
@@ -185,6 +189,11 @@ mod tests {
             assert_eq!(said(&thinker, &request).unwrap_err(), format!("worker `w` does not take {what}"));
         }
         assert_eq!(said(&thinker, &ChatRequest { temperature: Some(1.0), ..plain() }), Ok(()));
+        let stopped = |text: &str| ChatRequest { stops: vec!["END".to_owned(), text.to_owned()], ..plain() };
+        let plain = worker("anthropic", r#"["stop"]"#);
+        assert_eq!(said(&plain, &stopped(".")), Ok(()));
+        let refused = said(&plain, &stopped("\n")).unwrap_err();
+        assert_eq!(refused, "worker `w` does not take stop that is nothing but blanks");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use podium_domain::conversation::Message;
 use podium_domain::ids::VendorId;
+use podium_domain::needs::BLANK_STOP;
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, WireFormat, Worker};
 use podium_ports::vendor::{
@@ -165,6 +166,7 @@ fn taken(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>
             "temperature together with effort" => request.temperature = None,
             "top_p together with effort" => request.top_p = None,
             "stop" => request.stops.clear(),
+            BLANK_STOP => request.stops.retain(|stop| !stop.trim().is_empty()),
             "seed" => request.seed = None,
             "json_object" => request.answer = AnswerForm::Text,
             "tools that have to be called together with effort" => {
@@ -292,6 +294,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
         ChatEvent::Started { .. } => writeln!(text, "started"),
         ChatEvent::Quota(quota) => writeln!(text, "quota {quota:?}"),
         ChatEvent::Delta(delta) => writeln!(text, "delta {delta:?}"),
+        ChatEvent::Unread(bytes) => writeln!(text, "{bytes} bytes that cannot be read"),
         ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
         ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", in_order(&seal.mark)),
         ChatEvent::ToolCall(call) => {

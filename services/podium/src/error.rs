@@ -147,6 +147,20 @@ pub(crate) enum Error {
     /// The question is not one.
     #[error("the question is blank")]
     NoQuestion,
+    /// A file that was to go with the question is no picture.
+    #[error("{} is no picture: it must be PNG, JPEG, WebP or GIF", path.display())]
+    NoPicture {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A picture does not fit into a question.
+    #[error("{} has more than {max} bytes, which is all that fits into a question; give its address", path.display())]
+    PictureTooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that fits.
+        max: u64,
+    },
     /// Planning failed.
     #[error("no plan could be made")]
     Planning(#[from] ConductorError),
@@ -180,6 +194,8 @@ impl Error {
                 | Self::NoDemoConductor { .. }
                 | Self::Vendors(_)
                 | Self::NoQuestion
+                | Self::NoPicture { .. }
+                | Self::PictureTooLong { .. }
         );
         ExitCode::from(if usage { USAGE } else { FAILED })
     }

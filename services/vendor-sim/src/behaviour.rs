@@ -141,6 +141,12 @@ pub enum Fault {
     WrongType,
     /// A web page, with a status of success.
     WebPage,
+    /// The account has no money left, in each vendor's own words: 429 `insufficient_quota` at OpenAI, 400 at Anthropic, 429 at
+    /// Gemini.
+    Unpaid,
+    /// Nobody pays for the account at all: 429 `billing_not_active` in the Responses format, 402 in Chat Completions (as others
+    /// than OpenAI say it) and at Anthropic, 403 at Gemini.
+    BillingOff,
 }
 
 /// The longest answer that can be asked for.
@@ -167,6 +173,8 @@ impl Fault {
             Self::Huge { .. } => "huge",
             Self::WrongType => "wrong_type",
             Self::WebPage => "web_page",
+            Self::Unpaid => "unpaid",
+            Self::BillingOff => "billing_off",
         }
     }
 }

@@ -120,7 +120,7 @@ impl Heard {
         for event in events {
             match event {
                 ChatEvent::Started { vendor_request_id } => heard.request_id = vendor_request_id,
-                ChatEvent::Quota(_) => {}
+                ChatEvent::Quota(_) | ChatEvent::Unread(_) => {}
                 ChatEvent::Delta(text) => {
                     heard.text += &text;
                     heard.deltas += 1;

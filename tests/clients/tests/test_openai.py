@@ -70,13 +70,25 @@ def test_a_streamed_answer_is_the_plain_one_in_pieces(direct: Podium) -> None:
     assert all(chunk.usage is None for chunk in chunks)
 
 
-def test_a_stream_that_the_vendor_cuts_goes_on_with_the_next_attempt(direct: Podium) -> None:
+def test_a_stream_that_the_vendor_cuts_goes_on_with_the_next_attempt_if_that_is_wanted(direct: Podium) -> None:
     with direct.behaving("sim-words", {"kind": "cut_stream", "after_chunks": 4}, calls=1):
         calls = len(direct.calls())
-        chunks = list(ask(direct, WORDS_QUESTION, stream=True))
+        again = {"podium": {"broken_answer": "again"}}
+        chunks = list(ask(direct, WORDS_QUESTION, stream=True, extra_body=again))
         assert len(direct.calls()) == calls + 2
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == WORDS_ANSWER
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_the_vendor_cuts_is_not_paid_twice(direct: Podium, stream: bool) -> None:
+    with direct.behaving("sim-words", {"kind": "cut_stream", "after_chunks": 4}):
+        calls = len(direct.calls())
+        with pytest.raises(openai.APIError) as caught:
+            list(ask(direct, WORDS_QUESTION, stream=stream, extra_body={"podium": {"fallback": "none"}}))
+        assert caught.value.code == "final_step_failed"
+        assert "not tried again: its answer had begun" in str(caught.value)
+        assert len(direct.calls()) == calls + 1
 
 
 def test_only_the_final_step_is_streamed(podium: Podium) -> None:
@@ -153,6 +165,7 @@ def test_bounds_of_a_run_come_in_the_extra_body(podium: Podium) -> None:
         ({"mood": "good"}, "unknown_parameter", "podium.mood"),
         ({"steps_max": 17}, "invalid_value", "podium.steps_max"),
         ({"fallback": "everybody"}, "invalid_value", "podium.fallback"),
+        ({"broken_answer": "twice"}, "invalid_value", "podium.broken_answer"),
         ({"workers_allowed": ["sim-words", ""]}, "invalid_value", "podium.workers_allowed[1]"),
         ("fast", "invalid_value", "podium"),
     ],
@@ -172,7 +185,7 @@ def test_a_step_keeps_to_its_worker_where_the_request_says_so(direct: Podium) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n", 2), ("logprobs", True), ("tools", [TOOL]), ("stop", "x")],
+    [("n", 2), ("logprobs", True), ("tools", [TOOL])],
 )
 def test_what_cannot_be_honoured_is_refused(podium: Podium, name: str, value: object) -> None:
     error = refusal(openai.BadRequestError, podium, **{name: value})
@@ -190,6 +203,22 @@ def test_what_no_worker_takes_is_refused_by_worker_and_feature(podium: Podium) -
     assert (error.code, error.param) == ("no_worker_allowed", "messages")
     assert "worker `sim-words` does not take image" in str(error)
     assert len(podium.calls()) == calls
+
+
+def test_an_answer_ends_before_any_of_its_stops(podium: Podium, direct: Podium) -> None:
+    assert ask(direct, WORDS_QUESTION, stop=" and ").choices[0].message.content == "one hundred"
+    chunks = list(ask(direct, WORDS_QUESTION, stop=["nine", " hundred"], stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "one"
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    # The steps before the last one write "440" and "5280", and are not cut.
+    assert ask(podium, stop="4").choices[0].message.content == ANSWER
+    assert ask(podium, stop=[ANSWER.split()[1]]).choices[0].message.content == ANSWER.split()[0] + " "
+
+
+@pytest.mark.parametrize("stop", ["", ["a"] * 5, ["x" * 65]])
+def test_stops_that_are_too_many_or_too_long_are_refused_by_name(podium: Podium, stop: object) -> None:
+    error = refusal(openai.BadRequestError, podium, stop=stop)
+    assert (error.code, error.param) == ("invalid_value", "stop")
 
 
 def test_a_picture_reaches_the_worker(able: Podium) -> None:

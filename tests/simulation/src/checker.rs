@@ -7,7 +7,7 @@ use std::fmt;
 use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{PoolRule, StepCaching, Tier};
+use podium_domain::policy::{BrokenAnswer, PoolRule, StepCaching, Tier};
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
@@ -15,6 +15,8 @@ use podium_domain::usage::Usage;
 use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
+
+use crate::vendor::IN_THE_MIDDLE;
 
 /// Something that must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +32,8 @@ pub enum Invariant {
     /// An output is what one finished call wrote, and is paid as that call was; or it is from the cache, costs nothing, and the
     /// call was equal to the one that was not made.
     Output,
+    /// A worker whose answer broke off is not asked for it again, unless the policy has it so.
+    Once,
     /// A watcher sees every event once, and text of one attempt at a time.
     Stream,
     /// The cost of a run is the sum over its attempts, each counted once; its waste, over those whose result was not taken.
@@ -179,9 +183,30 @@ impl Checker {
         if known.run != *after {
             return self.violated(Invariant::Log, format!("run {id} is not what its events make of it"));
         }
-        for event in fresh {
+        for (position, event) in fresh.iter().enumerate() {
             self.happened(id, &event.event);
+            self.check_once(id, &event.event, fresh.get(position + 1).map(|next| &next.event));
         }
+    }
+
+    /// Whether a step whose worker's answer broke off goes on with another one, where the policy wants that; and is asked for again
+    /// where it wants that.
+    fn check_once(&mut self, id: RunId, event: &RunEvent, next: Option<&RunEvent>) {
+        let RunEvent::AttemptFailed { task: task @ TaskRef::Step { .. }, claim, message, .. } = event else {
+            return;
+        };
+        let Some(run) = self.runs.get(&id).map(|known| &known.run) else { return };
+        let attempt = run.task(*task).and_then(|task| task.attempt(*claim));
+        // A hedge that broke off leaves its step's own worker, whose call was broken off before any text.
+        let is_own = attempt.is_some_and(|attempt| attempt.answered_by() == attempt.worker.as_ref());
+        let had_text = is_own && message.contains(IN_THE_MIDDLE);
+        let says_so = message.contains("its answer had begun");
+        let goes_on = matches!(next, Some(RunEvent::FellBack { .. }));
+        let holds = match run.spec().policy.broken_answer {
+            BrokenAnswer::Elsewhere => (!had_text || says_so) && (!says_so || goes_on),
+            BrokenAnswer::Again => !says_so,
+        };
+        self.require(holds, Invariant::Once, || format!("run {id}: after `{message}` comes {next:?}"));
     }
 
     fn happened(&mut self, run: RunId, event: &RunEvent) {

@@ -7,9 +7,10 @@ use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
@@ -112,6 +113,9 @@ impl Ask {
         if dice.chance(300) {
             policy.fallback = PoolRule::None;
         }
+        if dice.chance(400) {
+            policy.broken_answer = BrokenAnswer::Again;
+        }
         if dice.chance(120) {
             policy.deadline_ms = dice.between(1_000, 20_000);
         }
@@ -146,6 +150,7 @@ impl Ask {
             // Most want the same answer whenever they ask the same.
             sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
             answer: AnswerForm::Text,
+            stops: Stops::default(),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         let waits = dice.chance(300);

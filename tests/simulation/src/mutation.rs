@@ -34,6 +34,8 @@ pub enum Mutation {
     BlindPlan,
     /// The vendor answers a call with another call's text.
     SwapAnswer,
+    /// The vendor says of a call that broke off before any text that it did in the middle.
+    DenyText,
     /// On the way to the vendor a prompt loses a mark of an output.
     MuddlePrompt,
     /// A call panics.

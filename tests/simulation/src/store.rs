@@ -331,6 +331,11 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
         (Vec::new(), 0)
     };
     let is_chained = is_chained(&commit.events);
+    let is_once = |event: &SequencedEvent| match &event.event {
+        RunEvent::AttemptFailed { message, .. } => message.contains("its answer had begun"),
+        _ => false,
+    };
+    let is_once = commit.events.iter().any(is_once);
     let fell_back = commit.events.iter().any(|event| matches!(event.event, RunEvent::FellBack { .. }));
     let outcome = core.store.append(commit);
     note!(
@@ -346,6 +351,9 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
             *core.counts.entry("draft stored with its claim").or_default() += 1;
         }
         core.checker.written(id, &row.events, &row.run);
+        if is_once {
+            core.count("answer not asked for again");
+        }
         if is_chained {
             core.count("claimed with a result");
         }

@@ -99,12 +99,17 @@ fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
     script
 }
 
+/// Stands in the error of a call that broke off after text had come. What is said of others is not looked at.
+pub(crate) const IN_THE_MIDDLE: &str = " in the middle";
+
 /// Makes something go wrong.
 fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
     let vendor = worker.vendor.to_string();
     let message = "out of order".to_owned();
     let limit = Duration::from_secs(8);
     let kept = core.dice.index(script.moves.len());
+    let had_text = kept > 0 || core.is_mutated(Mutation::DenyText);
+    let breaking = if had_text { format!("{vendor}{IN_THE_MIDDLE}") } else { vendor.clone() };
     let fail = |script: &mut Script, after_ms, failing| {
         script.moves.truncate(kept);
         script.moves.push_back((after_ms, failing));
@@ -120,10 +125,19 @@ fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
             script.refusal = Some(VendorError::Rejected { vendor, status: 400, message });
         }
         4 | 5 => script.refusal = Some(VendorError::Unreachable { vendor, source: message.into() }),
-        6 => fail(script, 1, Move::Fail(VendorError::Unreachable { vendor, source: message.into() })),
-        7 => fail(script, 1, Move::Fail(VendorError::Garbled { vendor, message })),
+        6 => {
+            fail(
+                script,
+                1,
+                Move::Fail(VendorError::Unreachable { vendor: breaking, source: message.into() }),
+            );
+        }
+        7 => fail(script, 1, Move::Fail(VendorError::Garbled { vendor: breaking, message })),
         // It hangs, until whoever speaks to it loses patience.
-        8 => fail(script, 8_000, Move::Fail(VendorError::Timeout { vendor, wait: Wait::Idle, limit })),
+        8 => {
+            let hangs = VendorError::Timeout { vendor: breaking, wait: Wait::Idle, limit };
+            fail(script, 8_000, Move::Fail(hangs));
+        }
         9 => fail(script, 1, Move::Break),
         _ => script.moves.retain(|(_, next)| !matches!(next, Move::Say(_))),
     }

@@ -39,6 +39,7 @@ fn everything_holds_in_every_world() {
         "abandoned without a plan",
         "abandoned without an answer",
         "answer diverged",
+        "answer not asked for again",
         "answered from the cache",
         "answer lost",
         "attempt failed",
@@ -213,6 +214,11 @@ fn a_prompt_that_loses_an_output_is_caught() {
 #[test]
 fn an_output_of_another_call_is_caught() {
     assert!(is_caught(Mutation::SwapAnswer, Invariant::Output));
+}
+
+#[test]
+fn a_vendor_whose_answer_was_asked_for_again_is_caught() {
+    assert!(is_caught(Mutation::DenyText, Invariant::Once));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{
-    ATTEMPTS_MAX, DEADLINE_MAX, OUTPUT_BYTES_MAX, Policy, PoolRule, ROUNDS_MAX, STEPS_MAX, StepCaching,
-    WorkersAllowed,
+    ATTEMPTS_MAX, BrokenAnswer, DEADLINE_MAX, OUTPUT_BYTES_MAX, Policy, PoolRule, ROUNDS_MAX, STEPS_MAX,
+    StepCaching, WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
 
@@ -29,7 +29,7 @@ pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
 }
 
 /// Every member.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "steps_max",
     "rounds_max",
     "attempts_max",
@@ -38,6 +38,7 @@ const NAMES: [&str; 10] = [
     "output_bytes_max",
     "workers_allowed",
     "fallback",
+    "broken_answer",
     "hedging",
     "step_cache",
 ];
@@ -62,6 +63,10 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
         "fallback" => {
             let name = field.one_of(&PoolRule::ALL.map(PoolRule::as_str))?;
             policy.fallback = PoolRule::from_name(name).unwrap_or(policy.fallback);
+        }
+        "broken_answer" => {
+            let name = field.one_of(&BrokenAnswer::ALL.map(BrokenAnswer::as_str))?;
+            policy.broken_answer = BrokenAnswer::from_name(name).unwrap_or(policy.broken_answer);
         }
         "hedging" => {
             let name = field.one_of(&PoolRule::ALL.map(PoolRule::as_str))?;
@@ -127,7 +132,7 @@ mod tests {
         let policy = read(&json!({
             "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
-            "fallback": "none", "hedging": "none", "step_cache": "off",
+            "fallback": "none", "broken_answer": "again", "hedging": "none", "step_cache": "off",
         }))
         .unwrap();
         let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
@@ -140,6 +145,7 @@ mod tests {
             output_bytes_max: 1024,
             workers_allowed: WorkersAllowed::Only(ids.into()),
             fallback: PoolRule::None,
+            broken_answer: BrokenAnswer::Again,
             hedging: PoolRule::None,
             step_cache: StepCaching::Off,
             ..Policy::new(Tier::Ultra, Effort::Medium)
@@ -166,6 +172,7 @@ mod tests {
                 "podium.workers_allowed[1]",
             ),
             (json!({"fallback": "some"}), ErrorCode::InvalidValue, "podium.fallback"),
+            (json!({"broken_answer": "twice"}), ErrorCode::InvalidValue, "podium.broken_answer"),
             (json!({"hedging": true}), ErrorCode::InvalidValue, "podium.hedging"),
             (json!("fast"), ErrorCode::InvalidValue, "podium"),
         ] {

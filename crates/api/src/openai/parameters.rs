@@ -36,7 +36,8 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "temperature"
         | "top_p"
         | "seed"
-        | "response_format" => Rule::Read,
+        | "response_format"
+        | "stop" => Rule::Read,
         // Notes of the client's own, and hints for caches that we do not have.
         "user" | "service_tier" | "prompt_cache_key" | "prompt_cache_retention" | "safety_identifier" => {
             Rule::Ignored(|field| field.string().map(drop))
@@ -48,7 +49,6 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             |value| value.as_f64() == Some(0.0),
             "penalties are the workers' own, so it must be 0",
         ),
-        "stop" => unsupported(is_empty, "an answer ends where its worker ends it; leave it out"),
         "logit_bias" => unsupported(is_empty, "workers choose their tokens; leave it out"),
         "logprobs" => {
             unsupported(|value| *value == false, "several models write an answer, so it must be false")

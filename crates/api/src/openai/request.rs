@@ -5,6 +5,7 @@ use podium_domain::content::{Image, Part};
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::policy::{Effort, Policy};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
+use podium_domain::stops::Stops;
 use serde_json::{Map, Value};
 
 use super::extension::bound;
@@ -53,6 +54,7 @@ struct Draft {
     answer_tokens_max: Option<u32>,
     sampling: Sampling,
     answer: AnswerForm,
+    stops: Stops,
     stream: bool,
     include_usage: Option<bool>,
     /// The object `podium`.
@@ -88,6 +90,7 @@ impl Draft {
             "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
             "seed" => self.sampling.seed = Some(field.seed()?),
             "response_format" => self.answer = response_format(field)?,
+            "stop" => self.stops = stops(field)?,
             other => return Err(unknown(other)),
         }
         Ok(())
@@ -106,9 +109,10 @@ impl Draft {
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
-        let (answer_tokens_max, sampling, answer) = (self.answer_tokens_max, self.sampling, self.answer);
+        let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
+        let request_id = None;
         let new_run =
-            NewRun { request_id: None, model, conversation, policy, answer_tokens_max, sampling, answer };
+            NewRun { request_id, model, conversation, policy, answer_tokens_max, sampling, answer, stops };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
 }
@@ -238,6 +242,19 @@ fn response_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
     }
 }
 
+/// A text, or a list of texts.
+fn stops(field: &Field<'_>) -> Result<Stops, ApiError> {
+    let texts = match field.value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(_) => {
+            let texts = field.array()?;
+            texts.iter().map(|text| text.string().map(str::to_owned)).collect::<Result<_, _>>()?
+        }
+        _ => return Err(field.must_be("a string or an array of strings")),
+    };
+    Stops::new(texts).map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, &*field.path, e.to_string()))
+}
+
 fn json_schema(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
     let form = field.object()?;
     let known = ["name", "description", "schema", "strict"];
@@ -323,12 +340,28 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_end_the_answer_are_one_or_a_few() {
+        let read = |value: Value| with("stop", value).unwrap().new_run.stops;
+        assert_eq!(read(json!("END")).as_slice(), ["END"]);
+        assert_eq!(read(json!(["\n", "END"])).as_slice(), ["\n", "END"]);
+        assert!(read(json!([])).is_empty() && read(Value::Null).is_empty());
+        for (value, param) in [
+            (json!(""), "stop"),
+            (json!(["x", "x", "x", "x", "x"]), "stop"),
+            (json!(["x".repeat(65)]), "stop"),
+            (json!(7), "stop"),
+            (json!(["x", 7]), "stop[1]"),
+        ] {
+            assert_eq!(refusal("stop", value), (ErrorCode::InvalidValue, param.to_owned()));
+        }
+    }
+
+    #[test]
     fn parameters_that_we_cannot_honour_are_refused_by_name() {
         for (name, value) in [
             ("n", json!(2)),
             ("tools", json!([{"type": "function"}])),
             ("logprobs", json!(true)),
-            ("stop", json!(["\n"])),
             ("audio", json!({"voice": "x"})),
             ("frequency_penalty", json!(0.5)),
             ("modalities", json!(["text", "audio"])),

@@ -69,6 +69,7 @@ impl Call<'_> {
             match event? {
                 // A plan is text, and so is the reasoning that is asked for.
                 ChatEvent::Started { .. }
+                | ChatEvent::Unread(_)
                 | ChatEvent::Reasoning(_)
                 | ChatEvent::ReasoningSealed(_)
                 | ChatEvent::ToolCall(_) => {}

@@ -50,6 +50,11 @@ impl WireFormat {
         }
     }
 
+    /// Whether an answer can be asked to end before blanks. Anthropic refuses such a text.
+    pub const fn ends_at_blanks(self) -> bool {
+        !matches!(self, Self::Anthropic)
+    }
+
     /// The header that carries the key where the pool names none.
     pub(super) fn key_header(self) -> KeyHeader {
         match self {

@@ -241,8 +241,10 @@ impl Run {
         if in_time.is_none() && retry_at.is_some() {
             message.push_str("; the next attempt would begin after the deadline");
         }
-        let fallback =
-            error.fall_back_to.as_ref().and_then(|worker| self.fallback(task, worker, &message, now));
+        // Of this attempt's hedge the run does not know yet.
+        let is_fresh = |worker: &&WorkerId| !error.hedge.as_ref().is_some_and(|h| h.is_answer_of(worker));
+        let fall_back_to = error.fall_back_to.as_ref().filter(is_fresh);
+        let fallback = fall_back_to.and_then(|worker| self.fallback(task, worker, &message, now));
         let Some(retry_at) = in_time.or_else(|| fallback.as_ref().map(|_| now)) else {
             let claim = Some(claim);
             let failed = RunEvent::TaskFailed { task, message: message.clone(), claim, usage, cost };

@@ -76,8 +76,8 @@ impl Run {
     /// and then the substitute. None if the plan has no use for what was begun.
     fn keeping(&self, head: &PlanHead, written: &Planned, sights: &[Sight]) -> Option<Plan> {
         let plan = &written.plan;
-        // A final step is given the limit of the answer; a step that was begun was not.
-        let may_end_with_head = self.spec.answer_tokens_max.is_none();
+        // A final step is given the limit, the form and the end of the answer; a step that was begun was not.
+        let may_end_with_head = !self.spec.shapes_answer();
         if plan.begins_with(head) && (plan.len() > head.len() || may_end_with_head) {
             return Some(plan.clone());
         }

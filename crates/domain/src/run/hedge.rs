@@ -36,6 +36,13 @@ pub enum Winner {
     Neither,
 }
 
+impl Hedge {
+    /// Whether its call is of this worker and began to answer first: then the attempt went by it.
+    pub fn is_answer_of(&self, worker: &WorkerId) -> bool {
+        self.winner == Winner::Second && self.worker == *worker
+    }
+}
+
 impl Attempt {
     /// What it consumed, hedge included.
     pub fn total_usage(&self) -> Usage {

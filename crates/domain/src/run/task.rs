@@ -170,9 +170,12 @@ impl Task {
         u32::try_from(made).unwrap_or(u32::MAX)
     }
 
-    /// Whether an attempt was made with this worker.
+    /// Whether an attempt was made with this worker, or went by a call of it that was made beside.
     pub fn has_tried(&self, worker: &WorkerId) -> bool {
-        self.attempts.iter().any(|attempt| attempt.worker.as_ref() == Some(worker))
+        let has = |attempt: &Attempt| {
+            attempt.worker.as_ref() == Some(worker) || attempt.answered_by() == Some(worker)
+        };
+        self.attempts.iter().any(has)
     }
 
     /// The number of the last attempt, from 1; 0 before the first.

@@ -17,6 +17,7 @@ use crate::plan::{LastStep, PlanDraft};
 use crate::policy::{Effort, FALLBACKS_MAX, PoolRule, Tier, WorkersAllowed};
 use crate::pool::Pool;
 use crate::sampling::Sampling;
+use crate::stops::Stops;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_000);
 
@@ -93,6 +94,7 @@ fn accepted(policy: Policy) -> Run {
         policy,
         answer_tokens_max: None,
         answer: AnswerForm::Text,
+        stops: Stops::default(),
         sampling: Sampling::NONE,
         pool: "t-1".to_owned(),
         conductor: "fixed-1".to_owned(),

@@ -86,6 +86,10 @@ pub(super) struct Progress {
     asked: Timestamp,
     first_token_at: Option<Timestamp>,
     text: String,
+    /// Bytes of output that are shown to nobody: reasoning, and what broke off before it could be read.
+    hidden_bytes: usize,
+    /// Whether it failed, and may go better, after its output had begun.
+    broke_off: bool,
     /// What the limiter is to be told. Of a call that is broken off, nothing is known.
     settlement: Settlement,
     permit: Option<Box<dyn Permit>>,
@@ -122,6 +126,16 @@ impl Progress {
     pub(super) fn began(&self) -> Timestamp {
         self.began
     }
+
+    /// Whether it failed, and may go better, after its output had begun.
+    pub(super) fn broke_off(&self) -> bool {
+        self.broke_off
+    }
+
+    /// Whether its vendor has written anything, which it bills.
+    fn has_output(&self) -> bool {
+        self.first_token_at.is_some() || self.hidden_bytes > 0
+    }
 }
 
 pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> u64 {
@@ -137,6 +151,8 @@ impl Call<'_> {
             asked: asked.unwrap_or(began),
             first_token_at: None,
             text: String::new(),
+            hidden_bytes: 0,
+            broke_off: false,
             settlement: Settlement::default(),
             permit: Some(permit),
             worker: self.worker.id.clone(),
@@ -184,13 +200,11 @@ impl Call<'_> {
     async fn next(&self, events: &mut ChatStream, progress: &mut Progress) -> Result<String, Ended> {
         while let Some(event) = events.next().await {
             match event {
-                // No tool was offered, and nobody watches a worker reason.
-                Ok(
-                    ChatEvent::Started { .. }
-                    | ChatEvent::Reasoning(_)
-                    | ChatEvent::ReasoningSealed(_)
-                    | ChatEvent::ToolCall(_),
-                ) => {}
+                // No tool was offered.
+                Ok(ChatEvent::Started { .. } | ChatEvent::ReasoningSealed(_) | ChatEvent::ToolCall(_)) => {}
+                // Nobody watches a worker reason.
+                Ok(ChatEvent::Reasoning(text)) => progress.hidden_bytes += text.len(),
+                Ok(ChatEvent::Unread(bytes)) => progress.hidden_bytes += bytes,
                 Ok(ChatEvent::Quota(quota)) => progress.settlement.quota = quota,
                 Ok(ChatEvent::Delta(text)) if text.is_empty() => {}
                 Ok(ChatEvent::Delta(text)) => return Ok(text),
@@ -201,6 +215,7 @@ impl Call<'_> {
             }
         }
         progress.settlement.outcome = Outcome::Failed;
+        progress.broke_off = progress.has_output();
         Err(self.failed(progress, "the vendor's answer ended early".to_owned(), Cure::Again(Duration::ZERO)))
     }
 
@@ -248,10 +263,11 @@ impl Call<'_> {
 
     fn vendor_failure(&self, progress: &mut Progress, error: &VendorError) -> Ended {
         progress.settlement.outcome = outcome_of(error);
-        if progress.settlement.outcome == Outcome::Refused || progress.first_token_at.is_some() {
+        if progress.settlement.outcome == Outcome::Refused || progress.has_output() {
             progress.settlement.usage = Some(self.estimate(progress));
         }
         let cure = if error.is_retryable() {
+            progress.broke_off = progress.has_output();
             Cure::Again(error.retry_after().unwrap_or_default())
         } else if error.is_workers_own() {
             Cure::Elsewhere
@@ -271,13 +287,14 @@ impl Call<'_> {
         Ended::Failed { message, cure, spent: self.spent(progress) }
     }
 
-    /// What the call has consumed by now, where the vendor did not say. Nothing before the first token: vendors bill from
+    /// What the call has consumed by now, where the vendor did not say. Nothing before the first of its output: vendors bill from
     /// then on.
     fn estimate(&self, progress: &Progress) -> Usage {
-        if progress.first_token_at.is_none() {
+        if !progress.has_output() {
             return Usage::default();
         }
-        let completion_tokens = (progress.text.len() as u64).div_ceil(BYTES_PER_TOKEN);
+        let bytes = progress.text.len().saturating_add(progress.hidden_bytes);
+        let completion_tokens = (bytes as u64).div_ceil(BYTES_PER_TOKEN);
         let prompt_tokens = prompt_tokens(self.request);
         Usage { prompt_tokens, completion_tokens, ..Usage::default() }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
-use podium_domain::run::{Command, Run, TaskRef};
+use podium_domain::run::{Command, Hedge, Run, TaskRef};
 use podium_ports::limiter::{Patience, Why};
 use podium_ports::vendor::ChatRequest;
 
@@ -14,14 +14,16 @@ use super::{Cleared, Executor, NoRoom, request};
 use crate::task::Settle;
 
 /// The first of those whom the pool has for `worker` that the policy allows, that the step has not been with, and that can
-/// take what is asked.
+/// take what is asked; with the attempt that ends now, the step was also with the worker of its `hedge` if that began to answer.
 pub(super) fn next(
     pool: &Pool,
     run: &Run,
     task: TaskRef,
     asked: (&Worker, &ChatRequest),
+    hedge: Option<&Hedge>,
 ) -> Option<WorkerId> {
-    candidates(pool, run, task, asked).next().map(|other| other.id.clone())
+    let is_fresh = |other: &&Worker| !hedge.is_some_and(|hedge| hedge.is_answer_of(&other.id));
+    candidates(pool, run, task, asked).find(is_fresh).map(|other| other.id.clone())
 }
 
 /// All of them, the best first.
@@ -40,12 +42,13 @@ pub(super) fn candidates<'p>(
     pool.fallbacks_of(worker).into_iter().filter(may)
 }
 
-/// Whether the prompt is something that the worker can read, and fits, and it can answer in the form that is asked for.
+/// Whether the prompt is something that the worker can read, and fits, and it can answer in the form and end where it is asked to.
 fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
     let has_image = request.messages.iter().any(|message| message.image_count() > 0);
     let fits = prompt_tokens(request) < u64::from(worker.context_tokens);
     let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
-    fits && takes_form && (!has_image || worker.takes(Feature::Image))
+    let ends = request.stops.is_empty() || worker.takes(Feature::Stop);
+    fits && takes_form && ends && (!has_image || worker.takes(Feature::Image))
 }
 
 impl Executor {

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
-use podium_domain::policy::PoolRule;
+use podium_domain::policy::{BrokenAnswer, PoolRule};
 use podium_domain::pool::Worker;
 use podium_domain::run::{Hedge, Run, TaskRef, Winner};
 use podium_ports::limiter::{Patience, Permit};
 use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Call, Ended, Opened, Progress, Spent, milliseconds, most_cost};
+use super::call::{Call, Cure, Ended, Opened, Progress, Spent, milliseconds, most_cost};
 use super::fallback::candidates;
 use super::{Executor, request};
 use crate::holds::Held;
@@ -179,7 +179,19 @@ impl Executor {
     }
 
     /// Says what became of the calls: to the limiter, to the statistics, and to who records the attempt.
-    fn ended(&self, first: Call<'_>, second: Option<Call<'_>>, mut calls: Calls, ended: Ended) -> Attempted {
+    fn ended(
+        &self,
+        first: Call<'_>,
+        second: Option<Call<'_>>,
+        mut calls: Calls,
+        mut ended: Ended,
+    ) -> Attempted {
+        let is_same = |second: Call<'_>| second.worker.id == first.worker.id;
+        let has_broken_off = calls.one.broke_off()
+            || second.is_some_and(is_same) && calls.two.as_ref().is_some_and(Progress::broke_off);
+        if has_broken_off && first.run.spec().policy.broken_answer == BrokenAnswer::Elsewhere {
+            ended.not_again();
+        }
         let note = |worker: &Worker, progress: &mut Progress| {
             progress.settle();
             if let Some(silent_ms) = progress.silent_ms() {
@@ -223,6 +235,14 @@ impl Calls {
 }
 
 impl Ended {
+    /// The worker is not asked again: it has been paid for output that broke off.
+    fn not_again(&mut self) {
+        if let Self::Failed { message, cure: cure @ Cure::Again(_), .. } = self {
+            message.push_str("; not tried again: its answer had begun");
+            *cure = Cure::Elsewhere;
+        }
+    }
+
     /// What was consumed.
     fn spent(&self) -> Spent {
         match self {

@@ -76,9 +76,9 @@ impl<'a> Reading<'a> {
             return None;
         }
         let spec = self.run.spec();
-        // Nobody knows yet whether what is begun ends the plan, and only what does has the limit and the form of the answer.
-        let is_limited = spec.answer_tokens_max.is_some() || !spec.answer.is_text();
-        let ending = if is_limited { LastStep::Withheld } else { LastStep::Included };
+        // Nobody knows yet whether what is begun ends the plan, and only what does has the limit, the form and the end of the
+        // answer.
+        let ending = if spec.shapes_answer() { LastStep::Withheld } else { LastStep::Included };
         let head = self.draft.head(self.pool, &spec.policy, ending)?;
         if self.begun.as_ref().is_some_and(|begun| !head.begins_with(begun)) {
             return None;

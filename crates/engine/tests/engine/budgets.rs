@@ -7,7 +7,7 @@ use podium_domain::budget::{Budget, Charge, Payer, Period};
 use podium_domain::ids::TenantId;
 use podium_domain::money::Cost;
 use podium_domain::plan::Plan;
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, Tier};
 use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{Submit, SubmitError};
 use podium_ports::accounts::Accounts as _;
@@ -113,7 +113,9 @@ async fn a_further_attempt_is_made_only_if_there_is_room_for_it() {
         // It costs two million before it fails: more than the plan's generous count of its prompt has to spare.
         let half = Answer::text("half".repeat(1_000)).fail(Fault::Garbled);
         bank.house.vendor.script("quick", [half, Answer::text("whole")]);
-        let run = bank.ended().await;
+        let policy = Policy { broken_answer: BrokenAnswer::Again, ..bank.request().policy };
+        let submit = Submit { policy, ..bank.request() };
+        let run = bank.house.ended(bank.house.engine.submit(submit).await.unwrap().run_id()).await;
         assert_eq!(bank.house.vendor.calls().len(), calls, "{run:#?}");
         assert_eq!(run.answer().is_some(), calls == 2);
         if calls == 1 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::RequestId;
 use podium_domain::money::Cost;
-use podium_domain::policy::{Effort, Policy, PoolRule, Tier, WorkersAllowed};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier, WorkersAllowed};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -60,7 +60,8 @@ async fn an_attempt_that_may_succeed_later_is_made_again_and_paid_for_each_time(
         "quick",
         [Answer::refuse(Fault::Failed), Answer::text("half").fail(Fault::Garbled), Answer::text("whole")],
     );
-    let run = house.ended(house.ask().await).await;
+    let run =
+        house.ended(house.ask_under(Policy { broken_answer: BrokenAnswer::Again, ..ultra() }).await).await;
     assert_eq!(run.answer(), Some("whole"));
     let attempts: Vec<_> = run.tasks().flat_map(|(_, task)| &task.attempts).collect();
     assert_eq!(attempts.len(), 4, "one plan, three attempts at the step");

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use podium_domain::ids::WorkerId;
-use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
+use podium_domain::money::Cost;
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{AttemptOutcome, Run, RunEvent, RunState};
 use podium_engine::{Options, RetryLimits};
 use podium_ports::limiter::{Limiter, Why};
@@ -62,13 +63,84 @@ async fn a_worker_that_refuses_everything_is_followed_at_once_and_a_bad_request_
 
 #[tokio::test]
 async fn text_of_two_workers_is_never_mixed() {
+    for (broken_answer, of_quick) in [(BrokenAnswer::Elsewhere, 1), (BrokenAnswer::Again, 3)] {
+        let house = a_house().await;
+        let half = || Answer::text("ha").fail(Fault::Garbled);
+        house.vendor.script("quick", [half(), half(), half()]);
+        house.vendor.script("checker", [Answer::text("hallo")]);
+        let policy = Policy { broken_answer, ..Policy::new(Tier::Ultra, Effort::Medium) };
+        let (texts, run) = house.answer(house.ask_under(policy).await).await;
+        assert_eq!((texts.concat().as_str(), run.answer()), ("hallo", Some("hallo")));
+        assert_eq!(house.vendor.calls_of("quick").len(), of_quick);
+        let attempts = &run.rounds()[0].steps[0].task.attempts;
+        assert_eq!(attempts.len(), of_quick + 1);
+        assert!(attempts[0].cost > Cost::ZERO, "it was billed");
+        assert_eq!(run.wasted_cost(), attempts[..of_quick].iter().map(|a| a.cost).sum());
+    }
+}
+
+/// Every way in which an answer breaks off, and what came of it before.
+fn broken_off() -> Vec<Answer> {
+    let faults = [
+        Fault::Garbled,
+        Fault::Unreachable,
+        Fault::Timeout,
+        Fault::Failed,
+        Fault::Throttled { retry_after: None },
+    ];
+    let text = faults.into_iter().map(|fault| Answer::text("ha").fail(fault));
+    let unseen = [Answer::blank().think("hm"), Answer::blank().unread(400)];
+    text.chain(unseen.map(|unseen| unseen.fail(Fault::Unreachable))).collect()
+}
+
+#[tokio::test]
+async fn an_answer_that_broke_off_is_not_asked_for_again_of_the_same_worker() {
     let house = a_house().await;
-    let half = || Answer::text("ha").fail(Fault::Garbled);
-    house.vendor.script("quick", [half(), half(), half()]);
-    house.vendor.script("checker", [Answer::text("hallo")]);
-    let (texts, run) = house.answer(house.ask().await).await;
-    assert_eq!((texts.concat().as_str(), run.answer()), ("hallo", Some("hallo")));
-    assert_eq!(run.wasted_cost(), run.rounds()[0].steps[0].task.attempts[..3].iter().map(|a| a.cost).sum());
+    house.vendor.script("quick", broken_off());
+    house.vendor.otherwise(Answer::text("fine"));
+    for _ in broken_off() {
+        let run = house.ended(house.ask().await).await;
+        assert_eq!((run.answer(), workers(&run)), (Some("fine"), vec!["quick", "checker"]));
+        let first = &run.rounds()[0].steps[0].task.attempts[0];
+        let AttemptOutcome::Failed(message) = &first.outcome else { panic!("{first:?}") };
+        assert!(message.ends_with("; not tried again: its answer had begun"), "{message}");
+        assert!(first.cost > Cost::ZERO && first.usage.completion_tokens > 0, "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_stands_in_a_step_whose_answer_broke_off_fails_saying_so_or_is_paid_twice() {
+    let house = a_house().await;
+    let alone = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    for broken in broken_off() {
+        house.vendor.script("quick", [broken]);
+        let run = house.ended(house.ask_under(alone.clone()).await).await;
+        assert_eq!(workers(&run), ["quick"]);
+        assert!(failure(&run).ends_with("; not tried again: its answer had begun"), "{}", failure(&run));
+    }
+    let again = Policy { broken_answer: BrokenAnswer::Again, ..alone };
+    for broken in broken_off() {
+        house.vendor.script("quick", [broken, Answer::text("fine")]);
+        let run = house.ended(house.ask_under(again.clone()).await).await;
+        assert_eq!((run.answer(), workers(&run)), (Some("fine"), vec!["quick", "quick"]));
+    }
+}
+
+#[tokio::test]
+async fn what_fails_before_its_output_or_has_none_is_tried_again() {
+    let house = a_house().await;
+    let nothing = [
+        Answer::refuse(Fault::Failed),
+        Answer::blank().fail(Fault::Timeout),
+        Answer::blank(),
+        Answer::text(" \n"),
+        Answer::blank().think("hm"),
+    ];
+    for answer in nothing {
+        house.vendor.script("quick", [answer, Answer::text("fine")]);
+        let run = house.ended(house.ask().await).await;
+        assert_eq!((run.answer(), workers(&run)), (Some("fine"), vec!["quick", "quick"]));
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::{Feature, Modality};
+use podium_domain::stops::Stops;
 use podium_engine::{Parts, Submit, SubmitError};
 use podium_testkit::{Answer, a_pool, plan_of};
 use serde_json::json;
@@ -107,6 +108,22 @@ async fn the_step_that_gives_the_answer_is_asked_for_its_form_and_no_other() {
         let said = |worker: &str| asked(worker).messages.last().unwrap().text.ends_with(words);
         assert!(!said("quick") && said("careful"), "{:?}", asked("careful").messages);
     }
+}
+
+#[tokio::test]
+async fn the_step_that_gives_the_answer_ends_where_it_is_told_to_and_no_other() {
+    let house = house(&[]).await;
+    house.conductor.otherwise(plan_of(&[("quick", "think", &[]), ("careful", "tell", &[0])]));
+    house.vendor.otherwise(Answer::text("fine"));
+    let stops = Stops::new(vec!["END".to_owned(), "\n\n".to_owned()]).unwrap();
+    let submit = Submit { stops: stops.clone(), ..request(ultra()) };
+    let run = house.ended(house.engine.submit(submit).await.unwrap().run_id()).await;
+    assert_eq!((run.answer(), &run.spec().stops), (Some("fine"), &stops));
+    let asked = |worker: &str| house.vendor.calls_of(worker).pop().unwrap();
+    assert_eq!(
+        (asked("quick").stops.as_slice(), asked("careful").stops.as_slice()),
+        (&[][..], stops.as_slice())
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podium_domain::ids::RunId;
+use podium_domain::ids::{RunId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::{HedgeRule, Pool, Worker};
@@ -143,6 +143,30 @@ async fn an_attempt_both_of_whose_calls_fail_is_one_failed_attempt() {
     let AttemptOutcome::Failed(message) = &attempts(&run)[0].outcome else { panic!("{:?}", attempts(&run)) };
     assert!(message.starts_with("vendor `north` failed"), "the step was for `quick`: {message}");
     assert!(attempts(&run)[1].hedge.is_none());
+}
+
+#[tokio::test]
+async fn of_two_calls_the_one_whose_answer_broke_off_is_not_made_again() {
+    for (again, finally) in [(Answer::text("after all"), "quick"), (Answer::refuse(Fault::Unpaid), "careful")]
+    {
+        let house = a_house().await;
+        house.vendor.script("quick", [Answer::hang(), again]);
+        house.vendor.script("checker", [Answer::text("ha").fail(Fault::Unreachable)]);
+        house.vendor.otherwise(Answer::text("after all"));
+        let run = house.ended(house.ask_under(mini()).await).await;
+        assert_eq!((hedge(&run).worker.as_str(), hedge(&run).winner), ("checker", Winner::Second));
+        assert_eq!(house.vendor.calls_of("checker").len(), 1);
+        let last = attempts(&run).last().and_then(|attempt| attempt.worker.as_ref());
+        assert_eq!((run.answer(), last.map(WorkerId::as_str)), (Some("after all"), Some(finally)));
+    }
+    // Nor where the same worker was asked beside itself.
+    let house = a_house().await;
+    house.vendor.script("quick", [Answer::hang(), Answer::text("ha").fail(Fault::Unreachable)]);
+    let alone = Policy { fallback: PoolRule::None, ..mini() };
+    let run = house.ended(house.ask_under(alone).await).await;
+    let [attempt] = attempts(&run) else { panic!("{:?}", attempts(&run)) };
+    let AttemptOutcome::Failed(message) = &attempt.outcome else { panic!("{attempt:?}") };
+    assert!(message.ends_with("; not tried again: its answer had begun"), "{message}");
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::Run;
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
 use podium_ports::conductor::Conductor;
@@ -197,6 +198,7 @@ pub(crate) fn request(policy: Policy) -> Submit {
         policy,
         answer_tokens_max: None,
         answer: AnswerForm::Text,
+        stops: Stops::default(),
         sampling: Sampling::NONE,
     }
 }

@@ -8,7 +8,7 @@ use podium_domain::budget::{Budget, Payer, Period};
 use podium_domain::ids::KeyId;
 use podium_domain::money::Cost;
 use podium_domain::plan::Plan;
-use podium_domain::policy::{Effort, Policy, StepCaching, Tier};
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, StepCaching, Tier};
 use podium_domain::pool::{HedgeRule, Pool, Worker};
 use podium_domain::run::Run;
 use podium_domain::sampling::Sampling;
@@ -98,7 +98,8 @@ async fn fallbacks() -> Vec<Run> {
     let busy = ConductorError::Unavailable("busy".into()).charged(Usage::NONE, Cost::from_nano_usd(PLANNING));
     let planning = Planning::fails(busy);
     house.conductor.script([planning]);
-    vec![ended(&house, request(ultra())).await]
+    let again = Policy { broken_answer: BrokenAnswer::Again, ..ultra() };
+    vec![ended(&house, request(again)).await]
 }
 
 /// An open circuit breaker.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use podium_domain::ids::RunId;
 use podium_domain::money::Cost;
+use podium_domain::policy::{BrokenAnswer, Effort, Policy, Tier};
 use podium_domain::run::{Command, PlanResult, RunEvent, TaskRef};
 use podium_engine::{AnswerError, AnswerPart, Parts, Update};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
@@ -137,7 +138,8 @@ async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
         "quick",
         [Answer::text("Hel").wait(&gate).fail(Fault::Unreachable), Answer::parts(["H", "ello ", "world"])],
     );
-    let id = house.ask().await;
+    let again = Policy { broken_answer: BrokenAnswer::Again, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let id = house.ask_under(again).await;
     let mut updates = house.engine.watch(id, 0).await.unwrap();
     let mut parts = house.engine.answer(id).await.unwrap();
     // Both have seen the first attempt before it ends: to who has not, there is nothing to announce.
@@ -161,7 +163,8 @@ async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
 async fn an_answer_that_contradicts_what_was_shown_is_an_error_never_a_mixture() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     let gate = Gate::closed();
-    house.vendor.script("quick", [Answer::text("Yes").wait(&gate).fail(Fault::Garbled), Answer::text("No")]);
+    house.vendor.script("quick", [Answer::text("Yes").wait(&gate).fail(Fault::Garbled)]);
+    house.vendor.script("checker", [Answer::text("No")]);
     let id = house.ask().await;
     let mut parts = house.engine.answer(id).await.unwrap();
     assert_eq!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Text("Yes".to_owned()));

@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::backend::{Backend, Updates, Wanted, question_request, refused};
 use super::output::{print_json, print_line};
-use super::{EffortName, SetupArgs, TierName};
+use super::{EffortName, SetupArgs, TierName, picture};
 use crate::draw::{Board, Drawing};
 use crate::error::{Error, run_failed};
 use crate::report::RunReport;
@@ -43,6 +43,12 @@ pub(super) struct AskArgs {
     /// Makes workers choose the same words again, where they can.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
+    /// A picture that the question is about: a PNG, JPEG, WebP or GIF file, or an address. Can be given several times.
+    #[arg(long, value_name = "PATH|URL")]
+    image: Vec<String>,
+    /// The answer ends before this text. Can be given up to four times.
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
     /// Print one JSON document instead of the answer.
     #[arg(long)]
     json: bool,
@@ -68,6 +74,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
     settings.start_log("warn");
     let question = read_question(&args.question)?;
+    let pictures = args.image.iter().map(|named| picture::part(named)).collect::<Result<Vec<_>, _>>()?;
     let wanted = match (args.server, args.embedded) {
         (Some(url), _) => Wanted::Server(url),
         (None, embedded) if embedded || args.setup.names_an_engine() => Wanted::Here,
@@ -82,6 +89,10 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
         Backend::Server(_) => {}
     }
     let mut request = question_request(question, args.tier.into(), args.effort.into());
+    if let Some(message) = request.messages.last_mut() {
+        message.parts = pictures;
+    }
+    request.stop = args.stop;
     request.sampling = Some(v1::Sampling { temperature: args.temperature, top_p: None, seed: args.seed });
     let drawn = draw_run(&mut backend, request).await;
     backend.close().await;

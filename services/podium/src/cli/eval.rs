@@ -13,6 +13,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
 use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_domain::usage::Usage;
 use podium_doors::Caller;
 use podium_engine::Engine;
@@ -166,6 +167,7 @@ pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<O
         policy,
         answer_tokens_max: None,
         answer: AnswerForm::Text,
+        stops: Stops::default(),
         sampling: Sampling::NONE,
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));

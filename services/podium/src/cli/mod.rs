@@ -11,6 +11,7 @@ mod head;
 mod key;
 mod outcomes;
 mod output;
+mod picture;
 mod plan;
 mod pool;
 mod record;

@@ -55,6 +55,45 @@ async fn in_a_pipe_the_answer_alone_is_on_standard_output() {
 }
 
 #[tokio::test]
+async fn a_picture_goes_along_and_an_answer_ends_where_it_is_told_to() {
+    let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
+    let folder = Folder::new();
+    let pool = format!(
+        r#"
+        schema = 1
+        name = "seeing"
+        version = "1"
+        vendors = [{{ id = "sim", api = "openai-chat", base_url = "{}" }}]
+        [[workers]]
+        id = "echo"
+        vendor = "sim"
+        model = "sim-echo"
+        description = "repeats its question"
+        modalities = ["text", "image"]
+        context_tokens = 65536
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        "#,
+        sim.base_url()
+    );
+    let pool = folder.write("seeing.toml", &pool).display().to_string();
+    let data = folder.path("data").display().to_string();
+    let setup = ["--data", &data, "--pool", &pool, "--conductor", "direct"];
+    let picture = folder.path("a.png");
+    std::fs::write(&picture, b"\x89PNG\r\n\x1a\n").unwrap();
+    let picture = picture.display().to_string();
+    let ask = [&["ask", "--embedded", "What is this? A cat or a dog?"][..], &setup].concat();
+    let seen =
+        off_thread([&ask[..], &["--image", &picture, "--image", "https://example.org/b.gif"]].concat());
+    let seen = stdout(&seen.await);
+    assert!(seen.contains("[image data:image/png;base64,iVBORw0KGgo=") && seen.contains("b.gif"), "{seen}");
+    let stopped = off_thread([&ask[..], &["--stop", " or a dog", "--stop", "?!"]].concat()).await;
+    assert_eq!(stdout(&stopped), "What is this? A cat\n", "{}", stderr(&stopped));
+    let refused = off_thread([&ask[..], &["--stop", ""]].concat()).await;
+    assert!(stderr(&refused).contains("stop 1 has 0 bytes"), "{}", stderr(&refused));
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[tokio::test]
 async fn json_is_one_document_and_the_run_can_be_looked_at_later() {
     let bench = Bench::new().await;
     let output = bench.run(&["ask", "--embedded", "--json", QUESTION]).await;
@@ -216,10 +255,19 @@ fn what_has_to_be_written_otherwise_exits_with_2() {
     let folder = Folder::new();
     let bad_pool =
         folder.write("bad.toml", "schema = 2\nname = \"x\"\nversion = \"1\"\n").display().to_string();
+    let long = folder.path("long.png");
+    std::fs::write(&long, [&b"\x89PNG\r\n\x1a\n"[..], &vec![0; 768 << 10]].concat()).unwrap();
+    let long = long.display().to_string();
     for (arguments, said) in [
         (vec!["ask"], "<QUESTION>"),
         (vec!["ask", " ", "--embedded"], "the question is blank"),
         (vec!["ask", "why?", "--tier", "maxi"], "maxi"),
+        (
+            vec!["ask", "why?", "--image", &bad_pool],
+            "bad.toml is no picture: it must be PNG, JPEG, WebP or GIF",
+        ),
+        (vec!["ask", "why?", "--image", "/nowhere/a.png"], "/nowhere/a.png cannot be read"),
+        (vec!["ask", "why?", "--image", &long], "long.png has more than 786432 bytes"),
         (vec!["pool", "check", &bad_pool], "schema is 2"),
         (vec!["pool", "check", "/nowhere/pool.toml"], "/nowhere/pool.toml cannot be read"),
         (vec!["serve", "--check-config", "--listen", "0.0.0.0:80", "--drain-ms", "x"], "has 2 problems"),

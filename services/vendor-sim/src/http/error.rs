@@ -81,6 +81,49 @@ impl ApiError {
         Self { code: Some("rate_limit_exceeded"), retry_after_s: Some(retry_after_s), ..error }
     }
 
+    /// The account has no money left.
+    pub(super) fn unpaid(format: Format) -> Self {
+        match format {
+            Format::Chat | Format::Responses => {
+                let message = "You exceeded your current quota, please check your plan and billing details.";
+                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", message);
+                Self { code: Some("insufficient_quota"), ..error }
+            }
+            Format::Messages => Self::invalid_body(
+                "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to \
+                 upgrade or purchase credits.",
+            ),
+            Format::Gemini => {
+                let message = "Your prepayment credits are depleted. Please go to AI Studio to buy more.";
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "quota", message)
+            }
+        }
+    }
+
+    /// Nobody pays for the account.
+    pub(super) fn billing_off(format: Format) -> Self {
+        match format {
+            Format::Chat => {
+                let error = Self::new(StatusCode::PAYMENT_REQUIRED, "unknown_error", "Insufficient Balance");
+                Self { code: Some("invalid_request_error"), ..error }
+            }
+            Format::Responses => {
+                let message = "Your account is not active, please check your billing details on our website.";
+                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "billing_not_active", message);
+                Self { code: Some("billing_not_active"), ..error }
+            }
+            Format::Messages => {
+                let message = "There is an issue with your billing or payment information.";
+                Self::new(StatusCode::PAYMENT_REQUIRED, "billing_error", message)
+            }
+            Format::Gemini => {
+                let message =
+                    "This API method requires billing to be enabled. Please enable billing on the project.";
+                Self::new(StatusCode::FORBIDDEN, "billing", message)
+            }
+        }
+    }
+
     /// The body as OpenAI has it.
     pub(super) fn openai_body(&self) -> Value {
         json!({

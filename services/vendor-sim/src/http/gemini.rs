@@ -279,6 +279,7 @@ fn usage(completion: &Completion) -> Value {
 pub(super) fn error(error: &ApiError) -> (StatusCode, Value) {
     let (status, word) = match error.status.as_u16() {
         401 => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+        403 => (error.status, "PERMISSION_DENIED"),
         404 => (error.status, "NOT_FOUND"),
         429 => (error.status, "RESOURCE_EXHAUSTED"),
         503 => (error.status, "UNAVAILABLE"),

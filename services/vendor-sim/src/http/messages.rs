@@ -328,6 +328,7 @@ fn usage(completion: &Completion, output_tokens: usize) -> Value {
 pub(super) fn error(error: &ApiError) -> (StatusCode, Value) {
     let (status, kind) = match error.status.as_u16() {
         401 => (error.status, "authentication_error"),
+        402 => (error.status, "billing_error"),
         404 => (error.status, "not_found_error"),
         413 => (error.status, "request_too_large"),
         429 => (error.status, "rate_limit_error"),

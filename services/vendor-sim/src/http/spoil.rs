@@ -129,6 +129,8 @@ pub(super) fn refusal(model: Model, format: Format, fault: Option<Fault>) -> Opt
         Fault::WebPage => {
             Some(Html("<!doctype html><title>Sign in</title><p>Sign in to go on.").into_response())
         }
+        Fault::Unpaid => Some(ApiError::unpaid(format).response(format)),
+        Fault::BillingOff => Some(ApiError::billing_off(format).response(format)),
         Fault::Hang
         | Fault::CutStream { .. }
         | Fault::SlowFirstToken { .. }

@@ -19,6 +19,8 @@ struct Heard {
     outcome: Outcome,
     is_retryable: bool,
     text_bytes: usize,
+    /// Whether it came in one piece and broke off.
+    is_unread: bool,
     has_usage: bool,
 }
 
@@ -39,7 +41,8 @@ async fn call(vendors: &HttpVendors, worker: &Worker) -> Heard {
     let has_usage = matches!(events.last(), Some(ChatEvent::Finished { usage: Some(_), .. }));
     let outcome = error.as_ref().map_or(Outcome::Answered(text_bytes), Outcome::of);
     let is_retryable = error.is_some_and(|error| error.is_retryable());
-    Heard { outcome, is_retryable, text_bytes, has_usage }
+    let is_unread = events.iter().any(|event| matches!(event, ChatEvent::Unread(1..)));
+    Heard { outcome, is_retryable, text_bytes, is_unread, has_usage }
 }
 
 /// What is wrong with a cell, if anything.
@@ -57,7 +60,10 @@ async fn problem(case: &Case, cell: &Cell<'_>, pool: &Pool, vendors: &HttpVendor
         let Heard { is_retryable, has_usage, .. } = heard;
         return Some(format!("{cell}: may be tried again: {is_retryable}, says its usage: {has_usage}"));
     }
-    (says_something != (heard.text_bytes > 0)).then(|| format!("{cell}: {} bytes of text", heard.text_bytes))
+    let is_unread = case.says_something && !says_something;
+    let Heard { text_bytes, is_unread: was_unread, .. } = heard;
+    ((says_something, is_unread) != (text_bytes > 0, was_unread))
+        .then(|| format!("{cell}: {text_bytes} bytes of text, unread: {was_unread}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,5 +82,5 @@ async fn each_fault_is_the_same_error_in_every_format_streamed_or_not() {
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert_eq!(cells, 22 * 4 * 2);
+    assert_eq!(cells, 24 * 4 * 2);
 }

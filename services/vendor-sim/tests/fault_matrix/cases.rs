@@ -33,7 +33,7 @@ pub(crate) struct Case {
     pub(crate) trouble: Trouble,
     /// What the adapter gives.
     pub(crate) becomes: Outcome,
-    /// Whether text comes before it, when the answer is streamed.
+    /// Whether something of the answer comes before it.
     pub(crate) says_something: bool,
     /// The wait that has to be short for it.
     pub(crate) brief_wait: &'static str,
@@ -57,6 +57,8 @@ pub(crate) enum Outcome {
     Failed(u16),
     Unreachable,
     Garbled,
+    /// The account cannot pay.
+    Unpaid,
     /// A wait was too long: the limit's name.
     TimedOut(&'static str),
     /// The server's certificate is refused, for this reason.
@@ -72,6 +74,7 @@ impl Outcome {
             VendorError::Failed { status, .. } => Self::Failed(*status),
             VendorError::Unreachable { .. } => Self::Unreachable,
             VendorError::Garbled { .. } => Self::Garbled,
+            VendorError::Unpaid { .. } => Self::Unpaid,
             VendorError::Timeout { wait, .. } => Self::TimedOut(wait.as_str()),
             VendorError::Misconfigured { message, .. } => {
                 let why = UNTRUSTED.into_iter().find(|why| message.ends_with(why));
@@ -89,6 +92,7 @@ impl Outcome {
             Self::Failed(_) => "failed with status",
             Self::Unreachable => "could not be reached, or cut the connection",
             Self::Garbled => "sent something that does not read",
+            Self::Unpaid => "cannot pay for the call",
             Self::TimedOut(limit) => limit,
             Self::Untrusted(why) => why,
             Self::Other(_) => "nothing that a case expects",
@@ -97,7 +101,14 @@ impl Outcome {
 
     /// Whether the same call may succeed later.
     pub(crate) fn may_pass(&self) -> bool {
-        !matches!(self, Self::Answered(_) | Self::Untrusted(_))
+        !matches!(self, Self::Answered(_) | Self::Untrusted(_) | Self::Unpaid)
+    }
+}
+
+impl Case {
+    /// Whether an answer that had begun broke off.
+    pub(crate) fn breaks_off(&self) -> bool {
+        self.says_something && self.becomes.may_pass()
     }
 }
 
@@ -166,6 +177,8 @@ pub(crate) fn cases() -> Vec<Case> {
         in_the_middle("10 MB answer", huge, O::Answered(HUGE_BYTES)),
         in_the_middle("wrong content type", Fault::WrongType, O::Answered(QUESTION.len())),
         case("web page", Fault::WebPage, O::Garbled),
+        case("no money left", Fault::Unpaid, O::Unpaid),
+        case("nobody who pays", Fault::BillingOff, O::Unpaid),
     ]
 }
 

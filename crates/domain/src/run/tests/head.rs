@@ -227,15 +227,19 @@ fn a_substitute_is_not_needed_where_every_step_was_begun() {
 }
 
 #[test]
-fn a_step_that_was_begun_without_the_limit_of_the_answer_does_not_give_it() {
+fn a_step_that_was_begun_without_the_limit_the_form_or_the_end_of_the_answer_does_not_give_it() {
     let policy = policy(1, 1);
     let run = accepted(policy.clone());
-    let spec = RunSpec { answer_tokens_max: Some(5), ..run.spec().clone() };
-    let limited = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
-    let run = Run::replay(run.id(), &[limited]).unwrap();
-    let run = drive(run, &[claimed(PLAN, 1), begin(head_of("[[]]", "do it", &policy), 1)]);
-    let one = drive(run.clone(), &[complete(plan("[[]]", &policy), None, 1)]);
-    assert_eq!((states(&one), one.rounds()[0].superseded), (vec!["cancelled", "ready"], 1));
-    let two = drive(run, &[complete(plan("[[], [0]]", &policy), None, 1)]);
-    assert_eq!((states(&two), two.rounds()[0].superseded), (vec!["ready", "waiting"], 0));
+    let limit = RunSpec { answer_tokens_max: Some(5), ..run.spec().clone() };
+    let form = RunSpec { answer: AnswerForm::JsonObject, ..run.spec().clone() };
+    let end = RunSpec { stops: Stops::new(vec!["x".to_owned()]).unwrap(), ..run.spec().clone() };
+    for spec in [limit, form, end] {
+        let shaped = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
+        let run = Run::replay(run.id(), &[shaped]).unwrap();
+        let run = drive(run, &[claimed(PLAN, 1), begin(head_of("[[]]", "do it", &policy), 1)]);
+        let one = drive(run.clone(), &[complete(plan("[[]]", &policy), None, 1)]);
+        assert_eq!((states(&one), one.rounds()[0].superseded), (vec!["cancelled", "ready"], 1));
+        let two = drive(run, &[complete(plan("[[], [0]]", &policy), None, 1)]);
+        assert_eq!((states(&two), two.rounds()[0].superseded), (vec!["ready", "waiting"], 0));
+    }
 }

@@ -92,6 +92,25 @@ fn of_an_attempt_that_fails_both_calls_are_wasted() {
 }
 
 #[test]
+fn a_step_does_not_go_on_with_whoever_was_asked_beside_and_broke_off() {
+    let id = |name: &str| WorkerId::new(name).unwrap();
+    for (winner, goes_on) in [(Winner::Second, false), (Winner::First, true)] {
+        let failed = |number, hedge, worker: &str| {
+            let fall_back_to = Some(id(worker));
+            let error = AttemptError { fall_back_to, hedge, ..error(None) };
+            Command::FailAttempt { task: step(0), claim: claim_id(step(0), number), error }
+        };
+        let run = drive(planned("[[]]", mini()), &[hedgeable(1)]);
+        let at_once = drive(run.clone(), &[failed(1, Some(hedge(winner)), "x")]);
+        assert_eq!(!at_once.is_ended(), goes_on, "{:?}", at_once.state());
+        let run = drive(run, &[failed_with_hedge(1, hedge(winner)), hedgeable(2)]);
+        let later = drive(run.clone(), &[failed(2, None, "x")]);
+        assert_eq!(!later.is_ended(), goes_on, "{:?}", later.state());
+        assert!(!drive(run, &[failed(2, None, "y")]).is_ended());
+    }
+}
+
+#[test]
 fn what_comes_too_late_is_counted_whole_and_once() {
     let expire = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 1) };
     let run = drive(planned("[[]]", mini()), &[hedgeable(1), expire, hedgeable(2)]);
