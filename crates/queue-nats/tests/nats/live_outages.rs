@@ -155,7 +155,9 @@ async fn of_a_hushed_run_nothing_is_sent_before_somebody_asks_who_then_hears_tha
     };
     let listens = async_nats::connect(server.url()).await.unwrap();
     let mut sent = listens.subscribe("podium.live.run.>").await.unwrap();
-    listens.flush().await.unwrap();
+    // The server knows of the subscription once it brings what the same connection sends after it; a flush does not say so.
+    listens.publish("podium.live.run.here", "".into()).await.unwrap();
+    timeout(SECONDS, sent.next()).await.expect("what it sends itself comes").unwrap();
     writes.hush(run);
     let ended = Arc::new(an_ended_run(run, "done"));
     writes.publish(run, Signal::Committed { version: 2 }).await.unwrap();
