@@ -215,8 +215,20 @@ impl Executor {
     ) -> Result<Cleared, Settle> {
         match self.permit(run, at, asked, Patience::Waits).await {
             Ok(permit) => Ok(self.cleared(run, at, asked, permit)),
-            Err(NoRoom { why: Some(Why::Broken), after }) => self.go_round(run, at, asked, after).await,
+            Err(NoRoom { why: Some(why), after }) if self.is_shut(run, why, after) => {
+                self.go_round(run, at, asked, (why, after)).await
+            }
             Err(NoRoom { after, .. }) => Err(Settle::Nak(after)),
+        }
+    }
+
+    /// Whether to wait for the worker is of no use: calls of it fail, or its vendor wants to be left alone for longer than the
+    /// run has time.
+    fn is_shut(&self, run: &Run, why: Why, after: Duration) -> bool {
+        match why {
+            Why::Broken => true,
+            Why::Blocked => self.engine.now().after(after) >= run.spec().deadline_at,
+            Why::Busy | Why::Rate | Why::Away => false,
         }
     }
 

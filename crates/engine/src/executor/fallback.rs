@@ -52,7 +52,7 @@ fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
 }
 
 impl Executor {
-    /// Looks for room with those who may stand in for a worker whose circuit breaker is open. Where none of them has room now, the
+    /// Looks for room with those who may stand in for a worker that is [shut](Executor::is_shut). Where none of them has room now, the
     /// step stays with its worker and all are asked again, as soon as the first of them may have some: nothing was committed, and
     /// who waited through all of it keeps its place until the deadline.
     ///
@@ -63,7 +63,7 @@ impl Executor {
         run: &Run,
         at: (u16, StepIndex),
         (worker, asked): (&Worker, &ChatRequest),
-        after: Duration,
+        (why, after): (Why, Duration),
     ) -> Result<Cleared, Settle> {
         let (task, now) = (TaskRef::Step { round: at.0, step: at.1 }, self.engine.now());
         let mut soonest = after;
@@ -80,7 +80,7 @@ impl Executor {
                         step: at.1,
                         from: worker.id.clone(),
                         worker: other.id.clone(),
-                        message: format!("the circuit breaker of worker `{}` is open", worker.id),
+                        message: shut(worker, why),
                     });
                     return Ok(Cleared { first, ..self.cleared(run, at, (other, &request), permit) });
                 }
@@ -89,5 +89,16 @@ impl Executor {
             }
         }
         Err(Settle::Nak(soonest))
+    }
+}
+
+/// Why a worker is not waited for.
+fn shut(worker: &Worker, why: Why) -> String {
+    let id = &worker.id;
+    match why {
+        Why::Blocked => {
+            format!("the vendor of worker `{id}` asked to be left alone beyond the deadline of the run")
+        }
+        _ => format!("the circuit breaker of worker `{id}` is open"),
     }
 }

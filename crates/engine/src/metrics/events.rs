@@ -155,7 +155,7 @@ impl Counting<'_> {
             }
             RunEvent::FellBack { worker, .. } => {
                 let reason =
-                    if matches!(before, Some(RunEvent::AttemptFailed { .. })) { "failed" } else { "broken" };
+                    if matches!(before, Some(RunEvent::AttemptFailed { .. })) { "failed" } else { "shut" };
                 let attributes = [self.names.worker(worker), KeyValue::new("podium.reason", reason)];
                 self.instruments.fallbacks.add(1, &attributes);
             }

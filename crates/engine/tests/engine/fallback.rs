@@ -226,3 +226,28 @@ async fn a_step_waits_for_its_own_worker_where_the_policy_or_the_limiter_gives_n
         assert_eq!(workers(&house.ended(id).await), ["quick"], "{why:?}");
     }
 }
+
+#[tokio::test]
+async fn a_vendor_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_for() {
+    let (house, guarded) = a_guarded_house(&["quick"], Why::Blocked).await;
+    let id = house.ask().await;
+    let run = house.ended(id).await;
+    assert_eq!((run.answer(), workers(&run)), (Some("fine"), vec!["checker"]));
+    let events = house.parts.store.events(id, 0, 99).await.unwrap();
+    let message = events.iter().find_map(|event| match &event.event {
+        RunEvent::FellBack { message, .. } => Some(message.as_str()),
+        _ => None,
+    });
+    let expected = "the vendor of worker `quick` asked to be left alone beyond the deadline of the run";
+    assert_eq!(message, Some(expected));
+
+    let patient = Policy {
+        deadline_ms: 3 * 3_600_000,
+        fallback: PoolRule::Pool,
+        ..Policy::new(Tier::Ultra, Effort::Medium)
+    };
+    let waits = house.ask_under(patient).await;
+    house.until(waits, |run| run.rounds()[0].planned.is_some()).await;
+    guarded.until_refused(2).await;
+    assert_eq!(house.vendor.calls().len(), 1, "who has the time waits");
+}

@@ -17,6 +17,9 @@ pub(crate) struct Guarded {
     refusals: watch::Sender<Vec<String>>,
 }
 
+/// For how long vendors want to be left alone: longer than any run here has time.
+const BLOCKED: Duration = Duration::from_hours(2);
+
 impl Guarded {
     pub(crate) fn around(inner: Arc<dyn Limiter>, shut: &[&'static str], why: Why) -> Arc<Self> {
         let shut = Mutex::new(shut.iter().copied().collect());
@@ -45,7 +48,8 @@ impl Limiter for Guarded {
         };
         if is_shut {
             self.refusals.send_modify(|refusals| refusals.push(wish.who()));
-            return Ok(Grant::AskAgain { after: Duration::from_millis(5), why: self.why });
+            let after = if self.why == Why::Blocked { BLOCKED } else { Duration::from_millis(5) };
+            return Ok(Grant::AskAgain { after, why: self.why });
         }
         self.inner.acquire(wish).await
     }

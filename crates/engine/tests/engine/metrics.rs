@@ -208,7 +208,7 @@ async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
     assert_eq!(plans.value("podium.outcome=failed,podium.tier=ultra"), 1);
     assert_eq!(of("podium.step.retries").value("podium.worker=quick"), 2);
     assert_eq!(of("podium.step.fallbacks").value("podium.reason=failed,podium.worker=checker"), 1);
-    assert_eq!(of("podium.step.fallbacks").value("podium.reason=broken,podium.worker=checker"), 1);
+    assert_eq!(of("podium.step.fallbacks").value("podium.reason=shut,podium.worker=checker"), 1);
     assert_eq!(of("podium.hedge.calls").value("podium.outcome=second,podium.worker=checker"), 1);
     assert!(of("podium.cost").value("podium.spent=hedge,podium.worker=quick") > 0);
     assert_eq!(of("podium.breaker.open").value("podium.worker=quick"), 0, "another limiter let it through");
