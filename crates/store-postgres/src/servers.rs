@@ -1,6 +1,6 @@
 //! The servers that an address names, and which of them takes writes.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,10 +15,17 @@ use crate::call::Standby;
 const OURS: &str = "target_session_attrs=";
 
 /// Servers that stand in for each other: a primary and those that follow it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Servers {
+    // These would show the password.
     all: Vec<PgConnectOptions>,
     answer_max: Duration,
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Servers").field(&self.name()).finish()
+    }
 }
 
 /// No server takes writes.
