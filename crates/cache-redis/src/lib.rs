@@ -44,7 +44,7 @@ impl Default for RedisOptions {
     fn default() -> Self {
         Self {
             prefix: "podium:cache".to_owned(),
-            answer_max: Duration::from_millis(250),
+            answer_max: Duration::from_millis(500),
             away_for: Duration::from_secs(1),
         }
     }
