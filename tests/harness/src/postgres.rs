@@ -102,17 +102,16 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Starts a server that follows this one, and makes this one confirm a commit only once a follower has it.
+    /// Starts a server that follows this one, as [`Self::follow`] says.
     pub async fn start_standby(&self) -> Result<Self> {
         let mut standby = Self::prepare(self.fsync).await?;
         standby.databases = AtomicU32::new(self.databases.load(Ordering::Relaxed));
         standby.follow(self).await?;
-        self.execute("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'").await?;
-        self.execute("postgres", "SELECT pg_reload_conf()").await?;
         Ok(standby)
     }
 
-    /// Forgets what it has and follows `primary` from now on, at the address that it has.
+    /// Forgets what it has and follows `primary` from now on, at the address that it has. From then on `primary` confirms a
+    /// commit only once a follower has it: else what it confirmed is lost when it is killed and the follower is promoted.
     pub async fn follow(&mut self, primary: &Self) -> Result<()> {
         self.kill().await?;
         let data = self.data();
@@ -128,13 +127,19 @@ impl Postgres {
         ]);
         copy.args(["--write-recovery-conf", "--wal-method=fetch", "--port", &primary.port.number()]);
         output_of(copy.arg("--pgdata").arg(&data)).await?;
-        self.launch().await
+        self.launch().await?;
+        primary.wait_for_followers("ANY 1 (*)").await
     }
 
     /// Makes a follower a server of its own, which takes writes and waits for no other.
     pub async fn promote(&self) -> Result<()> {
         self.execute("postgres", "SELECT pg_promote()").await?;
-        self.execute("postgres", "ALTER SYSTEM SET synchronous_standby_names = ''").await?;
+        self.wait_for_followers("").await
+    }
+
+    /// Which followers must have a commit before it is confirmed.
+    async fn wait_for_followers(&self, names: &str) -> Result<()> {
+        self.execute("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await?;
         self.execute("postgres", "SELECT pg_reload_conf()").await?;
         Ok(())
     }
