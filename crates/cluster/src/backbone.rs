@@ -195,6 +195,8 @@ fn options(settings: &ClusterSettings) -> Options {
         step_slots: settings.step_slots,
         runs_kept: settings.runs_kept,
         drain: settings.drain,
+        // Postgres has the commits of several connections wait for its disk together.
+        batches_max: 2,
         ..Options::default()
     }
 }

@@ -1,29 +1,31 @@
-//! Where commands become events: one loop gathers what waits, takes the runs that it touches from memory or reads them in one
-//! query, decides in memory and writes all of it in one commit. While a commit is under way the next batch gathers by itself.
+//! Where commands become events: what waits gathers in one loop, which has it carried out in batches, a commit each. While a
+//! commit waits for the disk the next batch is decided and written, of other runs: a run is in one batch at a time.
 
-use std::collections::{BTreeMap, HashMap};
+mod batch;
+mod decide;
+
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use podium_domain::budget::{Charge, Shortage};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
-use podium_domain::run::{Command, Effect, Refusal, Run, SequencedEvent, TaskState};
-use podium_domain::time::Timestamp;
-use podium_ports::live::Signal;
-use podium_ports::store::{Commit, StoreError, Unwritten};
+use podium_domain::run::{Command, Refusal, Run};
+use podium_ports::store::StoreError;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
-use tracing::{debug, warn};
 
-use crate::dispatch::Dispatch;
-use crate::holds::Holds;
-use crate::known::Known;
-use crate::metrics::{Metrics, Stage};
-use crate::parts::Parts;
+pub(crate) use self::batch::Sides;
+use self::batch::Writer;
+pub(crate) use self::decide::rehearse;
 
 /// Times that a batch is decided anew because another process committed first, before its callers are told.
 const CONFLICTS_MAX: u32 = 16;
-/// Batches whose messages and signals are on their way while later ones are decided.
-const FOLLOW_UPS_MAX: usize = 32;
+/// What a batch takes where a sync costs little: this, and as much again for each command as [`COMMAND_TIME`] says. Measured by
+/// `benches/engine` on two cores. Where it is wrong, batches are smaller or wait longer than they could; nothing else.
+const BATCH_TIME: Duration = Duration::from_millis(2);
+const COMMAND_TIME: Duration = Duration::from_micros(150);
 
 /// Why a command came to nothing.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -69,9 +71,8 @@ pub(crate) struct Commands {
 impl Commands {
     /// The handle and the loop behind it, which ends when the last handle is gone.
     pub(crate) fn new(sides: Sides, bounds: Bounds) -> (Self, CommandLoop) {
-        let (requests, waiting) = mpsc::channel(bounds.waiting_max);
-        let (batch_max, follow_ups) = (bounds.batch_max, JoinSet::new());
-        (Self { requests }, CommandLoop { sides, waiting, batch_max, follow_ups })
+        let (requests, waiting) = mpsc::channel(bounds.waiting);
+        (Self { requests }, CommandLoop { writer: Writer::new(sides), requests: waiting, bounds })
     }
 
     /// Carries out `command` and returns the run as it is afterwards. The events are durable by then.
@@ -96,344 +97,138 @@ impl Commands {
 /// How much the loop takes on.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    pub(crate) batch_max: usize,
-    pub(crate) waiting_max: usize,
+    /// Most requests in a batch.
+    pub(crate) batch: usize,
+    /// Most batches under way.
+    pub(crate) batches: usize,
+    /// Most requests that wait beside them.
+    pub(crate) waiting: usize,
 }
 
-/// What the loop works with.
-#[derive(Clone)]
-pub(crate) struct Sides {
-    pub(crate) parts: Parts,
-    pub(crate) dispatch: Dispatch,
-    pub(crate) holds: Holds,
-    pub(crate) known: Known,
-    pub(crate) metrics: Metrics,
-}
-
+/// Gathers requests and has them carried out, until the last handle is gone.
 pub(crate) struct CommandLoop {
-    sides: Sides,
-    waiting: mpsc::Receiver<Request>,
-    batch_max: usize,
-    follow_ups: JoinSet<()>,
-}
-
-/// A run that commands are decided on.
-struct InHand {
-    run: Run,
-    /// What it weighed on its budgets when it was taken in hand.
-    booked: Charge,
-    /// It was not read just now: others may have gone on with it since.
-    is_remembered: bool,
-    /// The events that make it, if the store may not have it yet.
-    draft: Vec<SequencedEvent>,
-}
-
-impl InHand {
-    fn loaded(run: Run) -> Self {
-        Self { booked: run.booked(), run, is_remembered: false, draft: Vec::new() }
-    }
-
-    fn remembered(run: &Run, draft: Vec<SequencedEvent>) -> Self {
-        Self { is_remembered: true, draft, ..Self::loaded(run.clone()) }
-    }
-}
-
-/// What a batch does to one run.
-#[derive(Default)]
-struct Change {
-    events: Vec<SequencedEvent>,
-    effects: Vec<Effect>,
-}
-
-/// A batch after deciding.
-struct Decided {
-    /// To be answered once the changes are committed.
-    requests: Vec<Request>,
-    /// Refused, or without effect, by what a remembered run says: to be decided anew on what the store says.
-    unsure: Vec<Request>,
-    /// Ordered: every process writes the runs of a batch in one order, and a simulation can be repeated.
-    changes: BTreeMap<RunId, Change>,
+    writer: Writer,
+    requests: mpsc::Receiver<Request>,
+    bounds: Bounds,
 }
 
 impl CommandLoop {
-    pub(crate) async fn run(mut self) {
-        let mut batch = Vec::new();
-        while self.waiting.recv_many(&mut batch, self.batch_max).await > 0 {
-            self.carry_out(std::mem::take(&mut batch)).await;
-        }
-        while self.follow_ups.join_next().await.is_some() {}
-    }
-
-    async fn carry_out(&mut self, mut requests: Vec<Request>) {
-        for _ in 0..CONFLICTS_MAX {
-            requests = match self.try_once(requests).await {
-                again if again.is_empty() => return,
-                again => again,
-            };
-            debug!(commands = requests.len(), "deciding anew on what the store says");
-        }
-        for request in requests {
-            let _ = request.reply.send(Err(CommandError::Contended));
-        }
-    }
-
-    /// Decides and commits. Returns the requests to be decided anew: another process has changed their runs meanwhile, or may
-    /// have. Of these runs nothing is remembered any more.
-    async fn try_once(&mut self, requests: Vec<Request>) -> Vec<Request> {
-        let (requests, mut runs) = match self.take_in_hand(requests).await {
-            Ok(taken) => taken,
-            Err((requests, error)) => return refuse_all(requests, error),
-        };
-        let Decided { requests, unsure: mut again, changes } =
-            decide_all(requests, &mut runs, self.sides.parts.clock.now());
-        let known = &self.sides.known;
-        for request in &again {
-            known.forget(request.run);
-        }
-        let mut changed = Vec::with_capacity(changes.len());
-        for (id, Change { events, effects }) in changes {
-            if let Some(InHand { run, booked, draft, .. }) = runs.remove(&id) {
-                let events = draft.into_iter().chain(events).collect();
-                changed.push((self.sides.dispatch.commit(run, events).charged(booked), effects));
+    pub(crate) async fn run(self) {
+        let Self { writer, mut requests, bounds } = self;
+        let (mut waiting, mut under_way) = (Waiting::default(), FuturesUnordered::new());
+        let (mut is_open, mut waits_for_disk) = (true, false);
+        let mut late = writer.sleep(Duration::ZERO);
+        loop {
+            let may_begin = under_way.is_empty() || (waits_for_disk && under_way.len() < bounds.batches);
+            if may_begin && let Some((runs, batch)) = waiting.next_batch(bounds.batch) {
+                (waits_for_disk, late) = (false, writer.sleep(usual_time(batch.len())));
+                under_way.push(async {
+                    writer.carry_out(batch).await;
+                    runs
+                });
             }
-        }
-        // Those of which budgets have to be asked are last.
-        changed.sort_by_key(|(commit, _)| commit.booking().is_some());
-        let (commits, effects): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
-        let (commands, began) = (requests.len(), self.sides.parts.clock.now());
-        let committed = self.write(&commits).await;
-        let outcomes = match committed {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                for commit in &commits {
-                    known.forget(commit.after.id());
+            tokio::select! {
+                biased;
+                Some(runs) = under_way.next() => waiting.release(&runs),
+                () = &mut late, if !(waits_for_disk || under_way.is_empty()) => waits_for_disk = true,
+                count = requests.recv_many(&mut waiting.requests, bounds.batch), if is_open && waiting.has_room(bounds.batch) => {
+                    is_open = count > 0;
                 }
-                again.extend(refuse_all(requests, error));
-                return again;
+                else => break,
             }
-        };
-        let mut after: HashMap<_, _> =
-            runs.into_iter().map(|(id, in_hand)| (id, Arc::new(in_hand.run))).collect();
-        let (mut follow_ups, mut shortages) = (Vec::with_capacity(commits.len()), HashMap::new());
-        for ((commit, effects), outcome) in commits.into_iter().zip(effects).zip(outcomes) {
-            match outcome {
-                Ok(()) => {
-                    let run = Arc::clone(&commit.after);
-                    known.note(&run);
-                    self.sides.metrics.happened(&run, &commit.events);
-                    after.insert(run.id(), run);
-                    follow_ups.push((commit, effects));
-                }
-                Err(unwritten) => {
-                    known.forget(commit.after.id());
-                    if let Unwritten::OverBudget(shortage) = unwritten {
-                        self.sides.metrics.refused(Stage::Run, &shortage);
-                        shortages.insert(commit.after.id(), shortage);
-                    }
-                }
-            }
-        }
-        self.follow_up(follow_ups).await;
-        again.extend(answer_all(requests, &after));
-        let took = self.sides.parts.clock.now().since(began);
-        self.sides.metrics.committed(commands, again.len(), took);
-        for request in &mut again {
-            request.shortage = shortages.get(&request.run).cloned().or(request.shortage.take());
-        }
-        again
-    }
-
-    /// Commits. Only those that book something, which come last, need to ask budgets.
-    async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
-        let store = &self.sides.parts.store;
-        let (free, charged) = commits.split_at(commits.partition_point(|commit| commit.booking().is_none()));
-        let write_free = async { if free.is_empty() { Ok(Vec::new()) } else { store.commit(free).await } };
-        let write_charged =
-            async { if charged.is_empty() { Ok(Vec::new()) } else { store.commit_charged(charged).await } };
-        let (free, charged) = futures::future::try_join(write_free, write_charged).await?;
-        Ok(free.into_iter().map(|written| written.map_err(Unwritten::from)).chain(charged).collect())
-    }
-
-    /// The runs that the requests are about. Requests for runs that there are not, or that cannot be read, are answered.
-    async fn take_in_hand(
-        &self,
-        requests: Vec<Request>,
-    ) -> Result<(Vec<Request>, HashMap<RunId, InHand>), (Vec<Request>, StoreError)> {
-        let mut ids: Vec<_> = requests.iter().map(|request| request.run).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let mut runs = HashMap::with_capacity(ids.len());
-        ids.retain(|id| match self.sides.known.get_with_draft(*id) {
-            Some((run, draft)) => {
-                runs.insert(*id, InHand::remembered(&run, draft));
-                false
-            }
-            None => true,
-        });
-        let (sound, damaged) = match ids.as_slice() {
-            [] => (Vec::new(), Vec::new()),
-            ids => match self.sides.parts.load_sound(ids).await {
-                Ok(loaded) => loaded,
-                Err(error) => return Err((requests, error)),
-            },
-        };
-        runs.extend(sound.into_iter().map(|run| (run.id(), InHand::loaded(run))));
-        let (found, lost): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| runs.contains_key(&request.run));
-        for request in lost {
-            let is_damaged = damaged.contains(&request.run);
-            let error = if is_damaged { CommandError::Damaged } else { CommandError::UnknownRun };
-            let _ = request.reply.send(Err(error));
-        }
-        Ok((found, runs))
-    }
-
-    /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless,
-    /// so nobody waits for them but a loop that is too far ahead of them.
-    async fn follow_up(&mut self, committed: Vec<(Commit, Vec<Effect>)>) {
-        for (commit, effects) in &committed {
-            let run = commit.after.id();
-            for effect in effects {
-                match effect {
-                    Effect::Stop => self.sides.holds.release_run(run),
-                    Effect::CallOff { task } => self.sides.holds.release_task(run, *task),
-                    Effect::Dispatch { .. } => {}
-                }
-            }
-        }
-        if committed.is_empty() {
-            return;
-        }
-        while self.follow_ups.try_join_next().is_some() {}
-        if self.follow_ups.len() >= FOLLOW_UPS_MAX {
-            self.follow_ups.join_next().await;
-        }
-        let sides = self.sides.clone();
-        self.follow_ups.spawn(async move {
-            let told = committed.iter().map(|(commit, effects)| sides.tell(commit, effects));
-            futures::future::join_all(told).await;
-        });
-    }
-}
-
-impl Sides {
-    /// Tells watchers, and publishes what became ready.
-    async fn tell(&self, commit: &Commit, effects: &[Effect]) {
-        let run = &commit.after;
-        let live = &self.parts.live;
-        let told = if run.is_ended() {
-            live.publish_end(run).await
-        } else {
-            live.publish(run.id(), Signal::Committed { version: run.version() }).await
-        };
-        if let Err(error) = told {
-            debug!(run = %run.id(), %error, "watchers were not told");
-        }
-        for effect in effects {
-            // What one command of a batch readied, a later one may have claimed or ended.
-            if let Effect::Dispatch { task, not_before } = *effect
-                && run.task(task).is_some_and(|task| matches!(task.state, TaskState::Ready { .. }))
+            // A batch takes all that has come by the time it begins.
+            while waiting.has_room(bounds.batch)
+                && let Ok(request) = requests.try_recv()
             {
-                self.dispatch.publish(commit, task, not_before).await;
+                waiting.requests.push(request);
             }
         }
+        writer.finish().await;
     }
 }
 
-/// Decides every request in order.
-fn decide_all(requests: Vec<Request>, runs: &mut HashMap<RunId, InHand>, now: Timestamp) -> Decided {
-    let mut decided = Decided {
-        requests: Vec::with_capacity(requests.len()),
-        unsure: Vec::new(),
-        changes: BTreeMap::new(),
-    };
-    for request in requests {
-        let Some(in_hand) = runs.get_mut(&request.run) else {
-            let _ = request.reply.send(Err(CommandError::UnknownRun));
-            continue;
+/// How long a batch may be under way before its commit is taken to wait for the disk.
+fn usual_time(commands: usize) -> Duration {
+    BATCH_TIME + COMMAND_TIME * u32::try_from(commands).unwrap_or(u32::MAX)
+}
+
+/// The requests that no batch has taken yet.
+#[derive(Default)]
+struct Waiting {
+    requests: Vec<Request>,
+    /// The runs that the batches under way are about.
+    in_hand: HashSet<RunId>,
+}
+
+impl Waiting {
+    /// How many wait is bounded: those for runs in hand can be many.
+    fn has_room(&self, batch_max: usize) -> bool {
+        self.requests.len() < batch_max
+    }
+
+    /// The oldest requests for runs that are not in hand, in their order, and these runs, which are in hand from now on.
+    fn next_batch(&mut self, batch_max: usize) -> Option<(HashSet<RunId>, Vec<Request>)> {
+        let is_in_hand = |request: &Request| self.in_hand.contains(&request.run);
+        let (held, mut batch): (Vec<_>, Vec<_>) = self.requests.drain(..).partition(is_in_hand);
+        self.requests = held;
+        self.requests.extend(batch.drain(batch_max.min(batch.len())..));
+        let runs: HashSet<_> = batch.iter().map(|request| request.run).collect();
+        self.in_hand.extend(&runs);
+        (!batch.is_empty()).then_some((runs, batch))
+    }
+
+    /// A batch is done with its runs.
+    fn release(&mut self, runs: &HashSet<RunId>) {
+        self.in_hand.retain(|run| !runs.contains(run));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_ports::clock::Ids as _;
+    use podium_testkit::{SeededIds, TestClock};
+
+    use super::*;
+
+    /// Commands about `a`, `b`, `a`, `c`, in this order.
+    fn four() -> (Vec<Arc<Command>>, Waiting) {
+        let ids = SeededIds::new(1);
+        let [a, b, c] = [(); 3].map(|()| ids.run_id(TestClock::START));
+        let commands: Vec<_> = (0..4).map(|_| Arc::new(Command::Cancel)).collect();
+        let request = |(run, command)| {
+            let (reply, _) = oneshot::channel();
+            Request { run, command, then: None, shortage: None, reply }
         };
-        match decide(&mut in_hand.run, &request, now) {
-            Ok(fresh) if !fresh.events.is_empty() => {
-                let change = decided.changes.entry(request.run).or_default();
-                change.events.extend(fresh.events);
-                change.effects.extend(fresh.effects);
-                decided.requests.push(request);
-            }
-            _ if in_hand.is_remembered => decided.unsure.push(request),
-            Ok(_) => decided.requests.push(request),
-            Err(refusal) => {
-                let _ = request.reply.send(Err(CommandError::Refused(refusal)));
-            }
-        }
+        let requests = [a, b, a, c].into_iter().zip(commands.iter().cloned()).map(request).collect();
+        (commands, Waiting { requests, in_hand: HashSet::new() })
     }
-    decided
-}
 
-fn decide(run: &mut Run, request: &Request, now: Timestamp) -> Result<Change, Refusal> {
-    let mut change = Change::default();
-    let shortage = request.shortage.as_ref();
-    carry(run, &request.command, shortage, now, &mut change)?;
-    if let Some(then) = &request.then
-        && let Err(refusal) = carry(run, then, shortage, now, &mut change)
-    {
-        debug!(run = %run.id(), %refusal, "the second of two commands is left out");
+    /// Which of the commands a batch has.
+    fn places(commands: &[Arc<Command>], batch: &[Request]) -> Vec<usize> {
+        let place = |request: &Request| {
+            commands.iter().position(|command| Arc::ptr_eq(command, &request.command)).unwrap()
+        };
+        batch.iter().map(place).collect()
     }
-    Ok(change)
-}
 
-fn carry(
-    run: &mut Run,
-    command: &Command,
-    shortage: Option<&Shortage>,
-    now: Timestamp,
-    change: &mut Change,
-) -> Result<(), Refusal> {
-    let decision = match shortage {
-        Some(shortage) => run.decide_over_budget(command, shortage, now)?,
-        None => run.decide(command, now)?,
-    };
-    for event in decision.events {
-        let event = SequencedEvent { sequence: run.version() + 1, at: now, event };
-        if let Err(error) = run.apply(&event) {
-            // `decide` and `apply` are held together by a test over every reachable state.
-            tracing::error!(run = %run.id(), %error, "a decision does not fold");
-            debug_assert!(false, "a decision does not fold: {error}");
-            break;
-        }
-        change.events.push(event);
+    #[test]
+    fn a_batch_has_the_oldest_and_what_is_about_its_runs_waits_for_its_end() {
+        let (commands, mut waiting) = four();
+        let (first_runs, first) = waiting.next_batch(2).unwrap();
+        assert_eq!(places(&commands, &first), [0, 1]);
+        let (second_runs, second) = waiting.next_batch(2).unwrap();
+        assert_eq!(places(&commands, &second), [3], "the run of command 2 is in hand");
+        assert!(waiting.next_batch(2).is_none());
+        waiting.release(&second_runs);
+        assert!(waiting.next_batch(2).is_none());
+        waiting.release(&first_runs);
+        assert_eq!(places(&commands, &waiting.next_batch(2).unwrap().1), [2]);
     }
-    change.effects.extend(decision.effects);
-    Ok(())
-}
 
-/// Carries out a command on a run in memory: what a commit of it would make of the run, and with which events and effects.
-pub(crate) fn rehearse(
-    run: &mut Run,
-    command: &Command,
-    now: Timestamp,
-) -> Result<(Vec<SequencedEvent>, Vec<Effect>), Refusal> {
-    let mut change = Change::default();
-    carry(run, command, None, now, &mut change)?;
-    Ok((change.events, change.effects))
-}
-
-fn refuse_all(requests: Vec<Request>, error: StoreError) -> Vec<Request> {
-    warn!(error = &error as &dyn std::error::Error, commands = requests.len(), "the store failed");
-    let error = Arc::new(error);
-    for request in requests {
-        let _ = request.reply.send(Err(CommandError::Store(Arc::clone(&error))));
+    #[test]
+    fn commands_about_one_run_share_a_batch_in_their_order() {
+        let (commands, mut waiting) = four();
+        assert_eq!(places(&commands, &waiting.next_batch(8).unwrap().1), [0, 1, 2, 3]);
+        assert!(waiting.next_batch(8).is_none());
     }
-    Vec::new()
-}
-
-/// Returns those whose runs others committed to first.
-fn answer_all(requests: Vec<Request>, after: &HashMap<RunId, Arc<Run>>) -> Vec<Request> {
-    let mut beaten = Vec::new();
-    for request in requests {
-        match after.get(&request.run) {
-            Some(run) => drop(request.reply.send(Ok(Arc::clone(run)))),
-            None => beaten.push(request),
-        }
-    }
-    beaten
 }

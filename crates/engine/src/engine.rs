@@ -88,8 +88,11 @@ impl Engine {
         let (dispatch, holds) = (Dispatch::new(parts.clone(), metrics.clone()), Holds::default());
         let known =
             Known::new(KnownBounds { runs_max: options.known_runs_max, bytes_max: options.known_bytes_max });
-        let bounds =
-            Bounds { batch_max: options.batch_commands_max, waiting_max: options.waiting_commands_max };
+        let bounds = Bounds {
+            batch: options.batch_commands_max,
+            batches: options.batches_max,
+            waiting: options.waiting_commands_max,
+        };
         let sides = Sides {
             parts: parts.clone(),
             dispatch: dispatch.clone(),

@@ -43,8 +43,8 @@ struct BatchFailed {
 
 impl<Q, A> Gathering<Q, A> {
     pub(crate) fn new(bounds: Bounds) -> (Self, Waiting<Q, A>) {
-        let (sender, questions) = mpsc::channel(bounds.waiting_max);
-        (Self { questions: sender }, Waiting { questions, batch_max: bounds.batch_max })
+        let (sender, questions) = mpsc::channel(bounds.waiting);
+        (Self { questions: sender }, Waiting { questions, batch_max: bounds.batch })
     }
 
     /// The store's answer.
@@ -146,7 +146,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_is_answered_together_and_a_failure_is_everybodys() {
-        let (gathering, mut waiting) = Gathering::<RunId, u8>::new(Bounds { batch_max: 2, waiting_max: 8 });
+        let (gathering, mut waiting) =
+            Gathering::<RunId, u8>::new(Bounds { batch: 2, batches: 1, waiting: 8 });
         let ids = SeededIds::new(1);
         let ask = || gathering.ask(ids.run_id(TestClock::START));
         let serve = async {

@@ -117,6 +117,9 @@ pub struct Options {
     pub retries: RetryLimits,
     /// Most commands decided and committed together, and most runs created together.
     pub batch_commands_max: usize,
+    /// Most such batches under way at the same time, each of other runs. More than one is for a store that can have several
+    /// commits wait for the disk together.
+    pub batches_max: usize,
     /// Most commands waiting to be decided, and most runs waiting to be created; further ones wait with their callers.
     pub waiting_commands_max: usize,
     /// Most runs that are remembered, so that they need not be loaded for each command.
@@ -147,6 +150,7 @@ impl Default for Options {
             retry_pause_max: Duration::from_secs(30),
             retries: RetryLimits::default(),
             batch_commands_max: 256,
+            batches_max: 1,
             waiting_commands_max: 4096,
             known_runs_max: 4096,
             known_bytes_max: 64 << 20,

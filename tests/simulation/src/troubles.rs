@@ -158,6 +158,7 @@ fn some_options(dice: &mut Dice) -> Options {
         retry_pause: Duration::from_millis(500),
         retry_pause_max: Duration::from_secs(3),
         batch_commands_max: dice.index(16) + 1,
+        batches_max: dice.index(3) + 1,
         waiting_commands_max: 64,
         known_runs_max: if dice.chance(300) { 3 } else { 4096 },
         known_bytes_max: 64 << 20,

@@ -10,11 +10,21 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use podium_testkit::Gate;
 
 /// A store whose faults a test switches on.
 pub(crate) struct FaultyStore {
     store: Arc<dyn RunStore>,
     faults: Arc<StoreFaults>,
+}
+
+/// Commits to a run that wait before they are written.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) run: RunId,
+    /// Opened once one waits.
+    pub(crate) has_come: Gate,
+    pub(crate) may_go: Gate,
 }
 
 #[derive(Default)]
@@ -25,6 +35,8 @@ pub(crate) struct StoreFaults {
     pub(crate) answers_lost: AtomicUsize,
     /// Leases are not extended, and nobody is told.
     pub(crate) deaf: AtomicBool,
+    /// A run whose commits wait.
+    pub(crate) held: Mutex<Option<Held>>,
     /// A run that cannot be read.
     pub(crate) damaged: Mutex<Option<RunId>>,
     /// Times that runs were loaded.
@@ -80,6 +92,13 @@ impl RunStore for FaultyStore {
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
         if take_one(&self.faults.commits_refused) {
             return Err(unavailable());
+        }
+        let held = self.faults.held.lock().unwrap().clone();
+        if let Some(Held { run, has_come, may_go }) = held
+            && commits.iter().any(|commit| commit.after.id() == run)
+        {
+            has_come.open();
+            may_go.pass().await;
         }
         let outcome = self.store.commit(commits).await;
         for (commit, written) in commits.iter().zip(outcome.iter().flatten()) {

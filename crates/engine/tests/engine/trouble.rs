@@ -8,7 +8,7 @@ use podium_domain::run::{AttemptOutcome, RunState};
 use podium_engine::Options;
 use podium_testkit::{Answer, Gate, a_plan, plan_of};
 
-use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
+use crate::faults::{FaultyQueue, FaultyStore, Held, StoreFaults};
 use crate::house::{House, a_queue, quick, within};
 
 #[tokio::test]
@@ -87,6 +87,34 @@ async fn a_damaged_run_keeps_no_other_from_going_on() {
     assert_eq!(house.ended(sound).await.answer(), Some("fine"));
     let error = house.engine.cancel(damaged).await.unwrap_err();
     assert_eq!(error.to_string(), "the run cannot be read");
+}
+
+#[tokio::test]
+async fn a_commit_that_takes_long_holds_up_its_own_run_and_no_other() {
+    let faults = Arc::new(StoreFaults::default());
+    let options = Options { batches_max: 2, ..quick() };
+    let house = House::idle(options, |store| FaultyStore::around(store, &faults)).await;
+    let (slow, other) = (house.ask().await, house.ask().await);
+    let held = Held { run: slow, has_come: Gate::closed(), may_go: Gate::closed() };
+    *faults.held.lock().unwrap() = Some(held.clone());
+    let first = within(house.engine.cancel(slow));
+    let again = async {
+        held.has_come.pass().await;
+        within(house.engine.cancel(slow)).await
+    };
+    let beside = async {
+        held.has_come.pass().await;
+        let run = within(house.engine.cancel(other)).await.unwrap();
+        assert_eq!(faults.commits().last().unwrap(), "cancelled", "the other run's was written first");
+        held.may_go.open();
+        run
+    };
+    let (first, again, beside) = futures::join!(first, again, beside);
+    for run in [first.unwrap(), again.unwrap(), beside] {
+        assert!(matches!(run.state(), RunState::Cancelled), "{:?}", run.state());
+    }
+    let cancelled = faults.commits().iter().filter(|events| events.contains("cancelled")).count();
+    assert_eq!(cancelled, 2, "each run once");
 }
 
 #[tokio::test]

@@ -1,0 +1,258 @@
+//! Carrying out a batch: it takes the runs that it touches from memory or reads them in one query, decides in memory and writes
+//! all of it in one commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use podium_domain::ids::RunId;
+use podium_domain::run::{Effect, Run, TaskState};
+use podium_ports::live::Signal;
+use podium_ports::store::{Commit, StoreError, Unwritten};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use super::decide::{Change, Decided, InHand, decide_all};
+use super::{CONFLICTS_MAX, CommandError, Request};
+use crate::dispatch::Dispatch;
+use crate::holds::Holds;
+use crate::known::Known;
+use crate::metrics::{Metrics, Stage};
+use crate::parts::Parts;
+
+/// Batches whose messages and signals are on their way while later ones are decided.
+const FOLLOW_UPS_MAX: usize = 32;
+
+/// What commands are carried out with.
+#[derive(Clone)]
+pub(crate) struct Sides {
+    pub(crate) parts: Parts,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) holds: Holds,
+    pub(crate) known: Known,
+    pub(crate) metrics: Metrics,
+}
+
+/// Carries out batches. Several may be under way, of different runs.
+pub(super) struct Writer {
+    sides: Sides,
+    /// What has been committed, and has still to be told.
+    follow_ups: Mutex<JoinSet<()>>,
+}
+
+impl Writer {
+    pub(super) fn new(sides: Sides) -> Self {
+        Self { sides, follow_ups: Mutex::default() }
+    }
+
+    pub(super) fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let clock = Arc::clone(&self.sides.parts.clock);
+        Box::pin(async move { clock.sleep(span).await })
+    }
+
+    /// Returns once all is told.
+    pub(super) async fn finish(&self) {
+        let mut follow_ups = self.follow_ups.lock().await;
+        while follow_ups.join_next().await.is_some() {}
+    }
+
+    /// Answers every request.
+    pub(super) async fn carry_out(&self, mut requests: Vec<Request>) {
+        for _ in 0..CONFLICTS_MAX {
+            requests = match self.try_once(requests).await {
+                again if again.is_empty() => return,
+                again => again,
+            };
+            debug!(commands = requests.len(), "deciding anew on what the store says");
+        }
+        for request in requests {
+            let _ = request.reply.send(Err(CommandError::Contended));
+        }
+    }
+
+    /// Decides and commits. Returns the requests to be decided anew: another process has changed their runs meanwhile, or may
+    /// have. Of these runs nothing is remembered any more.
+    async fn try_once(&self, requests: Vec<Request>) -> Vec<Request> {
+        let (requests, mut runs) = match self.take_in_hand(requests).await {
+            Ok(taken) => taken,
+            Err((requests, error)) => return refuse_all(requests, error),
+        };
+        let Decided { requests, unsure: mut again, changes } =
+            decide_all(requests, &mut runs, self.sides.parts.clock.now());
+        let known = &self.sides.known;
+        for request in &again {
+            known.forget(request.run);
+        }
+        let mut changed = Vec::with_capacity(changes.len());
+        for (id, Change { events, effects }) in changes {
+            if let Some(InHand { run, booked, draft, .. }) = runs.remove(&id) {
+                let events = draft.into_iter().chain(events).collect();
+                changed.push((self.sides.dispatch.commit(run, events).charged(booked), effects));
+            }
+        }
+        // Those of which budgets have to be asked are last.
+        changed.sort_by_key(|(commit, _)| commit.booking().is_some());
+        let (commits, effects): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
+        let (commands, began) = (requests.len(), self.sides.parts.clock.now());
+        let committed = self.write(&commits).await;
+        let outcomes = match committed {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                for commit in &commits {
+                    known.forget(commit.after.id());
+                }
+                again.extend(refuse_all(requests, error));
+                return again;
+            }
+        };
+        let mut after: HashMap<_, _> =
+            runs.into_iter().map(|(id, in_hand)| (id, Arc::new(in_hand.run))).collect();
+        let (mut follow_ups, mut shortages) = (Vec::with_capacity(commits.len()), HashMap::new());
+        for ((commit, effects), outcome) in commits.into_iter().zip(effects).zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    let run = Arc::clone(&commit.after);
+                    known.note(&run);
+                    self.sides.metrics.happened(&run, &commit.events);
+                    after.insert(run.id(), run);
+                    follow_ups.push((commit, effects));
+                }
+                Err(unwritten) => {
+                    known.forget(commit.after.id());
+                    if let Unwritten::OverBudget(shortage) = unwritten {
+                        self.sides.metrics.refused(Stage::Run, &shortage);
+                        shortages.insert(commit.after.id(), shortage);
+                    }
+                }
+            }
+        }
+        self.follow_up(follow_ups).await;
+        again.extend(answer_all(requests, &after));
+        let took = self.sides.parts.clock.now().since(began);
+        self.sides.metrics.committed(commands, again.len(), took);
+        for request in &mut again {
+            request.shortage = shortages.get(&request.run).cloned().or(request.shortage.take());
+        }
+        again
+    }
+
+    /// Commits. Only those that book something, which come last, need to ask budgets.
+    async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+        let store = &self.sides.parts.store;
+        let (free, charged) = commits.split_at(commits.partition_point(|commit| commit.booking().is_none()));
+        let write_free = async { if free.is_empty() { Ok(Vec::new()) } else { store.commit(free).await } };
+        let write_charged =
+            async { if charged.is_empty() { Ok(Vec::new()) } else { store.commit_charged(charged).await } };
+        let (free, charged) = futures::future::try_join(write_free, write_charged).await?;
+        Ok(free.into_iter().map(|written| written.map_err(Unwritten::from)).chain(charged).collect())
+    }
+
+    /// The runs that the requests are about. Requests for runs that there are not, or that cannot be read, are answered.
+    async fn take_in_hand(
+        &self,
+        requests: Vec<Request>,
+    ) -> Result<(Vec<Request>, HashMap<RunId, InHand>), (Vec<Request>, StoreError)> {
+        let mut ids: Vec<_> = requests.iter().map(|request| request.run).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut runs = HashMap::with_capacity(ids.len());
+        ids.retain(|id| match self.sides.known.get_with_draft(*id) {
+            Some((run, draft)) => {
+                runs.insert(*id, InHand::remembered(&run, draft));
+                false
+            }
+            None => true,
+        });
+        let (sound, damaged) = match ids.as_slice() {
+            [] => (Vec::new(), Vec::new()),
+            ids => match self.sides.parts.load_sound(ids).await {
+                Ok(loaded) => loaded,
+                Err(error) => return Err((requests, error)),
+            },
+        };
+        runs.extend(sound.into_iter().map(|run| (run.id(), InHand::loaded(run))));
+        let (found, lost): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| runs.contains_key(&request.run));
+        for request in lost {
+            let is_damaged = damaged.contains(&request.run);
+            let error = if is_damaged { CommandError::Damaged } else { CommandError::UnknownRun };
+            let _ = request.reply.send(Err(error));
+        }
+        Ok((found, runs))
+    }
+
+    /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless,
+    /// so nobody waits for them but a loop that is too far ahead of them.
+    async fn follow_up(&self, committed: Vec<(Commit, Vec<Effect>)>) {
+        for (commit, effects) in &committed {
+            let run = commit.after.id();
+            for effect in effects {
+                match effect {
+                    Effect::Stop => self.sides.holds.release_run(run),
+                    Effect::CallOff { task } => self.sides.holds.release_task(run, *task),
+                    Effect::Dispatch { .. } => {}
+                }
+            }
+        }
+        if committed.is_empty() {
+            return;
+        }
+        let mut follow_ups = self.follow_ups.lock().await;
+        while follow_ups.try_join_next().is_some() {}
+        if follow_ups.len() >= FOLLOW_UPS_MAX {
+            follow_ups.join_next().await;
+        }
+        let sides = self.sides.clone();
+        follow_ups.spawn(async move {
+            let told = committed.iter().map(|(commit, effects)| sides.tell(commit, effects));
+            futures::future::join_all(told).await;
+        });
+    }
+}
+
+impl Sides {
+    /// Tells watchers, and publishes what became ready.
+    async fn tell(&self, commit: &Commit, effects: &[Effect]) {
+        let run = &commit.after;
+        let live = &self.parts.live;
+        let told = if run.is_ended() {
+            live.publish_end(run).await
+        } else {
+            live.publish(run.id(), Signal::Committed { version: run.version() }).await
+        };
+        if let Err(error) = told {
+            debug!(run = %run.id(), %error, "watchers were not told");
+        }
+        for effect in effects {
+            // What one command of a batch readied, a later one may have claimed or ended.
+            if let Effect::Dispatch { task, not_before } = *effect
+                && run.task(task).is_some_and(|task| matches!(task.state, TaskState::Ready { .. }))
+            {
+                self.dispatch.publish(commit, task, not_before).await;
+            }
+        }
+    }
+}
+
+fn refuse_all(requests: Vec<Request>, error: StoreError) -> Vec<Request> {
+    warn!(error = &error as &dyn std::error::Error, commands = requests.len(), "the store failed");
+    let error = Arc::new(error);
+    for request in requests {
+        let _ = request.reply.send(Err(CommandError::Store(Arc::clone(&error))));
+    }
+    Vec::new()
+}
+
+/// Returns those whose runs others committed to first.
+fn answer_all(requests: Vec<Request>, after: &HashMap<RunId, Arc<Run>>) -> Vec<Request> {
+    let mut beaten = Vec::new();
+    for request in requests {
+        match after.get(&request.run) {
+            Some(run) => drop(request.reply.send(Ok(Arc::clone(run)))),
+            None => beaten.push(request),
+        }
+    }
+    beaten
+}
