@@ -91,11 +91,11 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, Paging::Caller)?;
     let page = telemetry.page().cloned();
     doors.spawn(health::serve(listener, phase, (stopping.clone(), ended.clone()), page));
-    let mut backbone = Backbone::connect(&cluster, roles).await?;
+    let mut backbone = signals.or_end(Backbone::connect(&cluster, roles)).await?;
     if let Work::ExecuteWith(vendors) = work {
         backbone = backbone.with_vendors(vendors());
     }
-    let conductors = match conductors_for(&cluster, &backbone, work).await {
+    let conductors = match signals.or_end(conductors_for(&cluster, &backbone, work)).await {
         Err(ClusterError::Conductor(error)) if GpuError::among(&error).is_some() => {
             backbone.close().await;
             info!(health = %address, "the health door answers");

@@ -40,7 +40,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
         Process { name: "podium-gateway", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
     let paging = podium_telemetry::door(metrics_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, paging)?;
-    let backbone = Backbone::connect(&cluster, Roles::NONE).await?;
+    let backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
     let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
     let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);

@@ -45,7 +45,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     };
     let paging = podium_telemetry::door(settings.metrics_listen).await?;
     let telemetry = podium_telemetry::start(&settings.telemetry, &process, paging)?;
-    let mut embedded = Embedded::start(&settings, pool::Pace::Instant).await?;
+    let mut embedded = signals.or_end(Embedded::start(&settings, pool::Pace::Instant)).await?;
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));

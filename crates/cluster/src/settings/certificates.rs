@@ -78,6 +78,7 @@ fn private_key(text: &str) -> Result<PathBuf, String> {
 fn file(text: &str) -> Result<(PathBuf, Vec<u8>), String> {
     let path = values::path(text)?;
     let bytes = std::fs::read(Path::new(&path));
-    let bytes = bytes.map_err(|error| format!("is `{text}`, which cannot be read: {error}"))?;
+    // Nor is what is no path: it may be the key itself.
+    let bytes = bytes.map_err(|error| format!("names a file that cannot be read: {error}"))?;
     Ok((path, bytes))
 }

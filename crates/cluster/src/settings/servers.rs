@@ -168,7 +168,8 @@ fn nats_user(checker: &mut Checker, named: Option<&str>, key: &str) -> Option<Na
 fn credentials(text: &str) -> Result<PathBuf, String> {
     let path = values::path(text)?;
     let read = std::fs::File::open(&path);
-    read.map_err(|error| format!("is `{text}`, which cannot be read: {error}"))?;
+    // What was given is not repeated: it may be the credentials themselves.
+    read.map_err(|error| format!("names a file that cannot be read: {error}"))?;
     Ok(path)
 }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use podium_api::v1;
-use podium_harness::Service;
+use podium_harness::{Service, Wire};
 use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Behaviour, Call, Milliseconds, Options, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -219,4 +219,24 @@ async fn a_second_signal_ends_every_process_at_once() {
     let refuses = async || TcpStream::connect(gateway).await.is_err().then_some(());
     ends_at_the_second_signal(&mut cluster.gateways[0], refuses).await;
     drop(stream);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_told_to_stop_while_it_starts_ends_at_once() {
+    let mut cluster = crate::start(&Shape::new(1, 1, 1, "direct:sim-arithmetic")).await;
+    let silent = Wire::start(cluster.postgres.address()).await.unwrap();
+    silent.hold();
+    let (here, there) = (cluster.postgres.address().to_string(), silent.address().to_string());
+    let unreachable = format!("postgres={}", cluster.database.replace(&here, &there));
+    for service in cluster.planners.iter_mut().chain(&mut cluster.executors) {
+        service.add_arguments(["--set".to_owned(), unreachable.clone()]);
+        service.start_unready().await.unwrap();
+        let health = service.address(0);
+        let lives = async || get(health, "/healthz").await.filter(|(status, _)| *status == 200);
+        crate::until("it lives, and is not ready", WAIT_MAX, lives).await;
+        assert_eq!(get(health, "/readyz").await.unwrap().0, 503);
+        let told_at = Instant::now();
+        assert_eq!(service.terminate().await.unwrap(), 0);
+        assert!(told_at.elapsed() < MARGIN, "it took {:?}", told_at.elapsed());
+    }
 }
