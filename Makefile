@@ -58,9 +58,11 @@ test-rust: ## run the Rust tests, llama.cpp included (without it: cargo nextest 
 	cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE)
 
 .PHONY: test-nats
-test-nats: ## run the queue's tests and the chaos on the newest nats-server too (fetched from Debian if it is not there)
+test-nats: ## run the queue's tests on nats-server 2.10 and the newest, and the chaos on that (fetched from Debian if not there)
 	@scripts/setup build llama test
 	@scripts/claim-target
+	other="$$(scripts/setup-nats --of 2.10 trixie)" && PODIUM_TEST_NATS_SERVER="$$other" \
+	    cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE) -E 'package(podium-queue-nats)'
 	newest="$$(scripts/setup-nats --newest)" && PODIUM_TEST_NATS_SERVER="$$newest" CHAOS_SEED=$${CHAOS_SEED:-8} \
 	    cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE) \
 	    -E 'package(podium-queue-nats) or (package(podium-local-cluster) and test(/^chaos::no_run/))'
@@ -178,7 +180,7 @@ bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--ro
 	@scripts/setup build test
 	@scripts/claim-target
 	@# Without the driver of Podium's own, its line is left out.
-	@if [ -d benches/engine ]; then cargo build --profile bench-fast -p podium-bench-engine; fi
+	@if [ -d benches/engine ]; then cargo build --release -p podium-bench-engine; fi
 	python3 benches/engines/run.py $(BENCH_ARGS)
 
 .PHONY: eval

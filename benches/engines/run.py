@@ -77,7 +77,7 @@ def needed(program: str) -> str:
 
 def podium(stage: Stage) -> Callable[[], list[str | Path]]:
     if not stage.podium.exists():
-        raise MissingError(f"{stage.podium} is not built (cargo build --profile bench-fast -p podium-bench-engine)")
+        raise MissingError(f"{stage.podium} is not built (cargo build --release -p podium-bench-engine)")
     return lambda: [stage.podium]
 
 
@@ -160,7 +160,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of runs in a turn")
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    parser.add_argument("--podium", type=Path, default=target / "bench-fast" / "podium-bench-engine", help="Podium's driver")
+    parser.add_argument("--podium", type=Path, default=target / "release" / "podium-bench-engine", help="Podium's driver")
     parser.add_argument("--out", type=Path, help="append each turn's line of JSON to this file")
     options = parser.parse_args()
     options.engines = options.engines.split(",")
