@@ -1,7 +1,7 @@
 -- Runs, what happened to them, and what needs doing. The events are the truth; the other columns are what is searched by,
 -- and follow from them. Times are milliseconds since the Unix epoch.
 --
--- There are no foreign keys: each would be a look-up and a row lock for every event, and the one statement that writes events
+-- There are no foreign keys: each would be a look-up and a row lock for every commit, and the one statement that writes events
 -- and tasks writes them only for runs whose state it has written.
 --
 -- What is rewritten again and again (`run_states`, `tasks`) is kept narrow and apart from what is only inserted. Its pages have
@@ -44,23 +44,26 @@ CREATE TABLE run_states (
 
 CREATE INDEX run_states_active ON run_states (deadline_ms) WHERE state = 'active';
 
--- Insert only.
+-- A row for each commit of a run: its events were written together and are read together. Insert only.
 CREATE TABLE run_events (
-    run_id   uuid     NOT NULL,
-    -- From 1, without gaps.
-    sequence bigint   NOT NULL,
-    at_ms    bigint   NOT NULL,
-    -- The event's name, for people who look.
-    kind     text     NOT NULL,
-    -- Which form `data` has.
-    format   smallint NOT NULL,
-    -- The event as JSON. Not `jsonb`, which refuses the character NUL that a worker may write.
-    data     text     NOT NULL,
-    PRIMARY KEY (run_id, sequence)
+    run_id         uuid     NOT NULL,
+    -- The numbers of its events: from 1 over all rows of a run, without gaps.
+    first_sequence bigint   NOT NULL,
+    last_sequence  bigint   NOT NULL,
+    -- The events' names, for people who look.
+    kinds          text     NOT NULL,
+    -- Which form the events in `data` have.
+    format         smallint NOT NULL,
+    -- A JSON array of the events, each with its number and its time. Not `jsonb`, which refuses the character NUL that a worker
+    -- may write.
+    data           text     NOT NULL,
+    PRIMARY KEY (run_id, last_sequence)
 );
 
--- A row for each task of each run. A ready one is its own message-to-be: either it was told, and whoever finds it past
--- `told_until_ms` publishes it again; or it was not, and is in the backlog of its lane.
+-- A row for each task that is ready or running, of all runs: what waits or has come to its end needs nothing done, and the
+-- events know of it. So the table is as long as there is work, however many runs are kept. A ready one is its own
+-- message-to-be: either it was told, and whoever finds it past `told_until_ms` publishes it again; or it was not, and is in the
+-- backlog of its lane.
 CREATE TABLE tasks (
     run_id         uuid NOT NULL,
     task           text NOT NULL COLLATE "C",

@@ -67,7 +67,8 @@ async fn run(arguments: &Arguments) -> Result<()> {
         "--runs, --in-flight and --executors must be at least 1"
     );
     let binary = std::env::current_exe()?;
-    let cluster = Cluster::start(&binary, &Shape { executors, slots: in_flight, is_counted: count }).await?;
+    let cluster =
+        Cluster::start(&binary, &Shape { executors, slots: 2 * in_flight, is_counted: count }).await?;
     let clients = Clients::connect(cluster.door(), in_flight).await?;
     clients.ask(WARM_UP_EACH * in_flight).await?;
     let counts_before = if count { Some(Counts::read(&cluster).await?) } else { None };

@@ -176,6 +176,7 @@ impl Backbone {
         self.stop.cancel();
         self.keepers.close();
         self.keepers.wait().await;
+        self.live.flush().await;
         self.queue.close().await;
         self.store.close().await;
     }

@@ -10,7 +10,7 @@ use podium_ports::store::StoreError;
 
 use crate::engine::{Engine, WatchError};
 use crate::parts::Parts;
-use crate::submit::{DRAFT_WAIT, Draft};
+use crate::submit::Draft;
 use crate::watch::{next_of, or_without};
 
 /// When the store is first read without a signal, which is lost with a process that dies between a commit and its telling.
@@ -41,9 +41,11 @@ impl Ending {
         Self { is_unsure: true, ..self }
     }
 
-    /// The end of a run that others have been told of, and that may not be stored yet.
-    pub(crate) fn of_draft(self, draft: Draft) -> Self {
-        Self { draft: Some(draft), ..self }
+    /// The end of a run that was offered, and that may not be stored yet. `signals` come from whoever took it.
+    pub(crate) fn of_draft(engine: Engine, draft: Draft, signals: EndSignals) -> Self {
+        let id = draft.run_id();
+        let (signals, draft) = (Some(signals), Some(draft));
+        Self { engine, id, signals, is_unsure: false, poll_after: POLL_AFTER, draft }
     }
 
     /// Whether the run is known to be stored: then it ends, whatever happens to this process.
@@ -54,8 +56,14 @@ impl Ending {
     /// Makes sure that the run is stored, so that it ends whatever happens to this process.
     pub async fn secure(&mut self) -> Result<(), StoreError> {
         let Some(draft) = &self.draft else { return Ok(()) };
+        // Once it is stored anybody may end it, and not only whoever took the offer. What was signalled before anybody listened is
+        // found in the store.
+        self.is_unsure = true;
+        let listen = subscribe_to_end(self.engine.parts(), self.id);
         // It has no request id, so no other run can take its place.
-        self.engine.create_drafted(draft).await?;
+        let (signals, created) = futures::future::join(listen, self.engine.create_drafted(draft)).await;
+        self.signals = signals;
+        created?;
         self.draft = None;
         Ok(())
     }
@@ -81,12 +89,12 @@ impl Ending {
 
     /// A reason to look whether the run has ended.
     async fn news(&mut self) -> EndSignal {
-        let wait = if self.draft.is_some() { DRAFT_WAIT } else { self.poll_after };
+        let wait = if self.draft.is_some() { self.engine.options().draft_wait } else { self.poll_after };
         tokio::select! {
             biased;
             signal = next_of(&mut self.signals) => {
                 let news = signal.unwrap_or(EndSignal::Missed);
-                if news == EndSignal::Missed {
+                if news == EndSignal::Missed && self.draft.is_none() {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                 }
                 news

@@ -33,6 +33,7 @@ use crate::executor::call::{Call, Cure, Ended, Spent};
 use crate::executor::hedge::{Attempted, Second};
 use crate::executor::recall::Lead;
 use crate::hedging::Hedging;
+use crate::offers::take_offers;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
 use crate::task::{Claimed, Done, Reserve, Settle, Slot, Slots, Wish, Work, serve_lane};
@@ -106,8 +107,10 @@ impl Executor {
     }
 
     pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
-        let (engine, slots, stop) = (self.engine.clone(), self.slots.clone(), self.stop.clone());
-        serve_lane(engine, (lane, slots), self, stop, abandon).await;
+        let (engine, served, stop) = (self.engine.clone(), (lane, self.slots.clone()), self.stop.clone());
+        let offered =
+            take_offers(engine.clone(), served.clone(), self.clone(), stop.clone(), abandon.clone());
+        futures::future::join(serve_lane(engine, served, self, stop, abandon), offered).await;
     }
 
     /// Room for a step's call of `worker`.

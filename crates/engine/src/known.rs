@@ -10,7 +10,6 @@ use std::time::Duration;
 use podium_domain::ids::RunId;
 use podium_domain::run::{AttemptOutcome, Run, SequencedEvent, Task};
 use podium_domain::time::Timestamp;
-use podium_ports::queue::Enclosed;
 use tracing::debug;
 
 /// What a run takes beside its texts, roughly.
@@ -92,27 +91,42 @@ impl Known {
         }
     }
 
-    /// Remembers a run by the events that came with a message, unless something is known of it. A draft that is older than
-    /// [`DRAFT_AGE_MAX`] counts as stored, or as given up.
-    ///
-    /// Returns whether the run has just been begun, and is not known to be stored.
-    pub(crate) fn note_enclosed(&self, id: RunId, enclosed: &Enclosed, now: Timestamp) -> bool {
-        let Enclosed { events, is_draft } = enclosed;
-        if events.is_empty() || self.lock().runs.contains_key(&id) {
-            return false;
+    /// Remembers a stored run by the events that came with a message, unless something is known of it.
+    pub(crate) fn note_history(&self, id: RunId, history: &[SequencedEvent]) {
+        if history.is_empty() || self.is_known(id) {
+            return;
         }
-        match Run::replay(id, events) {
-            Ok(run) if *is_draft => {
-                let is_new = now.since(run.spec().accepted_at) <= DRAFT_AGE_MAX;
-                if is_new {
-                    self.note_with(&Arc::new(run), events.clone());
-                }
-                return is_new;
-            }
+        match Run::replay(id, history) {
             Ok(run) => self.note(&Arc::new(run)),
             Err(error) => debug!(run = %id, %error, "a history does not read"),
         }
-        false
+    }
+
+    /// Remembers a draft by its events. Not one of which something is known already, nor one that is older than
+    /// [`DRAFT_AGE_MAX`]: that is stored by now, or given up.
+    ///
+    /// Returns whether it is remembered, and so may be claimed.
+    pub(crate) fn note_draft(&self, id: RunId, events: Vec<SequencedEvent>, now: Timestamp) -> bool {
+        if self.is_known(id) {
+            return false;
+        }
+        match Run::replay(id, &events) {
+            Ok(run) => {
+                let is_new = now.since(run.spec().accepted_at) <= DRAFT_AGE_MAX;
+                if is_new {
+                    self.note_with(&Arc::new(run), events);
+                }
+                is_new
+            }
+            Err(error) => {
+                debug!(run = %id, %error, "a draft does not read");
+                false
+            }
+        }
+    }
+
+    fn is_known(&self, id: RunId) -> bool {
+        self.lock().runs.contains_key(&id)
     }
 
     /// What was known of the run is wrong.
@@ -214,12 +228,11 @@ mod tests {
         let (ids, known) = (SeededIds::new(1), Known::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
         let (id, accepted_at) = (ids.run_id(TestClock::START), a_spec().accepted_at);
         let events = vec![SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(a_spec()) }];
-        let enclosed = Enclosed { events: events.clone(), is_draft: true };
         let too_late = accepted_at.after(DRAFT_AGE_MAX + Duration::from_millis(1));
-        assert!(!known.note_enclosed(id, &enclosed, too_late));
+        assert!(!known.note_draft(id, events.clone(), too_late));
         assert!(known.get(id).is_none(), "it is to be looked up");
-        assert!(known.note_enclosed(id, &enclosed, accepted_at.after(DRAFT_AGE_MAX)));
-        assert!(!known.note_enclosed(id, &enclosed, accepted_at), "it is known already");
+        assert!(known.note_draft(id, events.clone(), accepted_at.after(DRAFT_AGE_MAX)));
+        assert!(!known.note_draft(id, events.clone(), accepted_at), "it is known already");
         let (run, draft) = known.get_with_draft(id).unwrap();
         assert_eq!((run.version(), draft), (1, events));
         known.note(&run);

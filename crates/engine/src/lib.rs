@@ -21,6 +21,7 @@ mod hedging;
 mod holds;
 mod known;
 mod metrics;
+mod offers;
 mod parts;
 mod planner;
 mod ratings;

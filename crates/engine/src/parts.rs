@@ -107,6 +107,9 @@ pub struct Options {
     pub step_slots: usize,
     /// How long one fetch waits for a message.
     pub fetch_wait: Duration,
+    /// How long a draft waits for word from whoever took its offer; then whoever was asked creates it. Many times what that takes
+    /// while there is room, and short beside what a lost offer would cost otherwise.
+    pub draft_wait: Duration,
     /// Longest time for one plan.
     pub plan_time_max: Duration,
     /// Pause after a first failed attempt; doubled for each further one.
@@ -145,6 +148,7 @@ impl Default for Options {
             plan_slots: 4,
             step_slots: 32,
             fetch_wait: Duration::from_secs(5),
+            draft_wait: Duration::from_millis(100),
             plan_time_max: Duration::from_mins(2),
             retry_pause: Duration::from_millis(500),
             retry_pause_max: Duration::from_secs(30),

@@ -1,7 +1,6 @@
 //! Accepting a request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use podium_domain::answer::{AnswerForm, AnswerFormError};
 use podium_domain::budget::{Budget, Charge, Shortage};
@@ -14,6 +13,7 @@ use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, T
 use podium_domain::sampling::{Sampling, SamplingError};
 use podium_domain::stops::Stops;
 use podium_ports::conductor::{Conductor, PlanOutcome};
+use podium_ports::live::{EndSignals, Offer};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::{Commit, Created, Place, StoreError, Telling};
 use tracing::debug;
@@ -23,10 +23,6 @@ use crate::ending::Ending;
 use crate::engine::Engine;
 use crate::metrics::Stage;
 use crate::worth::Question;
-
-/// How long a draft waits for an executor to claim its first step and create it; then whoever was asked creates it. Many times
-/// what that takes while there is room, and short beside what a lost message would cost otherwise.
-pub(crate) const DRAFT_WAIT: Duration = Duration::from_millis(100);
 
 /// A request, already read and bounded by a door.
 #[derive(Clone, Debug)]
@@ -117,6 +113,10 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    pub(crate) fn run_id(&self) -> RunId {
+        self.commit.after.id()
+    }
+
     /// Where its only task that can be claimed waits, if that is a step that may be told at once, and if nothing is decided by
     /// creating the run: no budget is asked, and no other run can have its request id.
     fn claimable(&self) -> Option<(&Lane, TaskRef)> {
@@ -147,17 +147,9 @@ impl Engine {
     /// its ending was [secured](Ending::secure).
     pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
         let draft = self.draft(request)?;
-        let id = draft.commit.after.id();
-        if let Some((lane, task)) = draft.claimable() {
-            // At the same time, as below.
-            let (ending, is_queued) = futures::future::join(
-                Ending::listen(self.clone(), id),
-                self.publish_draft(&draft, lane, task),
-            )
-            .await;
-            if is_queued {
-                return Ok((Submitted::New(id), ending.of_draft(draft)));
-            }
+        let id = draft.run_id();
+        if let Some(signals) = self.offer(&draft).await {
+            return Ok((Submitted::New(id), Ending::of_draft(self.clone(), draft, signals)));
         }
         let is_created = AtomicBool::new(false);
         // At the same time: neither needs the other. Only if it listens first it cannot have missed the end.
@@ -251,26 +243,30 @@ impl Engine {
         Some(Draft { commit, effects })
     }
 
-    /// Tells executors of a run that is not stored yet. Whatever goes wrong, the run can be created as any other.
-    async fn publish_draft(&self, draft: &Draft, lane: &Lane, task: TaskRef) -> bool {
-        let message = TaskMessage::new(draft.commit.after.id(), task);
-        let published = self.parts().queue.publish_draft(lane, message, &draft.commit.events);
+    /// Offers a run that is not stored yet to those who could take its first step. Whatever goes wrong, it can be created as any
+    /// other.
+    async fn offer(&self, draft: &Draft) -> Option<EndSignals> {
+        let (lane, task) = draft.claimable()?;
+        let Draft { commit, .. } = draft;
+        let offer =
+            Offer { message: TaskMessage::new(commit.after.id(), task), events: commit.events.clone() };
         tokio::select! {
             biased;
-            queued = published => queued.unwrap_or_else(|error| {
-                debug!(run = %message.run, error = &error as &dyn std::error::Error, "a draft was not queued");
-                false
+            offered = self.parts().live.offer(lane, &offer) => offered.unwrap_or_else(|error| {
+                let run = offer.message.run;
+                debug!(%run, error = &error as &dyn std::error::Error, "a draft could not be offered");
+                None
             }),
-            () = self.parts().clock.sleep(DRAFT_WAIT) => false,
+            () = self.parts().clock.sleep(self.options().draft_wait) => None,
         }
     }
 
-    /// Creates a run that executors were told of already, unless one of them has.
+    /// Creates a run that was offered, unless whoever took it has: then it is claimed, and there is nothing to be told of it.
     pub(crate) async fn create_drafted(&self, draft: &Draft) -> Result<(), StoreError> {
         if self.creations().ask(draft.commit.clone()).await? == Created::New {
             self.metrics().happened(&draft.commit.after, &draft.commit.events);
+            self.announce(draft).await;
         }
-        self.announce(draft).await;
         Ok(())
     }
 
@@ -284,10 +280,12 @@ impl Engine {
         } else {
             self.creations().ask(commit.clone()).await?
         };
-        if let Created::Existing(id) = created {
-            return Ok(Submitted::Existing(id));
+        match created {
+            Created::Existing(id) => return Ok(Submitted::Existing(id)),
+            Created::New => self.metrics().happened(&commit.after, &commit.events),
+            // Whoever wrote it has counted it, or has lost the answer.
+            Created::Already => {}
         }
-        self.metrics().happened(&commit.after, &commit.events);
         self.announce(&draft).await;
         Ok(Submitted::New(draft.commit.after.id()))
     }

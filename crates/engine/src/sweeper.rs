@@ -13,7 +13,8 @@ use crate::commands::CommandError;
 use crate::engine::Engine;
 use crate::metrics::Found;
 
-/// When no sweep has succeeded for so long the store was away, and with it every heartbeat.
+/// When no sweep has succeeded for so long, or for as long as a heartbeat may be late, the store was away, and with it every
+/// heartbeat.
 const OUTAGE: Duration = Duration::from_secs(2);
 /// Later than any deadline or lease.
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
@@ -28,7 +29,9 @@ pub(crate) struct Sweeper {
 impl Sweeper {
     pub(crate) fn new(engine: Engine) -> Self {
         let now = engine.now();
-        Self { engine, swept_at: now, hold_leases_until: now }
+        // Nobody knows what was before: a process may be started when the store is back, or have waited for it.
+        let hold_leases_until = now.after(engine.options().lease);
+        Self { engine, swept_at: now, hold_leases_until }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -52,7 +55,7 @@ impl Sweeper {
         let again_at = now.after(options.dispatch_grace);
         let due = self.engine.parts().store.due(now, again_at, options.sweep_tasks_max).await?;
         // Grace rule: holders could not extend their leases while the store was away. They get one lease's time to.
-        if now.since(self.swept_at) > OUTAGE + options.sweep_every {
+        if now.since(self.swept_at) > OUTAGE.min(options.lease / 3) + options.sweep_every {
             self.hold_leases_until = now.after(options.lease);
             info!("the store was away: leases are held for {} ms", options.lease.as_millis());
         }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
-use podium_domain::run::{SequencedEvent, TaskRef};
+use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
-use podium_ports::queue::{Delivery, Enclosed, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
 use tokio::sync::Notify;
 
 /// The queue's bounds.
@@ -67,8 +67,6 @@ struct LaneState {
 struct Outstanding {
     lane: Lane,
     message: TaskMessage,
-    /// The events of a run that may not be stored yet; none if it is.
-    draft: Vec<SequencedEvent>,
     available_at: Timestamp,
     deliveries: u32,
 }
@@ -98,10 +96,7 @@ impl MemoryQueue {
             message.available_at = ack_by;
             message.deliveries = message.deliveries.saturating_add(1);
             let reply = QueueReply { shared: Arc::clone(&self.shared), number, delivery: message.deliveries };
-            let enclosed = Enclosed { is_draft: !message.draft.is_empty(), events: message.draft.clone() };
-            deliveries.push(
-                Delivery::new(message.message, message.deliveries, Box::new(reply)).enclosing(enclosed),
-            );
+            deliveries.push(Delivery::new(message.message, message.deliveries, Box::new(reply)));
         }
         Ok(deliveries)
     }
@@ -117,7 +112,7 @@ impl State {
     fn publish(
         &mut self,
         lane: &Lane,
-        (message, draft): (TaskMessage, &[SequencedEvent]),
+        message: TaskMessage,
         messages_max: usize,
         now: Timestamp,
     ) -> Result<Published, QueueError> {
@@ -134,8 +129,8 @@ impl State {
         lane_state.order.insert((now, number));
         lane_state.news.notify_waiters();
         self.outstanding.insert(task, number);
-        let (lane, draft, deliveries) = (lane.clone(), draft.to_vec(), 0);
-        self.messages.insert(number, Outstanding { lane, message, draft, available_at: now, deliveries });
+        let (lane, deliveries) = (lane.clone(), 0);
+        self.messages.insert(number, Outstanding { lane, message, available_at: now, deliveries });
         Ok(Published::Queued)
     }
 
@@ -164,21 +159,7 @@ impl State {
 impl StepQueue for MemoryQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
         let (now, messages_max) = (self.shared.clock.now(), self.shared.options.lane_messages_max);
-        self.shared.lock().publish(lane, (message, &[]), messages_max, now)
-    }
-
-    async fn publish_draft(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        events: &[SequencedEvent],
-    ) -> Result<bool, QueueError> {
-        let (now, messages_max) = (self.shared.clock.now(), self.shared.options.lane_messages_max);
-        match self.shared.lock().publish(lane, (message, events), messages_max, now) {
-            Ok(published) => Ok(published == Published::Queued),
-            Err(QueueError::Full { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.shared.lock().publish(lane, message, messages_max, now)
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {

@@ -132,18 +132,6 @@ pub trait StepQueue: Send + Sync {
         self.publish(lane, message).await
     }
 
-    /// Queues a message for a draft: a run that no store has yet. Whoever claims its task creates the run from these events in
-    /// the same commit. Tells whether it is queued; not so if the queue carries no events, these are long, the lane is full, or
-    /// the task has a message outstanding. Like any message it may be lost, and may be delivered when the run is stored already.
-    async fn publish_draft(
-        &self,
-        _lane: &Lane,
-        _message: TaskMessage,
-        _events: &[SequencedEvent],
-    ) -> Result<bool, QueueError> {
-        Ok(false)
-    }
-
     /// Takes up to `max` messages; waits at most `wait` for the first. Empty when none came.
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError>;
 
@@ -163,20 +151,11 @@ pub enum Published {
     AlreadyOutstanding,
 }
 
-/// What comes along with a message.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Enclosed {
-    /// The run's events up to some moment, from the first on; none if they did not come along.
-    pub events: Vec<SequencedEvent>,
-    /// Whether the run may not be stored yet.
-    pub is_draft: bool,
-}
-
 /// A message in hand. It can be answered once; dropped unanswered it comes back after the ack wait.
 #[must_use = "an unanswered delivery comes back after the ack wait"]
 pub struct Delivery {
     message: TaskMessage,
-    enclosed: Enclosed,
+    history: Vec<SequencedEvent>,
     deliveries: u32,
     reply: Box<dyn Reply>,
 }
@@ -193,12 +172,12 @@ impl fmt::Debug for Delivery {
 impl Delivery {
     /// Made by adapters.
     pub fn new(message: TaskMessage, deliveries: u32, reply: Box<dyn Reply>) -> Self {
-        Self { message, enclosed: Enclosed::default(), deliveries, reply }
+        Self { message, history: Vec::new(), deliveries, reply }
     }
 
-    /// The same with what was enclosed.
-    pub fn enclosing(self, enclosed: Enclosed) -> Self {
-        Self { enclosed, ..self }
+    /// The same with the run's events up to some moment, from the first on.
+    pub fn enclosing(self, history: Vec<SequencedEvent>) -> Self {
+        Self { history, ..self }
     }
 
     /// The message.
@@ -206,9 +185,9 @@ impl Delivery {
         &self.message
     }
 
-    /// What came along.
-    pub fn enclosed(&self) -> &Enclosed {
-        &self.enclosed
+    /// The run's events up to some moment, from the first on; none if they did not come along.
+    pub fn history(&self) -> &[SequencedEvent] {
+        &self.history
     }
 
     /// How often it was delivered, this time included.

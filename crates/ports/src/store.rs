@@ -189,8 +189,10 @@ pub enum Telling {
 /// What became of a run to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It is there.
+    /// It is there, by this.
     New,
+    /// It was there already: from an earlier try whose answer was lost, or by the claim of whoever it was offered to.
+    Already,
     /// The tenant had used the request id before, for this run.
     Existing(RunId),
 }

@@ -1,9 +1,13 @@
 //! The form in which stores keep runs, whatever the database: events as JSON with a format, numbers as a database has them.
 //! What cannot be is named with the run and the place.
 
+use std::fmt;
+
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::run::{RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 
 use crate::store::{Commit, StoreError};
 
@@ -29,6 +33,12 @@ pub enum Damage {
         /// Why not.
         #[source]
         source: serde_json::Error,
+    },
+    /// A row of several events holds not those that it says.
+    #[error("event {sequence} is not in its place")]
+    Misplaced {
+        /// The first that is not.
+        sequence: i64,
     },
     /// Events are missing at the end, or there are more than the run knows of.
     #[error("the run has version {version}, its last event is {last}")]
@@ -121,6 +131,31 @@ impl EventToStore {
     }
 }
 
+/// The events of a commit in the form that [`FORMAT`] names, on their way to a row for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventsToStore {
+    /// The number of the first one in the run.
+    pub first_sequence: i64,
+    /// The number of the last one.
+    pub last_sequence: i64,
+    /// Their names, for people who look.
+    pub kinds: String,
+    /// A JSON array of the events, each with its number and its time. A NUL in it is escaped, so it is text to every database.
+    pub data: String,
+}
+
+impl EventsToStore {
+    /// Writes the events of a commit, which [`version_before`] found to be in order.
+    pub fn new(commit: &Commit) -> Result<Self, StoreError> {
+        let last_sequence = stored(commit.after.version());
+        let first_sequence = commit.events.first().map_or(last_sequence, |first| stored(first.sequence));
+        let data = serde_json::to_string(&commit.events)
+            .map_err(|source| Damage::Event { sequence: first_sequence, source }.of(commit.after.id()))?;
+        let kinds: Vec<_> = commit.events.iter().map(|event| event.event.name()).collect();
+        Ok(Self { first_sequence, last_sequence, kinds: kinds.join(" "), data })
+    }
+}
+
 /// An event as a row holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredEvent<'r> {
@@ -138,12 +173,77 @@ impl StoredEvent<'_> {
     /// Reads an event of `run`.
     pub fn read(self, run: RunId) -> Result<SequencedEvent, StoreError> {
         let Self { sequence, at_ms, format, data } = self;
-        if format != i64::from(FORMAT) {
-            return Err(Damage::Format { sequence, format }.of(run));
-        }
+        check_format(run, sequence, format)?;
         let event: RunEvent =
             serde_json::from_str(data).map_err(|source| Damage::Event { sequence, source }.of(run))?;
         Ok(SequencedEvent { sequence: unsigned(sequence), at: time(at_ms), event })
+    }
+}
+
+/// The events of a commit as a row holds them.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredEvents<'r> {
+    /// The number of the first one in the run.
+    pub first_sequence: i64,
+    /// The number of the last one.
+    pub last_sequence: i64,
+    /// The form of the events in `data`.
+    pub format: i64,
+    /// A JSON array of the events, each with its number and its time.
+    pub data: &'r str,
+}
+
+impl StoredEvents<'_> {
+    /// Reads the events of `run` and appends them to `events`. After an error that has some of them.
+    pub fn read(self, run: RunId, events: &mut Vec<SequencedEvent>) -> Result<(), StoreError> {
+        let Self { first_sequence, last_sequence, format, data } = self;
+        check_format(run, first_sequence, format)?;
+        let before = events.len();
+        let mut json = serde_json::Deserializer::from_str(data);
+        let read = Appended(events).deserialize(&mut json).and_then(|()| json.end());
+        let mut expected = first_sequence;
+        for event in events.iter().skip(before) {
+            if stored(event.sequence) != expected || expected > last_sequence {
+                return Err(Damage::Misplaced { sequence: expected }.of(run));
+            }
+            expected = expected.saturating_add(1);
+        }
+        let sequence = expected.min(last_sequence);
+        read.map_err(|source| Damage::Event { sequence, source }.of(run))?;
+        if expected <= last_sequence {
+            return Err(Damage::Misplaced { sequence: expected }.of(run));
+        }
+        Ok(())
+    }
+}
+
+fn check_format(run: RunId, sequence: i64, format: i64) -> Result<(), StoreError> {
+    if format == i64::from(FORMAT) { Ok(()) } else { Err(Damage::Format { sequence, format }.of(run)) }
+}
+
+/// Takes the events of an array one by one: after an error it is known which of them did not read.
+struct Appended<'e>(&'e mut Vec<SequencedEvent>);
+
+impl<'de> DeserializeSeed<'de> for Appended<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Appended<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        while let Some(event) = array.next_element()? {
+            self.0.push(event);
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ mod error;
 mod link;
 mod live;
 mod queue;
+mod subjects;
 
 pub use error::NatsError;
 pub use link::{AtStart, ConnectionOptions, ServerVersion, SignIn};

@@ -4,14 +4,16 @@
 //! each process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so
 //! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
 //!
-//! `<prefix>.end.<run>` carries the end alone, with the run, for those who wait for it and watch nothing: most clients do.
-//! Of a run that was begun by such a client, and that nobody has asked about, nothing else is sent. Who asks first is told that
-//! something was missed, so that the store is read: what was kept quiet was true before.
+//! `<prefix>.end.<offerer>.<run>` carries the end alone, with the run, for those who wait for it and watch nothing: most clients
+//! do. Whoever offered the run hears of all that it offered by one subscription, and any other process asks for that run,
+//! whoever offered it. Of a run that came as an offer, and that nobody has asked about, nothing else is sent. Who asks first is
+//! told that something was missed, so that the store is read: what was kept quiet was true before.
 
 mod end;
-mod hushed;
 mod merge;
+mod offers;
 mod outlet;
+mod taken;
 mod text;
 mod told;
 mod watch;
@@ -19,13 +21,14 @@ mod wire;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_nats::Subscriber;
+use async_nats::{Message, Subscriber};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
-use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Offer, Offers, Signal, Signals};
+use podium_ports::queue::Lane;
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -34,9 +37,11 @@ use tracing::debug;
 
 use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
+use crate::subjects;
 use end::EndWatch;
-use hushed::Hushed;
+use offers::Offered;
 use outlet::outlet;
+use taken::Taken;
 use text::TextSoFar;
 use told::Told;
 use watch::Watch;
@@ -45,8 +50,10 @@ use watch::Watch;
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
 /// Runs whose watchers may have to be told that they missed something.
 const TOLD_RUNS_MAX: usize = 65_536;
-/// Runs that are kept quiet. Also one that has ended is for a while: a question that came late has missed its end.
-const HUSHED_RUNS_MAX: usize = 65_536;
+/// Offered runs that are remembered. Also one that has ended is for a while: a question that came late has missed its end.
+const TAKEN_RUNS_MAX: usize = 65_536;
+/// Who offered a run that did not come as an offer.
+const NOBODY: &str = "_";
 
 /// The live stream's bounds and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +99,10 @@ struct Shared {
     options: LiveOptions,
     text: Mutex<TextSoFar>,
     told: Mutex<Told>,
-    hushed: Mutex<Hushed>,
+    taken: Mutex<Taken>,
+    offered: Arc<Offered>,
+    /// What this process is called in the subjects of the ends that it waits for: no other is called the same.
+    name: String,
     /// Rung when a signal was dropped.
     dropped: Notify,
     tasks: TaskTracker,
@@ -102,17 +112,22 @@ impl NatsLive {
     /// Connects, and begins to answer for the text that will be published here.
     pub async fn connect(connection: &ConnectionOptions, options: LiveOptions) -> Result<Self, NatsError> {
         const CALL: &str = "subscribe to questions";
-        if !options.prefix.split('.').all(crate::queue::is_name) {
+        if !options.prefix.split('.').all(subjects::is_name) {
             let message =
                 "must be names of 1 to 32 letters, digits, `-` and `_`, with dots between".to_owned();
             return Err(NatsError::Option { option: "prefix", message });
         }
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
         let questions = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
+        let name = link.unique_name();
+        let own_ends = format!("{}.end.{name}.*", options.prefix);
+        let ends = link.within(CALL, link.subscribe("subscribe to ends", own_ends)).await?;
         let shared = Arc::new(Shared {
             text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
             told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
-            hushed: Mutex::new(Hushed::new(HUSHED_RUNS_MAX)),
+            taken: Mutex::new(Taken::new(TAKEN_RUNS_MAX)),
+            offered: Arc::default(),
+            name,
             dropped: Notify::new(),
             tasks: TaskTracker::new(),
             link,
@@ -121,6 +136,8 @@ impl NatsLive {
         let stop = CancellationToken::new();
         let answer = Arc::clone(&shared).answer(questions);
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(answer));
+        let pass_on = Arc::clone(&shared.offered).pass_on(ends);
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(pass_on));
         let tell = Arc::clone(&shared).tell_missed();
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(tell));
         Ok(Self { shared, stop: stop.drop_guard() })
@@ -129,6 +146,14 @@ impl NatsLive {
     /// The version of the server, if one was ever connected.
     pub fn server_version(&self) -> Option<ServerVersion> {
         self.shared.link.version()
+    }
+
+    /// Waits until all that was told is written, at most a call's time.
+    pub async fn flush(&self) {
+        let link = &self.shared.link;
+        if link.within("flush signals", link.flush()).await.is_err() {
+            debug!("what was told last may be lost");
+        }
     }
 
     /// Ends all watches, and waits until nothing runs any more.
@@ -148,21 +173,28 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_hushed(&self) -> MutexGuard<'_, Hushed> {
-        self.hushed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run_subject(&self, run: RunId) -> String {
         format!("{}.run.{run}", self.options.prefix)
     }
 
+    /// Where the end of a run is told.
     fn end_subject(&self, run: RunId) -> String {
-        format!("{}.end.{run}", self.options.prefix)
+        let offered = self.lock_taken().offerer(run).map(str::to_owned);
+        offered.unwrap_or_else(|| self.end_subject_of(NOBODY, run))
+    }
+
+    /// Where the end of a run is told that `offerer` offered.
+    fn end_subject_of(&self, offerer: &str, run: RunId) -> String {
+        format!("{}.end.{offerer}.{run}", self.options.prefix)
     }
 
     /// Whether the client took all of it, without waiting. Of a run that nobody watches there is nothing to take.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
-        if self.lock_hushed().is_hushed(run) {
+        if self.lock_taken().is_hushed(run) {
             return Ok(true);
         }
         if !self.link.is_connected() {
@@ -205,7 +237,7 @@ impl Shared {
             let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
             let (Some(run), Some(reply)) = (run, question.reply) else { continue };
             // Before the text is read: what is held from now on is also sent.
-            if self.lock_hushed().is_watched(run)
+            if self.lock_taken().is_watched(run)
                 && let Err(error) = self.send(&self.run_subject(run), &Signal::Missed).await
             {
                 debug!(%run, error = &error as &dyn std::error::Error, "a watcher is not told what it missed");
@@ -257,6 +289,24 @@ impl Shared {
         Ok(())
     }
 
+    /// The offer of a message, for whoever takes it here. What cannot be read is declined.
+    async fn take(&self, message: Message) -> Option<Offer> {
+        let subject = message.reply?.to_string();
+        let offer = offers::read(&message.payload);
+        match &offer {
+            Some(offer) => self.lock_taken().take(offer.message.run, subject),
+            None => self.decline(&subject).await,
+        }
+        offer
+    }
+
+    /// Tells whoever listens on `subject` that its offer is not worked on here.
+    async fn decline(&self, subject: &str) {
+        if let Err(error) = self.send(subject, &Signal::Missed).await {
+            debug!(subject, error = &error as &dyn std::error::Error, "an offer was not declined");
+        }
+    }
+
     /// A watch whose subscriptions the server knows of, and its question sent.
     async fn open(&self, run: RunId, stop: CancellationToken) -> Result<(Watch, Signals), NatsError> {
         const CALL: &str = "subscribe to a run";
@@ -289,10 +339,6 @@ impl LiveStream for NatsLive {
         Ok(())
     }
 
-    fn hush(&self, run: RunId) {
-        self.shared.lock_hushed().hush(run);
-    }
-
     async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
         // Whoever comes later reads the store.
         self.shared.lock_text().forget(run.id());
@@ -309,8 +355,48 @@ impl LiveStream for NatsLive {
     }
 
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
-        let (link, subject) = (&self.shared.link, self.shared.end_subject(run));
-        let opening = EndWatch::open(link, subject, self.stop.token().clone());
-        Ok(link.within("subscribe to a run's end", opening).await?.into_signals())
+        let shared = &self.shared;
+        let (of_any, own) = (shared.end_subject_of("*", run), shared.end_subject_of(NOBODY, run));
+        let opening = EndWatch::open(&shared.link, (of_any, own), self.stop.token().clone());
+        Ok(shared.link.within("subscribe to a run's end", opening).await?.into_signals())
+    }
+
+    async fn offer(&self, lane: &Lane, offer: &Offer) -> Result<Option<EndSignals>, LiveError> {
+        const CALL: &str = "offer a run";
+        let (shared, run) = (&self.shared, offer.message.run);
+        let Some(body) = offers::write(offer)?.filter(|_| shared.link.is_connected()) else {
+            return Ok(None);
+        };
+        let signals = shared.offered.wait(run);
+        let subject = subjects::offers(&shared.options.prefix, lane);
+        let reply = shared.end_subject_of(&shared.name, run);
+        shared.link.within(CALL, shared.link.send_for_reply(CALL, subject, reply, body)).await?;
+        Ok(Some(signals))
+    }
+
+    async fn offers(&self, lane: &Lane) -> Result<Offers, LiveError> {
+        const CALL: &str = "subscribe to offers";
+        let subject = subjects::offers(&self.shared.options.prefix, lane);
+        let link = &self.shared.link;
+        let subscribing = async {
+            let messages = link.subscribe_in(CALL, offers::GROUP, subject).await?;
+            link.catch_up(CALL).await?;
+            Ok::<_, NatsError>(messages)
+        };
+        let messages = link.within(CALL, subscribing).await?;
+        let shared = Arc::clone(&self.shared);
+        let offers = messages.filter_map(move |message| {
+            let shared = Arc::clone(&shared);
+            async move { shared.take(message).await }
+        });
+        Ok(offers.take_until(self.stop.token().clone().cancelled_owned()).boxed())
+    }
+
+    async fn decline(&self, run: RunId) -> Result<(), LiveError> {
+        let subject = self.shared.lock_taken().offerer(run).map(str::to_owned);
+        if let Some(subject) = subject {
+            self.shared.decline(&subject).await;
+        }
+        Ok(())
     }
 }

@@ -11,7 +11,6 @@ mod lanes;
 mod options;
 mod pull;
 mod reply;
-mod subjects;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +26,11 @@ use tracing::{debug, warn};
 
 use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
+use crate::subjects;
 use api::{Api, ConsumerInfo};
 use lanes::Lanes;
 pub use options::QueueOptions;
 use pull::{Ended, Pull};
-pub(crate) use subjects::is_name;
 
 /// What is asked of the server, in errors.
 const STORE: &str = "store a message";
@@ -104,20 +103,6 @@ impl Shared {
     ) -> Result<Published, QueueError> {
         let body = body::write(message, history).map_err(unwritable)?;
         self.store(lane, message, body).await
-    }
-
-    async fn publish_draft(
-        &self,
-        lane: &Lane,
-        message: &TaskMessage,
-        events: &[SequencedEvent],
-    ) -> Result<bool, QueueError> {
-        let Some(body) = body::write_draft(message, events).map_err(unwritable)? else { return Ok(false) };
-        match self.store(lane, message, body).await {
-            Ok(published) => Ok(published == Published::Queued),
-            Err(QueueError::Full { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     async fn store(&self, lane: &Lane, message: &TaskMessage, body: Bytes) -> Result<Published, QueueError> {
@@ -283,15 +268,6 @@ impl StepQueue for NatsQueue {
         history: &[SequencedEvent],
     ) -> Result<Published, QueueError> {
         self.shared.within(STORE, self.shared.publish(lane, &message, history)).await
-    }
-
-    async fn publish_draft(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        events: &[SequencedEvent],
-    ) -> Result<bool, QueueError> {
-        self.shared.within(STORE, self.shared.publish_draft(lane, &message, events)).await
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {

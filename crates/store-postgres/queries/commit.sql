@@ -1,8 +1,9 @@
 -- commit
 -- Creates runs and appends to others, in one statement: then all of it waits for the disk once. A run of which something is
 -- there already, or that is not at the version that its events follow, is left out.
--- Rows are locked in the order of their keys, what creates before what appends and runs before tasks, so that batches never wait
--- for each other in a circle.
+-- Rows are locked in the order of their keys, what creates before what appends, so that batches never wait for each other in a
+-- circle. Tasks need no order: only who has locked a run's state writes its tasks for good, and whoever else locks tasks (to
+-- tell of them, to extend leases) waits for nothing while it holds one.
 WITH first AS (
     SELECT *
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
@@ -60,11 +61,11 @@ written AS (
     SELECT run_id FROM appended
 ),
 events AS (
-    INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
-    SELECT event.run_id, sequence, at_ms, kind, $19, data
+    INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
+    SELECT new.run_id, first_sequence, last_sequence, kinds, $19, data
     FROM unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
-        AS event (run_id, sequence, at_ms, kind, data)
-    JOIN written ON written.run_id = event.run_id
+        AS new (run_id, first_sequence, last_sequence, kinds, data)
+    JOIN written ON written.run_id = new.run_id
 ),
 -- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
 -- task that became ready anew within one commit stays ready, from a later time. The outer join leaves out what would be locked
@@ -93,5 +94,11 @@ changed AS (
     WHERE tasks.state <> excluded.state
         OR tasks.claim IS DISTINCT FROM excluded.claim
         OR tasks.ready_ms < excluded.ready_ms
+),
+-- What is neither ready nor running any more.
+gone AS (
+    DELETE FROM tasks
+    USING unnest($34::uuid[], $35::text[]) AS final (run_id, task), written
+    WHERE written.run_id = final.run_id AND tasks.run_id = final.run_id AND tasks.task = final.task
 )
 SELECT run_id AS "run_id!" FROM written

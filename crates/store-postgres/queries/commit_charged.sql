@@ -1,7 +1,7 @@
 -- commit_charged
 -- As commit, for runs that are charged to budgets: nothing is written of a run that a budget has no room for.
--- Rows are locked in the order of their keys: runs that are appended to, then budgets, then what creates, then tasks, so that
--- batches never wait for each other in a circle. None both creates and appends.
+-- Rows are locked in the order of their keys: runs that are appended to, then budgets, then what creates, so that batches never
+-- wait for each other in a circle; tasks as there. None both creates and appends.
 WITH first AS (
     SELECT *
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
@@ -30,7 +30,7 @@ writable AS (
 -- written: that may be too strict, and is never too lax. A budget that was taken away only counts.
 charges AS (
     SELECT charge.*
-    FROM unnest($34::uuid[], $35::text[], $36::bigint[], $37::bigint[], $38::bigint[], $39::bool[])
+    FROM unnest($36::uuid[], $37::text[], $38::bigint[], $39::bigint[], $40::bigint[], $41::bool[])
         WITH ORDINALITY AS charge (run_id, payer, from_ms, spent, reserved, needs_room, place)
     JOIN writable ON writable.run_id = charge.run_id
 ),
@@ -101,11 +101,11 @@ written AS (
     SELECT run_id FROM appended
 ),
 events AS (
-    INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
-    SELECT event.run_id, sequence, at_ms, kind, $19, data
+    INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
+    SELECT new.run_id, first_sequence, last_sequence, kinds, $19, data
     FROM unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
-        AS event (run_id, sequence, at_ms, kind, data)
-    JOIN written ON written.run_id = event.run_id
+        AS new (run_id, first_sequence, last_sequence, kinds, data)
+    JOIN written ON written.run_id = new.run_id
 ),
 -- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
 -- task that became ready anew within one commit stays ready, from a later time. The outer join leaves out what would be locked
@@ -134,6 +134,12 @@ changed AS (
     WHERE tasks.state <> excluded.state
         OR tasks.claim IS DISTINCT FROM excluded.claim
         OR tasks.ready_ms < excluded.ready_ms
+),
+-- What is neither ready nor running any more.
+gone AS (
+    DELETE FROM tasks
+    USING unnest($34::uuid[], $35::text[]) AS final (run_id, task), written
+    WHERE written.run_id = final.run_id AND tasks.run_id = final.run_id AND tasks.task = final.task
 ),
 booked AS (
     UPDATE budget_sums

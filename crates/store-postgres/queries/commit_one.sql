@@ -37,11 +37,11 @@ written AS (
     SELECT run_id FROM appended
 ),
 events AS (
-    INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data)
-    SELECT written.run_id, sequence, at_ms, kind, $19, data
+    INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
+    SELECT written.run_id, first_sequence, last_sequence, kinds, $19, data
     FROM written,
         unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
-            AS event (run_id, sequence, at_ms, kind, data)
+            AS new (run_id, first_sequence, last_sequence, kinds, data)
 ),
 -- A task that stays what it was keeps its times, as there.
 changed AS (
@@ -63,5 +63,10 @@ changed AS (
     WHERE tasks.state <> excluded.state
         OR tasks.claim IS DISTINCT FROM excluded.claim
         OR tasks.ready_ms < excluded.ready_ms
+),
+gone AS (
+    DELETE FROM tasks
+    USING unnest($34::uuid[], $35::text[]) AS final (run_id, task), written
+    WHERE tasks.run_id = written.run_id AND tasks.task = final.task
 )
 SELECT run_id AS "run_id!" FROM written

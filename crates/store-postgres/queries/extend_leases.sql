@@ -1,14 +1,15 @@
 -- extend_leases
 -- Nothing waits for the disk: a lease that is lost with the server's machine ends early, and the sweepers hold all leases
 -- after an outage. The setting holds for this statement's own transaction.
+-- What somebody else has locked is left to extend_lease: who waited here, with other rows locked, could be waited for by a commit
+-- in turn, which writes tasks in whatever order.
 WITH held AS MATERIALIZED (
     SELECT tasks.run_id, tasks.task
     FROM tasks
     JOIN unnest($1::uuid[], $2::text[], $3::uuid[]) AS hold (run_id, task, claim)
         ON hold.run_id = tasks.run_id AND hold.task = tasks.task AND hold.claim = tasks.claim
     WHERE tasks.state = 'running' AND (SELECT set_config('synchronous_commit', 'off', TRUE)) = 'off'
-    ORDER BY tasks.run_id, tasks.task
-    FOR NO KEY UPDATE OF tasks
+    FOR NO KEY UPDATE OF tasks SKIP LOCKED
 )
 UPDATE tasks
 SET lease_until_ms = greatest(tasks.lease_until_ms, $4)

@@ -3,16 +3,16 @@
 -- along the index, also while the server has no statistics of a table that has just grown and would rather read all of it.
 SELECT run_states.run_id AS "run_id!",
     run_states.version AS "version!",
-    event.sequence AS "sequence?",
-    event.at_ms AS "at_ms?",
-    event.format AS "format?",
-    event.data AS "data?"
+    written.first_sequence AS "first_sequence?",
+    written.last_sequence AS "last_sequence?",
+    written.format AS "format?",
+    written.data AS "data?"
 FROM run_states
 LEFT JOIN LATERAL (
-    SELECT sequence, at_ms, format, data
+    SELECT first_sequence, last_sequence, format, data
     FROM run_events
     WHERE run_events.run_id = run_states.run_id
-    ORDER BY sequence
-) AS event ON TRUE
+    ORDER BY last_sequence
+) AS written ON TRUE
 WHERE run_states.run_id = ANY($1::uuid[])
-ORDER BY run_states.run_id, event.sequence
+ORDER BY run_states.run_id, written.last_sequence

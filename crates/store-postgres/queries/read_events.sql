@@ -1,6 +1,7 @@
 -- read_events
-SELECT sequence AS "sequence!", at_ms AS "at_ms!", format AS "format!", data AS "data!"
+-- The rows that hold the events, and at both ends perhaps others.
+SELECT first_sequence AS "first_sequence!", last_sequence AS "last_sequence!", format AS "format!", data AS "data!"
 FROM run_events
-WHERE run_id = $1 AND sequence > $2
-ORDER BY sequence
+WHERE run_id = $1 AND last_sequence > $2 AND first_sequence - $3 <= $2
+ORDER BY last_sequence
 LIMIT $3

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use podium_domain::ids::{RequestId, RunId};
-use podium_domain::run::{Run, SequencedEvent, TaskState};
+use podium_domain::run::{Run, TaskState};
 use podium_ports::charge::Booking;
 use podium_ports::store::{Commit, RunSums, StoreError, Telling};
-use podium_ports::stored::{EventToStore, stored, version_before};
+use podium_ports::stored::{EventsToStore, stored, version_before};
 use uuid::Uuid;
 
 /// Most characters of a question in a list.
@@ -74,19 +74,19 @@ impl StateColumns {
 #[derive(Debug, Default)]
 pub(crate) struct EventColumns {
     pub(crate) runs: Vec<Uuid>,
-    pub(crate) sequences: Vec<i64>,
-    pub(crate) at_ms: Vec<i64>,
-    pub(crate) kinds: Vec<&'static str>,
+    pub(crate) first_sequences: Vec<i64>,
+    pub(crate) last_sequences: Vec<i64>,
+    pub(crate) kinds: Vec<String>,
     pub(crate) data: Vec<String>,
 }
 
 impl EventColumns {
-    fn push(&mut self, run: RunId, event: &SequencedEvent) -> Result<(), StoreError> {
-        let EventToStore { sequence, at_ms, kind, data } = EventToStore::new(run, event)?;
-        self.runs.push(*run.as_uuid());
-        self.sequences.push(sequence);
-        self.at_ms.push(at_ms);
-        self.kinds.push(kind);
+    fn push(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        let EventsToStore { first_sequence, last_sequence, kinds, data } = EventsToStore::new(commit)?;
+        self.runs.push(*commit.after.id().as_uuid());
+        self.first_sequences.push(first_sequence);
+        self.last_sequences.push(last_sequence);
+        self.kinds.push(kinds);
         self.data.push(data);
         Ok(())
     }
@@ -104,10 +104,19 @@ pub(crate) struct TaskColumns<'c> {
     pub(crate) told_until_ms: Vec<Option<i64>>,
     pub(crate) claims: Vec<Option<Uuid>>,
     pub(crate) lease_until_ms: Vec<Option<i64>>,
+    pub(crate) gone: GoneColumns,
+}
+
+/// The keys of rows of `tasks` that are to go.
+#[derive(Debug, Default)]
+pub(crate) struct GoneColumns {
+    pub(crate) runs: Vec<Uuid>,
+    pub(crate) tasks: Vec<String>,
 }
 
 impl<'c> TaskColumns<'c> {
-    /// The tasks of a run that its new events may have changed.
+    /// The tasks of a run that its new events may have changed: rows of those that are ready or running, and of those that came
+    /// to their end, that they have none any more. One that waits never had one.
     fn push(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
         let run = &commit.after;
         let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
@@ -125,7 +134,14 @@ impl<'c> TaskColumns<'c> {
                     claim = Some(*holder.as_uuid());
                     lease_until_ms = Some(stored(lease_until.unix_ms()));
                 }
-                _ => {}
+                TaskState::Waiting => continue,
+                TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
+                    if !commit.is_first() {
+                        self.gone.runs.push(*run.id().as_uuid());
+                        self.gone.tasks.push(task.to_string());
+                    }
+                    continue;
+                }
             }
             self.runs.push(*run.id().as_uuid());
             self.tasks.push(task.to_string());
@@ -192,9 +208,7 @@ impl<'c> Batch<'c> {
             if let Some(booking) = commit.booking() {
                 batch.charges.push(run.id(), booking);
             }
-            for event in &commit.events {
-                batch.events.push(run.id(), event)?;
-            }
+            batch.events.push(commit)?;
         }
         Ok(batch)
     }

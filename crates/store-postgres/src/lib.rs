@@ -1,7 +1,8 @@
 //! Keeps runs in Postgres: the store of a Podium of many processes.
 //!
-//! What is stored are events, as JSON with a format version; a run is folded from them whenever it is loaded. Beside them
-//! stand narrow rows that follow from them and that are searched: a state for each run, a row for each task.
+//! What is stored are events, as JSON with a format version, those of a commit in one row; a run is folded from them whenever it
+//! is loaded. Beside them stand narrow rows that follow from them and that are searched: a state for each run, a row for each
+//! task that is ready or running.
 //!
 //! Each batch that is written is one statement, which is its own transaction: one round trip, one wait for the disk, and
 //! nothing is held while a client thinks. The statements are in `queries/`, checked against the tables when the crate is

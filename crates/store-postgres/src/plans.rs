@@ -1,5 +1,5 @@
-//! Reads how Postgres carries out each statement, over tables that hold many ended runs: none reads all of a table, and each
-//! goes through the indexes that are named here.
+//! Reads how Postgres carries out each statement, over tables that hold many ended runs and a long backlog: none reads all of a
+//! table, and each goes through the indexes that are named here.
 //!
 //! A statement is prepared and explained as the store's own connections would run it, with a plan made for its arguments and
 //! with one made for any; and once more with the planner's own view of sequential scans, so that what is asserted is not merely
@@ -15,14 +15,14 @@ use podium_domain::ids::RequestId;
 use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_harness::{Fsync, Postgres};
 use podium_ports::clock::Ids;
-use podium_ports::store::RunStore;
+use podium_ports::store::{RunStore, Telling};
 use podium_testkit::{Driven, SeededIds, a_spec, plan_of};
 use serde_json::Value;
 use sqlx::{Connection, Executor, PgConnection};
 
 use crate::{Options, Store};
 
-/// Ended runs, of which each has five events and two tasks.
+/// Ended runs.
 const ENDED_RUNS: i64 = 100_000;
 /// Tables of which no statement may read everything.
 const TABLES: [&str; 8] =
@@ -92,6 +92,8 @@ const STATEMENTS: &[Statement] = &[
             TWO,
             RUNS,
             TWO,
+            RUNS,
+            TEXTS,
         ],
         indexes: &["run_states_pkey", "tasks_pkey"],
         whole: &[],
@@ -132,6 +134,8 @@ const STATEMENTS: &[Statement] = &[
             TWO,
             RUNS,
             TWO,
+            RUNS,
+            TEXTS,
             RUNS,
             PAYERS,
             TWO,
@@ -178,8 +182,16 @@ const STATEMENTS: &[Statement] = &[
             TWO,
             RUNS,
             TWO,
+            RUNS,
+            TEXTS,
         ],
-        indexes: &["run_states_pkey"],
+        indexes: &["run_states_pkey", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "extend_lease.sql",
+        arguments: &[RUN, "'plan.0'", "copied_id(9, 9)", "8::bigint"],
+        indexes: &["tasks_pkey"],
         whole: &[],
     },
     Statement {
@@ -318,7 +330,9 @@ const FILL_ACCOUNTS: &str = "
     INSERT INTO ratings SELECT copied_id(n, n), 'tenant_' || n % 1000, 0.5, NULL, n FROM generate_series(1, 20000) AS n;
     INSERT INTO budget_sums SELECT 'tenant:tenant_' || n % 1000, n / 1000, n, 0 FROM generate_series(1, 10000) AS n";
 const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
-/// Active runs: half of them have a ready task, the others a claimed one.
+/// Runs whose task waits in the backlog.
+const BACKLOG_RUNS: i64 = 20_000;
+/// Runs that are under way: half of them have a task that was told, the others a claimed one.
 const ACTIVE_RUNS: i64 = 100;
 
 /// What a plan reads of the tables, from its JSON.
@@ -415,21 +429,24 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
     let request_id = Some(RequestId::new("request-").unwrap());
     let spec = RunSpec { request_id, ..a_spec() };
     let mut ended = Driven::accept(ids.run_id(spec.accepted_at), spec);
-    let [mut ready, mut claimed] = [(); 2].map(|()| Driven::accepted(&ids));
+    let [mut waiting, mut ready, mut claimed] = [(); 3].map(|()| Driven::accepted(&ids));
+    waiting.telling = Telling::FromBacklog;
     ended.plan(plan_of(&[("quick", "Do it.", &[])]), &ids);
     ended.drive(&Command::Cancel);
     claimed.claim(TaskRef::Plan { round: 0 }, &ids);
-    store.create(&[ended.commit(), ready.commit(), claimed.commit()]).await.unwrap();
+    store.create(&[ended.commit(), waiting.commit(), ready.commit(), claimed.commit()]).await.unwrap();
     execute(raw, COPY_RUNS.to_owned()).await;
     let mut last = 0;
-    for (template, count) in [(ended, ENDED_RUNS), (ready, ACTIVE_RUNS / 2), (claimed, ACTIVE_RUNS / 2)] {
+    let templates =
+        [(ended, ENDED_RUNS), (waiting, BACKLOG_RUNS), (ready, ACTIVE_RUNS / 2), (claimed, ACTIVE_RUNS / 2)];
+    for (template, count) in templates {
         let (first, id) = (last + 1, template.id());
         last += count;
         execute(raw, format!("SELECT copy_run('{id}', {first}, {last}, 0, 1)")).await;
     }
     execute(raw, FILL_ACCOUNTS.to_owned()).await;
     execute(raw, "VACUUM ANALYZE".to_owned()).await;
-    // Of what is active there are few: whether a sample has any must not decide. This one has 300 rows for each of 2,000, all.
+    // Of what is under way there is little: whether a sample has any must not decide. This one has 300 rows for each of 2,000, all.
     execute(raw, "SET default_statistics_target = 2000".to_owned()).await;
     execute(raw, "ANALYZE tasks, run_states".to_owned()).await;
 }

@@ -6,7 +6,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::store::{RunSummary, RunSums, StoreError};
-use podium_ports::stored::{Damage, StoredEvent, stored, time, unsigned};
+use podium_ports::stored::{Damage, StoredEvents, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -31,8 +31,10 @@ pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run
 
 /// A run from the rows of all its events.
 fn replay(id: RunId, version: i64, rows: &[LoadedRow]) -> Result<Run, StoreError> {
-    let events = rows.iter().filter_map(LoadedRow::event).map(|event| event.read(id));
-    let events = events.collect::<Result<Vec<_>, _>>()?;
+    let mut events = Vec::new();
+    for stored in rows.iter().filter_map(LoadedRow::events) {
+        stored.read(id, &mut events)?;
+    }
     let run = Run::replay(id, &events).map_err(|illegal| StoreError::illegal(id, illegal))?;
     if stored(run.version()) != version {
         return Err(Damage::Version { version, last: run.version() }.of(id));
@@ -47,11 +49,14 @@ pub(crate) async fn events(
     limit: u32,
 ) -> Result<Vec<SequencedEvent>, StoreError> {
     let rows = store.call(&ReadEvents { run: *run.as_uuid(), after: stored(after), limit }).await?;
-    let read = |row: &EventRow| {
-        let EventRow { sequence, at_ms, format, ref data } = *row;
-        StoredEvent { sequence, at_ms, format: format.into(), data }.read(run)
-    };
-    rows.iter().map(read).collect()
+    let mut events = Vec::new();
+    for EventsRow { first_sequence, last_sequence, format, data } in rows {
+        StoredEvents { first_sequence, last_sequence, format: format.into(), data: &data }
+            .read(run, &mut events)?;
+    }
+    events.retain(|event| event.sequence > after);
+    events.truncate(limit as usize);
+    Ok(events)
 }
 
 pub(crate) async fn list(
@@ -73,20 +78,21 @@ pub(crate) async fn ping(store: &Store) -> Result<(), StoreError> {
 
 struct Load(Vec<Uuid>);
 
-/// An event, and the run that it is of; or the run alone, if it has none.
+/// The events of a commit, and the run that they are of; or the run alone, if it has none.
 struct LoadedRow {
     run_id: Uuid,
     version: i64,
-    sequence: Option<i64>,
-    at_ms: Option<i64>,
+    first_sequence: Option<i64>,
+    last_sequence: Option<i64>,
     format: Option<i16>,
     data: Option<String>,
 }
 
 impl LoadedRow {
-    fn event(&self) -> Option<StoredEvent<'_>> {
-        let (sequence, at_ms, format) = (self.sequence?, self.at_ms?, self.format?.into());
-        Some(StoredEvent { sequence, at_ms, format, data: self.data.as_deref()? })
+    fn events(&self) -> Option<StoredEvents<'_>> {
+        let (first_sequence, last_sequence) = (self.first_sequence?, self.last_sequence?);
+        let (format, data) = (self.format?.into(), self.data.as_deref()?);
+        Some(StoredEvents { first_sequence, last_sequence, format, data })
     }
 }
 
@@ -104,19 +110,19 @@ struct ReadEvents {
     limit: u32,
 }
 
-struct EventRow {
-    sequence: i64,
-    at_ms: i64,
+struct EventsRow {
+    first_sequence: i64,
+    last_sequence: i64,
     format: i16,
     data: String,
 }
 
 impl Call for ReadEvents {
-    type Answer = Vec<EventRow>;
+    type Answer = Vec<EventsRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { run, after, limit } = self;
-        sqlx::query_file_as!(EventRow, "queries/read_events.sql", run, after, i64::from(*limit))
+        sqlx::query_file_as!(EventsRow, "queries/read_events.sql", run, after, i64::from(*limit))
             .fetch_all(connection)
             .await
     }

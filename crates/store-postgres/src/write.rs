@@ -63,7 +63,8 @@ pub(crate) async fn create(
         created.push(match (found.get(&id), outcome.refused.remove(&id)) {
             (Some(found), _) if *found != id => Ok(Created::Existing(RunId::new(*found))),
             (None, Some(Refused::Short(shortage))) => Err(shortage),
-            _ if outcome.written.contains(&id) || found.contains_key(&id) => Ok(Created::New),
+            _ if outcome.written.contains(&id) => Ok(Created::New),
+            _ if found.contains_key(&id) => Ok(Created::Already),
             _ => return Err(StoreError::Unavailable(Box::new(Vanishing))),
         });
     }
@@ -180,9 +181,9 @@ macro_rules! query_of_batch {
             &states.hedges,
             FORMAT,
             &events.runs,
-            &events.sequences,
-            &events.at_ms,
-            &events.kinds as &[&str],
+            &events.first_sequences,
+            &events.last_sequences,
+            &events.kinds,
             &events.data,
             &tasks.runs,
             &tasks.tasks,
@@ -193,6 +194,8 @@ macro_rules! query_of_batch {
             &tasks.told_until_ms as &[Option<i64>],
             &tasks.claims as &[Option<Uuid>],
             &tasks.lease_until_ms as &[Option<i64>],
+            &tasks.gone.runs,
+            &tasks.gone.tasks,
             $($more),*
         )
     }};

@@ -9,9 +9,9 @@ use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Hold, RunStore, StoreError};
+use podium_ports::store::{Commit, Created, Hold, RunStore, StoreError};
 use podium_store_postgres::{Options, Store};
-use podium_testkit::{Driven, SeededIds, a_tenant};
+use podium_testkit::{Driven, SeededIds, a_plan, a_tenant};
 use sqlx::{Connection, PgConnection};
 use tokio::time::interval;
 
@@ -71,7 +71,8 @@ async fn deadlocks(raw: &mut PgConnection) -> i64 {
     sqlx::query_scalar(counted).fetch_one(raw).await.unwrap()
 }
 
-/// Claims, failures and signs of life for the same runs, handed over forwards and backwards at once.
+/// Claims, failures, results and signs of life for the same runs, handed over forwards and backwards at once: rows of tasks are
+/// rewritten, removed and added.
 #[tokio::test]
 async fn batches_in_opposite_orders_never_wait_for_each_other_in_a_circle() {
     let scene = Scene::new(Options::default()).await;
@@ -85,8 +86,12 @@ async fn batches_in_opposite_orders_never_wait_for_each_other_in_a_circle() {
         }
         let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
         assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
-        for (run, hold) in runs.iter_mut().zip(&holds) {
-            run.fail(PLAN, hold.claim, Some(run.now));
+        for (index, (run, hold)) in runs.iter_mut().zip(&holds).enumerate() {
+            if index % 2 == 0 {
+                run.planned(a_plan(), hold.claim);
+            } else {
+                run.fail(PLAN, hold.claim, Some(run.now));
+            }
         }
         let forwards: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
         let backwards: Vec<Commit> = forwards.iter().rev().cloned().collect();
@@ -164,6 +169,74 @@ async fn a_row_that_is_locked_for_too_long_is_an_error_that_leaves_nothing() {
     assert_eq!(scene.store.commit(&commits).await.unwrap(), [Ok(()), Ok(())]);
 }
 
+/// Who writes a task may not take it away in the end.
+#[tokio::test]
+async fn a_lease_is_extended_once_who_writes_its_task_is_through() {
+    let scene = Scene::new(Options::default()).await;
+    let mut runs = scene.runs(3).await;
+    let mut holds = Vec::new();
+    for run in &mut runs {
+        holds.push(Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) });
+    }
+    let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+    assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+    for (change, expected) in [
+        ("SELECT FROM tasks WHERE run_id = $1 FOR UPDATE", [true, true, true]),
+        ("DELETE FROM tasks WHERE run_id = $1", [true, false, true]),
+    ] {
+        let mut raw = scene.raw().await;
+        let mut transaction = raw.begin().await.unwrap();
+        sqlx::query(change).bind(runs[1].id().as_uuid()).execute(&mut *transaction).await.unwrap();
+        let other = async {
+            until_one_waits(&mut scene.raw().await).await;
+            // Nothing is held meanwhile that a commit could wait for.
+            for run in [0, 2] {
+                let lock = "SELECT FROM tasks WHERE run_id = $1 FOR UPDATE NOWAIT";
+                let id = runs[run].id();
+                sqlx::query(lock).bind(id.as_uuid()).execute(&mut *transaction).await.unwrap();
+            }
+            transaction.commit().await.unwrap();
+        };
+        let until = runs[0].now.after(Duration::from_mins(1));
+        let (extended, ()) = tokio::join!(scene.store.extend_leases(&holds, until), other);
+        assert_eq!(extended.unwrap(), expected, "{change}");
+    }
+}
+
+/// The statement began before the lease was extended, and comes to the row after it.
+#[tokio::test]
+async fn a_lease_that_is_extended_meanwhile_does_not_keep_the_row_of_a_task() {
+    let scene = Scene::new(Options::default()).await;
+    let mut raw = scene.raw().await;
+    for count in [1, 2] {
+        let mut runs = scene.runs(count).await;
+        let mut holds = Vec::new();
+        for run in &mut runs {
+            holds.push(Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) });
+        }
+        let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+        assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+        for (run, hold) in runs.iter_mut().zip(&holds) {
+            run.planned(a_plan(), hold.claim);
+        }
+        let results: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+        let id = runs[0].id();
+        let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
+        let mut transaction = raw.begin().await.unwrap();
+        sqlx::query(lock).bind(id.as_uuid()).execute(&mut *transaction).await.unwrap();
+        let other = async {
+            until_one_waits(&mut scene.raw().await).await;
+            let until = runs[0].now.after(Duration::from_mins(1));
+            assert_eq!(scene.store.extend_leases(&holds, until).await.unwrap(), vec![true; count]);
+            transaction.commit().await.unwrap();
+        };
+        let (written, ()) = tokio::join!(scene.store.commit(&results), other);
+        assert!(written.unwrap().iter().all(Result::is_ok));
+        let left = "SELECT count(*) FROM tasks WHERE task = 'plan.0'";
+        assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&mut raw).await.unwrap(), 0);
+    }
+}
+
 /// A sweeper neither waits for who writes a task nor tells it.
 #[tokio::test]
 async fn a_sweep_passes_by_what_is_being_written() {
@@ -188,14 +261,14 @@ async fn a_sweep_passes_by_what_is_being_written() {
 
 /// A repeat that arrives while the first is still being carried out, as after a time-out.
 #[tokio::test]
-async fn a_create_that_is_repeated_at_once_gives_the_same_answer() {
+async fn a_create_that_is_repeated_at_once_creates_once() {
     let scene = Scene::new(Options::default()).await;
     let creates: Vec<Commit> = (0..8).map(|_| Driven::accepted(&scene.ids).commit()).collect();
     let backwards: Vec<Commit> = creates.iter().rev().cloned().collect();
     let repeats = (0..8).map(|index| scene.store.create(if index % 2 == 0 { &creates } else { &backwards }));
-    for answer in join_all(repeats).await {
-        assert!(answer.unwrap().iter().all(|created| *created == podium_ports::store::Created::New));
-    }
+    let answers: Vec<_> = join_all(repeats).await.into_iter().flat_map(Result::unwrap).collect();
+    assert!(answers.iter().all(|created| matches!(created, Created::New | Created::Already)), "{answers:?}");
+    assert_eq!(answers.iter().filter(|created| **created == Created::New).count(), 8);
     // Within one batch, too.
     let twice: Vec<Commit> = creates.iter().chain(&creates).cloned().collect();
     assert_eq!(scene.store.create(&twice).await.unwrap().len(), 16);

@@ -12,10 +12,12 @@ use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
 use sqlx::{Connection, PgConnection};
 
+const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+
 struct Scene {
     store: Store,
     raw: PgConnection,
-    /// The one that is to be damaged, with events 1 to 5.
+    /// The one that is to be damaged, with event 1, event 2, and events 3 to 5 in a row.
     run: Driven,
     other: Driven,
 }
@@ -27,8 +29,11 @@ impl Scene {
         let raw = PgConnection::connect(&address).await.unwrap();
         let ids = SeededIds::new(1);
         let [mut run, mut other] = [(); 2].map(|()| Driven::accepted(&ids));
-        run.plan(a_plan(), &ids);
         store.create(&[run.commit(), other.commit()]).await.unwrap();
+        let claim = run.claim(PLAN, &ids);
+        assert_eq!(store.commit(&[run.commit()]).await.unwrap(), [Ok(())]);
+        run.planned(a_plan(), claim);
+        assert_eq!(store.commit(&[run.commit()]).await.unwrap(), [Ok(())]);
         Self { store, raw, run, other }
     }
 
@@ -50,16 +55,50 @@ fn named<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (RunId, String) {
 async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
     let cases = [
         (
-            "UPDATE run_events SET data = '{\"kind\":\"nap\"}' WHERE run_id = $1 AND sequence = 2",
+            "UPDATE run_events SET data = replace(data, '\"claimed\"', '\"nap\"')
+             WHERE run_id = $1 AND last_sequence = 2",
             "event 2 does not read",
         ),
-        ("UPDATE run_events SET data = 'no' WHERE run_id = $1 AND sequence = 3", "event 3 does not read"),
-        ("UPDATE run_events SET format = 2 WHERE run_id = $1 AND sequence = 4", "event 4 is in format 2"),
         (
-            "DELETE FROM run_events WHERE run_id = $1 AND sequence = 5",
-            "the run has version 5, its last event is 4",
+            "UPDATE run_events SET data = 'no' WHERE run_id = $1 AND last_sequence = 5",
+            "event 3 does not read",
         ),
-        ("DELETE FROM run_events WHERE run_id = $1 AND sequence = 2", "the last one was 1"),
+        (
+            "UPDATE run_events SET data = replace(data, '\"step_ready\"', '\"nap\"')
+             WHERE run_id = $1 AND last_sequence = 5",
+            "event 4 does not read",
+        ),
+        (
+            "UPDATE run_events SET data = left(data, -1) WHERE run_id = $1 AND last_sequence = 5",
+            "event 5 does not read",
+        ),
+        (
+            "UPDATE run_events SET data = (data::json -> 0)::text WHERE run_id = $1 AND last_sequence = 2",
+            "event 2 does not read",
+        ),
+        (
+            "UPDATE run_events SET data = '[' || (data::json -> 0) || ',' || (data::json -> 2) || ']'
+             WHERE run_id = $1 AND last_sequence = 5",
+            "event 4 is not in its place",
+        ),
+        (
+            "UPDATE run_events SET data = '[' || (data::json -> 0) || ',' || (data::json -> 1) || ']'
+             WHERE run_id = $1 AND last_sequence = 5",
+            "event 5 is not in its place",
+        ),
+        (
+            "UPDATE run_events SET last_sequence = 4 WHERE run_id = $1 AND last_sequence = 5",
+            "event 5 is not in its place",
+        ),
+        (
+            "UPDATE run_events SET format = 2 WHERE run_id = $1 AND last_sequence = 5",
+            "event 3 is in format 2",
+        ),
+        (
+            "DELETE FROM run_events WHERE run_id = $1 AND last_sequence = 5",
+            "the run has version 5, its last event is 2",
+        ),
+        ("DELETE FROM run_events WHERE run_id = $1 AND last_sequence = 2", "the last one was 1"),
         ("DELETE FROM run_events WHERE run_id = $1", "a run begins with `accepted`"),
     ];
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
@@ -90,7 +129,7 @@ async fn a_commit_with_a_gap_is_refused_with_its_whole_batch() {
     let mut scene = Scene::new(&postgres).await;
     let ids = SeededIds::new(2);
     let unchanged = [scene.run.run.clone(), scene.other.run.clone()].map(Some);
-    scene.other.claim(TaskRef::Plan { round: 0 }, &ids);
+    scene.other.claim(PLAN, &ids);
     scene.run.step(0, "done", &ids);
     let good = scene.other.commit();
     let mut gap = scene.run.commit();

@@ -33,7 +33,7 @@ async fn what_was_answered_survives_a_crash_and_the_store_goes_on() {
     }
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run.clone())]);
     // Whoever lost the answer in the crash asks again.
-    assert_eq!(store.create(&[create]).await.unwrap(), [Created::New]);
+    assert_eq!(store.create(&[create]).await.unwrap(), [Created::Already]);
     assert_eq!(store.commit(&[claim]).await.unwrap(), [Err(Conflict)]);
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }

@@ -185,7 +185,7 @@ async fn find(connection: &mut SqliteConnection, run: &Run) -> Result<Option<Cre
         .await
         .map_err(unavailable)?;
     let found = row.map(|row| run_id(&row, "id")).transpose()?;
-    Ok(found.map(|found| if found == own { Created::New } else { Created::Existing(found) }))
+    Ok(found.map(|found| if found == own { Created::Already } else { Created::Existing(found) }))
 }
 
 async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<(), StoreError> {

@@ -86,7 +86,7 @@ impl Default for TestStore {
 fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
     let (id, spec) = (commit.after.id(), commit.after.spec());
     if rows.runs.contains_key(&id) {
-        return Created::New;
+        return Created::Already;
     }
     let same = |row: &&Row| {
         let other = row.run.spec();
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(store.load(&[run.id()]).await.unwrap(), [None]);
         store.lose_next_answer();
         store.create(std::slice::from_ref(&create)).await.unwrap_err();
-        assert_eq!(store.create(&[create]).await.unwrap(), [Created::New]);
+        assert_eq!(store.create(&[create]).await.unwrap(), [Created::Already]);
         assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
     }
 }

@@ -99,8 +99,10 @@ impl Ask {
     fn draw(dice: &mut Dice, number: usize) -> Self {
         let tenant = ["acme", "birch", "cedar"][dice.index(3)];
         // Tenants number their requests each for themselves: the same id of another tenant is another request.
-        let request_id =
-            dice.chance(700).then(|| RequestId::new(format!("r{}", number / 2 * 2))).and_then(Result::ok);
+        // Who waits for the end, and does not name its request, may have its run offered before it is stored.
+        let waits = dice.chance(400);
+        let named = dice.chance(if waits { 300 } else { 700 });
+        let request_id = named.then(|| RequestId::new(format!("r{}", number / 2 * 2))).and_then(Result::ok);
         let mut policy = match dice.below(8) {
             0 | 1 => Policy::new(Tier::Mini, Effort::Medium),
             2..=4 => Policy {
@@ -153,7 +155,6 @@ impl Ask {
             stops: Stops::default(),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
-        let waits = dice.chance(300);
         Self { submit, waits, errands, run: None, last: 0, shown, is_last_shown: false, answer }
     }
 }

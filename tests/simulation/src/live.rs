@@ -1,16 +1,18 @@
-//! The live stream: pieces of text on their way to whoever watches. It drops, delays, reorders and forgets.
+//! The live stream: pieces of text on their way to whoever watches, and drafts to whoever takes them. It drops, delays, reorders,
+//! repeats and forgets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
-use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
+use podium_ports::live::{EndSignals, Frame, LiveError, LiveStream, Offer, Offers, Signal, Signals};
+use podium_ports::queue::Lane;
 
 use crate::mutation::Mutation;
-use crate::world::{Core, Link, Service};
+use crate::world::{Broken, Core, Link, Service};
 
 /// Signals that a slow watcher may be behind before it misses some.
 const SIGNALS_MAX: usize = 12;
@@ -19,6 +21,8 @@ const SIGNALS_MAX: usize = 12;
 #[derive(Default)]
 pub(crate) struct LiveState {
     runs: BTreeMap<RunId, Hot>,
+    /// Who takes the offers of each lane.
+    takers: BTreeMap<Lane, BTreeMap<u64, Arc<Mailbox<Offer>>>>,
     last: u64,
 }
 
@@ -27,7 +31,7 @@ struct Hot {
     attempts: BTreeMap<(u16, StepIndex), (ClaimId, String)>,
     /// Who wrote last, and what.
     last: Option<(ClaimId, String)>,
-    watchers: BTreeMap<u64, Arc<Mailbox>>,
+    watchers: BTreeMap<u64, Arc<Mailbox<Signal>>>,
 }
 
 impl LiveState {
@@ -92,39 +96,80 @@ impl Core {
         }
     }
 
+    /// Brings an offer to one of those who take them, mostly.
+    fn bring(&mut self, lane: &Lane, offer: &Offer) {
+        let takers = self.live.takers.get(lane).map(|takers| takers.values().cloned().collect::<Vec<_>>());
+        let takers = takers.unwrap_or_default();
+        if takers.is_empty() {
+            self.count("offer to nobody");
+            return self.tell(offer.message.run, Signal::Missed);
+        }
+        let (lost, twice) = (self.rates.message_lost, self.rates.message_twice);
+        if self.dice.chance(lost) {
+            self.count("offer lost");
+            return;
+        }
+        let copies = if self.dice.chance(twice) { 2 } else { 1 };
+        for _ in 0..copies {
+            let taker = Arc::clone(&takers[self.dice.index(takers.len())]);
+            let (on_its_way, offer) = (self.signal_latency(), offer.clone());
+            self.count("offer brought");
+            self.after(on_its_way, move |core| {
+                core.ready.insert(taker.node);
+                taker.put(offer);
+            });
+        }
+    }
+
     fn signal_latency(&mut self) -> u64 {
         let late = self.rates.signal_late;
         if self.dice.chance(late) { self.dice.between(5, 1_500) } else { self.dice.below(3) }
     }
 }
 
-/// Where a watcher's signals arrive.
-struct Mailbox {
+/// Where a watcher's signals arrive, or a taker's offers.
+struct Mailbox<T> {
     node: usize,
-    letters: Mutex<Letters>,
+    letters: Mutex<Letters<T>>,
+    /// What takes the place of those that wait when they are too many.
+    too_many: Option<T>,
 }
 
-#[derive(Default)]
-struct Letters {
-    signals: VecDeque<Signal>,
+struct Letters<T> {
+    waiting: VecDeque<T>,
     waker: Option<Waker>,
 }
 
-impl Mailbox {
-    fn put(&self, signal: Signal) {
+impl<T: Clone> Mailbox<T> {
+    fn new(node: usize, too_many: Option<T>) -> Arc<Self> {
+        let letters = Mutex::new(Letters { waiting: VecDeque::new(), waker: None });
+        Arc::new(Self { node, letters, too_many })
+    }
+
+    fn put(&self, letter: T) {
         let mut letters = self.lock();
-        if letters.signals.len() >= SIGNALS_MAX {
-            letters.signals.clear();
-            letters.signals.push_back(Signal::Missed);
+        if letters.waiting.len() >= SIGNALS_MAX {
+            letters.waiting.clear();
+            letters.waiting.extend(self.too_many.clone());
         } else {
-            letters.signals.push_back(signal);
+            letters.waiting.push_back(letter);
         }
         if let Some(waker) = letters.waker.take() {
             waker.wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Letters> {
+    fn take(&self, context: &Context<'_>) -> Poll<Option<T>> {
+        let mut letters = self.lock();
+        let letter = letters.waiting.pop_front();
+        if letter.is_none() {
+            letters.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(letter)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Letters<T>> {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,7 +179,7 @@ struct Subscription {
     link: Link,
     run: RunId,
     number: u64,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Signal>>,
 }
 
 impl Drop for Subscription {
@@ -143,6 +188,26 @@ impl Drop for Subscription {
             hot.watchers.remove(&self.number);
         }
     }
+}
+
+/// A taker's, until dropped.
+struct Taking {
+    link: Link,
+    lane: Lane,
+    number: u64,
+    mailbox: Arc<Mailbox<Offer>>,
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        if let Some(takers) = self.link.world.lock().live.takers.get_mut(&self.lane) {
+            takers.remove(&self.number);
+        }
+    }
+}
+
+fn broken(broken: Broken) -> LiveError {
+    LiveError(broken.into())
 }
 
 /// A node's way to the live stream.
@@ -164,27 +229,45 @@ impl LiveStream for SimLive {
 
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
         let (node, link) = (self.0.node, self.0.clone());
-        let mailbox = Arc::new(Mailbox { node, letters: Mutex::default() });
+        let mailbox = Mailbox::new(node, Some(Signal::Missed));
         let subscribed = Arc::clone(&mailbox);
         let subscribe = move |core: &mut Core| {
             core.live.last += 1;
             let number = core.live.last;
             let hot = core.live.runs.entry(run).or_default();
-            subscribed.lock().signals.extend(hot.so_far());
+            subscribed.lock().waiting.extend(hot.so_far());
             hot.watchers.insert(number, subscribed);
             number
         };
-        let number = self.0.ask(Service::Live, subscribe).await.map_err(|broken| LiveError(broken.into()))?;
+        let number = self.0.ask(Service::Live, subscribe).await.map_err(broken)?;
         let subscription = Subscription { link, run, number, mailbox };
-        Ok(futures::stream::poll_fn(move |context| {
-            let mut letters = subscription.mailbox.lock();
-            let signal = letters.signals.pop_front();
-            if signal.is_none() {
-                letters.waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(signal)
-        })
-        .boxed())
+        Ok(futures::stream::poll_fn(move |context| subscription.mailbox.take(context)).boxed())
+    }
+
+    async fn offer(&self, lane: &Lane, offer: &Offer) -> Result<Option<EndSignals>, LiveError> {
+        let signals = self.subscribe_to_end(offer.message.run).await?;
+        let (lane, offer) = (lane.clone(), offer.clone());
+        self.0.ask(Service::Live, move |core| core.bring(&lane, &offer)).await.map_err(broken)?;
+        Ok(Some(signals))
+    }
+
+    async fn offers(&self, lane: &Lane) -> Result<Offers, LiveError> {
+        let (node, link, wanted) = (self.0.node, self.0.clone(), lane.clone());
+        let mailbox = Mailbox::new(node, None);
+        let taking = Arc::clone(&mailbox);
+        let take = move |core: &mut Core| {
+            core.live.last += 1;
+            let number = core.live.last;
+            core.live.takers.entry(wanted).or_default().insert(number, taking);
+            number
+        };
+        let number = self.0.ask(Service::Live, take).await.map_err(broken)?;
+        let taking = Taking { link, lane: lane.clone(), number, mailbox };
+        Ok(futures::stream::poll_fn(move |context| taking.mailbox.take(context)).boxed())
+    }
+
+    async fn decline(&self, run: RunId) -> Result<(), LiveError> {
+        self.0.world.lock().count("offer declined");
+        self.publish(run, Signal::Missed).await
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
 use podium_domain::run::{SequencedEvent, TaskRef};
-use podium_ports::queue::{Delivery, Enclosed, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
 
 use crate::mutation::Mutation;
 use crate::trace::note;
@@ -19,7 +19,7 @@ type Number = u64;
 type Fetched = Result<Vec<(Content, Number, u32)>, Broken>;
 
 /// A message and what is enclosed.
-type Content = (TaskMessage, Enclosed);
+type Content = (TaskMessage, Vec<SequencedEvent>);
 
 /// The queue itself.
 pub(crate) struct QueueState {
@@ -223,17 +223,7 @@ impl StepQueue for SimQueue {
         message: TaskMessage,
         history: &[SequencedEvent],
     ) -> Result<Published, QueueError> {
-        self.put(lane, (message, Enclosed { events: history.to_vec(), is_draft: false })).await
-    }
-
-    async fn publish_draft(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        events: &[SequencedEvent],
-    ) -> Result<bool, QueueError> {
-        let put = self.put(lane, (message, Enclosed { events: events.to_vec(), is_draft: true })).await;
-        Ok(put? == Published::Queued)
+        self.put(lane, (message, history.to_vec())).await
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
@@ -253,9 +243,9 @@ impl StepQueue for SimQueue {
         let fetched = Filled(slot).await.map_err(unavailable)?;
         Ok(fetched
             .into_iter()
-            .map(|((message, enclosed), number, delivery)| {
+            .map(|((message, history), number, delivery)| {
                 let reply = SimReply { link: self.0.clone(), lane: lane.clone(), number, delivery };
-                Delivery::new(message, delivery, Box::new(reply)).enclosing(enclosed)
+                Delivery::new(message, delivery, Box::new(reply)).enclosing(history)
             })
             .collect())
     }

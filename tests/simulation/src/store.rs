@@ -44,7 +44,7 @@ impl StoreState {
         let Commit { after, events, .. } = commit;
         let (id, spec) = (after.id(), after.spec());
         if self.rows.contains_key(&id) {
-            return Created::New;
+            return Created::Already;
         }
         let key = spec.request_id.clone().map(|request| (spec.tenant.clone(), String::from(request)));
         if let Some(key) = key.filter(|_| self.mutation != Some(Mutation::ForgetRequestId)) {
@@ -307,7 +307,7 @@ fn create(core: &mut Core, node: usize, commit: &Commit) -> Created {
         "node {node}: create {id} {} is {created:?}",
         request.as_ref().map_or("-", RequestId::as_str)
     );
-    if created != Created::New {
+    if matches!(created, Created::Existing(_)) {
         core.count("request id repeated");
     }
     if let Some(row) = core.store.rows.get(&id) {

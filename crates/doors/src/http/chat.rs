@@ -110,7 +110,8 @@ async fn whole_answer(door: &Door, id: RunId, mut ending: Ending) -> Result<Resp
             Err(asking::stopping())
         }
     };
-    let run = ended.map_err(|e| Refusal::of_run(e, id))?;
+    // What may not be stored is not named.
+    let run = ended.map_err(|e| if ending.is_secured() { Refusal::of_run(e, id) } else { e.into() })?;
     match (Completion::of(&run).whole(&run), asking::run_error(&run)) {
         (Some(body), None) => {
             let mut response = json(body);

@@ -16,6 +16,7 @@ const LANE: &str = "podium.lane";
 pub(crate) struct Lanes {
     published: Counter<u64>,
     fetched: Counter<u64>,
+    offered: Counter<u64>,
     contended: Gauge<u64>,
     slots: Gauge<u64>,
     names: BTreeMap<Lane, KeyValue>,
@@ -24,7 +25,7 @@ pub(crate) struct Lanes {
 impl Lanes {
     pub(super) fn new(meter: &Meter, pool: &Pool) -> Self {
         let counter =
-            |name, what| meter.u64_counter(name).with_unit("{message}").with_description(what).build();
+            |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
         let gauge = |name, unit, what| meter.u64_gauge(name).with_unit(unit).with_description(what).build();
         let lanes = Lane::plans().into_iter().chain(Lane::steps(pool));
         let named = |lane: Lane| {
@@ -32,8 +33,13 @@ impl Lanes {
             (lane, name)
         };
         Self {
-            published: counter("podium.lane.published", "Messages put into a lane, or tried to"),
-            fetched: counter("podium.lane.fetched", "Messages taken out of a lane"),
+            published: counter("podium.lane.published", "{message}", "Messages put into a lane, or tried to"),
+            fetched: counter("podium.lane.fetched", "{message}", "Messages taken out of a lane"),
+            offered: counter(
+                "podium.lane.offered",
+                "{offer}",
+                "Runs offered to this process before they were stored",
+            ),
             contended: gauge(
                 "podium.lane.contended",
                 "{lane}",
@@ -64,6 +70,12 @@ impl Lanes {
         let name = [self.name(lane)];
         self.fetched.add(messages as u64, &name);
         self.slots.record(free.saturating_sub(messages) as u64, &name);
+    }
+
+    /// A run was offered whose first step is for the lane.
+    pub(crate) fn offered(&self, lane: &Lane, is_taken: bool) {
+        let outcome = if is_taken { "taken" } else { "declined" };
+        self.offered.add(1, &[self.name(lane), KeyValue::new(OUTCOME, outcome)]);
     }
 
     /// Tasks of the lane wait in the store from now on.

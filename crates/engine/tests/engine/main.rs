@@ -21,6 +21,8 @@ mod faults;
 #[cfg(test)]
 mod forms;
 #[cfg(test)]
+mod grace;
+#[cfg(test)]
 mod guarded;
 #[cfg(test)]
 mod hedging;

@@ -22,19 +22,20 @@ pub(super) struct EndWatch {
 }
 
 impl EndWatch {
-    /// A watch whose subscription the server knows of: what others publish from now on is not missed.
+    /// A watch of `subjects` that the server knows of: what others publish from now on is not missed. `own` is one of these
+    /// subjects, to be sent to.
     pub(super) async fn open(
         link: &Link,
-        subject: String,
+        (subjects, own): (String, String),
         stop: CancellationToken,
     ) -> Result<Self, NatsError> {
         const CALL: &str = "subscribe to a run's end";
         link.connected().await?;
         let health = link.health();
         let seen = *health.borrow();
-        let mut live = link.subscribe(CALL, subject.clone()).await?;
+        let mut live = link.subscribe(CALL, subjects).await?;
         // An empty message comes back from the server; that of another waiter, or a signal, says the same.
-        link.send(CALL, subject, Bytes::new()).await?;
+        link.send(CALL, own, Bytes::new()).await?;
         let Some(message) = live.next().await else {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
         };

@@ -14,9 +14,9 @@ use tracing::info;
 
 use super::body::BODY_BYTES_MAX;
 use super::options::QueueOptions;
-use super::subjects;
 use crate::error::NatsError;
 use crate::link::{Link, read};
+use crate::subjects;
 
 const STREAM_NOT_FOUND: u64 = 10_059;
 const CONSUMER_NOT_FOUND: u64 = 10_014;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use podium_domain::run::SequencedEvent;
-use podium_ports::queue::{Enclosed, TaskMessage};
+use podium_ports::queue::TaskMessage;
 use podium_ports::stored::FORMAT;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,6 @@ struct Body<'a> {
     message: &'a TaskMessage,
     #[serde(flatten)]
     history: Option<History<'a>>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    is_draft: bool,
 }
 
 #[derive(Serialize)]
@@ -29,42 +27,30 @@ struct History<'a> {
 struct HistoryRead {
     format: i16,
     events: Vec<SequencedEvent>,
-    #[serde(default)]
-    is_draft: bool,
 }
 
 pub(super) fn write(message: &TaskMessage, history: &[SequencedEvent]) -> serde_json::Result<Bytes> {
-    let alone = || serde_json::to_vec(&Body { message, history: None, is_draft: false });
+    let alone = || serde_json::to_vec(&Body { message, history: None });
     let written = match history {
         [] => alone()?,
         events => {
             let history = Some(History { format: FORMAT, events });
-            let whole = serde_json::to_vec(&Body { message, history, is_draft: false })?;
+            let whole = serde_json::to_vec(&Body { message, history })?;
             if whole.len() <= BODY_BYTES_MAX { whole } else { alone()? }
         }
     };
     Ok(Bytes::from(written))
 }
 
-/// A message for a run that is not stored yet; none if it would be too long.
-pub(super) fn write_draft(
-    message: &TaskMessage,
-    events: &[SequencedEvent],
-) -> serde_json::Result<Option<Bytes>> {
-    let history = Some(History { format: FORMAT, events });
-    let whole = serde_json::to_vec(&Body { message, history, is_draft: true })?;
-    Ok((whole.len() <= BODY_BYTES_MAX).then(|| Bytes::from(whole)))
-}
-
 pub(super) fn read(body: &[u8]) -> serde_json::Result<TaskMessage> {
     serde_json::from_slice(body)
 }
 
-/// What is enclosed; nothing if it is of another form.
-pub(super) fn read_enclosed(body: &[u8]) -> Enclosed {
+/// The events that came along; none if they are of another form.
+pub(super) fn read_history(body: &[u8]) -> Vec<SequencedEvent> {
     match serde_json::from_slice::<HistoryRead>(body) {
-        Ok(HistoryRead { format: FORMAT, events, is_draft }) => Enclosed { events, is_draft },
-        _ => Enclosed::default(),
+        Ok(HistoryRead { format: FORMAT, events }) => events,
+        _ => Vec::new(),
     }
 }
 
@@ -83,37 +69,28 @@ mod tests {
         vec![SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(spec) }]
     }
 
+    fn a_message() -> TaskMessage {
+        TaskMessage::new(SeededIds::new(1).run_id(TestClock::START), TaskRef::Plan { round: 0 })
+    }
+
     #[test]
     fn a_short_history_goes_along_and_a_long_one_does_not() {
-        let run = SeededIds::new(1).run_id(TestClock::START);
-        let message = TaskMessage::new(run, TaskRef::Plan { round: 0 });
+        let message = a_message();
         let (short, long) = (history("why?"), history(&"y".repeat(BODY_BYTES_MAX)));
         for (sent, comes) in [(&short, short.as_slice()), (&long, &[]), (&Vec::new(), &[])] {
             let body = write(&message, sent).unwrap();
             assert_eq!(read(&body).unwrap(), message);
-            assert_eq!(read_enclosed(&body), Enclosed { events: comes.to_vec(), is_draft: false });
+            assert_eq!(read_history(&body), comes);
         }
     }
 
     #[test]
     fn a_history_in_another_form_is_passed_over() {
-        let run = SeededIds::new(1).run_id(TestClock::START);
-        let message = TaskMessage::new(run, TaskRef::Plan { round: 0 });
+        let message = a_message();
         let body = String::from_utf8(write(&message, &history("why?")).unwrap().to_vec()).unwrap();
         let newer = body.replace("\"format\":1", "\"format\":2");
         assert_ne!(newer, body);
         assert_eq!(read(newer.as_bytes()).unwrap(), message);
-        assert_eq!(read_enclosed(newer.as_bytes()), Enclosed::default());
-    }
-
-    #[test]
-    fn a_draft_goes_along_whole_or_not_at_all() {
-        let run = SeededIds::new(1).run_id(TestClock::START);
-        let message = TaskMessage::new(run, TaskRef::Plan { round: 0 });
-        let events = history("why?");
-        let body = write_draft(&message, &events).unwrap().unwrap();
-        assert_eq!(read(&body).unwrap(), message);
-        assert_eq!(read_enclosed(&body), Enclosed { events, is_draft: true });
-        assert_eq!(write_draft(&message, &history(&"y".repeat(BODY_BYTES_MAX))).unwrap(), None);
+        assert_eq!(read_history(newer.as_bytes()), []);
     }
 }

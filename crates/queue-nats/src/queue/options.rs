@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::subjects::is_name;
 use crate::error::NatsError;
+use crate::subjects::is_name;
 
 /// The longest lane: a window, not a backlog.
 const LANE_MESSAGES_MAX: usize = 100_000;

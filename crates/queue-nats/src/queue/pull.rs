@@ -11,7 +11,8 @@ use async_nats::{Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 
-use podium_ports::queue::{Delivery, Enclosed, Lane, TaskMessage};
+use podium_domain::run::SequencedEvent;
+use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -53,7 +54,7 @@ pub(super) struct Pull {
 
 struct Taken {
     message: TaskMessage,
-    enclosed: Enclosed,
+    history: Vec<SequencedEvent>,
     deliveries: u32,
     reply: NatsReply,
 }
@@ -120,8 +121,8 @@ impl Pull {
         if ended == Ended::Asked {
             self.answers = None;
         }
-        let delivery = |Taken { message, enclosed, deliveries, reply }| {
-            Delivery::new(message, deliveries, Box::new(reply)).enclosing(enclosed)
+        let delivery = |Taken { message, history, deliveries, reply }| {
+            Delivery::new(message, deliveries, Box::new(reply)).enclosing(history)
         };
         mem::take(&mut self.taken).into_iter().map(delivery).collect()
     }
@@ -222,8 +223,8 @@ fn taken(shared: &Arc<Shared>, answer: &Message) -> Result<Taken, Option<NatsRep
             return Err(Some(reply));
         }
     };
-    let enclosed = body::read_enclosed(&answer.payload);
-    Ok(Taken { message, enclosed, deliveries: deliveries(&reply.subject), reply })
+    let history = body::read_history(&answer.payload);
+    Ok(Taken { message, history, deliveries: deliveries(&reply.subject), reply })
 }
 
 fn reply(shared: &Arc<Shared>, answer: &Message) -> Option<NatsReply> {

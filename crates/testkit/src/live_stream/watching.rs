@@ -88,19 +88,3 @@ pub(crate) async fn who_waits_for_the_end_hears_it(scene: &Scene) {
     while watcher.hear().await != (Signal::Ended { version: run.version() }) {}
     assert_eq!(other.next().now_or_never(), None, "it is not the end of another run");
 }
-
-pub(crate) async fn who_watches_a_hushed_run_has_everything(scene: &Scene) {
-    let (claim, waits) = (scene.ids.claim_id(), scene.fixture.elsewhere.subscribe_to_end(scene.run).await);
-    scene.fixture.live.hush(scene.run);
-    scene.say(committed(2)).await;
-    scene.say(frame(0, claim, 0, "ab")).await;
-    let mut watcher = scene.watch_elsewhere().await;
-    assert_eq!(watcher.text_of(claim, 2).await, "ab");
-    scene.say(frame(0, claim, 2, "c")).await;
-    assert_eq!(watcher.text_of(claim, 3).await, "abc");
-    let run = Arc::new(an_ended_run(scene.run, "abc"));
-    scene.fixture.live.publish_end(&run).await.unwrap();
-    while watcher.hear().await != (Signal::Ended { version: run.version() }) {}
-    let end = timeout(SOON, waits.unwrap().next()).await.expect("something must come");
-    assert!(matches!(end, Some(EndSignal::Ended(_))), "{end:?}");
-}

@@ -51,7 +51,7 @@ pub(crate) async fn a_runs_first_events_create_it_unless_anything_of_it_is_there
     begun.step(0, "output", &ids);
     store.must_commit(begun.commit()).await;
     // Who could not know that it is there already asks to create it, and is told so.
-    assert_eq!(store.first.create(&[commits[0].clone()]).await.unwrap(), [Created::New]);
+    assert_eq!(store.first.create(&[commits[0].clone()]).await.unwrap(), [Created::Already]);
     assert_eq!(store.load(begun.id()).await, Some(begun.run));
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn repeating_a_create_changes_nothing(store: &StoreFixture) {
         store.must_create(create.clone()).await;
         run.claim(podium_domain::run::TaskRef::Plan { round: 0 }, &ids);
         store.must_commit(run.commit()).await;
-        store.must_create(create).await;
+        assert_eq!(store.create(create).await, Created::Already);
         assert_eq!(store.load(run.id()).await, Some(run.run));
     }
 }

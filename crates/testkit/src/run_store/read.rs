@@ -34,17 +34,24 @@ pub(crate) async fn events_are_gap_free_and_come_in_pages(store: &StoreFixture) 
         store.must_commit(run.commit()).await;
     }
     assert!((1u64..).zip(&all).all(|(sequence, event)| event.sequence == sequence));
-    let mut read = Vec::new();
-    loop {
-        let after = read.len() as u64;
-        let page = store.first.events(run.id(), after, 4).await.unwrap();
-        assert!(page.len() <= 4);
-        if page.is_empty() {
-            break;
+    // Whatever was written together.
+    for limit in 1..=5 {
+        let mut read = Vec::new();
+        loop {
+            let after = read.len() as u64;
+            let page = store.first.events(run.id(), after, limit).await.unwrap();
+            let left = all.len() - read.len();
+            assert_eq!(page.len(), left.min(limit as usize), "{limit} after {after}");
+            if page.is_empty() {
+                break;
+            }
+            read.extend(page);
         }
-        read.extend(page);
+        assert_eq!(read, all);
     }
-    assert_eq!(read, all);
+    assert_eq!(store.first.events(run.id(), 2, 1_000).await.unwrap(), all[2..]);
+    assert_eq!(store.first.events(run.id(), u64::MAX, 1_000).await.unwrap(), []);
+    assert_eq!(store.first.events(run.id(), 0, u32::MAX).await.unwrap(), all);
 }
 
 pub(crate) async fn the_list_is_newest_first_and_comes_in_pages(store: &StoreFixture) {

@@ -1,11 +1,10 @@
 //! What becomes of a message that is answered, answered too late, or not at all.
 
-use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::queue::{Enclosed, Published};
+use podium_ports::live::Offer;
+use podium_ports::queue::Published;
 
-use super::{INSTANT, QueueFixture, a_lane, a_message, messages};
-use crate::builders::a_spec;
-use crate::clock::TestClock;
+use super::{INSTANT, QueueFixture, a_lane, a_message};
+use crate::builders::an_offer;
 
 pub(crate) async fn a_message_is_fetched_once_and_gone_when_acked(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
@@ -30,23 +29,18 @@ pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixt
     assert_eq!(queue.fetch_one().await.expect("it was published").deliveries(), 1);
 }
 
-/// Or it is not taken at all.
-pub(crate) async fn a_draft_comes_with_its_events_and_a_message_without(queue: &QueueFixture) {
-    let events = [SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(a_spec()) }];
-    let (draft, stored) = (messages(2).remove(0), messages(2).remove(1));
-    queue.must_publish(&stored).await;
-    let delivery = queue.fetch_one().await.expect("it was published");
-    assert!(!delivery.enclosed().is_draft);
-    delivery.ack().await.unwrap();
-    if queue.queue.publish_draft(&a_lane(), draft, &events).await.unwrap() {
-        let again = queue.queue.publish_draft(&a_lane(), draft, &events).await.unwrap();
-        assert!(!again, "the task has a message outstanding");
+/// With a message comes all that happened to its run, or nothing.
+pub(crate) async fn a_history_comes_whole_or_not_at_all(queue: &QueueFixture) {
+    let message = a_message();
+    let Offer { events, .. } = an_offer(message.run);
+    for count in [1, 1_000, 0] {
+        let history: Vec<_> = events.iter().cycle().take(count).cloned().collect();
+        queue.queue.publish_with(&a_lane(), message, &history).await.unwrap();
         let delivery = queue.fetch_one().await.expect("it was published");
-        let enclosed = Enclosed { events: events.to_vec(), is_draft: true };
-        assert_eq!((delivery.message(), delivery.enclosed()), (&draft, &enclosed));
+        assert_eq!(delivery.message(), &message);
+        assert!(delivery.history() == history || delivery.history().is_empty());
         delivery.ack().await.unwrap();
     }
-    assert!(queue.fetch_one().await.is_none());
 }
 
 pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFixture) {

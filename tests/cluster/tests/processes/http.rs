@@ -1,4 +1,4 @@
-//! As much HTTP as a health door needs.
+//! As much HTTP as these tests need.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,18 +8,31 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longer than a process waits for what it stands on.
-const ANSWER_MAX: Duration = Duration::from_secs(20);
+const HEALTH_MAX: Duration = Duration::from_secs(20);
+/// Longer than a run takes whose executor was killed.
+const ANSWER_MAX: Duration = Duration::from_mins(1);
 
 /// Status and body; `None` if nobody answers in time.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    let talk = async {
-        let mut stream = TcpStream::connect(address).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.ok()?;
-        let (head, body) = response.split_once("\r\n\r\n")?;
-        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
-    };
-    timeout(ANSWER_MAX, talk).await.ok()?
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    timeout(HEALTH_MAX, talk(address, &request)).await.ok()?
+}
+
+/// The same of what is answered to a body of JSON.
+pub(crate) async fn post(address: SocketAddr, path: &str, body: &str) -> Option<(u16, String)> {
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    timeout(ANSWER_MAX, talk(address, &request)).await.ok()?
+}
+
+async fn talk(address: SocketAddr, request: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }

@@ -22,6 +22,8 @@ mod http;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod offers;
+#[cfg(test)]
 mod one_call;
 #[cfg(test)]
 mod one_run;
