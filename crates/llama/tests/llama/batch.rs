@@ -59,7 +59,7 @@ async fn more_requests_than_sequences_come_and_go_and_all_write_plans() {
 #[tokio::test]
 async fn who_writes_goes_on_while_a_long_prompt_is_computed() {
     let engine = engine();
-    let mut writing = engine.handle().submit(endless(1)).unwrap();
+    let mut writing = engine.handle().submit(endless()).unwrap();
     let mut asking = engine.handle().submit(greedy(&"1".repeat(3_000))).unwrap();
     let mut written = 0;
     loop {
@@ -143,12 +143,12 @@ async fn prefixes_come_and_go_without_harm() {
 #[tokio::test]
 async fn some_may_leave_while_the_others_go_on() {
     let engine = engine();
-    for seed in 0..4 {
-        let (stopped, late) = (endless(seed), endless(seed + 10));
+    for _ in 0..4 {
+        let stopped = endless();
         let stop = stopped.stop.clone();
         let mut stopped = engine.handle().submit(stopped).unwrap();
-        let mut dropped = engine.handle().submit(endless(seed + 20)).unwrap();
-        let late = engine.handle().submit(Request { deadline: Instant::now(), ..late }).unwrap();
+        let mut dropped = engine.handle().submit(endless()).unwrap();
+        let late = engine.handle().submit(Request { deadline: Instant::now(), ..endless() }).unwrap();
         let staying = engine.handle().submit(greedy("Why?")).unwrap();
         stopped.next_text().await.unwrap();
         dropped.next_text().await.unwrap();
@@ -163,9 +163,9 @@ async fn some_may_leave_while_the_others_go_on() {
 #[tokio::test]
 async fn mini_is_planned_before_ultra_that_waits() {
     let engine = engine_of_one();
-    let mut running = engine.handle().submit(endless(5)).unwrap();
+    let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
-    let ultra = engine.handle().submit(endless(6)).unwrap();
+    let ultra = engine.handle().submit(endless()).unwrap();
     let mini = engine.handle().submit(Request { tier: Tier::Mini, ..greedy("What?") }).unwrap();
     drop(running);
     // Were ultra first, it would write for long: the answer would not be there before its.
@@ -180,7 +180,7 @@ async fn mini_is_planned_before_ultra_that_waits() {
 #[tokio::test]
 async fn a_request_that_waits_is_called_off_at_once() {
     let engine = engine_of_one();
-    let mut running = engine.handle().submit(endless(7)).unwrap();
+    let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
     let request = greedy("What?");
     let stop = request.stop.clone();

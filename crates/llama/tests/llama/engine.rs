@@ -117,7 +117,7 @@ async fn a_plan_that_runs_out_of_tokens_says_so() {
 #[tokio::test]
 async fn a_request_stops_when_it_is_told_to() {
     let engine = engine();
-    let request = endless(1);
+    let request = endless();
     let stop = request.stop.clone();
     let mut pending = engine.handle().submit(request).unwrap();
     let first = pending.next_text().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_request_stops_when_it_is_told_to() {
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_makes_room() {
     let engine = engine_of_one();
-    let mut pending = engine.handle().submit(endless(2)).unwrap();
+    let mut pending = engine.handle().submit(endless()).unwrap();
     pending.next_text().await.unwrap();
     drop(pending);
     assert_eq!(completion(&engine, greedy("What?")).await.plan, SCRIPT_PLAN);
@@ -189,7 +189,7 @@ async fn a_control_token_in_a_question_is_text() {
 async fn a_full_queue_refuses() {
     let waiting_max = NonZeroUsize::new(2).unwrap();
     let engine = load(EngineOptions { waiting_max, sequences_max: NonZeroU16::MIN, ..options() }).unwrap();
-    let mut running = engine.handle().submit(endless(3)).unwrap();
+    let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
     let waiting: Vec<_> = (0..2).map(|_| engine.handle().submit(greedy("What?")).unwrap()).collect();
     let refused = engine.handle().submit(greedy("What?"));
@@ -203,7 +203,7 @@ async fn a_full_queue_refuses() {
 #[tokio::test]
 async fn shutting_down_ends_what_runs_and_what_waits() {
     let engine = engine_of_one();
-    let mut running = engine.handle().submit(endless(4)).unwrap();
+    let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
     let waiting = engine.handle().submit(greedy("What?")).unwrap();
     engine.shut_down().await;

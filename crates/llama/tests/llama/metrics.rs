@@ -38,7 +38,7 @@ async fn who_waits_who_is_worked_on_and_what_is_computed_is_measured_as_the_page
     let written = alone.completion_tokens as u64;
     assert!((written / 2..=written).contains(&text), "{text} of {written}");
 
-    let mut running = engine.handle().submit(endless(1)).unwrap();
+    let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
     let pending = engine.handle().submit(greedy(SUM)).unwrap();
     until([1, 1, 0]).await;

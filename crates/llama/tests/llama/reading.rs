@@ -58,7 +58,7 @@ async fn a_question_is_read_the_same_whatever_else_is_read_and_written() {
     // Of several parts.
     let long = "Take the number of days between 3 March 2024 and 17 May 2025. ".repeat(12);
     let alone = values(&engine, &long).await;
-    let mut writing = engine.handle().submit(endless_on_nano()).unwrap();
+    let mut writing = engine.handle().submit(long_plan()).unwrap();
     writing.next_text().await.unwrap();
     let handle = engine.handle();
     let [first, other, second] = [&*long, SUM, &*long].map(|question| handle.read(read(question)).unwrap());
@@ -74,8 +74,8 @@ async fn a_question_is_read_the_same_whatever_else_is_read_and_written() {
 }
 
 /// A plan that is being written for a while.
-fn endless_on_nano() -> podium_llama::engine::Request {
-    podium_llama::engine::Request { reasoning_tokens_max: 400, plan_tokens_max: 400, ..endless(1) }
+fn long_plan() -> podium_llama::engine::Request {
+    podium_llama::engine::Request { reasoning_tokens_max: 400, plan_tokens_max: 400, ..random("Go on.", 1) }
 }
 
 #[tokio::test]

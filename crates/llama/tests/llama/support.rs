@@ -91,15 +91,11 @@ pub(crate) fn random(question: &str, seed: u64) -> Request {
     }
 }
 
-/// Random text that goes on for long: nothing ends it early.
-pub(crate) fn endless(seed: u64) -> Request {
-    Request {
-        shape: PlanShape::new(0..4, 16, MayKeepAnswer::No).unwrap(),
-        reasoning_tokens_max: 2000,
-        plan_tokens_max: 2000,
-        sampling: Sampling { temperature: 2.0, top_p: 1.0, seed },
-        ..greedy("Go on.")
-    }
+/// Text that goes on for thousands of tokens, a second of a quiet machine: begun so, greedy decoding of the tiny model comes to
+/// words that it repeats for ever.
+pub(crate) fn endless() -> Request {
+    let prompt = Prompt::new(Template::ChatMl, &[Message::new(Role::User, "Go on.")], "the number");
+    Request { prompt, reasoning_tokens_max: 3000, ..greedy("Go on.") }
 }
 
 pub(crate) async fn completion(engine: &Engine, request: Request) -> Completion {
