@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::call::Call;
-use crate::columns::{Batch, ChargeColumns};
+use crate::columns::{Batch, ChargeColumns, column};
 use crate::write::{Outcome, query_of_batch};
 
 /// A run that was not written for want of room.

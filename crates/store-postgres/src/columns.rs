@@ -1,4 +1,4 @@
-//! From the domain to rows: an array for each column, since a statement takes a whole batch.
+//! From the domain to rows. Where a statement takes a whole batch, it takes an array for each column.
 
 use std::time::Duration;
 
@@ -12,148 +12,99 @@ use uuid::Uuid;
 /// Most characters of a question in a list.
 const QUESTION_CHARS_MAX: usize = 200;
 
-/// Rows of `runs`.
-#[derive(Debug, Default)]
-pub(crate) struct RunColumns<'c> {
-    pub(crate) ids: Vec<Uuid>,
-    pub(crate) tenants: Vec<&'c str>,
-    pub(crate) request_ids: Vec<Option<&'c str>>,
-    pub(crate) models: Vec<String>,
-    pub(crate) questions: Vec<String>,
-    pub(crate) accepted_ms: Vec<i64>,
-    pub(crate) deadline_ms: Vec<i64>,
+/// One column of some rows.
+pub(crate) fn column<'r, R, C>(rows: &'r [R], of: impl Fn(&'r R) -> C) -> Vec<C> {
+    rows.iter().map(of).collect()
 }
 
-impl<'c> RunColumns<'c> {
-    fn push(&mut self, run: &'c Run) {
+/// A row of `runs`, and what of a run its state says only once.
+#[derive(Debug)]
+pub(crate) struct RunRow<'c> {
+    pub(crate) id: Uuid,
+    pub(crate) tenant: &'c str,
+    pub(crate) request_id: Option<&'c str>,
+    pub(crate) model: String,
+    pub(crate) question: String,
+    pub(crate) accepted_ms: i64,
+    pub(crate) deadline_ms: i64,
+}
+
+impl<'c> RunRow<'c> {
+    fn new(run: &'c Run) -> Self {
         let spec = run.spec();
-        self.ids.push(*run.id().as_uuid());
-        self.tenants.push(spec.tenant.as_str());
-        self.request_ids.push(spec.request_id.as_ref().map(RequestId::as_str));
-        self.models.push(without_nul(spec.model.chars()));
-        self.questions.push(without_nul(spec.conversation.question().chars().take(QUESTION_CHARS_MAX)));
-        self.accepted_ms.push(stored(spec.accepted_at.unix_ms()));
-        self.deadline_ms.push(stored(spec.deadline_at.unix_ms()));
-    }
-}
-
-/// Rows of `run_states`, and the versions that they follow.
-#[derive(Debug, Default)]
-pub(crate) struct StateColumns {
-    pub(crate) runs: Vec<Uuid>,
-    pub(crate) versions_before: Vec<i64>,
-    pub(crate) versions: Vec<i64>,
-    pub(crate) states: Vec<&'static str>,
-    pub(crate) ended_ms: Vec<Option<i64>>,
-    pub(crate) steps: Vec<i64>,
-    pub(crate) cost_nano_usd: Vec<i64>,
-    pub(crate) wasted_nano_usd: Vec<i64>,
-    pub(crate) saved_nano_usd: Vec<i64>,
-    pub(crate) fallbacks: Vec<i64>,
-    pub(crate) hedges: Vec<i64>,
-}
-
-impl StateColumns {
-    fn push(&mut self, run: &Run, version_before: u64) {
-        self.runs.push(*run.id().as_uuid());
-        self.versions_before.push(stored(version_before));
-        self.versions.push(stored(run.version()));
-        self.states.push(run.state().as_str());
-        self.ended_ms.push(run.ended_at().map(|at| stored(at.unix_ms())));
-        let RunSums { steps, cost, wasted, saved, fallbacks, hedges } = RunSums::of(run);
-        self.steps.push(steps.into());
-        self.cost_nano_usd.push(stored(cost.nano_usd()));
-        self.wasted_nano_usd.push(stored(wasted.nano_usd()));
-        self.saved_nano_usd.push(stored(saved.nano_usd()));
-        self.fallbacks.push(fallbacks.into());
-        self.hedges.push(hedges.into());
-    }
-}
-
-/// Rows of `run_events`.
-#[derive(Debug, Default)]
-pub(crate) struct EventColumns {
-    pub(crate) runs: Vec<Uuid>,
-    pub(crate) first_sequences: Vec<i64>,
-    pub(crate) last_sequences: Vec<i64>,
-    pub(crate) kinds: Vec<String>,
-    pub(crate) data: Vec<String>,
-}
-
-impl EventColumns {
-    fn push(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        let EventsToStore { first_sequence, last_sequence, kinds, data } = EventsToStore::new(commit)?;
-        self.runs.push(*commit.after.id().as_uuid());
-        self.first_sequences.push(first_sequence);
-        self.last_sequences.push(last_sequence);
-        self.kinds.push(kinds);
-        self.data.push(data);
-        Ok(())
-    }
-}
-
-/// Rows of `tasks`.
-#[derive(Debug, Default)]
-pub(crate) struct TaskColumns<'c> {
-    pub(crate) runs: Vec<Uuid>,
-    pub(crate) tasks: Vec<String>,
-    pub(crate) states: Vec<&'static str>,
-    pub(crate) lanes: Vec<String>,
-    pub(crate) tenants: Vec<&'c str>,
-    pub(crate) ready_ms: Vec<Option<i64>>,
-    pub(crate) told_until_ms: Vec<Option<i64>>,
-    pub(crate) claims: Vec<Option<Uuid>>,
-    pub(crate) lease_until_ms: Vec<Option<i64>>,
-    pub(crate) gone: GoneColumns,
-}
-
-/// The keys of rows of `tasks` that are to go.
-#[derive(Debug, Default)]
-pub(crate) struct GoneColumns {
-    pub(crate) runs: Vec<Uuid>,
-    pub(crate) tasks: Vec<String>,
-}
-
-impl<'c> TaskColumns<'c> {
-    /// The tasks of a run that its new events may have changed: rows of those that are ready or running, and of those that came
-    /// to their end, that they have none any more. One that waits never had one.
-    fn push(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
-        let run = &commit.after;
-        let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
-        for (task, found, place) in commit.tasks().filter(|(task, ..)| is_changed(*task)) {
-            let (mut ready_ms, mut told_until_ms, mut claim, mut lease_until_ms) = (None, None, None, None);
-            match &found.state {
-                TaskState::Ready { not_before } => {
-                    ready_ms = Some(stored(not_before.unix_ms()));
-                    told_until_ms = match place.telling {
-                        Telling::AtOnce => Some(stored(not_before.after(dispatch_grace).unix_ms())),
-                        Telling::FromBacklog => None,
-                    };
-                }
-                TaskState::Running { claim: holder, lease_until } => {
-                    claim = Some(*holder.as_uuid());
-                    lease_until_ms = Some(stored(lease_until.unix_ms()));
-                }
-                TaskState::Waiting => continue,
-                TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
-                    if !commit.is_first() {
-                        self.gone.runs.push(*run.id().as_uuid());
-                        self.gone.tasks.push(task.to_string());
-                    }
-                    continue;
-                }
-            }
-            self.runs.push(*run.id().as_uuid());
-            self.tasks.push(task.to_string());
-            self.states.push(found.state.as_str());
-            self.lanes.push(place.lane.to_string());
-            self.tenants.push(run.spec().tenant.as_str());
-            self.ready_ms.push(ready_ms);
-            self.told_until_ms.push(told_until_ms);
-            self.claims.push(claim);
-            self.lease_until_ms.push(lease_until_ms);
+        Self {
+            id: *run.id().as_uuid(),
+            tenant: spec.tenant.as_str(),
+            request_id: spec.request_id.as_ref().map(RequestId::as_str),
+            model: without_nul(spec.model.chars()),
+            question: without_nul(spec.conversation.question().chars().take(QUESTION_CHARS_MAX)),
+            accepted_ms: stored(spec.accepted_at.unix_ms()),
+            deadline_ms: stored(spec.deadline_at.unix_ms()),
         }
     }
+}
+
+/// A row of `run_states`, and the version that it follows.
+#[derive(Debug)]
+pub(crate) struct StateRow {
+    pub(crate) run: Uuid,
+    pub(crate) version_before: i64,
+    pub(crate) version: i64,
+    pub(crate) state: &'static str,
+    pub(crate) ended_ms: Option<i64>,
+    pub(crate) steps: i64,
+    pub(crate) cost_nano_usd: i64,
+    pub(crate) wasted_nano_usd: i64,
+    pub(crate) saved_nano_usd: i64,
+    pub(crate) fallbacks: i64,
+    pub(crate) hedges: i64,
+}
+
+impl StateRow {
+    fn new(run: &Run, version_before: u64) -> Self {
+        let RunSums { steps, cost, wasted, saved, fallbacks, hedges } = RunSums::of(run);
+        Self {
+            run: *run.id().as_uuid(),
+            version_before: stored(version_before),
+            version: stored(run.version()),
+            state: run.state().as_str(),
+            ended_ms: run.ended_at().map(|at| stored(at.unix_ms())),
+            steps: steps.into(),
+            cost_nano_usd: stored(cost.nano_usd()),
+            wasted_nano_usd: stored(wasted.nano_usd()),
+            saved_nano_usd: stored(saved.nano_usd()),
+            fallbacks: fallbacks.into(),
+            hedges: hedges.into(),
+        }
+    }
+}
+
+/// A row of `run_events`.
+#[derive(Debug)]
+pub(crate) struct EventsRow {
+    pub(crate) run: Uuid,
+    pub(crate) events: EventsToStore,
+}
+
+/// A row of `tasks`.
+#[derive(Debug)]
+pub(crate) struct TaskRow<'c> {
+    pub(crate) run: Uuid,
+    pub(crate) task: String,
+    pub(crate) state: &'static str,
+    pub(crate) lane: String,
+    pub(crate) tenant: &'c str,
+    pub(crate) ready_ms: Option<i64>,
+    pub(crate) told_until_ms: Option<i64>,
+    pub(crate) claim: Option<Uuid>,
+    pub(crate) lease_until_ms: Option<i64>,
+}
+
+/// The key of a row of `tasks` that is to go.
+#[derive(Debug)]
+pub(crate) struct GoneRow {
+    pub(crate) run: Uuid,
+    pub(crate) task: String,
 }
 
 /// What is to be added to rows of `budget_sums`.
@@ -184,10 +135,11 @@ impl ChargeColumns {
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'c> {
     /// Of those that begin.
-    pub(crate) runs: RunColumns<'c>,
-    pub(crate) states: StateColumns,
-    pub(crate) events: EventColumns,
-    pub(crate) tasks: TaskColumns<'c>,
+    pub(crate) runs: Vec<RunRow<'c>>,
+    pub(crate) states: Vec<StateRow>,
+    pub(crate) events: Vec<EventsRow>,
+    pub(crate) tasks: Vec<TaskRow<'c>>,
+    pub(crate) gone: Vec<GoneRow>,
     pub(crate) charges: ChargeColumns,
 }
 
@@ -201,16 +153,58 @@ impl<'c> Batch<'c> {
                 continue;
             }
             if commit.is_first() {
-                batch.runs.push(run);
+                batch.runs.push(RunRow::new(run));
             }
-            batch.states.push(run, version_before);
-            batch.tasks.push(commit, dispatch_grace);
+            batch.states.push(StateRow::new(run, version_before));
+            batch.push_tasks(commit, dispatch_grace);
             if let Some(booking) = commit.booking() {
                 batch.charges.push(run.id(), booking);
             }
-            batch.events.push(commit)?;
+            batch.events.push(EventsRow { run: *run.id().as_uuid(), events: EventsToStore::new(commit)? });
         }
         Ok(batch)
+    }
+
+    /// The tasks of a run that its new events may have changed: rows of those that are ready or running, and of those that came
+    /// to their end, that they have none any more. One that waits never had one.
+    fn push_tasks(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
+        let (run, tenant) = (*commit.after.id().as_uuid(), commit.after.spec().tenant.as_str());
+        let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
+        for (task, found, place) in commit.tasks().filter(|(task, ..)| is_changed(*task)) {
+            let (mut ready_ms, mut told_until_ms, mut claim, mut lease_until_ms) = (None, None, None, None);
+            match &found.state {
+                TaskState::Ready { not_before } => {
+                    ready_ms = Some(stored(not_before.unix_ms()));
+                    told_until_ms = match place.telling {
+                        Telling::AtOnce => Some(stored(not_before.after(dispatch_grace).unix_ms())),
+                        Telling::FromBacklog => None,
+                    };
+                }
+                TaskState::Running { claim: holder, lease_until } => {
+                    claim = Some(*holder.as_uuid());
+                    lease_until_ms = Some(stored(lease_until.unix_ms()));
+                }
+                TaskState::Waiting => continue,
+                TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
+                    if !commit.is_first() {
+                        self.gone.push(GoneRow { run, task: task.to_string() });
+                    }
+                    continue;
+                }
+            }
+            let (task, state, lane) = (task.to_string(), found.state.as_str(), place.lane.to_string());
+            self.tasks.push(TaskRow {
+                run,
+                task,
+                state,
+                lane,
+                tenant,
+                ready_ms,
+                told_until_ms,
+                claim,
+                lease_until_ms,
+            });
+        }
     }
 }
 

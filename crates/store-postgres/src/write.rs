@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::Store;
 use crate::call::Call;
 use crate::charged::{OpenSums, Refused, WriteCharged};
-use crate::columns::{Batch, RunColumns};
+use crate::columns::{Batch, EventsRow, RunRow, StateRow, column};
 
 /// How often runs are created whose request ids were used, by runs that are gone when they are looked for.
 const CREATE_TRIES_MAX: u32 = 3;
@@ -84,15 +84,16 @@ async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMa
             store.call(&OpenSums(&batch.charges)).await?;
             continue;
         }
-        if batch.runs.ids.iter().all(|id| outcome.written.contains(id)) {
+        if batch.runs.iter().all(|run| outcome.written.contains(&run.id)) {
             return Ok((outcome, found));
         }
         // In a statement of its own, which sees what others committed while the first one waited for them.
         found.extend(store.call(&FindCreated(&batch.runs)).await?);
-        let is_settled =
-            |id| outcome.written.contains(id) || outcome.refused.contains_key(id) || found.contains_key(id);
+        let is_settled = |id: &Uuid| {
+            outcome.written.contains(id) || outcome.refused.contains_key(id) || found.contains_key(id)
+        };
         // Of one that is not settled, the run that had its request id was removed in between: the id is free.
-        if batch.runs.ids.iter().all(is_settled) || tries >= CREATE_TRIES_MAX {
+        if batch.runs.iter().all(|run| is_settled(&run.id)) || tries >= CREATE_TRIES_MAX {
             return Ok((outcome, found));
         }
     }
@@ -137,7 +138,7 @@ async fn write(store: &Store, batch: &Batch<'_>) -> Result<Outcome, StoreError> 
 }
 
 /// Gives, for each run that was to be created, the one that is there.
-struct FindCreated<'b>(&'b RunColumns<'b>);
+struct FindCreated<'b>(&'b [RunRow<'b>]);
 
 impl Call for FindCreated<'_> {
     type Answer = HashMap<Uuid, Uuid>;
@@ -146,9 +147,9 @@ impl Call for FindCreated<'_> {
         let runs = self.0;
         let found = sqlx::query_file!(
             "queries/find_created.sql",
-            &runs.ids,
-            &runs.tenants as &[&str],
-            &runs.request_ids as &[Option<&str>],
+            &column(runs, |run| run.id),
+            &column(runs, |run| run.tenant) as &[&str],
+            &column(runs, |run| run.request_id) as &[Option<&str>],
         );
         let found = found.fetch_all(connection).await?;
         Ok(found.into_iter().filter_map(|row| Some((row.given, row.found?))).collect())
@@ -158,44 +159,44 @@ impl Call for FindCreated<'_> {
 /// A query that takes all columns of a batch, as the two statements that write one do, and what else there is.
 macro_rules! query_of_batch {
     ($query:ident!($($of:tt),+), $batch:expr, [$($more:expr),*]) => {{
-        let Batch { runs, states, events, tasks, .. } = $batch;
+        let Batch { runs, states, events, tasks, gone, .. } = $batch;
         sqlx::$query!(
             $($of,)+
-            &runs.ids,
-            &runs.tenants as &[&str],
-            &runs.request_ids as &[Option<&str>],
-            &runs.models,
-            &runs.questions,
-            &runs.accepted_ms,
-            &runs.deadline_ms,
-            &states.runs,
-            &states.versions_before,
-            &states.versions,
-            &states.states as &[&str],
-            &states.ended_ms as &[Option<i64>],
-            &states.steps,
-            &states.cost_nano_usd,
-            &states.wasted_nano_usd,
-            &states.saved_nano_usd,
-            &states.fallbacks,
-            &states.hedges,
+            &column(runs, |run| run.id),
+            &column(runs, |run| run.tenant) as &[&str],
+            &column(runs, |run| run.request_id) as &[Option<&str>],
+            &column(runs, |run| run.model.as_str()) as &[&str],
+            &column(runs, |run| run.question.as_str()) as &[&str],
+            &column(runs, |run| run.accepted_ms),
+            &column(runs, |run| run.deadline_ms),
+            &column(states, |state| state.run),
+            &column(states, |state| state.version_before),
+            &column(states, |state| state.version),
+            &column(states, |state| state.state) as &[&str],
+            &column(states, |state| state.ended_ms) as &[Option<i64>],
+            &column(states, |state| state.steps),
+            &column(states, |state| state.cost_nano_usd),
+            &column(states, |state| state.wasted_nano_usd),
+            &column(states, |state| state.saved_nano_usd),
+            &column(states, |state| state.fallbacks),
+            &column(states, |state| state.hedges),
             FORMAT,
-            &events.runs,
-            &events.first_sequences,
-            &events.last_sequences,
-            &events.kinds,
-            &events.data,
-            &tasks.runs,
-            &tasks.tasks,
-            &tasks.states as &[&str],
-            &tasks.lanes,
-            &tasks.tenants as &[&str],
-            &tasks.ready_ms as &[Option<i64>],
-            &tasks.told_until_ms as &[Option<i64>],
-            &tasks.claims as &[Option<Uuid>],
-            &tasks.lease_until_ms as &[Option<i64>],
-            &tasks.gone.runs,
-            &tasks.gone.tasks,
+            &column(events, |row| row.run),
+            &column(events, |row| row.events.first_sequence),
+            &column(events, |row| row.events.last_sequence),
+            &column(events, |row| row.events.kinds.as_str()) as &[&str],
+            &column(events, |row| row.events.data.as_str()) as &[&str],
+            &column(tasks, |task| task.run),
+            &column(tasks, |task| task.task.as_str()) as &[&str],
+            &column(tasks, |task| task.state) as &[&str],
+            &column(tasks, |task| task.lane.as_str()) as &[&str],
+            &column(tasks, |task| task.tenant) as &[&str],
+            &column(tasks, |task| task.ready_ms) as &[Option<i64>],
+            &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
+            &column(tasks, |task| task.claim) as &[Option<Uuid>],
+            &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
+            &column(gone, |task| task.run),
+            &column(gone, |task| task.task.as_str()) as &[&str],
             $($more),*
         )
     }};
@@ -209,15 +210,92 @@ impl Call for Write<'_> {
     type Answer = HashSet<Uuid>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let written = if self.0.states.runs.len() == 1 {
-            query_of_batch!(query_file_scalar!("queries/commit_one.sql"), self.0, [])
-                .fetch_all(connection)
-                .await?
-        } else {
-            query_of_batch!(query_file_scalar!("queries/commit.sql"), self.0, [])
-                .fetch_all(connection)
-                .await?
+        let batch = self.0;
+        let written = match (&*batch.runs, &*batch.states, &*batch.events) {
+            ([run], [state], [events]) => create_one(connection, batch, (run, state, events)).await?,
+            ([], [state], [events]) => append_one(connection, batch, (state, events)).await?,
+            _ => {
+                let written = query_of_batch!(query_file_scalar!("queries/commit.sql"), batch, []);
+                written.fetch_all(connection).await?
+            }
         };
         Ok(written.into_iter().collect())
     }
+}
+
+async fn create_one(
+    connection: &mut PgConnection,
+    batch: &Batch<'_>,
+    (run, state, EventsRow { events, .. }): (&RunRow<'_>, &StateRow, &EventsRow),
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let tasks = &batch.tasks;
+    let written = sqlx::query_file_scalar!(
+        "queries/create_one.sql",
+        run.id,
+        run.tenant,
+        run.request_id,
+        run.model,
+        run.question,
+        run.accepted_ms,
+        state.version,
+        state.state,
+        run.deadline_ms,
+        state.ended_ms,
+        state.steps,
+        state.cost_nano_usd,
+        state.wasted_nano_usd,
+        state.saved_nano_usd,
+        state.fallbacks,
+        state.hedges,
+        events.first_sequence,
+        events.last_sequence,
+        events.kinds,
+        FORMAT,
+        events.data,
+        &column(tasks, |task| task.task.as_str()) as &[&str],
+        &column(tasks, |task| task.state) as &[&str],
+        &column(tasks, |task| task.lane.as_str()) as &[&str],
+        &column(tasks, |task| task.ready_ms) as &[Option<i64>],
+        &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
+        &column(tasks, |task| task.claim) as &[Option<Uuid>],
+        &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
+    );
+    written.fetch_all(connection).await
+}
+
+async fn append_one(
+    connection: &mut PgConnection,
+    batch: &Batch<'_>,
+    (state, EventsRow { events, .. }): (&StateRow, &EventsRow),
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let tasks = &batch.tasks;
+    let written = sqlx::query_file_scalar!(
+        "queries/append_one.sql",
+        state.run,
+        state.version_before,
+        state.version,
+        state.state,
+        state.ended_ms,
+        state.steps,
+        state.cost_nano_usd,
+        state.wasted_nano_usd,
+        state.saved_nano_usd,
+        state.fallbacks,
+        state.hedges,
+        events.first_sequence,
+        events.last_sequence,
+        events.kinds,
+        FORMAT,
+        events.data,
+        &column(tasks, |task| task.task.as_str()) as &[&str],
+        &column(tasks, |task| task.state) as &[&str],
+        &column(tasks, |task| task.lane.as_str()) as &[&str],
+        &column(tasks, |task| task.tenant) as &[&str],
+        &column(tasks, |task| task.ready_ms) as &[Option<i64>],
+        &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
+        &column(tasks, |task| task.claim) as &[Option<Uuid>],
+        &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
+        &column(&batch.gone, |task| task.task.as_str()) as &[&str],
+    );
+    written.fetch_all(connection).await
 }

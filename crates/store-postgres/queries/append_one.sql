@@ -1,0 +1,46 @@
+-- append_one
+-- As commit.sql, of one run that is there, for the reason that create_one.sql has.
+WITH appended AS (
+    UPDATE run_states
+    SET version = $3,
+        state = $4,
+        ended_ms = $5,
+        steps = $6,
+        cost_nano_usd = $7,
+        wasted_nano_usd = $8,
+        saved_nano_usd = $9,
+        fallbacks = $10,
+        hedges = $11
+    WHERE run_id = $1 AND version = $2
+    RETURNING run_id
+),
+events AS (
+    INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
+    SELECT run_id, $12, $13, $14, $15, $16
+    FROM appended
+),
+-- A task that stays what it was keeps its times, as there.
+changed AS (
+    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    SELECT appended.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
+        new.lease_until_ms
+    FROM appended,
+        unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::bigint[], $22::bigint[], $23::uuid[], $24::bigint[])
+            AS new (task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    ON CONFLICT (run_id, task) DO UPDATE
+    SET state = excluded.state,
+        lane = excluded.lane,
+        ready_ms = excluded.ready_ms,
+        told_until_ms = excluded.told_until_ms,
+        claim = excluded.claim,
+        lease_until_ms = excluded.lease_until_ms
+    WHERE tasks.state <> excluded.state
+        OR tasks.claim IS DISTINCT FROM excluded.claim
+        OR tasks.ready_ms < excluded.ready_ms
+),
+gone AS (
+    DELETE FROM tasks
+    USING appended
+    WHERE tasks.run_id = appended.run_id AND tasks.task = ANY ($25::text[])
+)
+SELECT run_id AS "run_id!" FROM appended
