@@ -56,8 +56,9 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
                 ..step_done((*round, *step), output, *finish)
             })
         }
-        RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
+        RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back } => {
             Kind::AttemptFailed(v1::AttemptFailed {
+                handed_back: *handed_back,
                 attempt: attempts.number(*task, *claim),
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
@@ -138,6 +139,7 @@ fn attempt_failed(task: TaskRef, message: &str, retry_at: Timestamp) -> v1::Atte
         attempt: 0,
         usage: None,
         cost_nano_usd: 0,
+        handed_back: false,
     }
 }
 

@@ -125,6 +125,7 @@ fn attempt_of(number: u32, attempt: &Attempt) -> v1::Attempt {
         AttemptOutcome::Running => (Outcome::Running, ""),
         AttemptOutcome::Accepted => (Outcome::Accepted, ""),
         AttemptOutcome::Failed(message) => (Outcome::Failed, message.as_str()),
+        AttemptOutcome::HandedBack => (Outcome::HandedBack, ""),
         AttemptOutcome::Lost => (Outcome::Lost, ""),
         AttemptOutcome::Unused => (Outcome::Unused, ""),
     };

@@ -382,6 +382,7 @@ impl Core {
                     AttemptOutcome::Running => "attempt running",
                     AttemptOutcome::Accepted => "attempt accepted",
                     AttemptOutcome::Failed(_) => "attempt failed",
+                    AttemptOutcome::HandedBack => "attempt handed back",
                     AttemptOutcome::Lost => "attempt lost",
                     AttemptOutcome::Unused => "attempt unused",
                 });

@@ -43,6 +43,7 @@ fn everything_holds_in_every_world() {
         "answered from the cache",
         "answer lost",
         "attempt failed",
+        "attempt handed back",
         "attempt lost",
         "attempt unused",
         "begun early",

@@ -295,10 +295,13 @@ impl Run {
 
     fn fold_unsuccessful(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
         match event {
-            RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost } => {
+            RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back } => {
                 let task = self.task_mut(*task)?;
                 step_to(task, TaskEvent::Released { claim: *claim, not_before: *retry_at })?;
-                let became = AttemptOutcome::Failed(message.clone());
+                let became = match handed_back {
+                    true => AttemptOutcome::HandedBack,
+                    false => AttemptOutcome::Failed(message.clone()),
+                };
                 end_attempt(task, End::new(*claim, became, *usage, *cost), at)
             }
             RunEvent::LeaseExpired { task, claim } => {

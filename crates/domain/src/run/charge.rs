@@ -38,9 +38,10 @@ impl Run {
         for attempt in self.attempts() {
             match attempt.outcome {
                 AttemptOutcome::Running | AttemptOutcome::Lost => weight.reserved += outstanding(attempt),
-                AttemptOutcome::Accepted | AttemptOutcome::Failed(_) | AttemptOutcome::Unused => {
-                    weight.spent += attempt.total_cost();
-                }
+                AttemptOutcome::Accepted
+                | AttemptOutcome::Failed(_)
+                | AttemptOutcome::HandedBack
+                | AttemptOutcome::Unused => weight.spent += attempt.total_cost(),
             }
         }
         weight

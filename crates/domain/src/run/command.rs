@@ -173,7 +173,7 @@ pub enum Command {
         /// How.
         error: AttemptError,
     },
-    /// The holder has to stop through no fault of the task, and gives it back at once. Fenced, and never the last attempt.
+    /// The holder has to stop through no fault of the task, and gives it back at once. Fenced, and no attempt that counts.
     HandBack {
         /// Which task.
         task: TaskRef,

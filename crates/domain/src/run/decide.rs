@@ -209,7 +209,7 @@ impl Run {
         match (&found.state, &attempt.outcome) {
             (TaskState::Ready { .. } | TaskState::Running { .. }, _) => Ok(None),
             (_, AttemptOutcome::Accepted | AttemptOutcome::Unused) => Ok(Some(Decision::default())),
-            (_, AttemptOutcome::Failed(_)) => Err(Refusal::Ended),
+            (_, AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack) => Err(Refusal::Ended),
             (_, AttemptOutcome::Running | AttemptOutcome::Lost) => {
                 let unused = RunEvent::ResultUnused { task, claim, usage, cost };
                 Ok(Some(Decision { events: vec![unused], effects: vec![] }))
@@ -250,7 +250,9 @@ impl Run {
             let failed = RunEvent::TaskFailed { task, message: message.clone(), claim, usage, cost };
             return Ok(self.after_failure(task, &message, failed, now));
         };
-        let mut events = vec![RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost }];
+        let handed_back = false;
+        let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
+        let mut events = vec![failed];
         events.extend(fallback.filter(|_| in_time.is_none()));
         Ok(Decision { events, effects: vec![Effect::Dispatch { task, not_before: retry_at }] })
     }
@@ -298,7 +300,8 @@ impl Run {
             return self.late_failure(task, attempt, spent.0, spent.1);
         }
         let message = "handed back: the executor could not go on with it".to_owned();
-        let failed = RunEvent::AttemptFailed { task, claim, message, retry_at: now, usage, cost };
+        let (retry_at, handed_back) = (now, true);
+        let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
         Ok(Decision { events: vec![failed], effects: vec![Effect::Dispatch { task, not_before: now }] })
     }
 
@@ -453,7 +456,7 @@ impl Run {
                 let unused = RunEvent::ResultUnused { task, claim, usage, cost };
                 Ok(Decision { events: vec![unused], effects: vec![] })
             }
-            AttemptOutcome::Failed(_) => Ok(Decision::default()),
+            AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack => Ok(Decision::default()),
             _ => Err(Refusal::ClaimLost),
         }
     }

@@ -188,6 +188,9 @@ pub enum RunEvent {
         usage: Usage,
         /// What that cost.
         cost: Cost,
+        /// Whether it was given back through no fault of the task, and does not count.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        handed_back: bool,
     },
     /// A step's worker is not asked again: the step goes on with another one, whose attempts count from the beginning.
     FellBack {

@@ -101,6 +101,8 @@ pub enum AttemptOutcome {
     Accepted,
     /// It failed, with this message.
     Failed(String),
+    /// Its holder gave the task back through no fault of the task's: it does not count.
+    HandedBack,
     /// Its lease ran out or the run ended before it.
     Lost,
     /// Its result came after another's, or after the end of the run: paid for and unused.
@@ -141,7 +143,7 @@ pub struct Attempt {
 pub struct Task {
     /// Where it stands.
     pub state: TaskState,
-    /// Every attempt, in the order of the claims. Its length is the count that the policy bounds.
+    /// Every attempt, in the order of the claims. The policy bounds how many count: see [`Self::attempts_with`].
     pub attempts: Vec<Attempt>,
 }
 
@@ -164,10 +166,12 @@ impl Task {
         self.attempts.iter().find(|attempt| attempt.claim == claim)
     }
 
-    /// How many attempts were made with this worker, or at planning.
+    /// How many attempts were made with this worker, or at planning. What was handed back does not count.
     pub fn attempts_with(&self, worker: Option<&WorkerId>) -> u32 {
-        let made = self.attempts.iter().filter(|attempt| attempt.worker.as_ref() == worker).count();
-        u32::try_from(made).unwrap_or(u32::MAX)
+        let counts = |attempt: &&Attempt| {
+            attempt.worker.as_ref() == worker && attempt.outcome != AttemptOutcome::HandedBack
+        };
+        u32::try_from(self.attempts.iter().filter(counts).count()).unwrap_or(u32::MAX)
     }
 
     /// Whether an attempt was made with this worker, or went by a call of it that was made beside.

@@ -531,11 +531,31 @@ fn stands(run: &Run, code: &str) {
 }
 
 #[test]
-fn handing_back_is_never_the_last_attempt() {
-    let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
-    let (task, claim, usage, cost) = (step(0), claim_id(step(0), 1), Usage::default(), Cost::ZERO);
-    let run = drive(run, &[Command::HandBack { task, claim, usage, cost, hedge: None }, claimed(step(0), 2)]);
-    assert!(run.task(step(0)).unwrap().is_held_by(claim_id(step(0), 2)));
+fn what_is_handed_back_does_not_count() {
+    let hand_back = |number| {
+        let (usage, cost) = (Usage::default(), Cost::ZERO);
+        Command::HandBack { task: step(0), claim: claim_id(step(0), number), usage, cost, hedge: None }
+    };
+    let fail = |number| {
+        let claim = claim_id(step(0), number);
+        Command::FailAttempt { task: step(0), claim, error: error(Some(NOW)) }
+    };
+    let take = |number| claimed(step(0), number);
+    let begun = [take(1), hand_back(1), take(2), fail(2), take(3), hand_back(3), take(4)];
+    let run = drive(planned("[[]]", policy(2, 1)), &begun);
+    let attempts = &run.task(step(0)).unwrap().attempts;
+    let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome.clone()).collect();
+    let failed = AttemptOutcome::Failed("no".to_owned());
+    let back = AttemptOutcome::HandedBack;
+    assert_eq!(outcomes, [back.clone(), failed, back, AttemptOutcome::Running]);
+    let failed = drive(run.clone(), &[fail(4)]);
+    assert!(failed.is_ended(), "two attempts count: {:?}", failed.state());
+    // Also not against those whose lease runs out.
+    let lost = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 4) };
+    assert!(drive(run, &[lost]).is_ended());
+    let begun =
+        [take(1), hand_back(1), take(2), Command::ExpireLease { task: step(0), claim: claim_id(step(0), 2) }];
+    assert!(!drive(planned("[[]]", policy(2, 1)), &begun).is_ended());
 }
 
 #[test]

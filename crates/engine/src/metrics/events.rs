@@ -139,6 +139,9 @@ impl Counting<'_> {
                     self.instruments.saved_cost.add(saved.cost.nano_usd(), &[worker]);
                 }
             }
+            RunEvent::AttemptFailed { task, claim, cost, handed_back: true, .. } => {
+                self.attempt_ended(*task, *claim, "handed_back", (Spent::Failed, *cost));
+            }
             RunEvent::AttemptFailed { task, claim, cost, .. } => {
                 self.attempt_ended(*task, *claim, "failed", (Spent::Failed, *cost));
                 if !matches!(next, Some(RunEvent::FellBack { .. })) {
