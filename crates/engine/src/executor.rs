@@ -2,21 +2,27 @@
 //!
 //! When a step's result readies another step and there are a slot and a permit for that one here, it is claimed in the commit of
 //! the result and called at once: a commit and a message less. A crash in between is a lease that runs out, as ever.
+//!
+//! A permit comes before the claim: who waits for room holds nothing. Where there was room whenever it was asked for, and calls
+//! did not fail, the two are asked for side by side, and who is refused all the same hands the step back.
 
 mod call;
+mod chain;
 mod fallback;
+mod headroom;
 mod hedge;
 mod recall;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use podium_domain::answer::AnswerForm;
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{AttemptError, Command, Effect, Run, StepResult, TaskRef, TaskState};
+use podium_domain::run::{AttemptError, Command, Run, StepResult, TaskRef, TaskState};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -27,19 +33,16 @@ use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::commands::rehearse;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended, Spent};
+use crate::executor::headroom::Headroom;
 use crate::executor::hedge::{Attempted, Second};
 use crate::executor::recall::Lead;
 use crate::hedging::Hedging;
 use crate::offers::take_offers;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
-use crate::task::{Claimed, Done, Reserve, Settle, Slot, Slots, Wish, Work, serve_lane};
-
-/// How long a result waits for the permit of the step after it before it is recorded alone.
-const PERMIT_WAIT: Duration = Duration::from_millis(50);
+use crate::task::{Claimed, Done, Reserve, Settle, Slot, Slots, Work, serve_lane};
 
 /// Serves the lanes of steps.
 #[derive(Clone)]
@@ -48,6 +51,7 @@ pub(crate) struct Executor {
     slots: Slots,
     retries: Arc<RetryBudget>,
     hedging: Arc<Hedging>,
+    headroom: Arc<Headroom>,
     stop: CancellationToken,
 }
 
@@ -61,16 +65,6 @@ pub(crate) struct Step {
     second: Option<Second>,
     lead: Option<Lead>,
     slot: Slot,
-}
-
-/// A step that a result will make ready, and all that its call needs but the claim.
-struct Next {
-    wish: Wish,
-    at: (u16, StepIndex),
-    worker: Worker,
-    permit: Box<dyn Permit>,
-    lead: Option<Lead>,
-    room: Room,
 }
 
 /// A step that there is room for.
@@ -91,19 +85,11 @@ struct NoRoom {
     after: Duration,
 }
 
-/// Where a chained step runs.
-enum Room {
-    /// In the slot of the step before it.
-    Inherited,
-    /// In one of its own.
-    Own(Slot),
-}
-
 impl Executor {
     /// Begins no further step by itself after `stop`.
     pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
         let retries = Arc::new(RetryBudget::new(engine.options().retries));
-        Self { engine, slots, retries, hedging: Arc::default(), stop }
+        Self { engine, slots, retries, hedging: Arc::default(), headroom: Arc::default(), stop }
     }
 
     pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
@@ -139,6 +125,7 @@ impl Executor {
             }
         };
         self.engine.metrics().asked(&worker.id, permit.as_ref().map(drop).map_err(|refused| refused.why));
+        self.headroom.note(&worker.id, permit.is_ok(), self.engine.now());
         permit
     }
 
@@ -184,6 +171,10 @@ impl Executor {
         }
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
         let recall = self.recall(&run, at, (worker, &request));
+        let is_first = run.task(message.task).is_some_and(|task| task.attempts.is_empty());
+        if is_first && recall.is_none() && self.headroom.is_likely(&worker.id, engine.now()) {
+            return self.take_beside(&run, at, (worker, &request), (slot, abandon)).await;
+        }
         self.answer_known(recall.as_ref(), abandon).await?;
         let Cleared { worker, permit, reserve, second, first } =
             self.clear(&run, at, (worker, &request)).await?;
@@ -207,6 +198,40 @@ impl Executor {
                 Err(settle)
             }
         }
+    }
+
+    /// Claims a step while its permit is asked for, and hands it back if that is refused.
+    async fn take_beside(
+        &self,
+        run: &Run,
+        at: (u16, StepIndex),
+        asked: (&Worker, &ChatRequest),
+        (slot, abandon): (Slot, &CancellationToken),
+    ) -> Result<Step, Settle> {
+        let task = TaskRef::Step { round: at.0, step: at.1 };
+        let (reserve, second) = self.reserve(run, at, asked);
+        let permit = self.permit(run, at, asked, Patience::Waits);
+        let claim = self.engine.claim_after(run.id(), None, task, reserve);
+        match join(permit, claim).await {
+            (Ok(permit), Ok(claimed)) => {
+                self.waited(run, task);
+                let second = second.and_then(|second| second.covered_by(&claimed));
+                Ok(Step { claimed, at, worker: asked.0.clone(), permit, second, lead: None, slot })
+            }
+            (Ok(permit), Err(settle)) => {
+                permit.settle(Settlement::of(Outcome::NotSent));
+                Err(settle)
+            }
+            (Err(_), Ok(claimed)) => Err(self.hand_back(&claimed, abandon).await),
+            (Err(_), Err(settle)) => Err(settle),
+        }
+    }
+
+    /// Gives a step back that was not called for.
+    async fn hand_back(&self, claimed: &Claimed, abandon: &CancellationToken) -> Settle {
+        let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
+        let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
+        self.engine.record(claimed.run.id(), hand_back, abandon).await
     }
 
     /// Finds room for a step: with its worker, or, where nobody is let through to that one, with the next that may stand in.
@@ -242,14 +267,28 @@ impl Executor {
         (worker, request): (&Worker, &ChatRequest),
         permit: Box<dyn Permit>,
     ) -> Cleared {
-        let task = TaskRef::Step { round: at.0, step: at.1 };
+        self.waited(run, TaskRef::Step { round: at.0, step: at.1 });
+        let (reserve, second) = self.reserve(run, at, (worker, request));
+        Cleared { worker: worker.clone(), permit, reserve, second, first: None }
+    }
+
+    /// The most that a step's attempt may cost, and who may be called beside its worker.
+    fn reserve(
+        &self,
+        run: &Run,
+        at: (u16, StepIndex),
+        (worker, request): (&Worker, &ChatRequest),
+    ) -> (Reserve, Option<Second>) {
+        let second = self.second(run, at, (worker, request));
+        let call = call::most_cost(worker, request, self.engine.now());
+        (Reserve { call, hedge: second.as_ref().map_or(Cost::ZERO, Second::most_cost) }, second)
+    }
+
+    /// A step that was ready has its permit.
+    fn waited(&self, run: &Run, task: TaskRef) {
         if let Some(TaskState::Ready { not_before }) = run.task(task).map(|task| &task.state) {
             self.engine.metrics().waited(run.spec().policy.tier, self.engine.now().since(*not_before));
         }
-        let second = self.second(run, at, (worker, request));
-        let call = call::most_cost(worker, request, self.engine.now());
-        let reserve = Reserve { call, hedge: second.as_ref().map_or(Cost::ZERO, Second::most_cost) };
-        Cleared { worker: worker.clone(), permit, reserve, second, first: None }
     }
 
     /// Fails a step whose worker cannot be called at all.
@@ -272,9 +311,7 @@ impl Executor {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
             self.give_up(lead).await;
-            let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
-            let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
-            return self.engine.record(claimed.run.id(), hand_back, abandon).await.into();
+            return self.hand_back(&claimed, abandon).await.into();
         }
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
@@ -296,73 +333,19 @@ impl Executor {
         let calling = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon));
         let attempted = self.leading(lead.as_ref(), calling).await;
         self.called(lead, &worker, &attempted).await;
+        if !matches!(attempted.ended, Ended::Finished(_)) {
+            self.headroom.note(&worker.id, false, self.engine.now());
+        }
         let command = self.command_for(&claimed, at, (&worker, &request), attempted);
-        let next = self.next_after(&claimed.run, &command, &slot.lane).await;
+        let mut next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
-        let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
-        let next = next.zip(run).and_then(|(Next { wish, at, worker, permit, lead, room }, run)| {
-            let slot = match room {
-                Room::Inherited => slot,
-                Room::Own(own) => own,
-            };
-            let Some(claimed) = wish.granted(run) else {
-                permit.settle(Settlement::of(Outcome::NotSent));
-                return None;
-            };
-            // Only a run of one step is hedged, and that one follows on nothing.
-            Some(Step { claimed, at, worker, permit, second: None, lead, slot })
-        });
+        let recording = self.engine.record_both(claimed.run.id(), (command, then), abandon);
+        let ((settle, run), ()) = join(recording, self.permit_beside(&claimed.run, next.as_mut())).await;
+        let next = match next.zip(run) {
+            Some((next, run)) => self.begin_next(next, run, (slot, abandon)).await,
+            None => None,
+        };
         Done { settle, next }
-    }
-
-    /// A step that will be ready once `command` is carried out, with a slot and a permit for it. If others change the run
-    /// meanwhile it may be that it is not: then its claim is left out.
-    async fn next_after(&self, run: &Arc<Run>, command: &Command, lane: &Lane) -> Option<Next> {
-        let engine = &self.engine;
-        if self.stop.is_cancelled() || !matches!(command, Command::CompleteStep { .. }) {
-            return None;
-        }
-        // Others may have finished what the next step also waits for.
-        let mut after = (*engine.known().get(run.id()).unwrap_or_else(|| Arc::clone(run))).clone();
-        let (_, effects) = rehearse(&mut after, command, engine.now()).ok()?;
-        let mut ready = effects.iter().filter_map(|effect| match effect {
-            Effect::Dispatch { task: TaskRef::Step { round, step }, .. } => Some((*round, *step)),
-            _ => None,
-        });
-        let (at, room) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
-        let task = TaskRef::Step { round: at.0, step: at.1 };
-        let worker = engine.pool().worker(after.worker_of(task)?)?;
-        if !worker.prices.is_valid_at(engine.now()) {
-            return None;
-        }
-        let request = request(&after, at, worker)?;
-        // What is known, or is being called for, is for whoever gets the message.
-        let recall = self.recall(&after, at, (worker, &request));
-        if !self.is_unknown(recall.as_ref()).await {
-            return None;
-        }
-        let permit = tokio::select! {
-            biased;
-            permit = self.permit(&after, at, (worker, &request), Patience::Waits) => permit.ok()?,
-            () = engine.parts().clock.sleep(PERMIT_WAIT) => return None,
-        };
-        engine.metrics().waited(after.spec().policy.tier, Duration::ZERO);
-        let Ok(lead) = self.try_lead(recall.as_ref()).await else {
-            permit.settle(Settlement::of(Outcome::NotSent));
-            return None;
-        };
-        let reserve = Reserve { call: call::most_cost(worker, &request, engine.now()), ..Reserve::default() };
-        let wish = engine.wish(run.id(), task, reserve);
-        Some(Next { wish, at, worker: worker.clone(), permit, lead, room })
-    }
-
-    /// Where the step can run now, if anywhere.
-    fn room_for(&self, run: &Run, (round, step): (u16, StepIndex), before: &Lane) -> Option<Room> {
-        let lane = Lane::of(run, TaskRef::Step { round, step }, self.engine.pool());
-        if self.engine.dispatch().is_contended(&lane) {
-            return None;
-        }
-        if lane == *before { Some(Room::Inherited) } else { self.slots.try_take(&lane).map(Room::Own) }
     }
 
     fn command_for(

@@ -16,17 +16,26 @@ use podium_testkit::{Answer, Gate, TestClock, a_plan, plan_of};
 use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
 use crate::house::{House, quick, within};
 
-const CHAINED: &str = "step_done, step_ready, claimed";
+pub(crate) const CHAINED: &str = "step_done, step_ready, claimed";
 
-struct Scene {
-    house: House,
+pub(crate) struct Scene {
+    pub(crate) house: House,
     queue: Arc<FaultyQueue>,
-    store: Arc<StoreFaults>,
+    pub(crate) store: Arc<StoreFaults>,
 }
 
 /// An engine at work whose store and queue tell what they were asked.
-async fn a_scene(plan: Plan, limiter: Arc<dyn Limiter>, options: Options) -> Scene {
-    let store = Arc::new(StoreFaults::default());
+pub(crate) async fn a_scene(plan: Plan, limiter: Arc<dyn Limiter>, options: Options) -> Scene {
+    a_scene_over(Arc::default(), plan, limiter, options).await
+}
+
+/// The same over what stands around a store.
+pub(crate) async fn a_scene_over(
+    store: Arc<StoreFaults>,
+    plan: Plan,
+    limiter: Arc<dyn Limiter>,
+    options: Options,
+) -> Scene {
     let mut house = House::idle(options.clone(), |inner| FaultyStore::around(inner, &store)).await;
     house.parts.limiter = limiter;
     let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
@@ -41,16 +50,16 @@ fn a_limiter() -> Arc<dyn Limiter> {
 }
 
 impl Scene {
-    fn chained(&self) -> usize {
+    pub(crate) fn chained(&self) -> usize {
         self.store.commits().iter().filter(|commit| *commit == CHAINED).count()
     }
 
-    fn was_published(&self, step: u16) -> bool {
+    pub(crate) fn was_published(&self, step: u16) -> bool {
         self.queue.published.lock().unwrap().contains(&step_of(step))
     }
 }
 
-fn a_chain() -> Plan {
+pub(crate) fn a_chain() -> Plan {
     plan_of(&[("quick", "One.", &[]), ("careful", "Two.", &[0]), ("careful", "Three.", &[1])])
 }
 

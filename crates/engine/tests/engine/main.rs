@@ -25,6 +25,8 @@ mod grace;
 #[cfg(test)]
 mod guarded;
 #[cfg(test)]
+mod headroom;
+#[cfg(test)]
 mod hedging;
 #[cfg(test)]
 mod house;
