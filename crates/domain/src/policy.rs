@@ -202,7 +202,7 @@ pub struct Policy {
     pub steps_max: u16,
     /// Most rounds, from 1 to [`ROUNDS_MAX`].
     pub rounds_max: u16,
-    /// Most attempts at planning or at one step, from 1 to [`ATTEMPTS_MAX`].
+    /// Most attempts at planning or at one step, from 1 to [`ATTEMPTS_MAX`]. What is handed back does not count.
     pub attempts_max: u32,
     /// From accept to answer, in milliseconds, at most [`DEADLINE_MAX`].
     pub deadline_ms: u64,

@@ -26,11 +26,9 @@ struct Picky {
     inner: MemoryLimiter,
 }
 
-impl Picky {
-    fn new(refuses: &'static [usize], never_answers: &'static [usize]) -> Arc<dyn Limiter> {
-        let (asked, inner) = (AtomicUsize::new(0), MemoryLimiter::new(Arc::new(TestClock::new())));
-        Arc::new(Self { asked, refuses, never_answers, inner })
-    }
+fn picky(refuses: &'static [usize], never_answers: &'static [usize]) -> Arc<dyn Limiter> {
+    let (asked, inner) = (AtomicUsize::new(0), MemoryLimiter::new(Arc::new(TestClock::new())));
+    Arc::new(Picky { asked, refuses, never_answers, inner })
 }
 
 #[async_trait]
@@ -62,7 +60,7 @@ impl Limiter for AfterCommits {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         for (_, wanted, count) in self.rules.iter().filter(|(rule, ..)| *rule == number) {
             while self.store.commits().iter().filter(|commit| commit == wanted).count() < *count {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::task::yield_now().await;
             }
         }
         self.inner.acquire(wish).await
@@ -103,20 +101,20 @@ async fn a_claim_does_not_wait_for_a_permit_that_is_likely() {
 #[tokio::test]
 async fn who_is_refused_beside_its_claim_hands_the_step_back_and_the_next_ask_first() {
     // The last step is refused beside its claim, by its message, and granted.
-    let scene = a_scene(a_chain(), Picky::new(&[2, 3], &[]), quick()).await;
+    let scene = a_scene(a_chain(), picky(&[2, 3], &[]), quick()).await;
     assert_eq!(outcomes(&a_run(&scene).await), [&ONE[..], &ONE[..], &AGAIN[..]]);
     assert!(scene.was_published(2), "somebody has to go on with it");
     assert_eq!(scene.house.vendor.calls().len(), 3, "nobody was called without a permit");
 
     // Of that worker nothing is claimed before its permit now.
-    let scene = a_scene(a_chain(), Picky::new(&[2, SECOND_RUN + 3], &[]), quick()).await;
+    let scene = a_scene(a_chain(), picky(&[2, SECOND_RUN + 3], &[]), quick()).await;
     a_run(&scene).await;
     assert_eq!(outcomes(&a_run(&scene).await), [ONE, ONE, ONE]);
 }
 
 #[tokio::test]
 async fn the_first_step_of_a_run_is_handed_back_too() {
-    let scene = a_scene(a_chain(), Picky::new(&[SECOND_RUN, SECOND_RUN + 1], &[]), quick()).await;
+    let scene = a_scene(a_chain(), picky(&[SECOND_RUN, SECOND_RUN + 1], &[]), quick()).await;
     a_run(&scene).await;
     assert_eq!(outcomes(&a_run(&scene).await), [&AGAIN[..], &ONE[..], &ONE[..]]);
     assert_eq!(scene.house.vendor.calls().len(), 6);
@@ -124,13 +122,13 @@ async fn the_first_step_of_a_run_is_handed_back_too() {
 
 #[tokio::test]
 async fn a_step_is_handed_back_if_its_permit_does_not_come() {
-    let scene = a_scene(a_chain(), Picky::new(&[], &[2]), quick()).await;
+    let scene = a_scene(a_chain(), picky(&[], &[2]), quick()).await;
     assert_eq!(outcomes(&a_run(&scene).await), [&ONE[..], &ONE[..], &AGAIN[..]]);
 }
 
 #[tokio::test]
 async fn what_was_handed_back_leaves_the_step_all_its_attempts() {
-    let scene = a_scene(a_chain(), Picky::new(&[2], &[]), quick()).await;
+    let scene = a_scene(a_chain(), picky(&[2], &[]), quick()).await;
     let failed = || Answer::refuse(Fault::Unreachable);
     scene.house.vendor.script("careful", [Answer::text("two"), failed(), failed()]);
     let run = a_run(&scene).await;

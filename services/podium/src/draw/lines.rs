@@ -48,9 +48,7 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             let row = board.row(done.round, Some(done.step))?;
             format!("step {} done in {}: {}", done.step + 1, spent(row), fit(&done.output, OUTPUT_COLUMNS))
         }
-        Kind::AttemptFailed(failed) => {
-            format!("{} failed, will be tried again: {}", name(failed.task.as_ref()), failed.error)
-        }
+        Kind::AttemptFailed(failed) => say_attempt_failed(failed),
         Kind::FellBack(back) => {
             format!(
                 "step {} goes on with {}: {}",
@@ -88,6 +86,14 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
         Kind::StepReady(_) | Kind::ResultUnused(_) => return None,
     };
     Some(said)
+}
+
+fn say_attempt_failed(failed: &v1::AttemptFailed) -> String {
+    let what = name(failed.task.as_ref());
+    if failed.handed_back {
+        return format!("{what} was handed back, will be begun again");
+    }
+    format!("{what} failed, will be tried again: {}", failed.error)
 }
 
 fn say_plan(board: &Board, plan: &v1::PlanReady) -> String {
