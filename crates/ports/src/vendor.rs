@@ -154,6 +154,29 @@ pub enum ChatEvent {
     },
 }
 
+/// Why an answer that ended without an error has no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoText {
+    /// The model or the vendor's filter declined to answer. The same request would be declined again, and it is not taken to
+    /// another vendor.
+    Declined,
+    /// The token limit was used up before any text, by reasoning. The same request would use it up again.
+    LimitUsedUp,
+    /// The worker wrote nothing. The same request may be answered the next time.
+    Empty,
+}
+
+impl NoText {
+    /// What the reason of [`ChatEvent::Finished`] says of an answer without text.
+    pub const fn of(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::ContentFilter => Self::Declined,
+            FinishReason::Length => Self::LimitUsedUp,
+            FinishReason::Stop | FinishReason::ToolCalls => Self::Empty,
+        }
+    }
+}
+
 /// A worker's answer as it comes. Dropping it aborts the call.
 pub type ChatStream = BoxStream<'static, Result<ChatEvent, VendorError>>;
 

@@ -15,7 +15,7 @@ use podium_domain::usage::Usage;
 use podium_ports::clock::Clock;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
-use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, VendorError};
+use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, NoText, VendorError};
 use tracing::debug;
 
 use crate::metrics::{CallMeter, Metrics};
@@ -243,12 +243,8 @@ impl Call<'_> {
         progress.settlement.usage = Some(usage);
         let Spent { cost, .. } = self.priced(usage);
         if progress.text.trim().is_empty() {
-            let message = format!("worker `{}` gave an empty answer", self.worker.id);
-            return Ended::Failed {
-                message,
-                cure: Cure::Again(Duration::ZERO),
-                spent: Spent { usage, cost },
-            };
+            let (message, cure) = self.without_text(NoText::of(finish), usage);
+            return Ended::Failed { message, cure, spent: Spent { usage, cost } };
         }
         Ended::Finished(StepResult {
             output: std::mem::take(&mut progress.text),
@@ -259,6 +255,25 @@ impl Call<'_> {
             hedge: None,
             saved: None,
         })
+    }
+
+    /// What is said and done about an answer without text.
+    fn without_text(&self, why: NoText, usage: Usage) -> (String, Cure) {
+        let worker = &self.worker.id;
+        match why {
+            NoText::Declined => (
+                format!("worker `{worker}` declined to answer (finish reason content_filter)"),
+                Cure::Nothing,
+            ),
+            NoText::LimitUsedUp => {
+                let tokens = usage.completion_tokens;
+                let message = format!(
+                    "worker `{worker}` used up its output limit before any text ({tokens} tokens, finish reason length)"
+                );
+                (message, Cure::Elsewhere)
+            }
+            NoText::Empty => (format!("worker `{worker}` gave an empty answer"), Cure::Again(Duration::ZERO)),
+        }
     }
 
     fn vendor_failure(&self, progress: &mut Progress, error: &VendorError) -> Ended {

@@ -8,6 +8,7 @@ use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::run::{AttemptOutcome, Run, RunEvent, RunState};
 use podium_engine::{Options, RetryLimits};
 use podium_ports::limiter::{Limiter, Why};
+use podium_ports::vendor::FinishReason;
 use podium_testkit::{Answer, Fault, plan_of};
 
 use crate::guarded::Guarded;
@@ -59,6 +60,33 @@ async fn a_worker_that_refuses_everything_is_followed_at_once_and_a_bad_request_
         failure(&run),
         "the final step 1 failed: vendor `north` rejected the request with status 400: scripted"
     );
+}
+
+#[tokio::test]
+async fn a_declined_question_is_not_asked_again_anywhere() {
+    let house = a_house().await;
+    house.vendor.script("quick", [Answer::blank().finish(FinishReason::ContentFilter)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(workers(&run), ["quick"]);
+    let first = &run.rounds()[0].steps[0].task.attempts[0];
+    let said = "worker `quick` declined to answer (finish reason content_filter)";
+    assert_eq!(first.outcome, AttemptOutcome::Failed(said.to_owned()));
+}
+
+#[tokio::test]
+async fn a_limit_used_up_by_reasoning_is_paid_once() {
+    let house = a_house().await;
+    let reasoned = Answer::blank().think("hm").finish(FinishReason::Length);
+    house.vendor.script("quick", [reasoned]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!((workers(&run), run.answer()), (vec!["quick", "checker"], Some("fine")));
+    let first = &run.rounds()[0].steps[0].task.attempts[0];
+    assert!(
+        matches!(&first.outcome, AttemptOutcome::Failed(said) if said.contains("used up its output limit"))
+    );
+    assert!(first.cost > Cost::ZERO, "reasoning is billed");
 }
 
 #[tokio::test]
