@@ -1,8 +1,7 @@
 //! The step cache that many executors share through Redis.
 //!
 //! An output is a string that runs out by itself; its key is the hash of the request, so nothing of a prompt is in it. A sorted
-//! set of all of them bounds their number. A lead is a string with who leads and since when by Redis's own clock; it runs out
-//! unless it is extended. Each question and each answer is one Lua script, so that of those who ask at the same time one leads.
+//! set of all of them bounds their number. Each output is stored by one Lua script.
 //!
 //! All keys of a prefix have one hash tag: the cache lives on one node of a Redis Cluster.
 //!
@@ -19,8 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::ClaimId;
-use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, GivenUp, Look, StepCache};
+use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, StepCache};
 use podium_ports::clock::Clock;
 use redis::{IntoConnectionInfo, Script};
 
@@ -63,9 +61,6 @@ pub enum OpenError {
     Prefix,
 }
 
-/// What the looking script answers: a number for the kind, and what goes with it.
-type Looked = (u8, Vec<u8>);
-
 /// An output in Redis does not read, or a script gave what it never gives.
 #[derive(Debug, thiserror::Error)]
 #[error("what Redis holds of an output does not read")]
@@ -82,10 +77,7 @@ struct Shared {
     options: CacheOptions,
     /// With the hash tag that all keys have in common.
     prefix: String,
-    look: Script,
-    extend: Script,
     keep: Script,
-    give_up: Script,
 }
 
 impl RedisCache {
@@ -104,38 +96,15 @@ impl RedisCache {
             link,
             options,
             prefix: format!("{{{}}}:{FORM}", redis.prefix),
-            look: Script::new(include_str!("script/look.lua")),
-            extend: Script::new(include_str!("script/extend.lua")),
             keep: Script::new(include_str!("script/keep.lua")),
-            give_up: Script::new(include_str!("script/give_up.lua")),
         };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    async fn ask(&self, key: &CacheKey, lead: &str) -> Result<Look, CacheError> {
-        let shared = &self.shared;
-        let mut call = shared.look.prepare_invoke();
-        call.key(shared.output_key(key)).key(shared.lead_key(key));
-        call.arg(lead).arg(milliseconds(shared.options.lead_ttl));
-        let (kind, said): Looked = shared.link.invoke(&call).await?;
-        match kind {
-            0 => Ok(Look::Nothing),
-            1 => serde_json::from_slice(&said).map(Look::Known).map_err(|_| unreadable()),
-            _ => {
-                let since = str::from_utf8(&said).ok().and_then(|text| text.parse().ok());
-                Ok(Look::UnderWay { since: Duration::from_millis(since.ok_or_else(unreadable)?) })
-            }
-        }
     }
 }
 
 impl Shared {
     fn output_key(&self, key: &CacheKey) -> String {
         format!("{}:{key}", self.prefix)
-    }
-
-    fn lead_key(&self, key: &CacheKey) -> String {
-        format!("{}:{key}:lead", self.prefix)
     }
 
     fn index_key(&self) -> String {
@@ -145,48 +114,21 @@ impl Shared {
 
 #[async_trait]
 impl StepCache for RedisCache {
-    async fn look_up(&self, key: &CacheKey) -> Result<Look, CacheError> {
-        self.ask(key, "").await
+    async fn look_up(&self, key: &CacheKey) -> Result<Option<CachedOutput>, CacheError> {
+        let found = self.shared.link.get(&self.shared.output_key(key)).await?;
+        found.map(|found| serde_json::from_slice(&found).map_err(|_| unreadable())).transpose()
     }
 
-    async fn lead(&self, key: &CacheKey, lead: ClaimId) -> Result<Look, CacheError> {
-        self.ask(key, &lead.to_string()).await
-    }
-
-    async fn extend(&self, key: &CacheKey, lead: ClaimId) -> Result<(), CacheError> {
-        let shared = &self.shared;
-        let mut call = shared.extend.prepare_invoke();
-        call.key(shared.lead_key(key)).arg(lead.to_string()).arg(milliseconds(shared.options.lead_ttl));
-        shared.link.invoke(&call).await
-    }
-
-    async fn keep(&self, key: &CacheKey, lead: ClaimId, output: &CachedOutput) -> Result<(), CacheError> {
+    async fn keep(&self, key: &CacheKey, output: &CachedOutput) -> Result<(), CacheError> {
         let shared = &self.shared;
         if output.output.len() > shared.options.entry_bytes_max {
-            // Who waits for it would wait for every other one, too.
-            return self.give_up(key, lead, GivenUp::Failed).await;
+            return Ok(());
         }
         let written = serde_json::to_vec(output).map_err(|_| unreadable())?;
         let mut call = shared.keep.prepare_invoke();
-        call.key(shared.output_key(key)).key(shared.lead_key(key)).key(shared.index_key());
+        call.key(shared.output_key(key)).key(shared.index_key());
         call.arg(written).arg(milliseconds(shared.options.ttl)).arg(shared.options.entries_max);
         shared.link.invoke(&call).await
-    }
-
-    async fn give_up(&self, key: &CacheKey, lead: ClaimId, why: GivenUp) -> Result<(), CacheError> {
-        let shared = &self.shared;
-        let why = match why {
-            GivenUp::Failed => "failed",
-            GivenUp::Stopped => "stopped",
-        };
-        let mut call = shared.give_up.prepare_invoke();
-        call.key(shared.lead_key(key)).arg(lead.to_string());
-        call.arg(why).arg(milliseconds(shared.options.lead_ttl));
-        shared.link.invoke(&call).await
-    }
-
-    fn extend_every(&self) -> Duration {
-        self.shared.options.extend_every()
     }
 }
 

@@ -84,14 +84,27 @@ impl Link {
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, CacheError> {
-        let mut manager = {
+        self.ask(|mut manager| async move { call.invoke_async(&mut manager).await }).await
+    }
+
+    /// Reads a string.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, CacheError> {
+        self.ask(|mut manager| async move { redis::cmd("GET").arg(key).query_async(&mut manager).await })
+            .await
+    }
+
+    async fn ask<T, F>(&self, call: impl FnOnce(ConnectionManager) -> F) -> Result<T, CacheError>
+    where
+        F: Future<Output = RedisResult<T>>,
+    {
+        let manager = {
             let state = self.lock();
             if state.away_until.is_some_and(|until| self.clock.now() < until) {
                 return Err(CacheError(Failure::Away.into()));
             }
             state.manager.clone()
         };
-        let failure = match timeout(self.answer_max, call.invoke_async(&mut manager)).await {
+        let failure = match timeout(self.answer_max, call(manager)).await {
             Ok(Ok(answer)) => {
                 self.answered();
                 return Ok(answer);

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use podium_cache_redis::{OpenError, RedisCache, RedisOptions};
-use podium_domain::ids::ClaimId;
 use podium_domain::run::FinishReason;
 use podium_domain::usage::Usage;
 use podium_harness::Redis;
-use podium_ports::cache::{CacheKey, CacheOptions, CachedOutput, Look, StepCache};
+use podium_ports::cache::{CacheKey, CacheOptions, CachedOutput, StepCache};
 use podium_ports::clock::Clock;
 use podium_testkit::TestClock;
 use podium_testkit::step_cache::CacheFixture;
-use uuid::Uuid;
 
 /// How long what is due may take to come, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,16 +40,12 @@ podium_testkit::step_cache_suite! { #[tokio::test(flavor = "multi_thread")] fixt
 
 const KEY: CacheKey = CacheKey::from_bytes([1; 32]);
 
-fn lead() -> ClaimId {
-    ClaimId::new(Uuid::from_u128(7))
-}
-
 fn output() -> CachedOutput {
     CachedOutput { output: "blue".to_owned(), finish: FinishReason::Stop, usage: Usage::NONE }
 }
 
 /// Looks until there is an answer, whatever it is.
-async fn look_until_answered(cache: &RedisCache) -> Look {
+async fn look_until_answered(cache: &RedisCache) -> Option<CachedOutput> {
     let (clock, begun) = (TestClock::new(), Instant::now());
     loop {
         match cache.look_up(&KEY).await {
@@ -71,26 +65,12 @@ async fn say(redis: &Redis, words: &[&str]) -> i64 {
 }
 
 #[tokio::test]
-async fn an_extension_makes_a_lead_last_longer() {
-    let redis = Redis::start().await.unwrap();
-    let lead_ttl = Duration::from_mins(10);
-    let cache = open(&redis.url(), &patient(), CacheOptions { lead_ttl, ..CacheOptions::default() });
-    assert_eq!(cache.lead(&KEY, lead()).await.unwrap(), Look::Nothing);
-    let key = format!("{{podium:cache}}:1:{KEY}:lead");
-    assert_eq!(say(&redis, &["PEXPIRE", &key, "120000"]).await, 1);
-    cache.extend(&KEY, lead()).await.unwrap();
-    assert!(say(&redis, &["PTTL", &key]).await > 120_000);
-}
-
-#[tokio::test]
 async fn everything_in_redis_runs_out() {
     let redis = Redis::start().await.unwrap();
     let cache = open(&redis.url(), &patient(), CacheOptions::default());
-    cache.keep(&KEY, lead(), &output()).await.unwrap();
-    let other = CacheKey::from_bytes([2; 32]);
-    cache.lead(&other, lead()).await.unwrap();
-    assert_eq!(say(&redis, &["DBSIZE"]).await, 3);
-    let keys = [format!("1:{KEY}"), format!("1:{other}:lead"), "1:index".to_owned()];
+    cache.keep(&KEY, &output()).await.unwrap();
+    assert_eq!(say(&redis, &["DBSIZE"]).await, 2);
+    let keys = [format!("1:{KEY}"), "1:index".to_owned()];
     for key in keys {
         assert!(say(&redis, &["PTTL", &format!("{{podium:cache}}:{key}")]).await > 0, "{key}");
     }
@@ -100,15 +80,15 @@ async fn everything_in_redis_runs_out() {
 async fn without_redis_there_is_no_cache_and_with_it_there_is_again() {
     let mut redis = Redis::start().await.unwrap();
     let cache = open(&redis.url(), &patient(), CacheOptions::default());
-    cache.keep(&KEY, lead(), &output()).await.unwrap();
+    cache.keep(&KEY, &output()).await.unwrap();
     redis.kill().await;
     cache.look_up(&KEY).await.unwrap_err();
-    cache.keep(&KEY, lead(), &output()).await.unwrap_err();
+    cache.keep(&KEY, &output()).await.unwrap_err();
     redis.start_again().await.unwrap();
-    assert_eq!(look_until_answered(&cache).await, Look::Nothing);
-    cache.keep(&KEY, lead(), &output()).await.unwrap();
+    assert_eq!(look_until_answered(&cache).await, None);
+    cache.keep(&KEY, &output()).await.unwrap();
     redis.flush().await.unwrap();
-    assert_eq!(look_until_answered(&cache).await, Look::Nothing);
+    assert_eq!(look_until_answered(&cache).await, None);
 }
 
 #[tokio::test]
@@ -140,8 +120,8 @@ async fn what_does_not_read_is_an_error_and_an_output_takes_its_place() {
         std::error::Error::source(&error).unwrap().to_string(),
         "what Redis holds of an output does not read"
     );
-    cache.keep(&KEY, lead(), &output()).await.unwrap();
-    assert_eq!(cache.look_up(&KEY).await.unwrap(), Look::Known(output()));
+    cache.keep(&KEY, &output()).await.unwrap();
+    assert_eq!(cache.look_up(&KEY).await.unwrap(), Some(output()));
 }
 
 #[tokio::test]

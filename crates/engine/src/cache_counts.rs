@@ -9,8 +9,6 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Requests that were not known, so that a worker was called.
     pub misses: u64,
-    /// Times that a step was put off because somebody was calling a worker with the same request.
-    pub waits: u64,
     /// Outputs that were kept.
     pub kept: u64,
     /// Times that it did not answer, and was done without.
@@ -22,7 +20,6 @@ pub struct CacheCounts {
 pub(crate) struct CacheCounters {
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
-    pub(crate) waits: Counter,
     pub(crate) kept: Counter,
     pub(crate) failures: Counter,
 }
@@ -46,7 +43,6 @@ impl CacheCounters {
         CacheCounts {
             hits: self.hits.read(),
             misses: self.misses.read(),
-            waits: self.waits.read(),
             kept: self.kept.read(),
             failures: self.failures.read(),
         }

@@ -1,12 +1,11 @@
-//! Where commands become events: what waits gathers in one loop, which has it carried out in batches, a commit each. While a
-//! commit waits for the disk the next batch is decided and written, of other runs: a run is in one batch at a time.
+//! Where commands become events: what waits gathers in one loop, which has it carried out in batches, a commit each. A fixed
+//! number of batches may be under way at once. A run is in one batch at a time.
 
 mod batch;
 mod decide;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -22,12 +21,6 @@ pub(crate) use self::decide::rehearse;
 
 /// Times that a batch is decided anew because another process committed first, before its callers are told.
 const CONFLICTS_MAX: u32 = 16;
-/// What a batch takes at most, as a rule, where a sync costs little: this, and [`COMMAND_TIME`] for each command. A little above
-/// what `benches/engine` shows on two cores: 2.4 ms for 8 commands, 5.8 ms for 32. Where it is wrong, batches are smaller or wait
-/// longer than they could; nothing else.
-const BATCH_TIME: Duration = Duration::from_millis(2);
-const COMMAND_TIME: Duration = Duration::from_micros(150);
-
 /// Why a command came to nothing.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommandError {
@@ -117,12 +110,11 @@ impl CommandLoop {
     pub(crate) async fn run(self) {
         let Self { writer, mut requests, bounds } = self;
         let (mut waiting, mut under_way) = (Waiting::default(), FuturesUnordered::new());
-        let (mut is_open, mut waits_for_disk) = (true, false);
-        let mut late = writer.sleep(Duration::ZERO);
+        let mut is_open = true;
         loop {
-            let may_begin = under_way.is_empty() || (waits_for_disk && under_way.len() < bounds.batches);
-            if may_begin && let Some((runs, batch)) = waiting.next_batch(bounds.batch) {
-                (waits_for_disk, late) = (false, writer.sleep(usual_time(batch.len())));
+            if under_way.len() < bounds.batches.max(1)
+                && let Some((runs, batch)) = waiting.next_batch(bounds.batch)
+            {
                 under_way.push(async {
                     writer.carry_out(batch).await;
                     runs
@@ -131,7 +123,6 @@ impl CommandLoop {
             tokio::select! {
                 biased;
                 Some(runs) = under_way.next() => waiting.release(&runs),
-                () = &mut late, if !(waits_for_disk || under_way.is_empty()) => waits_for_disk = true,
                 count = requests.recv_many(&mut waiting.requests, bounds.batch), if is_open && waiting.has_room(bounds.batch) => {
                     is_open = count > 0;
                 }
@@ -146,11 +137,6 @@ impl CommandLoop {
         }
         writer.finish().await;
     }
-}
-
-/// How long a batch may be under way before its commit is taken to wait for the disk.
-fn usual_time(commands: usize) -> Duration {
-    BATCH_TIME + COMMAND_TIME * u32::try_from(commands).unwrap_or(u32::MAX)
 }
 
 /// The requests that no batch has taken yet.

@@ -86,12 +86,12 @@ impl Dispatch {
         }
         let wait = not_before.since(self.parts.clock.now());
         if wait == Duration::ZERO {
-            self.tell(ReadyTask { run, task, lane }, commit.history()).await;
+            self.tell(ReadyTask { run, task, lane }).await;
         } else {
             let dispatch = self.clone();
             self.delayed.spawn(async move {
                 dispatch.parts.clock.sleep(wait).await;
-                dispatch.tell(ReadyTask { run, task, lane }, &[]).await;
+                dispatch.tell(ReadyTask { run, task, lane }).await;
             });
         }
     }
@@ -103,9 +103,9 @@ impl Dispatch {
     }
 
     /// Publishes a task that counts as told. What its lane has no room for goes back into the backlog.
-    async fn tell(&self, ready: ReadyTask, history: &[SequencedEvent]) {
+    async fn tell(&self, ready: ReadyTask) {
         let ReadyTask { run, task, lane } = ready;
-        let published = self.parts.queue.publish_with(&lane, TaskMessage::new(run, task), history).await;
+        let published = self.parts.queue.publish(&lane, TaskMessage::new(run, task)).await;
         self.metrics.lanes().published(&lane, &published);
         match published {
             Ok(_) => {}
@@ -125,7 +125,7 @@ impl Dispatch {
     pub(crate) async fn tell_all(&self, ready: Vec<ReadyTask>) -> Result<(), StoreError> {
         let (served, stray): (Vec<_>, Vec<_>) = ready.into_iter().partition(|ready| self.serves(&ready.lane));
         for ready in served {
-            self.tell(ready, &[]).await;
+            self.tell(ready).await;
         }
         let mut ids: Vec<_> = stray.iter().map(|ready| ready.run).collect();
         ids.sort_unstable();
@@ -134,7 +134,7 @@ impl Dispatch {
         for ReadyTask { run, task, .. } in stray {
             if let Some(run) = runs.iter().find(|found| found.id() == run) {
                 let lane = Lane::of(run, task, &self.parts.pool);
-                self.tell(ReadyTask { run: run.id(), task, lane }, &[]).await;
+                self.tell(ReadyTask { run: run.id(), task, lane }).await;
             }
         }
         Ok(())

@@ -1,19 +1,17 @@
-//! Waiting for a run's end, for those who want the answer and nothing before it: no event is read, and the run once.
+//! Waiting for a run's end, for callers that want the answer and nothing before it: no event is read, and the run once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
-use podium_ports::live::{EndSignal, EndSignals};
-use podium_ports::store::StoreError;
+use podium_ports::live::EndSignals;
 
 use crate::engine::{Engine, WatchError};
 use crate::parts::Parts;
-use crate::submit::Draft;
 use crate::watch::{next_of, or_without};
 
-/// When the store is first read without a signal, which is lost with a process that dies between a commit and its telling.
+/// When the store is first read without a signal, which is lost with a process that dies between a commit and its signal.
 /// Then after twice that, and so on up to the most: so a lost signal delays an end by no more than the run took already.
 const POLL_AFTER: Duration = Duration::from_secs(1);
 const POLL_AFTER_MAX: Duration = Duration::from_secs(16);
@@ -27,58 +25,24 @@ pub struct Ending {
     /// Whether the end may have been signalled before anybody listened.
     is_unsure: bool,
     poll_after: Duration,
-    /// What this one has to create unless somebody claims it soon.
-    draft: Option<Draft>,
 }
 
 impl Ending {
     pub(crate) async fn listen(engine: Engine, id: RunId) -> Self {
         let signals = subscribe_to_end(engine.parts(), id).await;
-        Self { is_unsure: signals.is_none(), engine, id, signals, poll_after: POLL_AFTER, draft: None }
+        Self { is_unsure: signals.is_none(), engine, id, signals, poll_after: POLL_AFTER }
     }
 
     pub(crate) fn unsure(self) -> Self {
         Self { is_unsure: true, ..self }
     }
 
-    /// The end of a run that was offered, and that may not be stored yet. `signals` come from whoever took it.
-    pub(crate) fn of_draft(engine: Engine, draft: Draft, signals: EndSignals) -> Self {
-        let id = draft.run_id();
-        let (signals, draft) = (Some(signals), Some(draft));
-        Self { engine, id, signals, is_unsure: false, poll_after: POLL_AFTER, draft }
-    }
-
-    /// Whether the run is known to be stored: then it ends, whatever happens to this process.
-    pub fn is_secured(&self) -> bool {
-        self.draft.is_none()
-    }
-
-    /// Makes sure that the run is stored, so that it ends whatever happens to this process.
-    pub async fn secure(&mut self) -> Result<(), StoreError> {
-        let Some(draft) = &self.draft else { return Ok(()) };
-        // Once it is stored anybody may end it, and not only whoever took the offer. What was signalled before anybody listened is
-        // found in the store.
-        self.is_unsure = true;
-        let listen = subscribe_to_end(self.engine.parts(), self.id);
-        // It has no request id, so no other run can take its place.
-        let (signals, created) = futures::future::join(listen, self.engine.create_drafted(draft)).await;
-        self.signals = signals;
-        created?;
-        self.draft = None;
-        Ok(())
-    }
-
     /// The run once it has ended. It can be asked again if it was dropped before.
     pub async fn run(&mut self) -> Result<Arc<Run>, WatchError> {
         loop {
-            let news = if self.is_unsure { EndSignal::Missed } else { self.news().await };
-            if let EndSignal::Ended(Some(run)) = news
-                && run.id() == self.id
-                && run.is_ended()
-            {
-                return Ok(run);
+            if !self.is_unsure {
+                self.news().await;
             }
-            self.secure().await?;
             let run = self.engine.run(self.id).await?.ok_or(WatchError::UnknownRun)?;
             if run.is_ended() {
                 return Ok(Arc::new(run));
@@ -87,27 +51,21 @@ impl Ending {
         }
     }
 
-    /// A reason to look whether the run has ended.
-    async fn news(&mut self) -> EndSignal {
-        let wait = if self.draft.is_some() { self.engine.options().draft_wait } else { self.poll_after };
+    /// Waits for a reason to look whether the run has ended.
+    async fn news(&mut self) {
         tokio::select! {
             biased;
             signal = next_of(&mut self.signals) => {
-                let news = signal.unwrap_or(EndSignal::Missed);
-                if news == EndSignal::Missed && self.draft.is_none() {
+                // The live stream has ended, or it failed: subscribe anew before the store is read.
+                if signal.is_none() {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                 }
-                news
             }
-            () = self.engine.parts().clock.sleep(wait) => {
-                if self.draft.is_some() {
-                    return EndSignal::Missed;
-                }
+            () = self.engine.parts().clock.sleep(self.poll_after) => {
                 self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
                 if self.signals.is_none() {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                 }
-                EndSignal::Missed
             }
         }
     }

@@ -3,20 +3,17 @@
 //! When a step's result readies another step and there are a slot and a permit for that one here, it is claimed in the commit of
 //! the result and called at once: a commit and a message less. A crash in between is a lease that runs out, as ever.
 //!
-//! A permit comes before the claim: who waits for room holds nothing. Where there was room whenever it was asked for, and calls
-//! did not fail, the two are asked for side by side, and who is refused all the same hands the step back.
+//! The permit is acquired before the claim is committed, so a step that waits for capacity holds nothing.
 
 mod call;
 mod chain;
 mod fallback;
-mod headroom;
 mod hedge;
 mod recall;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join;
 use podium_domain::answer::AnswerForm;
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
@@ -35,11 +32,8 @@ use tracing::warn;
 
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended, Spent};
-use crate::executor::headroom::Headroom;
 use crate::executor::hedge::{Attempted, Second};
-use crate::executor::recall::Lead;
 use crate::hedging::Hedging;
-use crate::offers::take_offers;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
 use crate::task::{Claimed, Done, Reserve, Settle, Slot, Slots, Work, serve_lane};
@@ -51,7 +45,6 @@ pub(crate) struct Executor {
     slots: Slots,
     retries: Arc<RetryBudget>,
     hedging: Arc<Hedging>,
-    headroom: Arc<Headroom>,
     stop: CancellationToken,
 }
 
@@ -63,7 +56,6 @@ pub(crate) struct Step {
     permit: Box<dyn Permit>,
     /// Who may be called beside the worker.
     second: Option<Second>,
-    lead: Option<Lead>,
     slot: Slot,
 }
 
@@ -89,14 +81,12 @@ impl Executor {
     /// Begins no further step by itself after `stop`.
     pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
         let retries = Arc::new(RetryBudget::new(engine.options().retries));
-        Self { engine, slots, retries, hedging: Arc::default(), headroom: Arc::default(), stop }
+        Self { engine, slots, retries, hedging: Arc::default(), stop }
     }
 
     pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
         let (engine, served, stop) = (self.engine.clone(), (lane, self.slots.clone()), self.stop.clone());
-        let offered =
-            take_offers(engine.clone(), served.clone(), self.clone(), stop.clone(), abandon.clone());
-        futures::future::join(serve_lane(engine, served, self, stop, abandon), offered).await;
+        serve_lane(engine, served, self, stop, abandon).await;
     }
 
     /// Room for a step's call of `worker`.
@@ -125,7 +115,6 @@ impl Executor {
             }
         };
         self.engine.metrics().asked(&worker.id, permit.as_ref().map(drop).map_err(|refused| refused.why));
-        self.headroom.note(&worker.id, permit.is_ok(), self.engine.now());
         permit
     }
 
@@ -171,59 +160,18 @@ impl Executor {
         }
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
         let recall = self.recall(&run, at, (worker, &request));
-        let is_first = run.task(message.task).is_some_and(|task| task.attempts.is_empty());
-        if is_first && recall.is_none() && self.headroom.is_likely(&worker.id, engine.now()) {
-            return self.take_beside(&run, at, (worker, &request), (slot, abandon)).await;
-        }
         self.answer_known(recall.as_ref(), abandon).await?;
         let Cleared { worker, permit, reserve, second, first } =
             self.clear(&run, at, (worker, &request)).await?;
-        // Others wait for what the worker says, and not for what somebody says who stands in for it.
-        let recall = recall.filter(|_| first.is_none());
-        let lead = match self.take_lead(recall.as_ref(), abandon).await {
-            Ok(lead) => lead,
-            Err(settle) => {
-                permit.settle(Settlement::of(Outcome::NotSent));
-                return Err(settle);
-            }
-        };
         match engine.claim_after(run.id(), first, message.task, reserve).await {
             Ok(claimed) => {
                 let second = second.and_then(|second| second.covered_by(&claimed));
-                Ok(Step { claimed, at, worker, permit, second, lead, slot })
+                Ok(Step { claimed, at, worker, permit, second, slot })
             }
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
-                self.give_up(lead).await;
                 Err(settle)
             }
-        }
-    }
-
-    /// Claims a step while its permit is asked for, and hands it back if that is refused.
-    async fn take_beside(
-        &self,
-        run: &Run,
-        at: (u16, StepIndex),
-        asked: (&Worker, &ChatRequest),
-        (slot, abandon): (Slot, &CancellationToken),
-    ) -> Result<Step, Settle> {
-        let task = TaskRef::Step { round: at.0, step: at.1 };
-        let (reserve, second) = self.reserve(run, at, asked);
-        let permit = self.permit(run, at, asked, Patience::Waits);
-        let claim = self.engine.claim_after(run.id(), None, task, reserve);
-        match join(permit, claim).await {
-            (Ok(permit), Ok(claimed)) => {
-                self.waited(run, task);
-                let second = second.and_then(|second| second.covered_by(&claimed));
-                Ok(Step { claimed, at, worker: asked.0.clone(), permit, second, lead: None, slot })
-            }
-            (Ok(permit), Err(settle)) => {
-                permit.settle(Settlement::of(Outcome::NotSent));
-                Err(settle)
-            }
-            (Err(_), Ok(claimed)) => Err(self.hand_back(&claimed, abandon).await),
-            (Err(_), Err(settle)) => Err(settle),
         }
     }
 
@@ -306,17 +254,15 @@ impl Executor {
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, second, lead, slot } = step;
+        let Step { claimed, at, worker, permit, second, slot } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
-            self.give_up(lead).await;
             return self.hand_back(&claimed, abandon).await.into();
         }
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
             permit.settle(Settlement::of(Outcome::NotSent));
-            self.give_up(lead).await;
             return Settle::Ack.into();
         };
         let call = Call {
@@ -329,22 +275,14 @@ impl Executor {
             request: &request,
         };
         self.retries.called(&worker.id, self.engine.now());
-        let lead = self.lead_for(lead, &claimed.run, (&worker, &request)).await;
-        let calling = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon));
-        let attempted = self.leading(lead.as_ref(), calling).await;
-        self.called(lead, &worker, &attempted).await;
-        if !matches!(attempted.ended, Ended::Finished(_)) {
-            self.headroom.note(&worker.id, false, self.engine.now());
-        }
+        let key = self.key_of(&claimed.run, (&worker, &request));
+        let attempted = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon)).await;
+        self.keep(key, &worker, &attempted).await;
         let command = self.command_for(&claimed, at, (&worker, &request), attempted);
-        let mut next = self.next_after(&claimed.run, &command, &slot.lane).await;
+        let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
-        let recording = self.engine.record_both(claimed.run.id(), (command, then), abandon);
-        let ((settle, run), ()) = join(recording, self.permit_beside(&claimed.run, next.as_mut())).await;
-        let next = match next.zip(run) {
-            Some((next, run)) => self.begin_next(next, run, (slot, abandon)).await,
-            None => None,
-        };
+        let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
+        let next = next.zip(run).and_then(|(next, run)| self.begin_next(next, run, slot));
         Done { settle, next }
     }
 

@@ -5,23 +5,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use podium_domain::answer::AnswerForm;
 use podium_domain::ids::RunId;
-use podium_domain::run::{AttemptOutcome, Run, SequencedEvent, Task};
-use podium_domain::time::Timestamp;
-use tracing::debug;
+use podium_domain::run::{AttemptOutcome, Run, RunSpec, Task};
 
 /// What a run takes beside its texts, roughly.
 const RUN_BYTES: usize = 1024;
+/// What a part of a message takes beside its content, roughly.
+const PART_BYTES: usize = 64;
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 256;
 /// What an attempt takes beside its texts, roughly.
 const ATTEMPT_BYTES: usize = 256;
-
-/// A run that was not stored for so long after it was asked for is not stored by a claim any more: who asked has stored it
-/// himself by then. So a message that comes ages later brings no run back that has ended and was removed.
-pub(crate) const DRAFT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How much is remembered. Beyond either bound, what was noted longest ago is forgotten.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +44,6 @@ struct Table {
 
 struct Entry {
     run: Arc<Run>,
-    /// The events that make it, if the store may not have it yet.
-    draft: Vec<SequencedEvent>,
     bytes: usize,
     note: u64,
 }
@@ -57,11 +51,6 @@ struct Entry {
 impl Known {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, table: Arc::default() }
-    }
-
-    /// The run as it was last seen here, and, where it may not be stored yet, the events that make it.
-    pub(crate) fn get_with_draft(&self, id: RunId) -> Option<(Arc<Run>, Vec<SequencedEvent>)> {
-        self.lock().runs.get(&id).map(|entry| (Arc::clone(&entry.run), entry.draft.clone()))
     }
 
     /// The run as it was last seen here.
@@ -72,10 +61,6 @@ impl Known {
     /// Remembers what was committed or loaded, unless something newer is known. A run that has ended is forgotten: nothing
     /// more is going to happen to it.
     pub(crate) fn note(&self, run: &Arc<Run>) {
-        self.note_with(run, Vec::new());
-    }
-
-    fn note_with(&self, run: &Arc<Run>, draft: Vec<SequencedEvent>) {
         let mut table = self.lock();
         if table.runs.get(&run.id()).is_some_and(|entry| entry.run.version() > run.version()) {
             return;
@@ -84,49 +69,11 @@ impl Known {
         if run.is_ended() {
             return;
         }
-        table.remember(Arc::clone(run), draft);
+        table.remember(Arc::clone(run));
         while table.runs.len() > self.bounds.runs_max || table.bytes > self.bounds.bytes_max {
             let Some((_, oldest)) = table.order.pop_first() else { return };
             table.forget(oldest);
         }
-    }
-
-    /// Remembers a stored run by the events that came with a message, unless something is known of it.
-    pub(crate) fn note_history(&self, id: RunId, history: &[SequencedEvent]) {
-        if history.is_empty() || self.is_known(id) {
-            return;
-        }
-        match Run::replay(id, history) {
-            Ok(run) => self.note(&Arc::new(run)),
-            Err(error) => debug!(run = %id, %error, "a history does not read"),
-        }
-    }
-
-    /// Remembers a draft by its events. Not one of which something is known already, nor one that is older than
-    /// [`DRAFT_AGE_MAX`]: that is stored by now, or given up.
-    ///
-    /// Returns whether it is remembered, and so may be claimed.
-    pub(crate) fn note_draft(&self, id: RunId, events: Vec<SequencedEvent>, now: Timestamp) -> bool {
-        if self.is_known(id) {
-            return false;
-        }
-        match Run::replay(id, &events) {
-            Ok(run) => {
-                let is_new = now.since(run.spec().accepted_at) <= DRAFT_AGE_MAX;
-                if is_new {
-                    self.note_with(&Arc::new(run), events);
-                }
-                is_new
-            }
-            Err(error) => {
-                debug!(run = %id, %error, "a draft does not read");
-                false
-            }
-        }
-    }
-
-    fn is_known(&self, id: RunId) -> bool {
-        self.lock().runs.contains_key(&id)
     }
 
     /// What was known of the run is wrong.
@@ -140,16 +87,12 @@ impl Known {
 }
 
 impl Table {
-    fn remember(&mut self, run: Arc<Run>, draft: Vec<SequencedEvent>) {
+    fn remember(&mut self, run: Arc<Run>) {
         self.notes += 1;
-        let (note, mut bytes) = (self.notes, bytes_of(&run));
-        if !draft.is_empty() {
-            // Its events have the same texts once more.
-            bytes *= 2;
-        }
+        let (note, bytes) = (self.notes, bytes_of(&run));
         self.order.insert(note, run.id());
         self.bytes += bytes;
-        self.runs.insert(run.id(), Entry { run, draft, bytes, note });
+        self.runs.insert(run.id(), Entry { run, bytes, note });
     }
 
     fn forget(&mut self, id: RunId) {
@@ -160,9 +103,26 @@ impl Table {
     }
 }
 
+/// What a JSON value takes in memory for each byte of its text: many small objects.
+const JSON_FACTOR: usize = 4;
+
+/// What a request takes: its messages with images and further parts, the schema of its answer, and its stop sequences.
+fn bytes_of_request(spec: &RunSpec) -> usize {
+    let messages = spec.conversation.messages().iter();
+    let said: usize = messages
+        .map(|message| size_of_val(message) + message.bytes() + message.parts.len() * PART_BYTES)
+        .sum();
+    let answer = match &spec.answer {
+        AnswerForm::JsonSchema(form) => form.schema.to_string().len() * JSON_FACTOR,
+        AnswerForm::Regex(regex) => regex.len(),
+        AnswerForm::Text | AnswerForm::JsonObject => 0,
+    };
+    said + answer + spec.stops.as_slice().iter().map(String::len).sum::<usize>()
+}
+
 /// About what a run takes in memory: what clients, conductors and workers wrote is counted, the rest estimated.
 fn bytes_of(run: &Run) -> usize {
-    let asked: usize = run.spec().conversation.messages().iter().map(|message| message.text.len()).sum();
+    let asked = bytes_of_request(run.spec());
     let rounds = run.rounds().iter().map(|round| {
         let reasoning = round.planned.as_ref().map_or(0, |planned| planned.reasoning.len());
         let subtasks: usize = round.known_steps().iter().map(|step| step.subtask.len()).sum();
@@ -186,7 +146,10 @@ fn bytes_of_task(task: &Task) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use podium_domain::run::RunEvent;
+    use podium_domain::answer::JsonSchema;
+    use podium_domain::content::{Image, Part};
+    use podium_domain::conversation::{Conversation, Message, Role};
+    use podium_domain::run::{RunEvent, SequencedEvent};
     use podium_ports::clock::Ids as _;
     use podium_testkit::{SeededIds, TestClock, a_spec};
 
@@ -224,19 +187,33 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_remembered_with_its_events_until_it_is_stored_or_old() {
-        let (ids, known) = (SeededIds::new(1), Known::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
-        let (id, accepted_at) = (ids.run_id(TestClock::START), a_spec().accepted_at);
-        let events = vec![SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(a_spec()) }];
-        let too_late = accepted_at.after(DRAFT_AGE_MAX + Duration::from_millis(1));
-        assert!(!known.note_draft(id, events.clone(), too_late));
-        assert!(known.get(id).is_none(), "it is to be looked up");
-        assert!(known.note_draft(id, events.clone(), accepted_at.after(DRAFT_AGE_MAX)));
-        assert!(!known.note_draft(id, events.clone(), accepted_at), "it is known already");
-        let (run, draft) = known.get_with_draft(id).unwrap();
-        assert_eq!((run.version(), draft), (1, events));
-        known.note(&run);
-        assert_eq!(known.get_with_draft(id).unwrap().1, []);
+    fn images_parts_and_schemas_count_towards_the_bound() {
+        let (ids, bounds) = (SeededIds::new(1), Bounds { runs_max: 100, bytes_max: 1 << 20 });
+        let image = || Part::Image(Image::Url(format!("https://example.org/{}", "x".repeat(300_000))));
+        let long = serde_json::json!({ "enum": vec!["y"; 60_000] });
+        let with_image = |spec: &mut RunSpec| {
+            let message = Message::new(Role::User, "what is it?").with([image()]);
+            spec.conversation = Conversation::new(vec![message]).unwrap();
+        };
+        let with_text = |spec: &mut RunSpec| {
+            let message = Message::new(Role::User, "why?").with([Part::Text("z".repeat(300_000))]);
+            spec.conversation = Conversation::new(vec![message]).unwrap();
+        };
+        let with_schema = |spec: &mut RunSpec| {
+            let form = JsonSchema { name: "n".to_owned(), schema: long.clone(), strict: false };
+            spec.answer = AnswerForm::JsonSchema(form);
+        };
+        let changes: [&dyn Fn(&mut RunSpec); 3] = [&with_image, &with_text, &with_schema];
+        for change in changes {
+            let known = Known::new(bounds);
+            for _ in 0..20 {
+                let mut spec = a_spec();
+                change(&mut spec);
+                let events = [SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(spec) }];
+                known.note(&Arc::new(Run::replay(ids.run_id(TestClock::START), &events).unwrap()));
+            }
+            assert!(known.lock().runs.len() <= 4, "{} runs are remembered", known.lock().runs.len());
+        }
     }
 
     #[test]

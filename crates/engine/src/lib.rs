@@ -21,7 +21,6 @@ mod hedging;
 mod holds;
 mod known;
 mod metrics;
-mod offers;
 mod parts;
 mod planner;
 mod ratings;

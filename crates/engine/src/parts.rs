@@ -107,9 +107,6 @@ pub struct Options {
     pub step_slots: usize,
     /// How long one fetch waits for a message.
     pub fetch_wait: Duration,
-    /// How long a draft waits for word from whoever took its offer; then whoever was asked creates it. Many times what that takes
-    /// while there is room, and short beside what a lost offer would cost otherwise.
-    pub draft_wait: Duration,
     /// Longest time for one plan.
     pub plan_time_max: Duration,
     /// Pause after a first failed attempt; doubled for each further one.
@@ -120,8 +117,8 @@ pub struct Options {
     pub retries: RetryLimits,
     /// Most commands decided and committed together, and most runs created together.
     pub batch_commands_max: usize,
-    /// Most such batches under way at the same time, each of other runs. More than one is for a store that can have several
-    /// commits wait for the disk together.
+    /// Most such batches under way at the same time, each of other runs. A store that syncs several commits together, such as
+    /// Postgres, gains from more than one.
     pub batches_max: usize,
     /// Most commands waiting to be decided, and most runs waiting to be created; further ones wait with their callers.
     pub waiting_commands_max: usize,
@@ -148,7 +145,6 @@ impl Default for Options {
             plan_slots: 4,
             step_slots: 32,
             fetch_wait: Duration::from_secs(5),
-            draft_wait: Duration::from_millis(100),
             plan_time_max: Duration::from_mins(2),
             retry_pause: Duration::from_millis(500),
             retry_pause_max: Duration::from_secs(30),

@@ -13,10 +13,7 @@ use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, T
 use podium_domain::sampling::{Sampling, SamplingError};
 use podium_domain::stops::Stops;
 use podium_ports::conductor::{Conductor, PlanOutcome};
-use podium_ports::live::{EndSignals, Offer};
-use podium_ports::queue::{Lane, TaskMessage};
-use podium_ports::store::{Commit, Created, Place, StoreError, Telling};
-use tracing::debug;
+use podium_ports::store::{Commit, Created, StoreError};
 
 use crate::commands::rehearse;
 use crate::ending::Ending;
@@ -116,22 +113,6 @@ impl Draft {
     pub(crate) fn run_id(&self) -> RunId {
         self.commit.after.id()
     }
-
-    /// Where its only task that can be claimed waits, if that is a step that may be told at once, and if nothing is decided by
-    /// creating the run: no budget is asked, and no other run can have its request id.
-    fn claimable(&self) -> Option<(&Lane, TaskRef)> {
-        let Self { commit, effects } = self;
-        let [Effect::Dispatch { task: task @ TaskRef::Step { .. }, .. }] = effects.as_slice() else {
-            return None;
-        };
-        if commit.booking().is_some() || commit.after.spec().request_id.is_some() {
-            return None;
-        }
-        match commit.place(*task)? {
-            Place { lane, telling: Telling::AtOnce } => Some((lane, *task)),
-            Place { .. } => None,
-        }
-    }
 }
 
 impl Engine {
@@ -141,16 +122,11 @@ impl Engine {
         self.create(draft).await
     }
 
-    /// Accepts a request of somebody who waits for the end, and is interested in nothing before it.
-    ///
-    /// Whoever claims the first step may create the run in the same commit, so a new one is durable only once it has ended, or
-    /// its ending was [secured](Ending::secure).
+    /// Accepts a request of a caller that waits for the end and needs nothing before it. As after [`Self::submit`], the run is
+    /// durable.
     pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
         let draft = self.draft(request)?;
         let id = draft.run_id();
-        if let Some(signals) = self.offer(&draft).await {
-            return Ok((Submitted::New(id), Ending::of_draft(self.clone(), draft, signals)));
-        }
         let is_created = AtomicBool::new(false);
         // At the same time: neither needs the other. Only if it listens first it cannot have missed the end.
         let listen = async {
@@ -241,33 +217,6 @@ impl Engine {
         }
         let commit = self.dispatch().commit(after, events).charged(Charge::default());
         Some(Draft { commit, effects })
-    }
-
-    /// Offers a run that is not stored yet to those who could take its first step. Whatever goes wrong, it can be created as any
-    /// other.
-    async fn offer(&self, draft: &Draft) -> Option<EndSignals> {
-        let (lane, task) = draft.claimable()?;
-        let Draft { commit, .. } = draft;
-        let offer =
-            Offer { message: TaskMessage::new(commit.after.id(), task), events: commit.events.clone() };
-        tokio::select! {
-            biased;
-            offered = self.parts().live.offer(lane, &offer) => offered.unwrap_or_else(|error| {
-                let run = offer.message.run;
-                debug!(%run, error = &error as &dyn std::error::Error, "a draft could not be offered");
-                None
-            }),
-            () = self.parts().clock.sleep(self.options().draft_wait) => None,
-        }
-    }
-
-    /// Creates a run that was offered, unless whoever took it has: then it is claimed, and there is nothing to be told of it.
-    pub(crate) async fn create_drafted(&self, draft: &Draft) -> Result<(), StoreError> {
-        if self.creations().ask(draft.commit.clone()).await? == Created::New {
-            self.metrics().happened(&draft.commit.after, &draft.commit.events);
-            self.announce(draft).await;
-        }
-        Ok(())
     }
 
     async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {

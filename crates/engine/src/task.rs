@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Refusal, Run, TaskRef};
-use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use podium_ports::store::Hold;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,8 +22,6 @@ use crate::holds::Held;
 
 /// Pause after the queue or the store failed, before the next try.
 pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
-/// A fetch that has waited for so long would have got what there was: many times what the queue takes for it.
-const EMPTY_AFTER: Duration = Duration::from_millis(5);
 /// How long a message for a task that somebody else holds stays away.
 const HELD_PAUSE: Duration = Duration::from_secs(5);
 
@@ -86,20 +83,14 @@ pub(crate) struct Slot {
 /// The slots of the lanes that this process serves. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Slots {
-    lanes: Arc<BTreeMap<Lane, LaneSlots>>,
-}
-
-struct LaneSlots {
-    free: Arc<Semaphore>,
-    /// The slot of a fetch that waits for a message, and since when.
-    waiting: Mutex<Option<(Slot, Timestamp)>>,
+    lanes: Arc<BTreeMap<Lane, Arc<Semaphore>>>,
 }
 
 impl Slots {
     /// So many for each lane.
     pub(crate) fn new(lanes: impl IntoIterator<Item = Lane>, each: usize) -> Self {
-        let slots = || LaneSlots { free: Arc::new(Semaphore::new(each)), waiting: Mutex::default() };
-        Self { lanes: Arc::new(lanes.into_iter().map(|lane| (lane, slots())).collect()) }
+        let lanes = lanes.into_iter().map(|lane| (lane, Arc::new(Semaphore::new(each))));
+        Self { lanes: Arc::new(lanes.collect()) }
     }
 
     /// The lanes.
@@ -109,45 +100,19 @@ impl Slots {
 
     /// A slot of the lane if one is free.
     pub(crate) fn try_take(&self, lane: &Lane) -> Option<Slot> {
-        let permit = Arc::clone(&self.lanes.get(lane)?.free).try_acquire_owned().ok()?;
+        let permit = Arc::clone(self.lanes.get(lane)?).try_acquire_owned().ok()?;
         Some(Slot { lane: lane.clone(), _permit: permit })
-    }
-
-    /// The same, or else that of a fetch which has waited for long enough to say that the lane's queue is empty.
-    pub(crate) fn try_take_any(&self, lane: &Lane, now: Timestamp) -> Option<Slot> {
-        if let Some(slot) = self.try_take(lane) {
-            return Some(slot);
-        }
-        let mut waiting = lock(&self.lanes.get(lane)?.waiting);
-        let is_idle = waiting.as_ref().is_some_and(|(_, since)| now.since(*since) >= EMPTY_AFTER);
-        if is_idle { waiting.take().map(|(slot, _)| slot) } else { None }
     }
 
     /// A slot of the lane as soon as one is free; `None` for a lane that is not served.
     async fn take(&self, lane: &Lane) -> Option<Slot> {
-        let permit = Arc::clone(&self.lanes.get(lane)?.free).acquire_owned().await.ok()?;
+        let permit = Arc::clone(self.lanes.get(lane)?).acquire_owned().await.ok()?;
         Some(Slot { lane: lane.clone(), _permit: permit })
     }
 
-    /// The slot waits for a message from now on.
-    fn wait_with(&self, slot: Slot, now: Timestamp) {
-        if let Some(slots) = self.lanes.get(&slot.lane) {
-            *lock(&slots.waiting) = Some((slot, now));
-        }
-    }
-
-    /// The slot that waited, unless it was taken for something else meanwhile.
-    fn waited(&self, lane: &Lane) -> Option<Slot> {
-        lock(&self.lanes.get(lane)?.waiting).take().map(|(slot, _)| slot)
-    }
-
     fn free(&self, lane: &Lane) -> usize {
-        self.lanes.get(lane).map_or(0, |slots| slots.free.available_permits())
+        self.lanes.get(lane).map_or(0, |slots| slots.available_permits())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What has become of a task.
@@ -201,14 +166,12 @@ pub(crate) async fn serve_lane<W: Work>(
             return;
         };
         let wanted = 1 + slots.free(&lane);
-        slots.wait_with(first, engine.now());
         let fetch = engine.parts().queue.fetch(&lane, wanted, engine.options().fetch_wait);
         let fetched = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             fetched = fetch => fetched,
         };
-        let mut first = slots.waited(&lane);
         let deliveries = match fetched {
             Ok(deliveries) => deliveries,
             Err(error) => {
@@ -217,20 +180,19 @@ pub(crate) async fn serve_lane<W: Work>(
                 continue;
             }
         };
-        let free = usize::from(first.is_some()) + slots.free(&lane);
-        engine.metrics().lanes().fetched(&lane, deliveries.len(), free);
+        engine.metrics().lanes().fetched(&lane, deliveries.len(), 1 + slots.free(&lane));
+        let mut first = Some(first);
         for delivery in deliveries {
             let (engine, work, abandon) = (engine.clone(), work.clone(), abandon.clone());
             match first.take().or_else(|| slots.try_take(&lane)) {
                 Some(slot) => {
                     under_way.spawn(async move { handle(&engine, (delivery, slot), &work, &abandon).await });
                 }
-                // What came otherwise was faster: the message is for whoever has room.
+                // A chained step took the slot meanwhile: the message is for another process.
                 None => drop(under_way.spawn(answer(delivery, Settle::Nak(Duration::ZERO)))),
             }
         }
     }
-    drop(slots.waited(&lane));
     while under_way.join_next().await.is_some() {}
 }
 
@@ -241,7 +203,6 @@ async fn handle<W: Work>(
     abandon: &CancellationToken,
 ) {
     let message = *delivery.message();
-    engine.known().note_history(message.run, delivery.history());
     let Done { settle, next } = tokio::select! {
         biased;
         done = work.work(message, slot, abandon) => done,
@@ -263,7 +224,7 @@ async fn answer(delivery: Delivery, settle: Settle) {
 }
 
 /// Goes on with tasks that were claimed with the results of those before them.
-pub(crate) async fn go_on<W: Work>(work: &W, mut next: Option<W::Next>, abandon: &CancellationToken) {
+async fn go_on<W: Work>(work: &W, mut next: Option<W::Next>, abandon: &CancellationToken) {
     while let Some(task) = next {
         next = work.go_on(task, abandon).await;
     }
@@ -375,39 +336,5 @@ impl Engine {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use podium_domain::policy::Tier;
-    use podium_testkit::TestClock;
-
-    use super::*;
-
-    #[test]
-    fn the_slot_of_a_fetch_is_for_what_comes_otherwise_once_the_queue_is_empty() {
-        let lane = Lane::Plan(Tier::Mini);
-        let (slots, now) = (Slots::new([lane.clone()], 2), TestClock::START);
-        let first = slots.try_take(&lane).unwrap();
-        slots.wait_with(first, now);
-        let free = slots.try_take_any(&lane, now).expect("one is free");
-        assert!(slots.try_take_any(&lane, now).is_none(), "a message may be about to come");
-        let idle = slots.try_take_any(&lane, now.after(EMPTY_AFTER)).expect("none has come");
-        assert!(slots.waited(&lane).is_none(), "it is taken");
-        assert!(slots.try_take_any(&lane, now.after(EMPTY_AFTER)).is_none());
-        drop((free, idle));
-        assert_eq!(slots.free(&lane), 2);
-    }
-
-    #[test]
-    fn a_fetch_that_got_something_has_its_slot() {
-        let lane = Lane::Plan(Tier::Mini);
-        let (slots, now) = (Slots::new([lane.clone()], 1), TestClock::START);
-        slots.wait_with(slots.try_take(&lane).unwrap(), now);
-        let slot = slots.waited(&lane).expect("nobody took it");
-        assert!(slots.try_take_any(&lane, now.after(EMPTY_AFTER)).is_none());
-        drop(slot);
-        assert_eq!(slots.free(&lane), 1);
     }
 }

@@ -3,17 +3,16 @@
 //! For each run there is the text so far of every attempt that writes, and a channel once somebody watches. Both change
 //! under one lock, so that whoever subscribes gets the text so far and then every later piece, none twice and none missing.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::policy::OUTPUT_BYTES_MAX;
-use podium_ports::live::{EndSignals, Frame, LiveError, LiveStream, Offer, Offers, Signal, Signals};
-use podium_ports::queue::Lane;
-use tokio::sync::{broadcast, mpsc};
-use tokio_stream::wrappers::{BroadcastStream, ReceiverStream};
+use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
 
 /// The live stream's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +31,6 @@ impl Default for LiveOptions {
     }
 }
 
-/// Offers that wait for one who takes them.
-const OFFERS_MAX: usize = 64;
-
 /// Carries signals within this process.
 ///
 /// The text of an attempt is held until a newer attempt at the same step begins, the run falls silent for longer than
@@ -45,7 +41,6 @@ const OFFERS_MAX: usize = 64;
 pub struct MemoryLive {
     options: LiveOptions,
     hot: Mutex<Hot>,
-    takers: Mutex<HashMap<Lane, VecDeque<mpsc::Sender<Offer>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,27 +66,11 @@ struct Attempt {
 impl MemoryLive {
     /// A live stream with nothing in it.
     pub fn new(options: LiveOptions) -> Self {
-        Self { options, hot: Mutex::default(), takers: Mutex::default() }
+        Self { options, hot: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Hot> {
         self.hot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl MemoryLive {
-    /// Hands an offer to the next of those who take them; whether there is one.
-    fn hand_over(&self, lane: &Lane, offer: &Offer) -> bool {
-        let mut takers = self.takers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(takers) = takers.get_mut(lane) else { return false };
-        takers.retain(|taker| !taker.is_closed());
-        for _ in 0..takers.len() {
-            takers.rotate_left(1);
-            if takers.front().is_some_and(|taker| taker.try_send(offer.clone()).is_ok()) {
-                return true;
-            }
-        }
-        false
     }
 }
 
@@ -232,22 +211,6 @@ impl LiveStream for MemoryLive {
         drop(hot);
         let later = later.map(|signal| signal.unwrap_or(Signal::Missed));
         Ok(futures::stream::iter(so_far).chain(later).boxed())
-    }
-
-    async fn offer(&self, lane: &Lane, offer: &Offer) -> Result<Option<EndSignals>, LiveError> {
-        let signals = self.subscribe_to_end(offer.message.run).await?;
-        Ok(self.hand_over(lane, offer).then_some(signals))
-    }
-
-    async fn offers(&self, lane: &Lane) -> Result<Offers, LiveError> {
-        let (taker, offers) = mpsc::channel(OFFERS_MAX);
-        let mut takers = self.takers.lock().unwrap_or_else(PoisonError::into_inner);
-        takers.entry(lane.clone()).or_default().push_back(taker);
-        Ok(ReceiverStream::new(offers).boxed())
-    }
-
-    async fn decline(&self, run: RunId) -> Result<(), LiveError> {
-        self.publish(run, Signal::Missed).await
     }
 }
 

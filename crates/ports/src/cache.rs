@@ -1,11 +1,11 @@
-//! What workers answered, for whoever asks the same worker the same, word for word and with the same parameters.
+//! Outputs of workers, reused when the same worker gets the same request, word for word and with the same parameters.
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::conversation::Message;
-use podium_domain::ids::{ClaimId, TenantId};
+use podium_domain::ids::TenantId;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::FinishReason;
 use podium_domain::usage::Usage;
@@ -18,54 +18,17 @@ use crate::vendor::{AnswerForm, ChatRequest, ReasoningText};
 /// What a key is made of, as a number that changes with it.
 const KEY_FORM: u8 = 1;
 
-/// Remembers outputs for a while, and who is about to make one.
+/// Remembers outputs for a while.
 ///
-/// It may forget anything at any time. It holds up nobody: each of its calls ends soon, and who gets an error goes on without
-/// it. Whoever is about to call a worker takes the *lead* of the request's key; others who want the same see that, and ask again
-/// instead of calling. A lead that is not extended runs out, so nobody waits for a process that died.
+/// It may forget anything at any time. Each of its calls ends soon, and a caller that gets an error goes on without it. Concurrent
+/// identical requests are not joined: each of them that finds nothing calls its worker.
 #[async_trait]
 pub trait StepCache: Send + Sync {
-    /// What is known of a request.
-    async fn look_up(&self, key: &CacheKey) -> Result<Look, CacheError>;
+    /// The output of a request, if it is known.
+    async fn look_up(&self, key: &CacheKey) -> Result<Option<CachedOutput>, CacheError>;
 
-    /// As [`Self::look_up`], but where nothing is known and nobody is under way the lead is taken under the random id `lead`.
-    /// After [`Look::Nothing`] the caller may call its worker; it should tell what came of that.
-    async fn lead(&self, key: &CacheKey, lead: ClaimId) -> Result<Look, CacheError>;
-
-    /// The call is still under way. A lead of somebody else is left alone.
-    async fn extend(&self, key: &CacheKey, lead: ClaimId) -> Result<(), CacheError>;
-
-    /// The call gave this output, which is kept unless it is too long; the lead ends.
-    async fn keep(&self, key: &CacheKey, lead: ClaimId, output: &CachedOutput) -> Result<(), CacheError>;
-
-    /// The call gave no output that can be kept; the lead ends.
-    async fn give_up(&self, key: &CacheKey, lead: ClaimId, why: GivenUp) -> Result<(), CacheError>;
-
-    /// How often a lead has to be extended.
-    fn extend_every(&self) -> Duration;
-}
-
-/// Why a lead ends without an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GivenUp {
-    /// The worker gave none. For a while everybody calls for themselves: those who waited must not fail one after the other.
-    Failed,
-    /// The caller does not go on, through no fault of the worker. Whoever is next leads.
-    Stopped,
-}
-
-/// What is known of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// What was answered.
-    Known(CachedOutput),
-    /// Somebody is calling.
-    UnderWay {
-        /// For so long.
-        since: Duration,
-    },
-    /// Nothing.
-    Nothing,
+    /// Keeps the output of a request, unless it is too long.
+    async fn keep(&self, key: &CacheKey, output: &CachedOutput) -> Result<(), CacheError>;
 }
 
 /// What a worker answered.
@@ -88,25 +51,11 @@ pub struct CacheOptions {
     pub entries_max: usize,
     /// Most bytes of an output that is kept.
     pub entry_bytes_max: usize,
-    /// How long a lead holds that is not extended, and how long everybody calls for themselves after a call that failed.
-    pub lead_ttl: Duration,
 }
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self {
-            ttl: Duration::from_hours(1),
-            entries_max: 4096,
-            entry_bytes_max: 64 << 10,
-            lead_ttl: Duration::from_secs(5),
-        }
-    }
-}
-
-impl CacheOptions {
-    /// How often a lead has to be extended: two extensions may be lost.
-    pub fn extend_every(&self) -> Duration {
-        self.lead_ttl / 3
+        Self { ttl: Duration::from_hours(1), entries_max: 4096, entry_bytes_max: 64 << 10 }
     }
 }
 

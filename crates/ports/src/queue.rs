@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use podium_domain::ids::{RunId, VendorId};
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
-use podium_domain::run::{Run, SequencedEvent, TaskRef};
+use podium_domain::run::{Run, TaskRef};
 use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
@@ -121,17 +121,6 @@ pub trait StepQueue: Send + Sync {
     /// Queues a message. A full lane refuses it with [`QueueError::Full`], unless the task has one outstanding already.
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError>;
 
-    /// The same, with all of the run's events so far enclosed, if the queue carries them and they are short: whoever gets the
-    /// message need not ask the store for the run. They may be old when it comes, like the message itself.
-    async fn publish_with(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        _history: &[SequencedEvent],
-    ) -> Result<Published, QueueError> {
-        self.publish(lane, message).await
-    }
-
     /// Takes up to `max` messages; waits at most `wait` for the first. Empty when none came.
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError>;
 
@@ -155,7 +144,6 @@ pub enum Published {
 #[must_use = "an unanswered delivery comes back after the ack wait"]
 pub struct Delivery {
     message: TaskMessage,
-    history: Vec<SequencedEvent>,
     deliveries: u32,
     reply: Box<dyn Reply>,
 }
@@ -172,22 +160,12 @@ impl fmt::Debug for Delivery {
 impl Delivery {
     /// Made by adapters.
     pub fn new(message: TaskMessage, deliveries: u32, reply: Box<dyn Reply>) -> Self {
-        Self { message, history: Vec::new(), deliveries, reply }
-    }
-
-    /// The same with the run's events up to some moment, from the first on.
-    pub fn enclosing(self, history: Vec<SequencedEvent>) -> Self {
-        Self { history, ..self }
+        Self { message, deliveries, reply }
     }
 
     /// The message.
     pub fn message(&self) -> &TaskMessage {
         &self.message
-    }
-
-    /// The run's events up to some moment, from the first on; none if they did not come along.
-    pub fn history(&self) -> &[SequencedEvent] {
-        &self.history
     }
 
     /// How often it was delivered, this time included.

@@ -140,11 +140,6 @@ impl Commit {
         self.events.first().is_some_and(|first| first.sequence == 1)
     }
 
-    /// All of the run's events, if these are all; else none.
-    pub fn history(&self) -> &[SequencedEvent] {
-        if self.is_first() { &self.events } else { &[] }
-    }
-
     /// The same, with what it adds to the budgets of a run that weighed `before`.
     #[must_use]
     pub fn charged(mut self, before: Charge) -> Self {

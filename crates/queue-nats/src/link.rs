@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event, Message, RequestErrorKind, Server, Subscriber};
 use bytes::Bytes;
-use futures::StreamExt;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -253,35 +252,9 @@ impl Link {
         self.client.subscribe(subject).await.map_err(|e| NatsError::Client { call, source: Box::new(e) })
     }
 
-    /// As [`subscribe`](Self::subscribe), where each message is for one of the subscriptions of a group.
-    pub(crate) async fn subscribe_in(
-        &self,
-        call: &'static str,
-        group: &str,
-        subject: String,
-    ) -> Result<Subscriber, NatsError> {
-        let subscribed = self.client.queue_subscribe(subject, group.to_owned()).await;
-        subscribed.map_err(|e| NatsError::Client { call, source: Box::new(e) })
-    }
-
-    /// Waits until the server has seen all that was sent before. To be used [`within`](Self::within) a limit.
-    pub(crate) async fn catch_up(&self, call: &'static str) -> Result<(), NatsError> {
-        let inbox = self.client.new_inbox();
-        let mut echo = self.subscribe(call, inbox.clone()).await?;
-        self.send(call, inbox, Bytes::new()).await?;
-        let stopped = || NatsError::Client { call, source: "the client has stopped".into() };
-        echo.next().await.map(drop).ok_or_else(stopped)
-    }
-
     /// Waits until all that was handed to the client is written. To be used [`within`](Self::within) a limit.
     pub(crate) async fn flush(&self) -> Result<(), NatsError> {
         self.client.flush().await.map_err(|e| NatsError::Client { call: "flush", source: Box::new(e) })
-    }
-
-    /// A name that nobody else has, of letters and digits.
-    pub(crate) fn unique_name(&self) -> String {
-        let inbox = self.client.new_inbox();
-        inbox.rsplit('.').next().map_or_else(|| inbox.clone(), str::to_owned)
     }
 
     /// Hands a message to the client, who writes it when it can.

@@ -4,16 +4,12 @@
 //! each process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so
 //! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
 //!
-//! `<prefix>.end.<offerer>.<run>` carries the end alone, with the run, for those who wait for it and watch nothing: most clients
-//! do. Whoever offered the run hears of all that it offered by one subscription, and any other process asks for that run,
-//! whoever offered it. Of a run that came as an offer, and that nobody has asked about, nothing else is sent. Who asks first is
-//! told that something was missed, so that the store is read: what was kept quiet was true before.
+//! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it and watch nothing: most clients do. Processes of
+//! earlier versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
 
 mod end;
 mod merge;
-mod offers;
 mod outlet;
-mod taken;
 mod text;
 mod told;
 mod watch;
@@ -21,14 +17,12 @@ mod wire;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_nats::{Message, Subscriber};
+use async_nats::Subscriber;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use podium_domain::ids::RunId;
-use podium_domain::run::Run;
-use podium_ports::live::{EndSignals, LiveError, LiveStream, Offer, Offers, Signal, Signals};
-use podium_ports::queue::Lane;
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -39,9 +33,7 @@ use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
 use crate::subjects;
 use end::EndWatch;
-use offers::Offered;
 use outlet::outlet;
-use taken::Taken;
 use text::TextSoFar;
 use told::Told;
 use watch::Watch;
@@ -50,9 +42,7 @@ use watch::Watch;
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
 /// Runs whose watchers may have to be told that they missed something.
 const TOLD_RUNS_MAX: usize = 65_536;
-/// Offered runs that are remembered. Also one that has ended is for a while: a question that came late has missed its end.
-const TAKEN_RUNS_MAX: usize = 65_536;
-/// Who offered a run that did not come as an offer.
+/// The name in the subjects of ends.
 const NOBODY: &str = "_";
 
 /// The live stream's bounds and names.
@@ -99,10 +89,6 @@ struct Shared {
     options: LiveOptions,
     text: Mutex<TextSoFar>,
     told: Mutex<Told>,
-    taken: Mutex<Taken>,
-    offered: Arc<Offered>,
-    /// What this process is called in the subjects of the ends that it waits for: no other is called the same.
-    name: String,
     /// Rung when a signal was dropped.
     dropped: Notify,
     tasks: TaskTracker,
@@ -119,15 +105,9 @@ impl NatsLive {
         }
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
         let questions = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
-        let name = link.unique_name();
-        let own_ends = format!("{}.end.{name}.*", options.prefix);
-        let ends = link.within(CALL, link.subscribe("subscribe to ends", own_ends)).await?;
         let shared = Arc::new(Shared {
             text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
             told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
-            taken: Mutex::new(Taken::new(TAKEN_RUNS_MAX)),
-            offered: Arc::default(),
-            name,
             dropped: Notify::new(),
             tasks: TaskTracker::new(),
             link,
@@ -136,8 +116,6 @@ impl NatsLive {
         let stop = CancellationToken::new();
         let answer = Arc::clone(&shared).answer(questions);
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(answer));
-        let pass_on = Arc::clone(&shared.offered).pass_on(ends);
-        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(pass_on));
         let tell = Arc::clone(&shared).tell_missed();
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(tell));
         Ok(Self { shared, stop: stop.drop_guard() })
@@ -173,30 +151,17 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn run_subject(&self, run: RunId) -> String {
         format!("{}.run.{run}", self.options.prefix)
     }
 
-    /// Where the end of a run is told.
-    fn end_subject(&self, run: RunId) -> String {
-        let offered = self.lock_taken().offerer(run).map(str::to_owned);
-        offered.unwrap_or_else(|| self.end_subject_of(NOBODY, run))
+    /// Where the end of a run is published under `name`.
+    fn end_subject(&self, name: &str, run: RunId) -> String {
+        format!("{}.end.{name}.{run}", self.options.prefix)
     }
 
-    /// Where the end of a run is told that `offerer` offered.
-    fn end_subject_of(&self, offerer: &str, run: RunId) -> String {
-        format!("{}.end.{offerer}.{run}", self.options.prefix)
-    }
-
-    /// Whether the client took all of it, without waiting. Of a run that nobody watches there is nothing to take.
+    /// Whether the client took all of it, without waiting.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
-        if self.lock_taken().is_hushed(run) {
-            return Ok(true);
-        }
         if !self.link.is_connected() {
             return Ok(false);
         }
@@ -209,10 +174,14 @@ impl Shared {
         Ok(true)
     }
 
-    /// The same for a run's end, with the run.
-    fn hand_over_end(&self, run: &Run) -> Result<bool, NatsError> {
-        let told = self.hand_over(run.id(), &Signal::Ended { version: run.version() })?;
-        Ok(told && self.try_publish(self.end_subject(run.id()), wire::write_end(run)?))
+    /// The same for a run's end, which goes to those who wait for it alone, too.
+    fn hand_over_end(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
+        for message in wire::write(signal, self.link.client().max_payload()) {
+            if !self.hand_over(run, signal)? || !self.try_publish(self.end_subject(NOBODY, run), message?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the client took the message without waiting. Not even for the runtime's sake: a task that has done much would be
@@ -236,12 +205,6 @@ impl Shared {
         while let Some(question) = questions.next().await {
             let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
             let (Some(run), Some(reply)) = (run, question.reply) else { continue };
-            // Before the text is read: what is held from now on is also sent.
-            if self.lock_taken().is_watched(run)
-                && let Err(error) = self.send(&self.run_subject(run), &Signal::Missed).await
-            {
-                debug!(%run, error = &error as &dyn std::error::Error, "a watcher is not told what it missed");
-            }
             let so_far = self.lock_text().of(run);
             for frame in so_far {
                 if let Err(error) = self.send(reply.as_str(), &Signal::Frame(frame)).await {
@@ -270,7 +233,7 @@ impl Shared {
             }
             let owed = self.lock_told().take_owed();
             for run in owed {
-                for subject in [self.run_subject(run), self.end_subject(run)] {
+                for subject in [self.run_subject(run), self.end_subject(NOBODY, run)] {
                     if self.send(&subject, &Signal::Missed).await.is_err() {
                         // The connection is lost again; what is owed stays owed.
                         self.lock_told().dropped(run);
@@ -287,24 +250,6 @@ impl Shared {
             self.link.within(CALL, self.link.send(CALL, subject.to_owned(), message?)).await?;
         }
         Ok(())
-    }
-
-    /// The offer of a message, for whoever takes it here. What cannot be read is declined.
-    async fn take(&self, message: Message) -> Option<Offer> {
-        let subject = message.reply?.to_string();
-        let offer = offers::read(&message.payload);
-        match &offer {
-            Some(offer) => self.lock_taken().take(offer.message.run, subject),
-            None => self.decline(&subject).await,
-        }
-        offer
-    }
-
-    /// Tells whoever listens on `subject` that its offer is not worked on here.
-    async fn decline(&self, subject: &str) {
-        if let Err(error) = self.send(subject, &Signal::Missed).await {
-            debug!(subject, error = &error as &dyn std::error::Error, "an offer was not declined");
-        }
     }
 
     /// A watch whose subscriptions the server knows of, and its question sent.
@@ -331,18 +276,23 @@ impl Shared {
 #[async_trait]
 impl LiveStream for NatsLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
-        if let Signal::Frame(frame) = &signal {
-            // Before it is looked whether somebody watches: who asks in between gets it with the text so far.
-            self.shared.lock_text().hold(run, frame);
-        }
-        self.shared.note(run, self.shared.hand_over(run, &signal)?);
-        Ok(())
-    }
-
-    async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
-        // Whoever comes later reads the store.
-        self.shared.lock_text().forget(run.id());
-        self.shared.note(run.id(), self.shared.hand_over_end(run)?);
+        let shared = &self.shared;
+        let was_sent = match &signal {
+            Signal::Frame(frame) => {
+                // Before it is sent: a subscriber that asks in between gets it with the text so far.
+                shared.lock_text().hold(run, frame);
+                shared.hand_over(run, &signal)?
+            }
+            Signal::Ended { .. } => {
+                // A later subscriber reads the store.
+                shared.lock_text().forget(run);
+                shared.hand_over_end(run, &signal)?
+            }
+            Signal::Committed { .. } | Signal::Planning { .. } | Signal::Missed => {
+                shared.hand_over(run, &signal)?
+            }
+        };
+        shared.note(run, was_sent);
         Ok(())
     }
 
@@ -356,47 +306,8 @@ impl LiveStream for NatsLive {
 
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let shared = &self.shared;
-        let (of_any, own) = (shared.end_subject_of("*", run), shared.end_subject_of(NOBODY, run));
+        let (of_any, own) = (shared.end_subject("*", run), shared.end_subject(NOBODY, run));
         let opening = EndWatch::open(&shared.link, (of_any, own), self.stop.token().clone());
         Ok(shared.link.within("subscribe to a run's end", opening).await?.into_signals())
-    }
-
-    async fn offer(&self, lane: &Lane, offer: &Offer) -> Result<Option<EndSignals>, LiveError> {
-        const CALL: &str = "offer a run";
-        let (shared, run) = (&self.shared, offer.message.run);
-        let Some(body) = offers::write(offer)?.filter(|_| shared.link.is_connected()) else {
-            return Ok(None);
-        };
-        let signals = shared.offered.wait(run);
-        let subject = subjects::offers(&shared.options.prefix, lane);
-        let reply = shared.end_subject_of(&shared.name, run);
-        shared.link.within(CALL, shared.link.send_for_reply(CALL, subject, reply, body)).await?;
-        Ok(Some(signals))
-    }
-
-    async fn offers(&self, lane: &Lane) -> Result<Offers, LiveError> {
-        const CALL: &str = "subscribe to offers";
-        let subject = subjects::offers(&self.shared.options.prefix, lane);
-        let link = &self.shared.link;
-        let subscribing = async {
-            let messages = link.subscribe_in(CALL, offers::GROUP, subject).await?;
-            link.catch_up(CALL).await?;
-            Ok::<_, NatsError>(messages)
-        };
-        let messages = link.within(CALL, subscribing).await?;
-        let shared = Arc::clone(&self.shared);
-        let offers = messages.filter_map(move |message| {
-            let shared = Arc::clone(&shared);
-            async move { shared.take(message).await }
-        });
-        Ok(offers.take_until(self.stop.token().clone().cancelled_owned()).boxed())
-    }
-
-    async fn decline(&self, run: RunId) -> Result<(), LiveError> {
-        let subject = self.shared.lock_taken().offerer(run).map(str::to_owned);
-        if let Some(subject) = subject {
-            self.shared.decline(&subject).await;
-        }
-        Ok(())
     }
 }

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use podium_domain::run::SequencedEvent;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -95,13 +94,8 @@ fn unwritable(error: serde_json::Error) -> NatsError {
 }
 
 impl Shared {
-    async fn publish(
-        &self,
-        lane: &Lane,
-        message: &TaskMessage,
-        history: &[SequencedEvent],
-    ) -> Result<Published, QueueError> {
-        let body = body::write(message, history).map_err(unwritable)?;
+    async fn publish(&self, lane: &Lane, message: &TaskMessage) -> Result<Published, QueueError> {
+        let body = body::write(message).map_err(unwritable)?;
         self.store(lane, message, body).await
     }
 
@@ -258,16 +252,7 @@ impl Shared {
 #[async_trait]
 impl StepQueue for NatsQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
-        self.publish_with(lane, message, &[]).await
-    }
-
-    async fn publish_with(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        history: &[SequencedEvent],
-    ) -> Result<Published, QueueError> {
-        self.shared.within(STORE, self.shared.publish(lane, &message, history)).await
+        self.shared.within(STORE, self.shared.publish(lane, &message)).await
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {

@@ -23,11 +23,6 @@ pub(crate) fn stream(name: &str, lane: &Lane) -> String {
     format!("{name}-{}", tokens(lane, '-'))
 }
 
-/// Where a lane's offers go, below the live stream's prefix.
-pub(crate) fn offers(prefix: &str, lane: &Lane) -> String {
-    format!("{prefix}.offer.{}", tokens(lane, '.'))
-}
-
 fn tokens(lane: &Lane, separator: char) -> String {
     match lane {
         Lane::Plan(tier) => format!("{}{separator}plan", tier.as_str()),
@@ -82,7 +77,6 @@ mod tests {
         );
         assert_eq!(filter("podium.work", &lane("north")), "podium.work.ultra.step.north.*.*");
         assert_eq!(filter("podium.work", &Lane::Plan(Tier::Mini)), "podium.work.mini.plan.*.*");
-        assert_eq!(offers("podium.live", &lane("north")), "podium.live.offer.ultra.step.north");
         assert_eq!(stream("PODIUM", &Lane::Plan(Tier::Mini)), "PODIUM-mini-plan");
         assert_eq!(stream("PODIUM", &lane("a.b")), "PODIUM-ultra-step-a_2eb");
     }

@@ -20,8 +20,7 @@ use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
 use podium_ports::conductor::Asker;
-use podium_ports::live::Offer;
-use podium_ports::queue::{Lane, TaskMessage};
+use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Place, Telling};
 
 use uuid::Uuid;
@@ -190,13 +189,6 @@ pub fn an_ended_run(id: RunId, answer: &str) -> Run {
     driven.plan(plan_of(&[("quick", "Answer it.", &[])]), &ids);
     driven.step(0, answer, &ids);
     driven.run
-}
-
-/// The run of that id, of [`a_spec`], offered before it is planned: nobody is going to look into it.
-pub fn an_offer(id: RunId) -> Offer {
-    let task = TaskRef::Step { round: 0, step: StepIndex::new(0) };
-    let events = vec![SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(a_spec()) }];
-    Offer { message: TaskMessage::new(id, task), events }
 }
 
 /// A run that a test drives through its life, with its events on the way to a store.

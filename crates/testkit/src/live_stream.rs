@@ -3,7 +3,6 @@
 //! Signals may cross a network, so a test waits for what must come, for as long as is reasonable. What must not come is
 //! looked for before something that comes later for sure.
 
-mod offers;
 mod slow;
 mod text;
 mod watching;
@@ -48,11 +47,6 @@ macro_rules! live_stream_suite {
             every_watcher_hears_and_those_of_other_runs_do_not
             a_watcher_that_left_bothers_nobody
             who_waits_for_the_end_hears_it
-            an_offer_goes_to_one_of_those_who_take_them_and_its_end_comes_back
-            an_offer_that_nobody_takes_comes_back
-            an_offer_that_is_declined_comes_back
-            offers_of_other_lanes_are_not_mixed
-            who_watches_an_offered_run_has_everything
             publishing_waits_for_no_watcher
             a_late_watcher_gets_the_text_so_far_of_each_attempt_and_then_the_rest
             text_is_gathered_from_all_processes
@@ -86,7 +80,7 @@ pub mod requirements {
 }
 
 mod written {
-    pub(super) use super::{offers::*, slow::*, text::*, watching::*};
+    pub(super) use super::{slow::*, text::*, watching::*};
 }
 
 /// Longest time for a signal that must come.

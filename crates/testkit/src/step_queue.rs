@@ -56,7 +56,6 @@ macro_rules! step_queue_suite {
             a_late_ack_removes_the_message
             a_late_nak_or_progress_is_no_error
             a_late_ack_does_not_touch_the_tasks_next_message
-            a_history_comes_whole_or_not_at_all
             lanes_are_separate
             a_full_lane_refuses_until_a_message_is_acked
             a_full_lane_leaves_all_others_alone

@@ -1,5 +1,4 @@
-//! The live stream: pieces of text on their way to whoever watches, and drafts to whoever takes them. It drops, delays, reorders,
-//! repeats and forgets.
+//! The live stream: pieces of text on their way to watchers. It drops, delays, reorders and forgets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +7,7 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use futures::StreamExt;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
-use podium_ports::live::{EndSignals, Frame, LiveError, LiveStream, Offer, Offers, Signal, Signals};
-use podium_ports::queue::Lane;
+use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
 
 use crate::mutation::Mutation;
 use crate::world::{Broken, Core, Link, Service};
@@ -21,8 +19,6 @@ const SIGNALS_MAX: usize = 12;
 #[derive(Default)]
 pub(crate) struct LiveState {
     runs: BTreeMap<RunId, Hot>,
-    /// Who takes the offers of each lane.
-    takers: BTreeMap<Lane, BTreeMap<u64, Arc<Mailbox<Offer>>>>,
     last: u64,
 }
 
@@ -96,38 +92,13 @@ impl Core {
         }
     }
 
-    /// Brings an offer to one of those who take them, mostly.
-    fn bring(&mut self, lane: &Lane, offer: &Offer) {
-        let takers = self.live.takers.get(lane).map(|takers| takers.values().cloned().collect::<Vec<_>>());
-        let takers = takers.unwrap_or_default();
-        if takers.is_empty() {
-            self.count("offer to nobody");
-            return self.tell(offer.message.run, Signal::Missed);
-        }
-        let (lost, twice) = (self.rates.message_lost, self.rates.message_twice);
-        if self.dice.chance(lost) {
-            self.count("offer lost");
-            return;
-        }
-        let copies = if self.dice.chance(twice) { 2 } else { 1 };
-        for _ in 0..copies {
-            let taker = Arc::clone(&takers[self.dice.index(takers.len())]);
-            let (on_its_way, offer) = (self.signal_latency(), offer.clone());
-            self.count("offer brought");
-            self.after(on_its_way, move |core| {
-                core.ready.insert(taker.node);
-                taker.put(offer);
-            });
-        }
-    }
-
     fn signal_latency(&mut self) -> u64 {
         let late = self.rates.signal_late;
         if self.dice.chance(late) { self.dice.between(5, 1_500) } else { self.dice.below(3) }
     }
 }
 
-/// Where a watcher's signals arrive, or a taker's offers.
+/// Where a watcher's signals arrive.
 struct Mailbox<T> {
     node: usize,
     letters: Mutex<Letters<T>>,
@@ -190,22 +161,6 @@ impl Drop for Subscription {
     }
 }
 
-/// A taker's, until dropped.
-struct Taking {
-    link: Link,
-    lane: Lane,
-    number: u64,
-    mailbox: Arc<Mailbox<Offer>>,
-}
-
-impl Drop for Taking {
-    fn drop(&mut self) {
-        if let Some(takers) = self.link.world.lock().live.takers.get_mut(&self.lane) {
-            takers.remove(&self.number);
-        }
-    }
-}
-
 fn broken(broken: Broken) -> LiveError {
     LiveError(broken.into())
 }
@@ -242,32 +197,5 @@ impl LiveStream for SimLive {
         let number = self.0.ask(Service::Live, subscribe).await.map_err(broken)?;
         let subscription = Subscription { link, run, number, mailbox };
         Ok(futures::stream::poll_fn(move |context| subscription.mailbox.take(context)).boxed())
-    }
-
-    async fn offer(&self, lane: &Lane, offer: &Offer) -> Result<Option<EndSignals>, LiveError> {
-        let signals = self.subscribe_to_end(offer.message.run).await?;
-        let (lane, offer) = (lane.clone(), offer.clone());
-        self.0.ask(Service::Live, move |core| core.bring(&lane, &offer)).await.map_err(broken)?;
-        Ok(Some(signals))
-    }
-
-    async fn offers(&self, lane: &Lane) -> Result<Offers, LiveError> {
-        let (node, link, wanted) = (self.0.node, self.0.clone(), lane.clone());
-        let mailbox = Mailbox::new(node, None);
-        let taking = Arc::clone(&mailbox);
-        let take = move |core: &mut Core| {
-            core.live.last += 1;
-            let number = core.live.last;
-            core.live.takers.entry(wanted).or_default().insert(number, taking);
-            number
-        };
-        let number = self.0.ask(Service::Live, take).await.map_err(broken)?;
-        let taking = Taking { link, lane: lane.clone(), number, mailbox };
-        Ok(futures::stream::poll_fn(move |context| taking.mailbox.take(context)).boxed())
-    }
-
-    async fn decline(&self, run: RunId) -> Result<(), LiveError> {
-        self.0.world.lock().count("offer declined");
-        self.publish(run, Signal::Missed).await
     }
 }

@@ -20,8 +20,6 @@ pub enum Mutation {
     MisreadOutput,
     /// The store's column of costs misses what a commit adds.
     StaleCost,
-    /// A lead of the step cache does not run out.
-    EternalLead,
     /// The step cache answers a request with the output of another.
     MixOutputs,
     /// The queue does not hear acks.

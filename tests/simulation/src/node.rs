@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::sync::{Arc, Once};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, Options, Parts, Roles};
@@ -44,8 +43,8 @@ pub(crate) struct Nature {
     pub(crate) is_alone: bool,
     pub(crate) pool: Arc<Pool>,
     pub(crate) seed: u64,
-    /// How long a lead of the step cache holds; none: there is no step cache.
-    pub(crate) lead_ttl: Option<Duration>,
+    /// Whether there is a step cache.
+    pub(crate) has_cache: bool,
 }
 
 /// A place in the cluster, where processes live one after the other.
@@ -127,10 +126,7 @@ impl Node {
             queue: Arc::new(SimQueue(link())),
             live: Arc::new(SimLive(link())),
             limiter: Arc::new(SimLimiter(link())),
-            cache: self.nature.lead_ttl.map(|lead_ttl| -> Arc<dyn StepCache> {
-                // Two extensions may be lost.
-                Arc::new(SimCache { link: link(), extend_every: lead_ttl / 3 })
-            }),
+            cache: self.nature.has_cache.then(|| -> Arc<dyn StepCache> { Arc::new(SimCache(link())) }),
             vendors: Arc::new(SimVendors(link())),
             conductors: conductor.into(),
             clock: Arc::new(NodeClock(link())),

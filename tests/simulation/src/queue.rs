@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::RunId;
-use podium_domain::run::{SequencedEvent, TaskRef};
+use podium_domain::run::TaskRef;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, Reply, StepQueue, TaskMessage};
 
 use crate::mutation::Mutation;
@@ -16,10 +16,7 @@ use crate::world::{Broken, Core, Filled, Link, Service, Slot};
 type Number = u64;
 
 /// What a fetch comes to: messages with their number and how often they were delivered.
-type Fetched = Result<Vec<(Content, Number, u32)>, Broken>;
-
-/// A message and what is enclosed.
-type Content = (TaskMessage, Vec<SequencedEvent>);
+type Fetched = Result<Vec<(TaskMessage, Number, u32)>, Broken>;
 
 /// The queue itself.
 pub(crate) struct QueueState {
@@ -37,7 +34,7 @@ struct LaneState {
 }
 
 struct Message {
-    content: Content,
+    message: TaskMessage,
     available_at: u64,
     deliveries: u32,
 }
@@ -78,7 +75,7 @@ impl QueueState {
 
     fn remove(&mut self, lane: &Lane, number: Number) {
         let removed = self.lanes.get_mut(lane).and_then(|lane| lane.messages.remove(&number));
-        let task = removed.map(|removed| (removed.content.0.run, removed.content.0.task));
+        let task = removed.map(|removed| (removed.message.run, removed.message.task));
         if let Some(task) = task.filter(|task| self.outstanding.get(task) == Some(&number)) {
             self.outstanding.remove(&task);
         }
@@ -86,8 +83,7 @@ impl QueueState {
 }
 
 impl Core {
-    fn publish(&mut self, node: usize, lane: &Lane, content: Content) -> Result<Published, QueueError> {
-        let message = content.0;
+    fn publish(&mut self, node: usize, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
         let (lost, twice, tardy) =
             (self.rates.message_lost, self.rates.message_twice, self.rates.message_late);
         if self.dice.chance(lost) {
@@ -106,18 +102,18 @@ impl Core {
         note!(self, "node {node}: publish {} {} to {lane}", message.run, message.task);
         let number = self.queue.next_number();
         self.queue.outstanding.insert(task, number);
-        self.put(lane, number, content.clone(), tardy);
+        self.put(lane, number, message, tardy);
         if self.dice.chance(twice) {
             self.count("message repeated");
             let copy = self.queue.next_number();
-            self.put(lane, copy, content, tardy);
+            self.put(lane, copy, message, tardy);
         }
         Ok(Published::Queued)
     }
 
-    fn put(&mut self, lane: &Lane, number: Number, content: Content, tardy: u64) {
+    fn put(&mut self, lane: &Lane, number: Number, message: TaskMessage, tardy: u64) {
         let delay = if self.dice.chance(tardy) { self.dice.between(1, 4_000) } else { 0 };
-        let message = Message { content, available_at: self.now_ms + delay, deliveries: 0 };
+        let message = Message { message, available_at: self.now_ms + delay, deliveries: 0 };
         self.queue.lanes.entry(lane.clone()).or_default().messages.insert(number, message);
         self.serve_after(delay, lane);
     }
@@ -149,7 +145,7 @@ impl Core {
                 let Some(message) = state.messages.get_mut(&number) else { continue };
                 message.available_at = now + ack_wait;
                 message.deliveries += 1;
-                fetched.push((message.content.clone(), number, message.deliveries));
+                fetched.push((message.message, number, message.deliveries));
             }
             let (back, lost) = (self.latency(), self.rates.answer_lost);
             self.serve_after(ack_wait, lane);
@@ -203,27 +199,12 @@ fn unavailable(broken: Broken) -> QueueError {
     QueueError::Unavailable(broken.into())
 }
 
-impl SimQueue {
-    async fn put(&self, lane: &Lane, content: Content) -> Result<Published, QueueError> {
-        let (node, lane) = (self.0.node, lane.clone());
-        let published = self.0.ask(Service::Queue, move |core| core.publish(node, &lane, content)).await;
-        published.map_err(unavailable)?
-    }
-}
-
 #[async_trait]
 impl StepQueue for SimQueue {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
-        self.publish_with(lane, message, &[]).await
-    }
-
-    async fn publish_with(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        history: &[SequencedEvent],
-    ) -> Result<Published, QueueError> {
-        self.put(lane, (message, history.to_vec())).await
+        let (node, lane) = (self.0.node, lane.clone());
+        let published = self.0.ask(Service::Queue, move |core| core.publish(node, &lane, message)).await;
+        published.map_err(unavailable)?
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
@@ -243,9 +224,9 @@ impl StepQueue for SimQueue {
         let fetched = Filled(slot).await.map_err(unavailable)?;
         Ok(fetched
             .into_iter()
-            .map(|((message, history), number, delivery)| {
+            .map(|(message, number, delivery)| {
                 let reply = SimReply { link: self.0.clone(), lane: lane.clone(), number, delivery };
-                Delivery::new(message, delivery, Box::new(reply)).enclosing(history)
+                Delivery::new(message, delivery, Box::new(reply))
             })
             .collect())
     }

@@ -103,7 +103,6 @@ impl Simulation {
         let mut dice = Dice::new(seed);
         let lot = Lot::draw(&mut dice);
         let (clients, submits) = Clients::draw(&mut dice, lot.asks, lot.heals_at / 2);
-        let lead_ttl_ms = lot.lead_ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         let mut core = Core::new(Beginning {
             dice,
             trace: Trace::new(settings.tracing),
@@ -111,7 +110,7 @@ impl Simulation {
             mutation: settings.mutation,
             store: StoreState::new(lot.options.dispatch_grace, settings.mutation),
             queue: QueueState::new(lot.ack_wait_ms, lot.lane_messages_max),
-            cache: CacheState::new(lead_ttl_ms),
+            cache: CacheState::default(),
             clients,
             ahead_ms: lot.ahead_ms,
         });
@@ -123,8 +122,8 @@ impl Simulation {
         let is_alone = lot.nodes.len() == 1;
         let mut nodes = Vec::new();
         for (index, roles) in lot.nodes.into_iter().enumerate() {
-            let (options, pool, lead_ttl) = (lot.options.clone(), Arc::clone(&pool), lot.lead_ttl);
-            let nature = Nature { roles, options, is_alone, pool, seed, lead_ttl };
+            let (options, pool, has_cache) = (lot.options.clone(), Arc::clone(&pool), lot.has_cache);
+            let nature = Nature { roles, options, is_alone, pool, seed, has_cache };
             let mut node = Node::new(world.clone(), index, nature);
             node.start()?;
             nodes.push(node);

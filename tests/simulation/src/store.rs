@@ -344,12 +344,8 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
         if outcome.is_ok() { "ok" } else { "conflict" }
     );
     if outcome.is_err() {
-        core.count(if commit.is_first() { "draft was stored already" } else { "conflict" });
+        core.count("conflict");
     } else if let Some(row) = core.store.rows.get(&id) {
-        if commit.is_first() {
-            core.checker.created(&row.run, &row.events);
-            *core.counts.entry("draft stored with its claim").or_default() += 1;
-        }
         core.checker.written(id, &row.events, &row.run);
         if is_once {
             core.count("answer not asked for again");

@@ -40,8 +40,8 @@ pub(crate) struct Lot {
     pub(crate) options: Options,
     pub(crate) ack_wait_ms: u64,
     pub(crate) lane_messages_max: usize,
-    /// How long a lead of the step cache holds; none: there is no step cache.
-    pub(crate) lead_ttl: Option<Duration>,
+    /// Whether there is a step cache.
+    pub(crate) has_cache: bool,
 }
 
 impl Lot {
@@ -52,8 +52,8 @@ impl Lot {
         let is_ahead = dice.chance(300);
         let ahead_ms = nodes.iter().map(|_| if is_ahead { dice.below(400) } else { 0 }).collect();
         let mut orders = some_orders(dice, nodes.len(), heals_at);
-        let lead_ttl = dice.chance(500).then(|| Duration::from_millis(dice.between(300, 4_000)));
-        if lead_ttl.is_some() {
+        let has_cache = dice.chance(500);
+        if has_cache {
             orders.extend(cache_orders(dice, heals_at));
         }
         Self {
@@ -64,7 +64,7 @@ impl Lot {
             options: some_options(dice),
             nodes,
             rates,
-            lead_ttl,
+            has_cache,
             heals_at,
             orders,
         }

@@ -105,13 +105,10 @@ async fn whole_answer(door: &Door, id: RunId, mut ending: Ending) -> Result<Resp
     let ended = tokio::select! {
         run = ending.run() => run.map_err(|e| asking::watch_error(id, &e)),
         () = door.cut.cancelled() => {
-            // It is named: it must be there.
-            ending.secure().await.map_err(|e| asking::watch_error(id, &e.into()))?;
             Err(asking::stopping())
         }
     };
-    // What may not be stored is not named.
-    let run = ended.map_err(|e| if ending.is_secured() { Refusal::of_run(e, id) } else { e.into() })?;
+    let run = ended.map_err(|e| Refusal::of_run(e, id))?;
     match (Completion::of(&run).whole(&run), asking::run_error(&run)) {
         (Some(body), None) => {
             let mut response = json(body);

@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::BoxFuture;
 use podium_domain::ids::RunId;
 use podium_domain::run::{Effect, Run, TaskState};
 use podium_ports::live::Signal;
@@ -47,11 +45,6 @@ impl Writer {
         Self { sides, follow_ups: Mutex::default() }
     }
 
-    pub(super) fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
-        let clock = Arc::clone(&self.sides.parts.clock);
-        Box::pin(async move { clock.sleep(span).await })
-    }
-
     /// Returns once all is told.
     pub(super) async fn finish(&self) {
         let mut follow_ups = self.follow_ups.lock().await;
@@ -87,8 +80,7 @@ impl Writer {
         }
         let mut changed = Vec::with_capacity(changes.len());
         for (id, Change { events, effects }) in changes {
-            if let Some(InHand { run, booked, draft, .. }) = runs.remove(&id) {
-                let events = draft.into_iter().chain(events).collect();
+            if let Some(InHand { run, booked, .. }) = runs.remove(&id) {
                 changed.push((self.sides.dispatch.commit(run, events).charged(booked), effects));
             }
         }
@@ -158,9 +150,9 @@ impl Writer {
         ids.sort_unstable();
         ids.dedup();
         let mut runs = HashMap::with_capacity(ids.len());
-        ids.retain(|id| match self.sides.known.get_with_draft(*id) {
-            Some((run, draft)) => {
-                runs.insert(*id, InHand::remembered(&run, draft));
+        ids.retain(|id| match self.sides.known.get(*id) {
+            Some(run) => {
+                runs.insert(*id, InHand::remembered(&run));
                 false
             }
             None => true,
@@ -217,12 +209,9 @@ impl Sides {
     async fn tell(&self, commit: &Commit, effects: &[Effect]) {
         let run = &commit.after;
         let live = &self.parts.live;
-        let told = if run.is_ended() {
-            live.publish_end(run).await
-        } else {
-            live.publish(run.id(), Signal::Committed { version: run.version() }).await
-        };
-        if let Err(error) = told {
+        let version = run.version();
+        let signal = if run.is_ended() { Signal::Ended { version } } else { Signal::Committed { version } };
+        if let Err(error) = live.publish(run.id(), signal).await {
             debug!(run = %run.id(), %error, "watchers were not told");
         }
         for effect in effects {

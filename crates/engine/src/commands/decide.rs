@@ -17,17 +17,15 @@ pub(super) struct InHand {
     pub(super) booked: Charge,
     /// It was not read just now: others may have gone on with it since.
     is_remembered: bool,
-    /// The events that make it, if the store may not have it yet.
-    pub(super) draft: Vec<SequencedEvent>,
 }
 
 impl InHand {
     pub(super) fn loaded(run: Run) -> Self {
-        Self { booked: run.booked(), run, is_remembered: false, draft: Vec::new() }
+        Self { booked: run.booked(), run, is_remembered: false }
     }
 
-    pub(super) fn remembered(run: &Run, draft: Vec<SequencedEvent>) -> Self {
-        Self { is_remembered: true, draft, ..Self::loaded(run.clone()) }
+    pub(super) fn remembered(run: &Run) -> Self {
+        Self { is_remembered: true, ..Self::loaded(run.clone()) }
     }
 }
 

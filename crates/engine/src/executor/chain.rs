@@ -9,15 +9,12 @@ use podium_domain::run::{Command, Effect, Run, TaskRef};
 use podium_ports::limiter::{Outcome, Patience, Permit, Settlement};
 use podium_ports::queue::Lane;
 use podium_ports::vendor::ChatRequest;
-use tokio_util::sync::CancellationToken;
 
-use super::recall::Lead;
 use super::{Executor, Step, call, request};
 use crate::commands::rehearse;
 use crate::task::{Reserve, Slot, Wish};
 
-/// How long a result waits for the permit of the step after it before it is recorded alone; and a step that is claimed already for
-/// its own before it is handed back.
+/// How long a result waits for the permit of the step after it before it is recorded alone.
 const PERMIT_WAIT: Duration = Duration::from_millis(50);
 
 /// A step that a result will make ready, and all that its call needs but the claim.
@@ -25,10 +22,7 @@ pub(super) struct Next {
     pub(super) wish: Wish,
     at: (u16, StepIndex),
     worker: Worker,
-    request: ChatRequest,
-    /// Without it yet, it is asked for while the claim is committed.
-    permit: Option<Box<dyn Permit>>,
-    lead: Option<Lead>,
+    permit: Box<dyn Permit>,
     room: Room,
 }
 
@@ -41,8 +35,8 @@ enum Room {
 }
 
 impl Executor {
-    /// A step that will be ready once `command` is carried out, with a slot and, unless that is likely to be granted beside the
-    /// claim, a permit for it. If others change the run meanwhile it may be that it is not: then its claim is left out.
+    /// A step that will be ready once `command` is carried out, with a slot and a permit for it. If others change the run meanwhile,
+    /// the step may not be ready after all: then its claim is left out.
     pub(super) async fn next_after(&self, run: &Arc<Run>, command: &Command, lane: &Lane) -> Option<Next> {
         let engine = &self.engine;
         if self.stop.is_cancelled() || !matches!(command, Command::CompleteStep { .. }) {
@@ -62,23 +56,15 @@ impl Executor {
             return None;
         }
         let request = request(&after, at, worker)?;
-        // What is known, or is being called for, is for whoever gets the message.
+        // A known output is for the executor that gets the message.
         let recall = self.recall(&after, at, (worker, &request));
-        if !self.is_unknown(recall.as_ref()).await {
+        if self.is_known(recall.as_ref()).await {
             return None;
         }
-        let beside = recall.is_none() && self.headroom.is_likely(&worker.id, engine.now());
-        let permit =
-            if beside { None } else { Some(self.permit_soon(&after, at, (worker, &request)).await?) };
-        let Ok(lead) = self.try_lead(recall.as_ref()).await else {
-            if let Some(permit) = permit {
-                permit.settle(Settlement::of(Outcome::NotSent));
-            }
-            return None;
-        };
+        let permit = self.permit_soon(&after, at, (worker, &request)).await?;
         let reserve = Reserve { call: call::most_cost(worker, &request, engine.now()), ..Reserve::default() };
         let wish = engine.wish(run.id(), task, reserve);
-        Some(Next { wish, at, worker: worker.clone(), request, permit, lead, room })
+        Some(Next { wish, at, worker: worker.clone(), permit, room })
     }
 
     /// A permit, if it comes soon.
@@ -104,39 +90,23 @@ impl Executor {
         if lane == *before { Some(Room::Inherited) } else { self.slots.try_take(&lane).map(Room::Own) }
     }
 
-    /// Asks for the permit of a step that is being claimed, if it has none.
-    pub(super) async fn permit_beside(&self, run: &Run, next: Option<&mut Next>) {
-        if let Some(Next { at, worker, request, permit: permit @ None, .. }) = next {
-            *permit = self.permit_soon(run, *at, (worker, request)).await;
-        }
-    }
-
-    /// The step in hand, if the run grants its claim and it has its permit.
-    pub(super) async fn begin_next(
+    /// The step in hand, if the run grants its claim.
+    pub(super) fn begin_next(
         &self,
-        Next { wish, at, worker, permit, lead, room, .. }: Next,
+        Next { wish, at, worker, permit, room }: Next,
         run: Arc<Run>,
-        (slot, abandon): (Slot, &CancellationToken),
+        slot: Slot,
     ) -> Option<Step> {
         let slot = match room {
             Room::Inherited => slot,
             Room::Own(own) => own,
         };
-        match (wish.granted(run), permit) {
-            (Some(claimed), Some(permit)) => {
-                self.engine.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
-                // Only a run of one step is hedged, and that one follows on nothing.
-                Some(Step { claimed, at, worker, permit, second: None, lead, slot })
-            }
-            (Some(claimed), None) => {
-                self.hand_back(&claimed, abandon).await;
-                None
-            }
-            (None, Some(permit)) => {
-                permit.settle(Settlement::of(Outcome::NotSent));
-                None
-            }
-            (None, None) => None,
-        }
+        let Some(claimed) = wish.granted(run) else {
+            permit.settle(Settlement::of(Outcome::NotSent));
+            return None;
+        };
+        self.engine.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
+        // Only a run of one step is hedged, and that one follows on nothing.
+        Some(Step { claimed, at, worker, permit, second: None, slot })
     }
 }

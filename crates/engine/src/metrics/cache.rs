@@ -20,8 +20,6 @@ pub(crate) enum CacheUse {
     Hit,
     /// A worker was called.
     Miss,
-    /// Somebody was calling for the same.
-    Wait,
     /// An output was kept.
     Kept,
     /// It did not answer.
@@ -49,7 +47,6 @@ impl Cache {
         let (counter, outcome) = match what {
             CacheUse::Hit => (&counters.hits, "hit"),
             CacheUse::Miss => (&counters.misses, "miss"),
-            CacheUse::Wait => (&counters.waits, "wait"),
             CacheUse::Failed => (&counters.failures, "failed"),
             CacheUse::Kept => {
                 counters.kept.add_one();

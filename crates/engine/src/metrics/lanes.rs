@@ -16,7 +16,6 @@ const LANE: &str = "podium.lane";
 pub(crate) struct Lanes {
     published: Counter<u64>,
     fetched: Counter<u64>,
-    offered: Counter<u64>,
     contended: Gauge<u64>,
     slots: Gauge<u64>,
     names: BTreeMap<Lane, KeyValue>,
@@ -35,11 +34,6 @@ impl Lanes {
         Self {
             published: counter("podium.lane.published", "{message}", "Messages put into a lane, or tried to"),
             fetched: counter("podium.lane.fetched", "{message}", "Messages taken out of a lane"),
-            offered: counter(
-                "podium.lane.offered",
-                "{offer}",
-                "Runs offered to this process before they were stored",
-            ),
             contended: gauge(
                 "podium.lane.contended",
                 "{lane}",
@@ -70,12 +64,6 @@ impl Lanes {
         let name = [self.name(lane)];
         self.fetched.add(messages as u64, &name);
         self.slots.record(free.saturating_sub(messages) as u64, &name);
-    }
-
-    /// A run was offered whose first step is for the lane.
-    pub(crate) fn offered(&self, lane: &Lane, is_taken: bool) {
-        let outcome = if is_taken { "taken" } else { "declined" };
-        self.offered.add(1, &[self.name(lane), KeyValue::new(OUTCOME, outcome)]);
     }
 
     /// Tasks of the lane wait in the store from now on.

@@ -9,8 +9,6 @@ mod conductors;
 #[cfg(test)]
 mod course;
 #[cfg(test)]
-mod drafts;
-#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod estimates;
@@ -24,8 +22,6 @@ mod forms;
 mod grace;
 #[cfg(test)]
 mod guarded;
-#[cfg(test)]
-mod headroom;
 #[cfg(test)]
 mod hedging;
 #[cfg(test)]

@@ -22,10 +22,10 @@ use podium_ports::conductor::ConductorError;
 use podium_ports::limiter::Why;
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_testkit::metrics::{Measured, Meters, assert_described};
-use podium_testkit::{Answer, Fault, Planning, ScriptedConductor, TestClock, a_pool, a_tenant, plan_of};
+use podium_testkit::{Answer, Fault, Planning, TestClock, a_pool, a_tenant, plan_of};
 
 use crate::guarded::Guarded;
-use crate::house::{House, one, quick, request};
+use crate::house::{House, quick, request};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 /// As soon as anything is known, and nearly at once.
@@ -140,25 +140,6 @@ async fn refusals() {
     assert!(matches!(refused, Err(SubmitError::OverBudget(_))), "{refused:?}");
 }
 
-/// Runs whose plan needs no model, until one of them is offered to who works here.
-async fn offers() -> Vec<Run> {
-    let conductor = ScriptedConductor::new().at_once(one_step());
-    let house = a_house(|parts| parts.conductors = one(conductor)).await;
-    house.vendor.otherwise(Answer::text("fine"));
-    let mut runs = Vec::new();
-    crate::house::within(async {
-        loop {
-            let (_, mut ending) = house.engine.ask(request(ultra())).await.unwrap();
-            let is_offered = !ending.is_secured();
-            runs.push((*ending.run().await.unwrap()).clone());
-            if is_offered {
-                return runs;
-            }
-        }
-    })
-    .await
-}
-
 /// A lane that is full.
 async fn floods(meters: &Meters) -> Vec<Run> {
     let house = House::idle(quick(), |store| store).await;
@@ -186,7 +167,7 @@ async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
     let meters = Meters::start();
     refusals().await;
     let (hedges, fallbacks, breakers) = (hedges().await, fallbacks().await, breakers().await);
-    let all = [hedges, fallbacks, breakers, recalls().await, offers().await, floods(&meters).await].concat();
+    let all = [hedges, fallbacks, breakers, recalls().await, floods(&meters).await].concat();
     let measured = until(&meters, |measured| {
         measured.get("podium.run.duration").is_some_and(|duration| {
             duration.points.values().map(|point| point.count).sum::<u64>() == all.len() as u64

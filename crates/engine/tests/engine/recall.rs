@@ -1,27 +1,25 @@
-//! Steps that are answered from the step cache, and requests that are made once for many.
+//! Steps that are answered from the step cache.
 
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::join_all;
-use podium_domain::ids::{ClaimId, RunId, TenantId};
+use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, StepCaching, Tier};
-use podium_domain::run::{Attempt, FinishReason, Run, RunState, Saved};
+use podium_domain::run::{Attempt, FinishReason, Run, Saved};
 use podium_domain::sampling::Sampling;
 use podium_domain::usage::Usage;
-use podium_engine::{CacheCounts, Parts, Submit};
+use podium_engine::{Parts, Submit};
 use podium_memory::MemoryCache;
-use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, GivenUp, Look, StepCache};
+use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, StepCache};
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError};
 use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
-use podium_testkit::{Answer, Fault, Gate, plan_of};
+use podium_testkit::{Answer, plan_of};
 
-use crate::house::{House, quick, request, within};
+use crate::house::{House, quick, request};
 
 const COLD: Sampling = Sampling { temperature: Some(0.0), top_p: None, seed: None };
 
@@ -58,16 +56,6 @@ async fn ended(house: &House, submit: Submit) -> Run {
 
 fn last_attempt(run: &Run) -> &Attempt {
     run.rounds()[0].steps[0].task.attempts.last().unwrap()
-}
-
-/// Waits until the counts are as wanted.
-async fn until(house: &House, wanted: impl Fn(CacheCounts) -> bool) {
-    within(async {
-        while !wanted(house.engine.cache_counts()) {
-            house.parts.clock.sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -201,164 +189,17 @@ async fn what_is_known_takes_no_permit_and_is_shown_to_those_who_watch() {
     assert_eq!(frame.text, "blue");
 }
 
-#[tokio::test]
-async fn one_of_many_that_ask_the_same_calls_and_all_get_its_answer() {
-    let (house, gate) = (a_house(one_step()).await, Gate::closed());
-    house.vendor.script("quick", [Answer::text("bl").wait(&gate).say("ue")]);
-    let ids = join_all((0..8).map(|_| ask(&house, cold()))).await;
-    until(&house, |counts| counts.waits >= 7).await;
-    assert_eq!(house.vendor.calls().len(), 1);
-    gate.open();
-    for id in ids {
-        let (texts, run) = house.answer(id).await;
-        assert_eq!((texts.concat().as_str(), run.answer()), ("blue", Some("blue")));
-        assert_eq!(run.rounds()[0].steps[0].task.attempts.len(), 1, "who waits makes no attempt");
-    }
-    assert_eq!(house.vendor.calls().len(), 1);
-    let counts = house.engine.cache_counts();
-    assert_eq!((counts.hits, counts.misses), (7, 1), "{counts:?}");
-}
-
-#[tokio::test]
-async fn engines_that_share_a_cache_call_once() {
-    let (first, gate) = (a_house(one_step()).await, Gate::closed());
-    // Its own store and queue, and the same cache: as two executors have it.
-    let second = a_house_with(one_step(), |parts| parts.cache.clone_from(&first.parts.cache)).await;
-    first.vendor.script("quick", [Answer::blank().wait(&gate).say("blue")]);
-    let leading = ask(&first, cold()).await;
-    first.vendor.until_called(1).await;
-    let waiting = ask(&second, cold()).await;
-    until(&second, |counts| counts.waits >= 1).await;
-    gate.open();
-    assert_eq!(first.ended(leading).await.answer(), Some("blue"));
-    assert_eq!(second.ended(waiting).await.answer(), Some("blue"));
-    assert_eq!(second.vendor.calls().len(), 0);
-}
-
-#[tokio::test]
-async fn those_who_wait_call_for_themselves_when_the_call_fails() {
-    let (house, gate) = (a_house(one_step()).await, Gate::closed());
-    house.vendor.script("quick", [Answer::text("bl").wait(&gate).fail(Fault::Rejected)]);
-    house.vendor.otherwise(Answer::text("blue"));
-    let ids = join_all((0..4).map(|_| ask(&house, cold()))).await;
-    until(&house, |counts| counts.waits >= 3).await;
-    gate.open();
-    let runs = join_all(ids.into_iter().map(|id| house.ended(id))).await;
-    let failed = runs.iter().filter(|run| matches!(run.state(), RunState::Failed { .. })).count();
-    let answered = runs.iter().filter(|run| run.answer() == Some("blue")).count();
-    assert_eq!((failed, answered), (1, 3));
-}
-
-#[tokio::test]
-async fn nobody_waits_for_a_call_that_was_taken_back() {
-    let house = a_house(one_step()).await;
-    house.vendor.script("quick", [Answer::text("bl").wait(&Gate::closed())]);
-    house.vendor.otherwise(Answer::text("blue"));
-    let leading = ask(&house, cold()).await;
-    within(house.vendor.until_called(1)).await;
-    let waiting = ask(&house, cold()).await;
-    until(&house, |counts| counts.waits >= 1).await;
-    house.engine.cancel(leading).await.unwrap();
-    assert_eq!(house.ended(waiting).await.answer(), Some("blue"));
-    assert_eq!((house.vendor.calls().len(), house.vendor.aborted()), (2, 1));
-}
-
-#[tokio::test]
-async fn nobody_waits_for_an_engine_that_died() {
-    let mut dead = a_house(one_step()).await;
-    let lead_ttl = Duration::from_millis(300);
-    let options = CacheOptions { lead_ttl, ..CacheOptions::default() };
-    let cache = Arc::new(MemoryCache::new(Arc::clone(&dead.parts.clock), options));
-    dead = dead.beside(quick(), 9, |parts| parts.cache = Some(cache.clone())).at_work();
-    dead.vendor.script("quick", [Answer::hang()]);
-    ask(&dead, cold()).await;
-    within(dead.vendor.until_called(1)).await;
-    dead.kill().await;
-    let house = a_house_with(one_step(), |parts| parts.cache = Some(cache)).await;
-    house.vendor.otherwise(Answer::text("blue"));
-    assert_eq!(ended(&house, cold()).await.answer(), Some("blue"));
-}
-
-/// A cache whose leads have to be extended all the time, and that counts how often they are.
-struct Hasty {
-    cache: Arc<dyn StepCache>,
-    extended: AtomicUsize,
-}
-
-#[async_trait]
-impl StepCache for Hasty {
-    async fn look_up(&self, key: &CacheKey) -> Result<Look, CacheError> {
-        self.cache.look_up(key).await
-    }
-
-    async fn lead(&self, key: &CacheKey, lead: ClaimId) -> Result<Look, CacheError> {
-        self.cache.lead(key, lead).await
-    }
-
-    async fn extend(&self, key: &CacheKey, lead: ClaimId) -> Result<(), CacheError> {
-        self.extended.fetch_add(1, Ordering::SeqCst);
-        self.cache.extend(key, lead).await
-    }
-
-    async fn keep(&self, key: &CacheKey, lead: ClaimId, output: &CachedOutput) -> Result<(), CacheError> {
-        self.cache.keep(key, lead, output).await
-    }
-
-    async fn give_up(&self, key: &CacheKey, lead: ClaimId, why: GivenUp) -> Result<(), CacheError> {
-        self.cache.give_up(key, lead, why).await
-    }
-
-    fn extend_every(&self) -> Duration {
-        Duration::from_millis(5)
-    }
-}
-
-#[tokio::test]
-async fn a_lead_is_extended_for_as_long_as_the_call_lasts() {
-    let idle = House::idle(quick(), |store| store).await;
-    let cache = Arc::new(MemoryCache::new(Arc::clone(&idle.parts.clock), CacheOptions::default()));
-    let hasty = Arc::new(Hasty { cache, extended: AtomicUsize::new(0) });
-    let (house, gate) =
-        (a_house_with(one_step(), |parts| parts.cache = Some(hasty.clone())).await, Gate::closed());
-    house.vendor.script("quick", [Answer::text("bl").wait(&gate).say("ue")]);
-    let id = ask(&house, cold()).await;
-    within(async {
-        while hasty.extended.load(Ordering::SeqCst) < 5 {
-            house.parts.clock.sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    gate.open();
-    assert_eq!(house.ended(id).await.answer(), Some("blue"));
-}
-
 /// A cache that never answers.
 struct Broken;
 
 #[async_trait]
 impl StepCache for Broken {
-    async fn look_up(&self, _: &CacheKey) -> Result<Look, CacheError> {
+    async fn look_up(&self, _: &CacheKey) -> Result<Option<CachedOutput>, CacheError> {
         Err(CacheError("away".into()))
     }
 
-    async fn lead(&self, _: &CacheKey, _: ClaimId) -> Result<Look, CacheError> {
+    async fn keep(&self, _: &CacheKey, _: &CachedOutput) -> Result<(), CacheError> {
         Err(CacheError("away".into()))
-    }
-
-    async fn extend(&self, _: &CacheKey, _: ClaimId) -> Result<(), CacheError> {
-        Err(CacheError("away".into()))
-    }
-
-    async fn keep(&self, _: &CacheKey, _: ClaimId, _: &CachedOutput) -> Result<(), CacheError> {
-        Err(CacheError("away".into()))
-    }
-
-    async fn give_up(&self, _: &CacheKey, _: ClaimId, _: GivenUp) -> Result<(), CacheError> {
-        Err(CacheError("away".into()))
-    }
-
-    fn extend_every(&self) -> Duration {
-        Duration::from_millis(1)
     }
 }
 

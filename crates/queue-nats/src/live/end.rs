@@ -3,11 +3,10 @@
 use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
-use podium_ports::live::{EndSignal, EndSignals};
+use podium_ports::live::EndSignals;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::wire;
 use crate::error::NatsError;
 use crate::link::{Health, Link};
 
@@ -16,8 +15,8 @@ pub(super) struct EndWatch {
     health: watch::Receiver<Health>,
     /// How the connection was when the subscription began.
     seen: Health,
-    /// What came before the watch was ready.
-    first: Option<EndSignal>,
+    /// Whether the end was signalled before the watch was ready.
+    is_first: bool,
     stop: CancellationToken,
 }
 
@@ -39,27 +38,27 @@ impl EndWatch {
         let Some(message) = live.next().await else {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
         };
-        Ok(Self { live, health, seen, first: signal(&message), stop })
+        Ok(Self { live, health, seen, is_first: is_signal(&message), stop })
     }
 
     pub(super) fn into_signals(self) -> EndSignals {
         futures::stream::unfold(self, async |mut watch| {
-            let signal = watch.next().await?;
-            Some((signal, watch))
+            watch.next().await?;
+            Some(((), watch))
         })
         .boxed()
     }
 
-    async fn next(&mut self) -> Option<EndSignal> {
-        if let Some(signal) = self.first.take() {
-            return Some(signal);
+    async fn next(&mut self) -> Option<()> {
+        if std::mem::take(&mut self.is_first) {
+            return Some(());
         }
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return None,
                 message = self.live.next() => {
-                    if let Some(signal) = signal(&message?) {
-                        return Some(signal);
+                    if is_signal(&message?) {
+                        return Some(());
                     }
                 }
                 changed = self.health.changed() => {
@@ -67,7 +66,7 @@ impl EndWatch {
                     let now = *self.health.borrow_and_update();
                     if now.has_lost_since(&self.seen) {
                         self.seen = now;
-                        return Some(EndSignal::Missed);
+                        return Some(());
                     }
                 }
             }
@@ -75,7 +74,8 @@ impl EndWatch {
     }
 }
 
-/// What a message says. One that waiters send to themselves says nothing.
-fn signal(message: &Message) -> Option<EndSignal> {
-    (!message.payload.is_empty()).then(|| wire::read_end(&message.payload))
+/// Whether the message is a reason to read the store. A message that a waiter sent to itself is not. What else it says is not read:
+/// processes of earlier versions enclose the run.
+fn is_signal(message: &Message) -> bool {
+    !message.payload.is_empty()
 }

@@ -4,12 +4,10 @@
 //! what goes on. Text is cut into pieces that stay below the server's limit of a message however much JSON escapes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use podium_domain::ids::{ClaimId, StepIndex};
-use podium_domain::run::Run;
-use podium_ports::live::{EndSignal, Frame, Signal};
+use podium_ports::live::{Frame, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::error::NatsError;
@@ -22,9 +20,6 @@ const TEXT_BYTES_MAX: usize = 128 << 10;
 const ESCAPED_BYTES_MAX: usize = 6;
 /// Room for all but the text.
 const ENVELOPE_BYTES_MAX: usize = 512;
-
-/// Longest run that goes along with the news of its end. Beyond it the store is read, which longer ones take no notice of.
-const RUN_BYTES_MAX: usize = 64 << 10;
 
 /// What tells the form.
 #[derive(Deserialize)]
@@ -65,39 +60,6 @@ enum Wire<'a> {
     },
     #[serde(rename = "m")]
     Missed,
-}
-
-/// A run's end. Both sides of it are processes of a cluster, and during an update not all are of one version: a run that another
-/// version wrote is not read.
-#[derive(Serialize)]
-struct End<'a> {
-    v: u16,
-    by: &'static str,
-    run: Option<&'a Run>,
-}
-
-#[derive(Deserialize)]
-struct EndRead {
-    v: u16,
-    by: String,
-    run: Option<Arc<Run>>,
-}
-
-/// The message of a run's end.
-pub(super) fn write_end(run: &Run) -> Result<Bytes, NatsError> {
-    let failed = |e| NatsError::Client { call: "write an end", source: Box::new(e) };
-    let end = |run| End { v: VERSION, by: env!("CARGO_PKG_VERSION"), run };
-    let written = serde_json::to_vec(&end(Some(run))).map_err(failed)?;
-    let short = written.len() <= RUN_BYTES_MAX;
-    Ok(Bytes::from(if short { written } else { serde_json::to_vec(&end(None)).map_err(failed)? }))
-}
-
-/// What the message of a run's end says. Of one that cannot be read only that there is news.
-pub(super) fn read_end(body: &[u8]) -> EndSignal {
-    match serde_json::from_slice::<EndRead>(body) {
-        Ok(EndRead { v: VERSION, by, run }) if by == env!("CARGO_PKG_VERSION") => EndSignal::Ended(run),
-        _ => EndSignal::Missed,
-    }
 }
 
 /// The messages of a signal, none longer than `message_bytes_max`, each written when it is asked for.
@@ -166,9 +128,6 @@ fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = (usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use podium_ports::clock::Ids;
-    use podium_testkit::{SeededIds, TestClock, an_ended_run};
-
     use super::*;
 
     const CLAIM: &str = "7f2c1f3e-8c0e-4d3a-9f50-3a2c1d7e9b11";
@@ -198,20 +157,6 @@ mod tests {
             let written: Vec<_> = write(&signal, 1 << 20).map(Result::unwrap).collect();
             assert_eq!(written, [form.as_bytes()]);
             assert_eq!(read(form.as_bytes()).unwrap(), Some(signal));
-        }
-    }
-
-    #[test]
-    fn an_end_brings_its_run_unless_that_is_long_or_of_another_version() {
-        let id = SeededIds::new(1).run_id(TestClock::START);
-        let run = Arc::new(an_ended_run(id, "short"));
-        let written = write_end(&run).unwrap();
-        assert_eq!(read_end(&written), EndSignal::Ended(Some(Arc::clone(&run))));
-        let long = an_ended_run(id, &"x".repeat(RUN_BYTES_MAX));
-        assert_eq!(read_end(&write_end(&long).unwrap()), EndSignal::Ended(None));
-        let other = String::from_utf8(written.to_vec()).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.0");
-        for unread in [other.as_bytes(), br#"{"v":1,"s":"m"}"#, b"{}", b"\xff"] {
-            assert_eq!(read_end(unread), EndSignal::Missed);
         }
     }
 

@@ -11,7 +11,6 @@ use async_nats::{Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 
-use podium_domain::run::SequencedEvent;
 use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -54,7 +53,6 @@ pub(super) struct Pull {
 
 struct Taken {
     message: TaskMessage,
-    history: Vec<SequencedEvent>,
     deliveries: u32,
     reply: NatsReply,
 }
@@ -121,9 +119,8 @@ impl Pull {
         if ended == Ended::Asked {
             self.answers = None;
         }
-        let delivery = |Taken { message, history, deliveries, reply }| {
-            Delivery::new(message, deliveries, Box::new(reply)).enclosing(history)
-        };
+        let delivery =
+            |Taken { message, deliveries, reply }| Delivery::new(message, deliveries, Box::new(reply));
         mem::take(&mut self.taken).into_iter().map(delivery).collect()
     }
 
@@ -223,8 +220,7 @@ fn taken(shared: &Arc<Shared>, answer: &Message) -> Result<Taken, Option<NatsRep
             return Err(Some(reply));
         }
     };
-    let history = body::read_history(&answer.payload);
-    Ok(Taken { message, history, deliveries: deliveries(&reply.subject), reply })
+    Ok(Taken { message, deliveries: deliveries(&reply.subject), reply })
 }
 
 fn reply(shared: &Arc<Shared>, answer: &Message) -> Option<NatsReply> {

@@ -1,18 +1,15 @@
 //! The live stream while its server goes and comes back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::servers::{CALL_MAX, to};
 use futures::StreamExt;
-use podium_domain::ids::{ClaimId, RunId, StepIndex, VendorId};
-use podium_domain::policy::Tier;
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_harness::Nats;
 use podium_ports::clock::{Clock, Ids};
-use podium_ports::live::{EndSignal, EndSignals, Frame, LiveStream, Signal, Signals};
-use podium_ports::queue::Lane;
+use podium_ports::live::{Frame, LiveStream, Signal, Signals};
 use podium_queue_nats::{LiveOptions, NatsLive};
-use podium_testkit::{SeededIds, TestClock, an_ended_run, an_offer};
+use podium_testkit::{SeededIds, TestClock};
 use tokio::time::{Instant, timeout};
 
 const SECONDS: Duration = Duration::from_secs(15);
@@ -23,14 +20,6 @@ async fn connect(server: &Nats) -> NatsLive {
 
 fn frame(claim: ClaimId, offset: u64, text: &str) -> Signal {
     Signal::Frame(Frame { round: 0, step: StepIndex::new(0), claim, offset, text: text.to_owned() })
-}
-
-fn a_lane() -> Lane {
-    Lane::Step(Tier::Ultra, VendorId::new("north").unwrap())
-}
-
-async fn offer(live: &NatsLive, run: RunId) -> EndSignals {
-    live.offer(&a_lane(), &an_offer(run)).await.unwrap().expect("it is connected")
 }
 
 async fn hear(signals: &mut Signals) -> Signal {
@@ -150,36 +139,19 @@ async fn who_waits_for_the_end_is_told_that_it_may_have_missed_it() {
     server.kill().await;
     server.start_again().await.unwrap();
     let news = timeout(SECONDS, signals.next()).await.expect("it is told");
-    assert_eq!(news, Some(EndSignal::Missed));
+    assert_eq!(news, Some(()));
     drop(waits);
     while timeout(SECONDS, signals.next()).await.expect("it ends").is_some() {}
 }
 
+/// A process of an earlier version encloses the run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_an_offered_run_nothing_is_sent_before_somebody_asks_who_then_hears_that_it_missed_something() {
+async fn the_end_that_an_earlier_version_signals_is_heard() {
     let server = Nats::start().await.unwrap();
-    let (writes, watches) = (connect(&server).await, connect(&server).await);
-    let (run, other) = {
-        let ids = SeededIds::new(1);
-        (ids.run_id(TestClock::START), ids.run_id(TestClock::START))
-    };
-    let listens = async_nats::connect(server.url()).await.unwrap();
-    let mut sent = listens.subscribe("podium.live.run.>").await.unwrap();
-    // The server knows of the subscription once it brings what the same connection sends after it; a flush does not say so.
-    listens.publish("podium.live.run.here", "".into()).await.unwrap();
-    timeout(SECONDS, sent.next()).await.expect("what it sends itself comes").unwrap();
-    let mut offers = writes.offers(&a_lane()).await.unwrap();
-    let mut ends = offer(&watches, run).await;
-    timeout(SECONDS, offers.next()).await.expect("it comes").unwrap();
-    let ended = Arc::new(an_ended_run(run, "done"));
-    writes.publish(run, Signal::Committed { version: 2 }).await.unwrap();
-    writes.publish_end(&ended).await.unwrap();
-    writes.publish(other, Signal::Committed { version: 1 }).await.unwrap();
-    let first = timeout(SECONDS, sent.next()).await.expect("something is sent").unwrap();
-    assert!(first.subject.ends_with(&other.to_string()), "{} was to be kept quiet", first.subject);
-    // Also somebody who comes after the end: it may have read the store just before.
-    let mut signals = subscribe(&watches, run).await;
-    assert_eq!(hear(&mut signals).await, Signal::Missed);
-    let end = timeout(SECONDS, ends.next()).await.expect("who offered it hears the end");
-    assert_eq!(end, Some(EndSignal::Ended(Some(ended))));
+    let (waits, earlier) = (connect(&server).await, async_nats::connect(server.url()).await.unwrap());
+    let run = SeededIds::new(1).run_id(TestClock::START);
+    let mut signals = waits.subscribe_to_end(run).await.unwrap();
+    let body = r#"{"v":1,"by":"0.0.1","run":null}"#;
+    earlier.publish(format!("podium.live.end.OtherProcess.{run}"), body.into()).await.unwrap();
+    timeout(SECONDS, signals.next()).await.expect("the end must come").expect("the signals go on");
 }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use crate::servers::to;
 use podium_domain::ids::RunId;
-use podium_domain::run::Run;
 use podium_harness::Nats;
-use podium_ports::live::{EndSignals, LiveError, LiveStream, Offer, Offers, Signal, Signals};
-use podium_ports::queue::Lane;
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
 use podium_queue_nats::{LiveOptions, NatsLive};
 use podium_testkit::live_stream::LiveFixture;
 
@@ -29,24 +27,8 @@ impl LiveStream for Served {
         self.live.subscribe(run).await
     }
 
-    async fn publish_end(&self, run: &Arc<Run>) -> Result<(), LiveError> {
-        self.live.publish_end(run).await
-    }
-
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         self.live.subscribe_to_end(run).await
-    }
-
-    async fn offer(&self, lane: &Lane, offer: &Offer) -> Result<Option<EndSignals>, LiveError> {
-        self.live.offer(lane, offer).await
-    }
-
-    async fn offers(&self, lane: &Lane) -> Result<Offers, LiveError> {
-        self.live.offers(lane).await
-    }
-
-    async fn decline(&self, run: RunId) -> Result<(), LiveError> {
-        self.live.decline(run).await
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::servers::a_queue;
-use podium_domain::run::SequencedEvent;
 use podium_harness::Nats;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_queue_nats::QueueOptions;
@@ -30,15 +29,6 @@ impl<T> Deref for Served<T> {
 impl<T: StepQueue> StepQueue for Served<T> {
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
         self.queue.publish(lane, message).await
-    }
-
-    async fn publish_with(
-        &self,
-        lane: &Lane,
-        message: TaskMessage,
-        history: &[SequencedEvent],
-    ) -> Result<Published, QueueError> {
-        self.queue.publish_with(lane, message, history).await
     }
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {

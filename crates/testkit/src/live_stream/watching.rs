@@ -1,14 +1,11 @@
 //! Who hears what.
 
-use std::sync::Arc;
-
 use futures::{FutureExt, StreamExt};
 use podium_ports::clock::Ids;
-use podium_ports::live::{EndSignal, Signal};
+use podium_ports::live::Signal;
 use tokio::time::timeout;
 
 use super::{SOON, Scene, Watcher, committed, frame};
-use crate::builders::an_ended_run;
 use crate::clock::TestClock;
 
 pub(crate) async fn an_early_watcher_hears_everything_in_order(scene: &Scene) {
@@ -75,16 +72,15 @@ pub(crate) async fn who_waits_for_the_end_hears_it(scene: &Scene) {
     scene.say(frame(0, scene.ids.claim_id(), 0, "a")).await;
     scene.say(committed(2)).await;
     let mut watcher = scene.watch().await;
-    let run = Arc::new(an_ended_run(scene.run, "done"));
-    scene.fixture.live.publish_end(&run).await.unwrap();
+    let waiting = futures::future::join_all(waiting.into_iter().map(async |mut signals| {
+        assert_eq!(signals.next().now_or_never(), None, "the run has not ended");
+        signals
+    }));
+    let waiting = waiting.await;
+    scene.say(Signal::Ended { version: 3 }).await;
     for mut signals in waiting {
-        let end = timeout(SOON, signals.next()).await.expect("something must come");
-        let is_the_end = match &end {
-            Some(EndSignal::Ended(came)) => came.as_ref().is_none_or(|came| *came == run),
-            _ => false,
-        };
-        assert!(is_the_end, "{end:?} is not the end of {run:?}");
+        timeout(SOON, signals.next()).await.expect("the end must come").expect("the signals go on");
     }
-    while watcher.hear().await != (Signal::Ended { version: run.version() }) {}
+    while watcher.hear().await != (Signal::Ended { version: 3 }) {}
     assert_eq!(other.next().now_or_never(), None, "it is not the end of another run");
 }

@@ -1,10 +1,8 @@
 //! What becomes of a message that is answered, answered too late, or not at all.
 
-use podium_ports::live::Offer;
 use podium_ports::queue::Published;
 
-use super::{INSTANT, QueueFixture, a_lane, a_message};
-use crate::builders::an_offer;
+use super::{INSTANT, QueueFixture, a_message};
 
 pub(crate) async fn a_message_is_fetched_once_and_gone_when_acked(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
@@ -27,20 +25,6 @@ pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixt
     queue.fetch_due().await.expect("its delay has passed").ack().await.unwrap();
     queue.must_publish(&a_message()).await;
     assert_eq!(queue.fetch_one().await.expect("it was published").deliveries(), 1);
-}
-
-/// With a message comes all that happened to its run, or nothing.
-pub(crate) async fn a_history_comes_whole_or_not_at_all(queue: &QueueFixture) {
-    let message = a_message();
-    let Offer { events, .. } = an_offer(message.run);
-    for count in [1, 1_000, 0] {
-        let history: Vec<_> = events.iter().cycle().take(count).cloned().collect();
-        queue.queue.publish_with(&a_lane(), message, &history).await.unwrap();
-        let delivery = queue.fetch_one().await.expect("it was published");
-        assert_eq!(delivery.message(), &message);
-        assert!(delivery.history() == history || delivery.history().is_empty());
-        delivery.ack().await.unwrap();
-    }
 }
 
 pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFixture) {

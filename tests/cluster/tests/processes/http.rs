@@ -9,23 +9,11 @@ use tokio::time::timeout;
 
 /// Longer than a process waits for what it stands on.
 const HEALTH_MAX: Duration = Duration::from_secs(20);
-/// Longer than a run takes whose executor was killed.
-const ANSWER_MAX: Duration = Duration::from_mins(1);
 
 /// Status and body; `None` if nobody answers in time.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     timeout(HEALTH_MAX, talk(address, &request)).await.ok()?
-}
-
-/// The same of what is answered to a body of JSON.
-pub(crate) async fn post(address: SocketAddr, path: &str, body: &str) -> Option<(u16, String)> {
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    timeout(ANSWER_MAX, talk(address, &request)).await.ok()?
 }
 
 async fn talk(address: SocketAddr, request: &str) -> Option<(u16, String)> {

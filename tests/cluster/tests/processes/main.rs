@@ -22,8 +22,6 @@ mod http;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
-mod offers;
-#[cfg(test)]
 mod one_call;
 #[cfg(test)]
 mod one_run;
