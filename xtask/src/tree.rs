@@ -107,6 +107,13 @@ impl Tree {
             files: files.into_iter().map(|(path, text)| (path.to_owned(), Some(text.to_owned()))).collect(),
         }
     }
+
+    /// The same tree with one more file, for the rules' tests.
+    #[cfg(test)]
+    pub(crate) fn and(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(path.to_owned(), Some(text.to_owned()));
+        self
+    }
 }
 
 #[cfg(test)]

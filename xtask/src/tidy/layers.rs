@@ -20,7 +20,7 @@ const DOMAIN_AND_PORTS: &[&str] = &["podium-domain", "podium-ports"];
 
 const TESTKIT: &[&str] = &["podium-testkit"];
 
-/// For adapters of real servers, which their tests start.
+/// For adapters and programs that meet real servers, which their tests start.
 const SERVERS: &[&str] = &["podium-harness", "podium-testkit"];
 
 const LAYERS: &[Layer] = &[
@@ -29,8 +29,15 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-engine",
         uses: DOMAIN_AND_PORTS,
-        // The engine's own tests run it over the two embedded adapters: they are what it will meet.
-        tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
+        // The engine's own tests run it over the two embedded adapters: they are what it will meet. What only many writers can show,
+        // such as budgets under conflicts, runs over Postgres.
+        tests_use: &[
+            "podium-harness",
+            "podium-memory",
+            "podium-store-postgres",
+            "podium-store-sqlite",
+            "podium-testkit",
+        ],
     },
     Layer { package: "podium-head", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
@@ -183,7 +190,7 @@ const LAYERS: &[Layer] = &[
             "podium-vendor-sim",
             "podium-vendors",
         ],
-        tests_use: TESTKIT,
+        tests_use: SERVERS,
     },
     Layer {
         package: "podium-vendor-sim",

@@ -1,11 +1,17 @@
-//! Database migrations are named `NNNN_verb_noun.sql` and numbered without a gap in each folder.
+//! Database migrations are named `NNNN_verb_noun.sql`, numbered without a gap in each folder, and never changed: databases remember
+//! what they applied. The checksums of all of them are in [`SUMS`].
 
 use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
 
 use super::Finding;
 use crate::tree::Tree;
 
 const RULE: &str = "migration-name";
+const FROZEN: &str = "migration-frozen";
+/// What `sha256sum migrations/*/*.sql` prints.
+const SUMS: &str = "migrations/SHA256SUMS";
 
 /// Checks every `.sql` file below a folder called `migrations`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -31,8 +37,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::broken(RULE, path, format!("the next number here is {expected:04}")));
         }
         *last = number;
+        findings.extend(check_sum(tree, path));
     }
     findings
+}
+
+/// Compares a migration with its recorded checksum.
+fn check_sum(tree: &Tree, path: &str) -> Option<Finding> {
+    let sum = Sha256::digest(tree.text(path)?).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let sums = tree.text(SUMS).unwrap_or_default();
+    let recorded = sums.lines().filter_map(|line| line.split_once("  ")).find(|(_, file)| *file == path);
+    match recorded {
+        Some((recorded, _)) if recorded == sum => None,
+        Some(_) => {
+            let problem = "it was changed, and databases have applied it; restore it and add a new migration";
+            Some(Finding::broken(FROZEN, path, problem))
+        }
+        None => Some(Finding::broken(FROZEN, path, format!("{SUMS} lacks the line `{sum}  {path}`"))),
+    }
 }
 
 /// The number of a well-formed name.
@@ -51,9 +73,24 @@ fn number_of(stem: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
+    /// The checksum of an empty file.
+    const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
     fn named<const N: usize>(paths: [&str; N]) -> Vec<String> {
-        let tree = Tree::of(paths.map(|path| (path, "")));
+        let sums = paths.map(|path| format!("{EMPTY}  {path}\n")).concat();
+        let tree = Tree::of(paths.map(|path| (path, ""))).and(SUMS, &sums);
         check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_changed_migration_and_an_unrecorded_one_are_named() {
+        let [first, second] =
+            ["migrations/sqlite/0001_create_runs.sql", "migrations/sqlite/0002_add_cost.sql"];
+        let sums = format!("{EMPTY}  {first}\n");
+        let findings = check(&Tree::of([(first, "changed"), (second, ""), (SUMS, &sums)]));
+        let [changed, unrecorded] = findings.as_slice() else { panic!("{findings:?}") };
+        assert!(changed.to_string().contains("add a new migration"), "{changed}");
+        assert!(unrecorded.to_string().contains(&format!("`{EMPTY}  {second}`")), "{unrecorded}");
     }
 
     #[test]
