@@ -9,7 +9,7 @@ use crate::advice::{Server, advice};
 use crate::error::ClusterError;
 use crate::settings::{Pooler, PostgresSettings};
 
-/// Opens the store and brings its tables up to date.
+/// Opens the store and, if the settings allow it, applies pending migrations.
 pub(crate) async fn connect(settings: &PostgresSettings, options: &Options) -> Result<Store, ClusterError> {
     let address = with_password(&settings.url, "postgres_password", settings.password.as_ref())?;
     let address = with_certificates(&address, &settings.certificates);
@@ -20,6 +20,7 @@ pub(crate) async fn connect(settings: &PostgresSettings, options: &Options) -> R
             Pooler::None => Sessions::Own,
             Pooler::Transaction => Sessions::Lent,
         },
+        migrate: settings.migrate,
         ..StoreOptions::default()
     };
     Store::open(&address, store_options).await.map_err(|source| ClusterError::Server {

@@ -37,8 +37,11 @@ pub const KEYS: &[Key] = &[
     // What is between this process and Postgres: `none`, or `transaction` for a pooler that lends a session for a transaction at a
     // time, such as PgBouncer 1.21 or newer.
     ("postgres_pooler", Some("none")),
-    // Connections to Postgres that this process may hold.
-    ("postgres_connections", Some("16")),
+    // Most connections of this process to Postgres. Times the number of processes, it must stay below the server's max_connections.
+    ("postgres_connections", Some("8")),
+    // Whether this process applies pending migrations as it starts: `auto`, or `never` where `podium migrate` does it, and the role
+    // of this process may not create tables.
+    ("postgres_migrate", Some("auto")),
     // The queue and the live stream: nats://HOST:PORT, tls://HOST:PORT encrypted; several with commas. One of a user with a
     // password: nats://USER@HOST:PORT.
     ("nats", Some("nats://127.0.0.1:4222")),

@@ -109,12 +109,12 @@ impl Period {
     }
 }
 
-/// What a run weighs on its budgets.
+/// What a run is charged with: what it costs its budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// What is known to have been spent.
     pub spent: Cost,
-    /// What may still be spent, or was spent by somebody who was not heard of again.
+    /// The most that may still be spent: by what the run may still call, and by calls whose executor never reported.
     pub reserved: Cost,
 }
 
@@ -132,6 +132,9 @@ pub struct BudgetRef {
     pub payer: Payer,
     /// The beginning of the period.
     pub from: Timestamp,
+    /// Which period it is: only a cap for the same one holds. `None` in runs of older versions, which did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<Period>,
 }
 
 /// How much somebody may spend in each period.
@@ -150,7 +153,7 @@ pub struct Budget {
 impl Budget {
     /// The budget in the period of `at`.
     pub fn at(&self, at: Timestamp) -> BudgetRef {
-        BudgetRef { payer: self.payer.clone(), from: self.period.start(at) }
+        BudgetRef { payer: self.payer.clone(), from: self.period.start(at), period: Some(self.period) }
     }
 }
 

@@ -41,6 +41,12 @@ impl Cost {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// So many times as much; saturates.
+    #[must_use]
+    pub const fn times(self, count: u64) -> Self {
+        Self(self.0.saturating_mul(count))
+    }
+
     /// In dollars, for people and for wire formats that want a float.
     #[expect(clippy::cast_precision_loss, reason = "a float of dollars is for display")]
     pub fn usd(self) -> f64 {

@@ -206,7 +206,7 @@ pub struct Run {
     rounds: Vec<Round>,
     /// What it may cost in all, by its last plan: what it reserves of its budgets.
     hold: Cost,
-    /// What its budgets know that it weighs.
+    /// What its budgets are charged with.
     booked: Charge,
 }
 
@@ -371,9 +371,10 @@ impl Run {
         self.rounds.iter().flat_map(|round| &round.steps).map(|step| u32::from(step.fallbacks)).sum()
     }
 
-    /// The most that the attempts under way may still cost.
+    /// The most that attempts under way may still cost, and lost ones may have cost: a lost attempt's executor may have lost only its
+    /// connection, and not its call.
     fn reserved(&self) -> Cost {
-        self.attempts().filter(|a| a.outcome == AttemptOutcome::Running).map(|a| a.reserved).sum()
+        self.attempts().filter(|attempt| attempt.is_outstanding()).map(|attempt| attempt.reserved).sum()
     }
 
     fn wasted(&self) -> impl Iterator<Item = (Usage, Cost)> {

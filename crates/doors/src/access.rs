@@ -276,6 +276,10 @@ mod tests {
             Ok(if tenant.as_str() == "acme" { all.map(budget).to_vec() } else { Vec::new() })
         }
 
+        async fn correct_sum(&self, _: &BudgetRef, _: (i64, i64)) -> Result<Charge, StoreError> {
+            unreachable!()
+        }
+
         async fn charges(&self, _: &[BudgetRef]) -> Result<Vec<Charge>, StoreError> {
             unreachable!()
         }

@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::parts::{Options, Parts, Roles};
 use crate::planner::{MayRetry, Planner, Planning};
 use crate::remover::Remover;
+use crate::settler::Settler;
 use crate::submit::within_abilities;
 use crate::sweeper::Sweeper;
 use crate::task::Slots;
@@ -228,6 +229,7 @@ impl Engine {
         keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
         keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
         keepers.spawn(Dispatcher::new(self.clone()).run(stop.clone()));
+        keepers.spawn(Settler::new(self.clone()).run(stop.clone()));
         if let Some(remover) = Remover::new(self.parts().clone(), self.options()) {
             keepers.spawn(remover.run(stop.clone()));
         }

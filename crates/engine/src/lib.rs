@@ -27,6 +27,7 @@ mod ratings;
 mod remover;
 mod retry;
 mod retry_budget;
+mod settler;
 mod submit;
 mod sweeper;
 mod task;

@@ -99,6 +99,11 @@ pub struct Options {
     pub runs_kept: Option<Duration>,
     /// How often runs that were kept for long enough are looked for.
     pub remove_every: Duration,
+    /// How often reservations are released of ended runs whose executor never reported: 30 s.
+    pub settle_every: Duration,
+    /// How much longer than the limit of its call an attempt may take to be reported, from its claim to the commit of its result:
+    /// 1 min. After that an ended run's reservation for it is released.
+    pub report_margin: Duration,
     /// Most runs removed at a time.
     pub remove_runs_max: u32,
     /// Plans made at the same time, for each tier.
@@ -141,6 +146,8 @@ impl Default for Options {
             sweep_tasks_max: 256,
             runs_kept: Some(Duration::from_hours(30 * 24)),
             remove_every: Duration::from_mins(1),
+            settle_every: Duration::from_secs(30),
+            report_margin: Duration::from_mins(1),
             remove_runs_max: 64,
             plan_slots: 4,
             step_slots: 32,

@@ -22,6 +22,9 @@ use crate::holds::Held;
 
 /// Pause after the queue or the store failed, before the next try.
 pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+/// How often a result is recorded at a run that other processes keep changing, before its slot is given to other work. The first
+/// tries take half a minute.
+const CONTENDED_MAX: u32 = 60;
 /// How long a message for a task that somebody else holds stays away.
 const HELD_PAUSE: Duration = Duration::from_secs(5);
 
@@ -302,8 +305,9 @@ impl Engine {
         }
     }
 
-    /// Records what work came to, however often the store has to be asked: what was paid for must not be lost. Gives up
-    /// only when told to abandon; then the lease runs out and the task is done again.
+    /// Records the outcome of work, however often the store fails: what was paid for must not be lost. Gives up when told to
+    /// abandon, or after [`CONTENDED_MAX`] tries at a run that other processes keep changing; then the lease runs out and the task
+    /// is done again.
     pub(crate) async fn record(&self, run: RunId, command: Command, abandon: &CancellationToken) -> Settle {
         self.record_both(run, (command, None), abandon).await.0
     }
@@ -316,9 +320,14 @@ impl Engine {
         abandon: &CancellationToken,
     ) -> (Settle, Option<Arc<Run>>) {
         let command = Arc::new(command);
+        let mut contended = 0;
         loop {
             match self.commands().send_both(run, Arc::clone(&command), then.clone()).await {
                 Ok(run) => return (Settle::Ack, Some(run)),
+                Err(error @ CommandError::Contended) if contended == CONTENDED_MAX => {
+                    warn!(%run, %error, "a result could not be recorded, its task is done again");
+                    return (Settle::Nak(TROUBLE_PAUSE), None);
+                }
                 Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {
                     return (Settle::Ack, None);
                 }
@@ -327,6 +336,7 @@ impl Engine {
                     return (Settle::Ack, None);
                 }
                 Err(error @ (CommandError::Contended | CommandError::Store(_))) => {
+                    contended += u32::from(matches!(error, CommandError::Contended));
                     warn!(%run, error = &error as &dyn std::error::Error, "a result could not be recorded yet");
                     tokio::select! {
                         biased;

@@ -1,5 +1,7 @@
 //! Tenants' keys and budgets: who may ask, and how much it may cost.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use podium_domain::budget::{Budget, BudgetRef, Charge, Payer};
 use podium_domain::ids::{KeyId, TenantId};
@@ -9,6 +11,10 @@ use crate::store::StoreError;
 
 /// Most keys of a tenant, revoked ones included.
 pub const KEYS_MAX: u32 = 1000;
+
+/// How much longer than runs the sums of a period are kept, from its beginning: 400 days, a year and a month. The sum of all time
+/// is never removed.
+pub const SUMS_KEPT: Duration = Duration::from_hours(400 * 24);
 
 /// The SHA-256 of a key. A key has 256 random bits, so that nothing slower is needed to keep it from being guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +49,7 @@ pub struct BudgetSum {
     pub budget: Budget,
     /// The beginning of the period.
     pub from: Timestamp,
-    /// What runs that were accepted in the period weigh on it.
+    /// What runs that were accepted in the period cost it.
     pub charge: Charge,
 }
 
@@ -63,8 +69,8 @@ pub trait Accounts: Send + Sync {
     /// Makes a key of the tenant worthless from `at` on; whether there is such a key. One that was revoked stays as it was.
     async fn revoke_key(&self, tenant: &TenantId, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 
-    /// Sets a payer's budget in place of the one that it had. Runs under way stay charged to the periods that they were
-    /// accepted in; a new cap holds for them, too.
+    /// Replaces a payer's budget. Runs under way stay charged to the periods that they were accepted in. A new cap for the same
+    /// period holds for them, too; if the budget has another period now, they are counted and no longer bounded.
     async fn set_budget(&self, budget: &Budget) -> Result<(), StoreError>;
 
     /// Takes a payer's budget away; whether there was one. What was spent stays known.
@@ -75,6 +81,10 @@ pub trait Accounts: Send + Sync {
 
     /// What stands in each of these budgets, in the order asked; nothing where nothing was charged yet.
     async fn charges(&self, budgets: &[BudgetRef]) -> Result<Vec<Charge>, StoreError>;
+
+    /// Adds to what is spent and reserved of a budget, in billionths of a US dollar; negative amounts take away. Neither sum is
+    /// negative afterwards. Returns the sums. For operators: repeating it corrects twice.
+    async fn correct_sum(&self, budget: &BudgetRef, amounts: (i64, i64)) -> Result<Charge, StoreError>;
 }
 
 impl std::fmt::Debug for KeyHash {

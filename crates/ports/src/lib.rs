@@ -12,6 +12,7 @@ pub mod hardware;
 pub mod limiter;
 pub mod live;
 pub mod queue;
+pub mod schema;
 pub mod store;
 pub mod stored;
 pub mod vendor;

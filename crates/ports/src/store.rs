@@ -55,10 +55,23 @@ pub trait RunStore: Send + Sync {
     /// Removes runs that ended at `ended_by` or before, with their events and tasks: at most `limit`, those that were accepted
     /// first. Tells how many; fewer than `limit`: there are no more, or others are removing them.
     ///
+    /// Also removes the sums of budgets' periods that began [`SUMS_KEPT`](crate::accounts::SUMS_KEPT) before `ended_by`.
+    ///
     /// An active run is never removed. What was removed is unknown from then on, and its request id is free: a client that
     /// repeats it begins a new run. It holds nobody up who works on another run, any number may remove at once, and it can be
     /// repeated.
     async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError>;
+
+    /// Ended runs that still reserve money of a budget (see [`Run::is_unsettled`]) and ended at `ended_by` or before: at most
+    /// `limit`, by id, those after `after` if it is given. A store that keeps no budgets has none.
+    async fn unsettled(
+        &self,
+        _ended_by: Timestamp,
+        _after: Option<RunId>,
+        _limit: u32,
+    ) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// Takes at most `limit` tasks that may be claimed at `now` out of a lane's backlog, for the caller to tell, in this order.
     /// Nobody else is given them, and they count as told until `again_at`.

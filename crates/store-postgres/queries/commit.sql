@@ -1,9 +1,10 @@
 -- commit
--- Creates runs and appends to others, in one statement: then all of it waits for the disk once. A run of which something is
--- there already, or that is not at the version that its events follow, is left out.
--- Rows are locked in the order of their keys, what creates before what appends, so that batches never wait for each other in a
--- circle. Tasks need no order: only who has locked a run's state writes its tasks for good, and whoever else locks tasks (to
--- tell of them, to extend leases) waits for nothing while it holds one.
+-- Creates runs and appends to others, in one statement, so that all of it waits for the disk once. A run is left out if it or its
+-- request id exists already, if it is not at the version that its events follow, or if one of its budgets does not hold what it
+-- needs. Most batches are charged to no budget: then the arrays of charges are empty.
+-- Rows are locked in one order: the states of runs that are appended to, budget sums, runs that are created; each by key. So batches
+-- never wait for each other in a circle. Tasks need no order: a commit writes tasks only of runs whose state it has locked, and
+-- other statements that lock tasks (to publish them, to extend leases) wait for nothing while they hold one.
 WITH first AS (
     SELECT *
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
@@ -12,25 +13,9 @@ WITH first AS (
 given AS (
     SELECT *
     FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[],
-                $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[])
+                $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bool[])
         AS given (run_id, version_before, version, state, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd,
-                  fallbacks, hedges)
-),
-created AS (
-    INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms)
-    SELECT id, tenant, request_id, model, question, accepted_ms FROM first ORDER BY tenant, request_id, id
-    ON CONFLICT DO NOTHING
-    RETURNING id
-),
-begun AS (
-    INSERT INTO run_states (run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd,
-                            saved_nano_usd, fallbacks, hedges)
-    SELECT given.run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
-        hedges
-    FROM given
-    JOIN first ON first.id = given.run_id
-    JOIN created ON created.id = given.run_id
-    RETURNING run_id
+                  fallbacks, hedges, unsettled)
 ),
 locked AS MATERIALIZED (
     SELECT run_states.run_id
@@ -38,6 +23,66 @@ locked AS MATERIALIZED (
     JOIN given ON given.run_id = run_states.run_id AND given.version_before = run_states.version
     ORDER BY run_states.run_id
     FOR NO KEY UPDATE OF run_states
+),
+writable AS (
+    SELECT id AS run_id FROM first
+    UNION ALL
+    SELECT run_id FROM locked
+),
+charges AS (
+    SELECT charge.*
+    FROM unnest($37::uuid[], $38::text[], $39::text[], $40::bigint[], $41::bigint[], $42::bigint[], $43::bool[])
+        WITH ORDINALITY AS charge (run_id, payer, period, from_ms, spent, reserved, needs_room, place)
+    JOIN writable ON writable.run_id = charge.run_id
+),
+-- The sums are locked in the order of their keys, and read as they are once locked.
+sums AS MATERIALIZED (
+    SELECT budget_sums.payer, budget_sums.from_ms, spent_nano_usd, reserved_nano_usd
+    FROM budget_sums
+    WHERE (budget_sums.payer, budget_sums.from_ms) IN (SELECT payer, from_ms FROM charges)
+    ORDER BY budget_sums.payer, budget_sums.from_ms
+    FOR NO KEY UPDATE OF budget_sums
+),
+-- Each commit is judged as if those before it in the batch were written: that may be too strict, and is never too lax. A removed
+-- budget has no cap, and the cap of a month does not bound what is charged to a day. Runs of older versions do not name the period
+-- of their budget. A sum that does not exist yet cannot be locked: the caller creates it and asks again.
+judged AS MATERIALIZED (
+    SELECT charges.run_id, charges.payer, charges.from_ms, charges.spent, charges.reserved,
+        budgets.cap_nano_usd, sums.spent_nano_usd, sums.reserved_nano_usd,
+        NOT charges.needs_room
+        OR budgets.cap_nano_usd IS NULL
+        OR (sums.payer IS NOT NULL
+            AND sums.spent_nano_usd::numeric + sums.reserved_nano_usd
+                + sum(greatest(charges.spent::numeric + charges.reserved, 0))
+                    OVER (PARTITION BY charges.payer, charges.from_ms ORDER BY charges.place)
+                <= budgets.cap_nano_usd
+        ) AS fits
+    FROM charges
+    LEFT JOIN sums ON sums.payer = charges.payer AND sums.from_ms = charges.from_ms
+    LEFT JOIN budgets ON budgets.payer = charges.payer AND budgets.period = coalesce(charges.period, budgets.period)
+),
+fitting AS (
+    SELECT run_id FROM writable
+    WHERE NOT EXISTS (SELECT FROM judged WHERE judged.run_id = writable.run_id AND NOT judged.fits)
+),
+created AS (
+    INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms)
+    SELECT id, tenant, request_id, model, question, accepted_ms
+    FROM first
+    JOIN fitting ON fitting.run_id = first.id
+    ORDER BY tenant, request_id, id
+    ON CONFLICT DO NOTHING
+    RETURNING id
+),
+begun AS (
+    INSERT INTO run_states (run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd,
+                            saved_nano_usd, fallbacks, hedges, unsettled)
+    SELECT given.run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
+        hedges, unsettled
+    FROM given
+    JOIN first ON first.id = given.run_id
+    JOIN created ON created.id = given.run_id
+    RETURNING run_id
 ),
 appended AS (
     UPDATE run_states
@@ -49,10 +94,11 @@ appended AS (
         wasted_nano_usd = given.wasted_nano_usd,
         saved_nano_usd = given.saved_nano_usd,
         fallbacks = given.fallbacks,
-        hedges = given.hedges
-    FROM locked
-    JOIN given ON given.run_id = locked.run_id
-    WHERE run_states.run_id = locked.run_id AND run_states.version = given.version_before
+        hedges = given.hedges,
+        unsettled = given.unsettled
+    FROM fitting
+    JOIN given ON given.run_id = fitting.run_id
+    WHERE run_states.run_id = fitting.run_id AND run_states.version = given.version_before
     RETURNING run_states.run_id
 ),
 written AS (
@@ -62,20 +108,20 @@ written AS (
 ),
 events AS (
     INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
-    SELECT new.run_id, first_sequence, last_sequence, kinds, $19, data
-    FROM unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
+    SELECT new.run_id, first_sequence, last_sequence, kinds, $20, data
+    FROM unnest($21::uuid[], $22::bigint[], $23::bigint[], $24::text[], $25::text[])
         AS new (run_id, first_sequence, last_sequence, kinds, data)
     JOIN written ON written.run_id = new.run_id
 ),
--- A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
--- task that became ready anew within one commit stays ready, from a later time. The outer join leaves out what would be locked
--- and not changed; the condition at the end looks at the row as it is once it is locked.
+-- A task whose state and claim stay the same keeps its times: a lease may have been extended since, or the task published. A task
+-- that became ready again within one commit stays ready, from a later time. The outer join leaves out rows that would be locked
+-- and not changed; the condition at the end sees the row as it is once it is locked.
 changed AS (
     INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
         new.lease_until_ms
-    FROM unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::uuid[],
-                $33::bigint[])
+    FROM unnest($26::uuid[], $27::text[], $28::text[], $29::text[], $30::text[], $31::bigint[], $32::bigint[], $33::uuid[],
+                $34::bigint[])
         AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task
@@ -95,10 +141,32 @@ changed AS (
         OR tasks.claim IS DISTINCT FROM excluded.claim
         OR tasks.ready_ms < excluded.ready_ms
 ),
--- What is neither ready nor running any more.
+-- Tasks that are neither ready nor running any more.
 gone AS (
     DELETE FROM tasks
-    USING unnest($34::uuid[], $35::text[]) AS final (run_id, task), written
+    USING unnest($35::uuid[], $36::text[]) AS final (run_id, task), written
     WHERE written.run_id = final.run_id AND tasks.run_id = final.run_id AND tasks.task = final.task
+),
+-- No sum goes beyond what its column holds: an error here would refuse every later commit of the payer.
+booked AS (
+    INSERT INTO budget_sums (payer, from_ms, spent_nano_usd, reserved_nano_usd)
+    SELECT payer, from_ms,
+        least(greatest(sum(spent), -9223372036854775807), 9223372036854775807)::bigint,
+        least(greatest(sum(reserved), -9223372036854775807), 9223372036854775807)::bigint
+    FROM judged
+    JOIN written ON written.run_id = judged.run_id
+    GROUP BY payer, from_ms
+    ORDER BY payer COLLATE "C", from_ms
+    ON CONFLICT (payer, from_ms) DO UPDATE
+    SET spent_nano_usd = least(greatest(
+            budget_sums.spent_nano_usd::numeric + excluded.spent_nano_usd, -9223372036854775807), 9223372036854775807)::bigint,
+        reserved_nano_usd = least(greatest(
+            budget_sums.reserved_nano_usd::numeric + excluded.reserved_nano_usd, -9223372036854775807), 9223372036854775807)::bigint
 )
-SELECT run_id AS "run_id!" FROM written
+SELECT run_id AS "run_id!", NULL AS "payer?", NULL::bigint AS "cap?", NULL::bigint AS "spent?",
+    NULL::bigint AS "reserved?", NULL::bigint AS "charge_spent?", NULL::bigint AS "charge_reserved?"
+FROM written
+UNION ALL
+SELECT run_id, payer, cap_nano_usd, spent_nano_usd, reserved_nano_usd, spent, reserved
+FROM judged
+WHERE NOT fits

@@ -56,6 +56,15 @@ impl Accounts for Store {
         };
         self.call(&read).await
     }
+
+    async fn correct_sum(
+        &self,
+        budget: &BudgetRef,
+        (spent, reserved): (i64, i64),
+    ) -> Result<Charge, StoreError> {
+        let (payer, from_ms) = (budget.payer.to_string(), stored(budget.from.unix_ms()));
+        self.call(&CorrectSum { payer, from_ms, spent, reserved }).await
+    }
 }
 
 /// What stands there is of no run.
@@ -220,5 +229,24 @@ impl Call for ReadSums {
             .into_iter()
             .map(|row| Charge { spent: cost(row.spent), reserved: cost(row.reserved) })
             .collect())
+    }
+}
+
+struct CorrectSum {
+    payer: String,
+    from_ms: i64,
+    spent: i64,
+    reserved: i64,
+}
+
+impl Call for CorrectSum {
+    type Answer = Charge;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let Self { payer, from_ms, spent, reserved } = self;
+        let correct = sqlx::query_file!("queries/correct_sum.sql", payer, from_ms, spent, reserved);
+        let row = correct.fetch_one(connection).await?;
+        let cost = |nano| Cost::from_nano_usd(unsigned(nano));
+        Ok(Charge { spent: cost(row.spent_nano_usd), reserved: cost(row.reserved_nano_usd) })
     }
 }

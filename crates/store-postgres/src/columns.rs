@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use podium_domain::budget::Period;
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Run, TaskState};
 use podium_ports::charge::Booking;
@@ -58,6 +59,7 @@ pub(crate) struct StateRow {
     pub(crate) saved_nano_usd: i64,
     pub(crate) fallbacks: i64,
     pub(crate) hedges: i64,
+    pub(crate) unsettled: bool,
 }
 
 impl StateRow {
@@ -75,6 +77,7 @@ impl StateRow {
             saved_nano_usd: stored(saved.nano_usd()),
             fallbacks: fallbacks.into(),
             hedges: hedges.into(),
+            unsettled: run.is_unsettled(),
         }
     }
 }
@@ -112,6 +115,7 @@ pub(crate) struct GoneRow {
 pub(crate) struct ChargeColumns {
     pub(crate) runs: Vec<Uuid>,
     pub(crate) payers: Vec<String>,
+    pub(crate) periods: Vec<Option<&'static str>>,
     pub(crate) from_ms: Vec<i64>,
     pub(crate) spent: Vec<i64>,
     pub(crate) reserved: Vec<i64>,
@@ -123,6 +127,7 @@ impl ChargeColumns {
         for budget in &booking.budgets {
             self.runs.push(*run.as_uuid());
             self.payers.push(budget.payer.to_string());
+            self.periods.push(budget.period.map(Period::as_str));
             self.from_ms.push(stored(budget.from.unix_ms()));
             self.spent.push(booking.spent);
             self.reserved.push(booking.reserved);

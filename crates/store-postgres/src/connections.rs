@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use podium_ports::BoxError;
+use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgPool, Postgres};
@@ -77,6 +78,25 @@ pub(crate) struct Connection {
     statements: u32,
     server_turn: u64,
     _turn: OwnedSemaphorePermit,
+}
+
+/// The server has as many connections as it allows.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "Postgres allows no further connection: postgres_connections times the number of processes is more than its max_connections; lower the one or raise the other"
+)]
+pub(crate) struct TooManyConnections(#[source] sqlx::Error);
+
+/// What Postgres says when it allows no further connection.
+const TOO_MANY: &str = "53300";
+
+/// An error of connecting, in words for operators where Postgres' own do not say what to do.
+pub(crate) fn explained(error: sqlx::Error) -> BoxError {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    if code.is_some_and(|code| code == TOO_MANY) {
+        return Box::new(TooManyConnections(error));
+    }
+    error.into()
 }
 
 impl PoolMaker {
@@ -149,7 +169,7 @@ impl Connections {
                 // Back to the pool, which tries it.
                 drop(idle);
                 let acquired = pool.acquire().await;
-                (acquired.inspect_err(|_| self.doubt())?, 0)
+                (acquired.inspect_err(|_| self.doubt()).map_err(explained)?, 0)
             }
         };
         let mut connection = Connection { pooled: Some(pooled), statements, server_turn, _turn: turn };

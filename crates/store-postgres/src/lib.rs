@@ -8,8 +8,8 @@
 //! nothing is held while a client thinks. The statements are in `queries/`, checked against the tables when the crate is
 //! compiled.
 //!
-//! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and until when a ready
-//! task counts as told. So a commit touches the times of a task only if its state or claim changed.
+//! Two times in the rows of tasks are *not* in the events: the end of an extended lease, and until when a ready task counts as
+//! published. So a commit touches the times of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
 mod accounts;
@@ -17,6 +17,7 @@ mod call;
 mod charged;
 mod columns;
 mod connections;
+mod migrate;
 mod open;
 #[cfg(test)]
 mod plans;
@@ -48,13 +49,23 @@ pub use open::OpenError;
 pub use servers::NoPrimary;
 pub use sessions::{Sessions, WrongSessions};
 
+/// Whether opening a store applies pending migrations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Migrate {
+    /// Yes. If none is pending, the role needs no right to create tables.
+    #[default]
+    Auto,
+    /// No: a store whose migrations are pending does not open.
+    Never,
+}
+
 /// How a store behaves. The defaults suit a Postgres in the same data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long after its time a ready task that its writer publishes counts as forgotten: 2 s. The sweeper leaves it alone
     /// for so long.
     pub dispatch_grace: Duration,
-    /// Most connections: 16. Times the number of processes, it has to stay below the server's `max_connections`.
+    /// Most connections: 8. Times the number of processes, it must stay below the server's `max_connections`.
     pub connections_max: u32,
     /// How long a caller waits for a connection, which may have to be made: 5 s.
     pub acquire_max: Duration,
@@ -64,17 +75,20 @@ pub struct Options {
     pub lock_max: Duration,
     /// Whether a connection is a session: it is.
     pub sessions: Sessions,
+    /// Whether opening it applies pending migrations: it does.
+    pub migrate: Migrate,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             dispatch_grace: Duration::from_secs(2),
-            connections_max: 16,
+            connections_max: 8,
             acquire_max: Duration::from_secs(5),
             statement_max: Duration::from_secs(10),
             lock_max: Duration::from_secs(5),
             sessions: Sessions::Own,
+            migrate: Migrate::Auto,
         }
     }
 }
@@ -84,6 +98,7 @@ impl Default for Options {
 pub struct Store {
     connections: Arc<Connections>,
     options: Options,
+    removal: remove::Walk,
 }
 
 #[async_trait]
@@ -120,6 +135,15 @@ impl RunStore for Store {
 
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
         sweep::due(self, now, again_at, limit).await
+    }
+
+    async fn unsettled(
+        &self,
+        ended_by: Timestamp,
+        after: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunId>, StoreError> {
+        sweep::unsettled(self, ended_by, after, limit).await
     }
 
     async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {

@@ -1,31 +1,27 @@
-//! Opens a database: its connections, its migrations.
+//! Opens a database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use podium_ports::BoxError;
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{Connection, SqlSafeStr};
+use podium_ports::schema::{Migrations, UnusableSchema};
+use sqlx::migrate::MigrateError;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
 use tokio::time::timeout;
 
 use crate::call::{NoAnswer, Standby};
-use crate::connections::{Connections, PoolMaker};
+use crate::connections::{Connections, PoolMaker, explained};
+use crate::migrate::{apply, read_schema};
+use crate::remove::Walk;
 use crate::servers::{NoPrimary, Servers, follows};
 use crate::sessions::{self, WrongSessions};
-use crate::{Options, Store};
+use crate::{Migrate, Options, Store};
 
-/// How long the migrations may take, waiting for another process's included.
+/// How long the migrations may take, including the wait for another process that applies them.
 const MIGRATE_MAX: Duration = Duration::from_mins(5);
 /// How long a check of a new connection may take.
 const CHECK_MAX: Duration = Duration::from_secs(10);
-/// Until the transaction ends, without the limits that the role may have. The number is of no meaning.
-const MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7382946150273645)";
-
-/// The migrations, in order: each file of `migrations/postgres`.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "create runs", include_str!("../../../migrations/postgres/0001_create_runs.sql"))];
-
 /// Why a database cannot be used. None of these tells a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -70,8 +66,40 @@ pub enum OpenError {
         #[source]
         source: WrongSessions,
     },
-    /// The tables cannot be brought up to date, or are a newer version's.
-    #[error("database `{database}` cannot be brought up to date")]
+    /// The database does not say which migrations it has.
+    #[error(
+        "database `{database}` does not say which migrations it has; its role needs SELECT on _sqlx_migrations and schema_floor"
+    )]
+    Schema {
+        /// Host, port and name.
+        database: String,
+        /// Its words.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// This version cannot work with the tables.
+    #[error("this version cannot use database `{database}`")]
+    Unusable {
+        /// Host, port and name.
+        database: String,
+        /// Why.
+        #[source]
+        source: UnusableSchema,
+    },
+    /// Migrations are pending, and this process is not to apply them.
+    #[error(
+        "database `{database}` lacks {pending}, and this process does not apply them; run `podium migrate --postgres URL` with a role that may create tables"
+    )]
+    Behind {
+        /// Host, port and name.
+        database: String,
+        /// Those that are missing.
+        pending: Migrations,
+    },
+    /// A migration failed. Nothing of it remains.
+    #[error(
+        "database `{database}` could not be migrated; `podium migrate --postgres URL` does it with a role that may create tables"
+    )]
     Migrate {
         /// Host, port and name.
         database: String,
@@ -79,41 +107,63 @@ pub enum OpenError {
         #[source]
         source: MigrateError,
     },
-    /// Bringing the tables up to date took too long.
-    #[error("database `{database}` was not brought up to date in time")]
+    /// The migrations took too long.
+    #[error("database `{database}` was not migrated in time")]
     MigrateTime {
         /// Host, port and name.
         database: String,
-        /// How long it was waited for.
+        /// How long the process waited.
         #[source]
         source: NoAnswer,
     },
 }
 
 impl Store {
-    /// Connects and brings the tables up to date. The address may have several hosts, with commas between them: the one is used
-    /// that takes writes. What it does not say is taken from the usual variables of the environment (`PGPASSWORD`, `PGSSLMODE`
-    /// and so on).
+    /// Connects, and applies pending migrations if [`Options::migrate`] allows it. The address may have several hosts, separated by
+    /// commas: the one that takes writes is used. What it does not say is taken from the usual environment variables (`PGPASSWORD`,
+    /// `PGSSLMODE` and so on).
     pub async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
-        let servers = Servers::read(address, options.acquire_max).map_err(OpenError::Address)?;
+        let (servers, primary) = find_primary(address, &options).await?;
         let database = servers.name();
-        let primary = if servers.are_several() {
-            let primary = servers.primary().await;
-            primary.map_err(|source| OpenError::NoPrimary { database: database.clone(), source })?
-        } else {
-            0
-        };
-        migrate(servers.get(primary), &options, &database).await?;
+        let (mut connection, pending) = look_at(servers.get(primary), &options, &database).await?;
+        if !pending.0.is_empty() {
+            if options.migrate == Migrate::Never {
+                return Err(OpenError::Behind { database, pending });
+            }
+            migrate(&mut connection, &database).await?;
+        }
+        // Nothing depends on whether the server hears the farewell.
+        connection.close().await.ok();
         let connections = Connections::new(servers, primary, PoolMaker::new(options));
         let mut connection = connections.take().await.map_err(|source| refused(&database, source))?;
         if let Some(session) = connection.get() {
             right(&database, sessions::check(session, &options)).await?;
         }
         connections.keep(connection);
-        Ok(Self { connections: Arc::new(connections), options })
+        Ok(Self { connections: Arc::new(connections), options, removal: Walk::default() })
     }
 
-    /// Waits for what is under way and closes the connections. Without it nothing is lost either.
+    /// The migrations of this version that the database lacks. Changes nothing.
+    pub async fn pending_migrations(address: &str, options: Options) -> Result<Migrations, OpenError> {
+        let (servers, primary) = find_primary(address, &options).await?;
+        let (connection, pending) = look_at(servers.get(primary), &options, &servers.name()).await?;
+        connection.close().await.ok();
+        Ok(pending)
+    }
+
+    /// Applies the migrations that the database lacks, whatever [`Options::migrate`] says, and returns them. Any number of processes
+    /// may do so at once.
+    pub async fn migrate(address: &str, options: Options) -> Result<Migrations, OpenError> {
+        let (servers, primary) = find_primary(address, &options).await?;
+        let (mut connection, pending) = look_at(servers.get(primary), &options, &servers.name()).await?;
+        if !pending.0.is_empty() {
+            migrate(&mut connection, &servers.name()).await?;
+        }
+        connection.close().await.ok();
+        Ok(pending)
+    }
+
+    /// Waits for calls under way and closes the connections. Without it nothing is lost either.
     pub async fn close(&self) {
         self.connections.close().await;
     }
@@ -138,12 +188,27 @@ fn refused(database: &str, source: BoxError) -> OpenError {
     OpenError::Connect { database, source }
 }
 
-/// On a connection of its own, which has no limits for statements. It takes a lock for one transaction, which a pooler cannot lose:
-/// so that of many processes that start at once one makes the tables.
-async fn migrate(connect: &PgConnectOptions, options: &Options, database: &str) -> Result<(), OpenError> {
+/// The servers of an address, and which of them takes writes.
+async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usize), OpenError> {
+    let servers = Servers::read(address, options.acquire_max).map_err(OpenError::Address)?;
+    if !servers.are_several() {
+        return Ok((servers, 0));
+    }
+    match servers.primary().await {
+        Ok(primary) => Ok((servers, primary)),
+        Err(source) => Err(OpenError::NoPrimary { database: servers.name(), source }),
+    }
+}
+
+/// Connects with a connection of its own, which has no limits for statements, and reads which migrations are pending.
+async fn look_at(
+    connect: &PgConnectOptions,
+    options: &Options,
+    database: &str,
+) -> Result<(PgConnection, Migrations), OpenError> {
     let connection = timeout(options.acquire_max, PgConnection::connect_with(connect)).await;
     let connection = connection.unwrap_or(Err(sqlx::Error::PoolTimedOut));
-    let mut connection = connection.map_err(|source| refused(database, source.into()))?;
+    let mut connection = connection.map_err(|source| refused(database, explained(source)))?;
     let standby = timeout(CHECK_MAX, follows(&mut connection)).await;
     match standby.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
         Ok(false) => {}
@@ -151,49 +216,27 @@ async fn migrate(connect: &PgConnectOptions, options: &Options, database: &str) 
         Err(source) => return Err(refused(database, source.into())),
     }
     right(database, sessions::check_tracking(&mut connection, options)).await?;
-    let migrated = timeout(MIGRATE_MAX, run_migrations(&mut connection)).await;
+    let schema = timeout(CHECK_MAX, read_schema(&mut connection)).await;
+    let schema = schema.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+    let schema = schema.map_err(|source| OpenError::Schema { database: database.to_owned(), source })?;
+    let pending = schema.pending(&crate::migrate::known());
+    let pending = pending.map_err(|source| OpenError::Unusable { database: database.to_owned(), source })?;
+    Ok((connection, pending))
+}
+
+async fn migrate(connection: &mut PgConnection, database: &str) -> Result<(), OpenError> {
+    let migrated = timeout(MIGRATE_MAX, apply(connection)).await;
     let database = || database.to_owned();
     migrated
         .map_err(|_| OpenError::MigrateTime { database: database(), source: NoAnswer(MIGRATE_MAX) })?
-        .map_err(|source| OpenError::Migrate { database: database(), source })?;
-    // The tables are as they should be, whether or not the server hears the farewell.
-    connection.close().await.ok();
-    Ok(())
-}
-
-async fn run_migrations(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    let migrations = MIGRATIONS.iter().map(|&(version, description, sql)| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let mut migrator = Migrator::with_migrations(migrations.collect());
-    let mut transaction = connection.begin().await?;
-    sqlx::raw_sql(MIGRATION_LOCK).execute(&mut *transaction).await?;
-    migrator.set_locking(false).run(&mut *transaction).await?;
-    Ok(transaction.commit().await?)
+        .map_err(|source| OpenError::Migrate { database: database(), source })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
-
     use podium_harness::{Fsync, Postgres};
 
     use super::*;
-
-    #[test]
-    fn every_migration_of_the_folder_is_embedded() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/postgres");
-        let mut files: Vec<_> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        files.sort();
-        let embedded = MIGRATIONS
-            .iter()
-            .map(|(version, words, _)| format!("{version:04}_{}.sql", words.replace(' ', "_")));
-        assert_eq!(files, embedded.collect::<Vec<_>>());
-    }
 
     #[tokio::test]
     async fn what_the_statements_rely_on_is_set_whatever_the_database_says() {

@@ -1,7 +1,10 @@
 //! Removing runs that ended long ago.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
+use podium_ports::accounts::SUMS_KEPT;
 use podium_ports::store::StoreError;
 use podium_ports::stored::stored;
 use sqlx::{Connection, PgConnection};
@@ -10,34 +13,73 @@ use uuid::Uuid;
 use crate::Store;
 use crate::call::Call;
 
+/// Up to which id runs were removed, by a walk that has not come to its end. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Walk(Arc<Mutex<Uuid>>);
+
+impl Walk {
+    fn get(&self) -> Uuid {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, last: Uuid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+}
+
 pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
     let later = Timestamp::from_unix_ms(ended_by.unix_ms().saturating_add(1));
     let before = *RunId::least_at(later).as_uuid();
-    store.call(&RemoveEnded { before, ended_by: stored(ended_by.unix_ms()), limit: limit.into() }).await
+    store.call(&RemoveSums(stored(ended_by.before(SUMS_KEPT).unix_ms()))).await?;
+    let (after, limit) = (store.removal.get(), usize::try_from(limit).unwrap_or(usize::MAX));
+    let remove = |after, limit: usize| {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        RemoveEnded { after, before, ended_by: stored(ended_by.unix_ms()), limit }
+    };
+    let mut removed = store.call(&remove(after, limit)).await?;
+    if removed.len() < limit && !after.is_nil() {
+        // The walk is over. Runs that were accepted earlier may have ended meanwhile.
+        removed.extend(store.call(&remove(Uuid::nil(), limit - removed.len())).await?);
+    }
+    let last = removed.last().filter(|_| removed.len() == limit);
+    store.removal.set(last.copied().unwrap_or_default());
+    Ok(u32::try_from(removed.len()).unwrap_or(u32::MAX))
 }
 
-/// Gives how many were removed.
+/// Gives those that were removed, by id.
 struct RemoveEnded {
+    after: Uuid,
     before: Uuid,
     ended_by: i64,
     limit: i64,
 }
 
 impl Call for RemoveEnded {
-    type Answer = u32;
+    type Answer = Vec<Uuid>;
 
     /// Two statements: a single one would not see events that were committed after it began and before it had the locks, and
     /// would leave them behind.
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Self { before, ended_by, limit } = self;
+        let Self { after, before, ended_by, limit } = self;
         let mut transaction = connection.begin().await?;
-        let runs = sqlx::query_file_scalar!("queries/lock_ended.sql", before, ended_by, limit)
+        let runs = sqlx::query_file_scalar!("queries/lock_ended.sql", before, ended_by, limit, after)
             .fetch_all(&mut *transaction)
             .await?;
         if !runs.is_empty() {
             sqlx::query_file!("queries/remove_runs.sql", &runs).execute(&mut *transaction).await?;
         }
         transaction.commit().await?;
-        Ok(u32::try_from(runs.len()).unwrap_or(u32::MAX))
+        Ok(runs)
+    }
+}
+
+/// Removes the sums of periods that began earlier, the sum of all time aside.
+struct RemoveSums(i64);
+
+impl Call for RemoveSums {
+    type Answer = ();
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file!("queries/remove_sums.sql", self.0).execute(connection).await.map(drop)
     }
 }

@@ -256,6 +256,34 @@ impl Call for FindOverdue {
     }
 }
 
+pub(crate) async fn unsettled(
+    store: &Store,
+    ended_by: Timestamp,
+    after: Option<RunId>,
+    limit: u32,
+) -> Result<Vec<RunId>, StoreError> {
+    let after = after.map_or(Uuid::nil(), |run| *run.as_uuid());
+    let find = FindUnsettled { after, ended_by: stored(ended_by.unix_ms()), limit: limit.into() };
+    Ok(store.call(&find).await?.into_iter().map(RunId::new).collect())
+}
+
+struct FindUnsettled {
+    after: Uuid,
+    ended_by: i64,
+    limit: i64,
+}
+
+impl Call for FindUnsettled {
+    type Answer = Vec<Uuid>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let Self { after, ended_by, limit } = self;
+        sqlx::query_file_scalar!("queries/find_unsettled.sql", after, ended_by, limit)
+            .fetch_all(connection)
+            .await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use podium_harness::{Fsync, Postgres};

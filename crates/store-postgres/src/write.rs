@@ -11,36 +11,63 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
-use crate::charged::{OpenSums, Refused, WriteCharged};
+use crate::charged::{OpenSums, Refused, Row, Verdict};
 use crate::columns::{Batch, EventsRow, RunRow, StateRow, column};
 
-/// How often runs are created whose request ids were used, by runs that are gone when they are looked for.
+/// How often runs are created whose request ids belonged to runs that were removed before they could be looked up.
 const CREATE_TRIES_MAX: u32 = 3;
+/// How often the budget sums of a batch are created. The second time somebody has removed them in between.
+const OPEN_TRIES_MAX: u32 = 3;
 
 /// Each time, another run had the request id and was removed at once.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the runs that have the request ids vanished {CREATE_TRIES_MAX} times")]
 struct Vanishing;
 
-/// What became of a batch: the runs that were written, and why others were not. Of the rest, others were first.
+/// Each time, the sums of the budgets were removed before they could be locked.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the sums of the budgets were removed {OPEN_TRIES_MAX} times while a run was charged to them")]
+struct SumsVanish;
+
+/// What became of a batch: the runs that were written, and those that a budget refused. The rest conflicts with other commits.
 #[derive(Default)]
-pub(crate) struct Outcome {
-    pub(crate) written: HashSet<Uuid>,
-    pub(crate) refused: HashMap<Uuid, Refused>,
+struct Outcome {
+    written: HashSet<Uuid>,
+    refused: HashMap<Uuid, Refused>,
 }
 
 impl Outcome {
-    /// Whether the run might have been written if it had been alone.
+    /// Whether the run might fit if it were alone.
     fn is_crowded_out(&self, run: Uuid) -> bool {
-        matches!(self.refused.get(&run), Some(Refused::Crowded | Refused::Unopened))
+        matches!(self.refused.get(&run), Some(Refused::Crowded))
     }
 
-    /// The same, after the run was tried alone.
+    /// This outcome once the run was tried alone.
     fn with(mut self, run: Uuid, alone: Self) -> Self {
         self.refused.remove(&run);
         self.refused.extend(alone.refused);
         self.written.extend(alone.written);
         self
+    }
+
+    /// Adds what the statement said. Returns whether sums must be created before it says all.
+    fn add(&mut self, rows: Vec<Row>) -> Result<bool, StoreError> {
+        let mut is_unopened = false;
+        for row in rows {
+            let run = row.run_id;
+            match row.verdict()? {
+                Verdict::Written => {
+                    self.written.insert(run);
+                }
+                Verdict::Unopened => is_unopened = true,
+                // A certain refusal says more than one that depends on the others.
+                Verdict::Refused(Refused::Crowded) if self.refused.contains_key(&run) => {}
+                Verdict::Refused(refused) => {
+                    self.refused.insert(run, refused);
+                }
+            }
+        }
+        Ok(is_unopened)
     }
 }
 
@@ -71,19 +98,13 @@ pub(crate) async fn create(
     Ok(created)
 }
 
-/// Creates what can be; and tells, of what was not, which runs were there before.
+/// Creates the runs that can be created, and finds those that existed before.
 async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMap<Uuid, Uuid>), StoreError> {
     let batch = Batch::new(runs, store.options.dispatch_grace)?;
-    let mut found = HashMap::new();
-    let mut tries = 0;
+    let (mut found, mut tries) = (HashMap::new(), 0);
     loop {
         tries += 1;
         let outcome = write(store, &batch).await?;
-        let is_unopened = |refused: &Refused| matches!(refused, Refused::Unopened);
-        if outcome.refused.values().any(is_unopened) && tries < CREATE_TRIES_MAX {
-            store.call(&OpenSums(&batch.charges)).await?;
-            continue;
-        }
         if batch.runs.iter().all(|run| outcome.written.contains(&run.id)) {
             return Ok((outcome, found));
         }
@@ -92,7 +113,7 @@ async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMa
         let is_settled = |id: &Uuid| {
             outcome.written.contains(id) || outcome.refused.contains_key(id) || found.contains_key(id)
         };
-        // Of one that is not settled, the run that had its request id was removed in between: the id is free.
+        // If a run is not settled, the run that had its request id was removed in between: the id is free.
         if batch.runs.iter().all(|run| is_settled(&run.id)) || tries >= CREATE_TRIES_MAX {
             return Ok((outcome, found));
         }
@@ -128,13 +149,21 @@ async fn commit_batch(store: &Store, commits: &[Commit]) -> Result<Outcome, Stor
     write(store, &Batch::new(commits, store.options.dispatch_grace)?).await
 }
 
-/// Budgets are asked only where there are some to be asked.
+/// Writes a batch. Where it is the first to be charged to a budget in its period, creates the sum and asks again: what was
+/// written by then is left out by its version or id.
 async fn write(store: &Store, batch: &Batch<'_>) -> Result<Outcome, StoreError> {
-    if batch.charges.runs.is_empty() {
-        let written = store.call(&Write(batch)).await?;
-        return Ok(Outcome { written, ..Outcome::default() });
+    let mut outcome = Outcome::default();
+    for _ in 0..OPEN_TRIES_MAX {
+        outcome.refused.clear();
+        let is_unopened = outcome.add(store.call(&Write(batch)).await?)?;
+        if !is_unopened {
+            let Outcome { written, refused } = &mut outcome;
+            refused.retain(|run, _| !written.contains(run));
+            return Ok(outcome);
+        }
+        store.call(&OpenSums(&batch.charges)).await?;
     }
-    Outcome::of(store.call(&WriteCharged(batch)).await?)
+    Err(StoreError::Unavailable(Box::new(SumsVanish)))
 }
 
 /// Gives, for each run that was to be created, the one that is there.
@@ -156,109 +185,72 @@ impl Call for FindCreated<'_> {
     }
 }
 
-/// A query that takes all columns of a batch, as the two statements that write one do, and what else there is.
-macro_rules! query_of_batch {
-    ($query:ident!($($of:tt),+), $batch:expr, [$($more:expr),*]) => {{
-        let Batch { runs, states, events, tasks, gone, .. } = $batch;
-        sqlx::$query!(
-            $($of,)+
-            &column(runs, |run| run.id),
-            &column(runs, |run| run.tenant) as &[&str],
-            &column(runs, |run| run.request_id) as &[Option<&str>],
-            &column(runs, |run| run.model.as_str()) as &[&str],
-            &column(runs, |run| run.question.as_str()) as &[&str],
-            &column(runs, |run| run.accepted_ms),
-            &column(runs, |run| run.deadline_ms),
-            &column(states, |state| state.run),
-            &column(states, |state| state.version_before),
-            &column(states, |state| state.version),
-            &column(states, |state| state.state) as &[&str],
-            &column(states, |state| state.ended_ms) as &[Option<i64>],
-            &column(states, |state| state.steps),
-            &column(states, |state| state.cost_nano_usd),
-            &column(states, |state| state.wasted_nano_usd),
-            &column(states, |state| state.saved_nano_usd),
-            &column(states, |state| state.fallbacks),
-            &column(states, |state| state.hedges),
-            FORMAT,
-            &column(events, |row| row.run),
-            &column(events, |row| row.events.first_sequence),
-            &column(events, |row| row.events.last_sequence),
-            &column(events, |row| row.events.kinds.as_str()) as &[&str],
-            &column(events, |row| row.events.data.as_str()) as &[&str],
-            &column(tasks, |task| task.run),
-            &column(tasks, |task| task.task.as_str()) as &[&str],
-            &column(tasks, |task| task.state) as &[&str],
-            &column(tasks, |task| task.lane.as_str()) as &[&str],
-            &column(tasks, |task| task.tenant) as &[&str],
-            &column(tasks, |task| task.ready_ms) as &[Option<i64>],
-            &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
-            &column(tasks, |task| task.claim) as &[Option<Uuid>],
-            &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
-            &column(gone, |task| task.run),
-            &column(gone, |task| task.task.as_str()) as &[&str],
-            $($more),*
-        )
-    }};
-}
-pub(crate) use query_of_batch;
-
-/// Gives the runs that were not there, or still at the version that their commit follows.
+/// Gives the runs that were written, and those that a budget refused.
 struct Write<'b>(&'b Batch<'b>);
 
 impl Call for Write<'_> {
-    type Answer = HashSet<Uuid>;
+    type Answer = Vec<Row>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let batch = self.0;
-        let written = match (&*batch.runs, &*batch.states, &*batch.events) {
-            ([run], [state], [events]) => create_one(connection, batch, (run, state, events)).await?,
-            ([], [state], [events]) => append_one(connection, batch, (state, events)).await?,
-            _ => {
-                let written = query_of_batch!(query_file_scalar!("queries/commit.sql"), batch, []);
-                written.fetch_all(connection).await?
+        match (&*batch.runs, &*batch.states, &*batch.events) {
+            ([], [state], [events]) if batch.charges.runs.is_empty() => {
+                let written = append_one(connection, batch, (state, events)).await?;
+                Ok(written.into_iter().map(Row::written).collect())
             }
-        };
-        Ok(written.into_iter().collect())
+            _ => write_all(connection, batch).await,
+        }
     }
 }
 
-async fn create_one(
-    connection: &mut PgConnection,
-    batch: &Batch<'_>,
-    (run, state, EventsRow { events, .. }): (&RunRow<'_>, &StateRow, &EventsRow),
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    let tasks = &batch.tasks;
-    let written = sqlx::query_file_scalar!(
-        "queries/create_one.sql",
-        run.id,
-        run.tenant,
-        run.request_id,
-        run.model,
-        run.question,
-        run.accepted_ms,
-        state.version,
-        state.state,
-        run.deadline_ms,
-        state.ended_ms,
-        state.steps,
-        state.cost_nano_usd,
-        state.wasted_nano_usd,
-        state.saved_nano_usd,
-        state.fallbacks,
-        state.hedges,
-        events.first_sequence,
-        events.last_sequence,
-        events.kinds,
+async fn write_all(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<Vec<Row>, sqlx::Error> {
+    let Batch { runs, states, events, tasks, gone, charges } = batch;
+    let written = sqlx::query_file_as!(
+        Row,
+        "queries/commit.sql",
+        &column(runs, |run| run.id),
+        &column(runs, |run| run.tenant) as &[&str],
+        &column(runs, |run| run.request_id) as &[Option<&str>],
+        &column(runs, |run| run.model.as_str()) as &[&str],
+        &column(runs, |run| run.question.as_str()) as &[&str],
+        &column(runs, |run| run.accepted_ms),
+        &column(runs, |run| run.deadline_ms),
+        &column(states, |state| state.run),
+        &column(states, |state| state.version_before),
+        &column(states, |state| state.version),
+        &column(states, |state| state.state) as &[&str],
+        &column(states, |state| state.ended_ms) as &[Option<i64>],
+        &column(states, |state| state.steps),
+        &column(states, |state| state.cost_nano_usd),
+        &column(states, |state| state.wasted_nano_usd),
+        &column(states, |state| state.saved_nano_usd),
+        &column(states, |state| state.fallbacks),
+        &column(states, |state| state.hedges),
+        &column(states, |state| state.unsettled),
         FORMAT,
-        events.data,
+        &column(events, |row| row.run),
+        &column(events, |row| row.events.first_sequence),
+        &column(events, |row| row.events.last_sequence),
+        &column(events, |row| row.events.kinds.as_str()) as &[&str],
+        &column(events, |row| row.events.data.as_str()) as &[&str],
+        &column(tasks, |task| task.run),
         &column(tasks, |task| task.task.as_str()) as &[&str],
         &column(tasks, |task| task.state) as &[&str],
         &column(tasks, |task| task.lane.as_str()) as &[&str],
+        &column(tasks, |task| task.tenant) as &[&str],
         &column(tasks, |task| task.ready_ms) as &[Option<i64>],
         &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
         &column(tasks, |task| task.claim) as &[Option<Uuid>],
         &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
+        &column(gone, |task| task.run),
+        &column(gone, |task| task.task.as_str()) as &[&str],
+        &charges.runs,
+        &charges.payers,
+        &charges.periods as &[Option<&str>],
+        &charges.from_ms,
+        &charges.spent,
+        &charges.reserved,
+        &charges.need_room,
     );
     written.fetch_all(connection).await
 }
@@ -282,6 +274,7 @@ async fn append_one(
         state.saved_nano_usd,
         state.fallbacks,
         state.hedges,
+        state.unsettled,
         events.first_sequence,
         events.last_sequence,
         events.kinds,

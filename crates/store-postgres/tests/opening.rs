@@ -8,7 +8,6 @@ use std::time::Duration;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::store::RunStore;
 use podium_store_postgres::{OpenError, Options, Store};
-use sqlx::{Connection, PgConnection};
 
 /// The word that must never be seen.
 const PASSWORD: &str = "correct-horse";
@@ -40,19 +39,6 @@ async fn several_open_a_new_database_at_once_and_it_opens_again() {
         store.ping().await.unwrap();
         store.close().await;
     }
-}
-
-#[tokio::test]
-async fn a_newer_database_is_refused() {
-    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
-    let address = postgres.database().await.unwrap();
-    Store::open(&address, Options::default()).await.unwrap().close().await;
-    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-                 VALUES (9999, 'newer', TRUE, '', 0)";
-    let mut raw = PgConnection::connect(&address).await.unwrap();
-    sqlx::query(newer).execute(&mut raw).await.unwrap();
-    let refused = Store::open(&address, Options::default()).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Migrate { .. }), "{refused:?}");
 }
 
 #[tokio::test]

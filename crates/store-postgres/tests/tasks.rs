@@ -65,7 +65,7 @@ impl Scene {
 
 /// What each of the three statements is used for that write a batch.
 async fn scenes() -> [Scene; 3] {
-    let budget = BudgetRef { payer: Payer::Tenant(a_tenant()), from: TestClock::START };
+    let budget = BudgetRef { payer: Payer::Tenant(a_tenant()), from: TestClock::START, period: None };
     [Scene::new(1, Vec::new()).await, Scene::new(2, Vec::new()).await, Scene::new(2, vec![budget]).await]
 }
 

@@ -13,7 +13,9 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use crate::Store;
+use crate::charged::correct;
 use crate::row::unavailable;
+use crate::write::begin;
 
 pub(crate) const ADD_KEY: &str = "-- add_key
 INSERT INTO keys (id, tenant, hash, created_ms)
@@ -109,6 +111,13 @@ impl Accounts for Store {
             charges.push(Charge { spent: cost("spent_nano_usd")?, reserved: cost("reserved_nano_usd")? });
         }
         Ok(charges)
+    }
+
+    async fn correct_sum(&self, budget: &BudgetRef, amounts: (i64, i64)) -> Result<Charge, StoreError> {
+        let mut transaction = begin(self).await?;
+        let corrected = correct(&mut transaction, budget, amounts).await?;
+        transaction.commit().await.map_err(unavailable)?;
+        Ok(corrected)
     }
 }
 

@@ -1,6 +1,6 @@
-//! What commits add to budgets, and whether these have room for it; in the transaction of the commit, which alone writes.
+//! What commits add to budgets, and whether it fits; in the transaction of the commit, which is the only writer.
 
-use podium_domain::budget::{BudgetRef, Shortage};
+use podium_domain::budget::{BudgetRef, Charge, Period, Shortage};
 use podium_domain::money::Cost;
 use podium_ports::charge::Booking;
 use podium_ports::store::StoreError;
@@ -10,16 +10,31 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::row::unavailable;
 
-// A budget that was taken away only counts, and one that nobody was charged to yet has no sum.
+// A budget that was removed, or has another period by now, has no cap. A sum that does not exist is zero. Runs of older versions do
+// not name the period of their budget.
 pub(crate) const READ_ROOM: &str = "-- read_room
 SELECT cap_nano_usd, coalesce(spent_nano_usd, 0) AS spent_nano_usd, coalesce(reserved_nano_usd, 0) AS reserved_nano_usd
 FROM budgets LEFT JOIN budget_sums ON budget_sums.payer = budgets.payer AND from_ms = ?2
-WHERE budgets.payer = ?1 AND cap_nano_usd IS NOT NULL";
+WHERE budgets.payer = ?1 AND cap_nano_usd IS NOT NULL AND period = coalesce(?3, period)";
 
+// No sum goes beyond what its column holds: an error here would refuse every later commit of the payer.
 pub(crate) const BOOK: &str = "-- book
 INSERT INTO budget_sums (payer, from_ms, spent_nano_usd, reserved_nano_usd) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (payer, from_ms) DO UPDATE SET spent_nano_usd = spent_nano_usd + excluded.spent_nano_usd,
-                                           reserved_nano_usd = reserved_nano_usd + excluded.reserved_nano_usd";
+ON CONFLICT (payer, from_ms) DO UPDATE SET
+    spent_nano_usd = CASE
+        WHEN ?3 > 0 AND spent_nano_usd > 9223372036854775807 - ?3 THEN 9223372036854775807
+        WHEN ?3 < 0 AND spent_nano_usd < -9223372036854775807 - ?3 THEN -9223372036854775807
+        ELSE spent_nano_usd + ?3 END,
+    reserved_nano_usd = CASE
+        WHEN ?4 > 0 AND reserved_nano_usd > 9223372036854775807 - ?4 THEN 9223372036854775807
+        WHEN ?4 < 0 AND reserved_nano_usd < -9223372036854775807 - ?4 THEN -9223372036854775807
+        ELSE reserved_nano_usd + ?4 END";
+
+// What an operator corrects is not negative afterwards.
+pub(crate) const CORRECT_SUM: &str = "-- correct_sum
+UPDATE budget_sums SET spent_nano_usd = max(spent_nano_usd, 0), reserved_nano_usd = max(reserved_nano_usd, 0)
+WHERE payer = ?1 AND from_ms = ?2
+RETURNING spent_nano_usd, reserved_nano_usd";
 
 /// Books, whether or not there is room.
 pub(crate) async fn book(
@@ -28,16 +43,39 @@ pub(crate) async fn book(
 ) -> Result<(), StoreError> {
     let Some(booking) = booking else { return Ok(()) };
     for budget in &booking.budgets {
-        sqlx::query(BOOK)
-            .bind(budget.payer.to_string())
-            .bind(stored(budget.from.unix_ms()))
-            .bind(booking.spent)
-            .bind(booking.reserved)
-            .execute(&mut *connection)
-            .await
-            .map_err(unavailable)?;
+        add(connection, budget, (booking.spent, booking.reserved)).await?;
     }
     Ok(())
+}
+
+/// Adds to what is spent and reserved of a budget.
+async fn add(
+    connection: &mut SqliteConnection,
+    budget: &BudgetRef,
+    (spent, reserved): (i64, i64),
+) -> Result<(), StoreError> {
+    let add = sqlx::query(BOOK)
+        .bind(budget.payer.to_string())
+        .bind(stored(budget.from.unix_ms()))
+        .bind(spent)
+        .bind(reserved);
+    add.execute(connection).await.map_err(unavailable).map(drop)
+}
+
+/// Adds to a sum what an operator says. The sum is not negative afterwards.
+pub(crate) async fn correct(
+    connection: &mut SqliteConnection,
+    budget: &BudgetRef,
+    amounts: (i64, i64),
+) -> Result<Charge, StoreError> {
+    add(connection, budget, amounts).await?;
+    let correct = sqlx::query(CORRECT_SUM).bind(budget.payer.to_string()).bind(stored(budget.from.unix_ms()));
+    let row = correct.fetch_one(connection).await.map_err(unavailable)?;
+    let cost = |column: &str| {
+        let nano = row.try_get::<i64, _>(column).map_err(unavailable)?;
+        Ok::<_, StoreError>(Cost::from_nano_usd(unsigned(nano)))
+    };
+    Ok(Charge { spent: cost("spent_nano_usd")?, reserved: cost("reserved_nano_usd")? })
 }
 
 /// The first budget that has no room, if room is needed.
@@ -47,7 +85,8 @@ pub(crate) async fn shortage(
 ) -> Result<Option<Shortage>, StoreError> {
     let Some(booking) = booking.filter(|booking| booking.needs_room) else { return Ok(None) };
     for budget in &booking.budgets {
-        let shortage = shortage_of(connection, budget, booking.total()).await?;
+        let asked = i128::from(booking.spent) + i128::from(booking.reserved);
+        let shortage = shortage_of(connection, budget, asked).await?;
         if shortage.is_some() {
             return Ok(shortage);
         }
@@ -58,14 +97,17 @@ pub(crate) async fn shortage(
 async fn shortage_of(
     connection: &mut SqliteConnection,
     budget: &BudgetRef,
-    asked: i64,
+    asked: i128,
 ) -> Result<Option<Shortage>, StoreError> {
-    let read = sqlx::query(READ_ROOM).bind(budget.payer.to_string()).bind(stored(budget.from.unix_ms()));
+    let read = sqlx::query(READ_ROOM)
+        .bind(budget.payer.to_string())
+        .bind(stored(budget.from.unix_ms()))
+        .bind(budget.period.map(Period::as_str));
     let Some(row) = read.fetch_optional(connection).await.map_err(unavailable)? else { return Ok(None) };
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
     let (cap, spent, reserved) =
         (number("cap_nano_usd")?, number("spent_nano_usd")?, number("reserved_nano_usd")?);
-    if spent.saturating_add(reserved).saturating_add(asked) <= cap {
+    if i128::from(spent) + i128::from(reserved) + asked <= i128::from(cap) {
         return Ok(None);
     }
     let cost = |nano| Cost::from_nano_usd(unsigned(nano));
@@ -74,6 +116,6 @@ async fn shortage_of(
         cap: cost(cap),
         spent: cost(spent),
         reserved: cost(reserved),
-        asked: cost(asked),
+        asked: Cost::from_nano_usd(u64::try_from(asked.max(0)).unwrap_or(u64::MAX)),
     }))
 }

@@ -12,6 +12,7 @@
 
 mod accounts;
 mod charged;
+mod migrate;
 mod open;
 #[cfg(test)]
 mod plans;
@@ -96,6 +97,15 @@ impl RunStore for Store {
 
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
         sweep::due(self, now, again_at, limit).await
+    }
+
+    async fn unsettled(
+        &self,
+        ended_by: Timestamp,
+        after: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunId>, StoreError> {
+        read::unsettled(self, ended_by, after, limit).await
     }
 
     async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {

@@ -1,24 +1,22 @@
-//! Opens a database file: its permissions, its connections, its migrations.
+//! Opens a database file: its permissions and its connections.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use podium_ports::schema::UnusableSchema;
+use sqlx::SqlitePool;
+use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{SqlSafeStr, SqlitePool};
 
+use crate::migrate::migrate;
 use crate::{Options, Store};
 
 /// How long a writer waits for one of another process.
 const BUSY_MAX: Duration = Duration::from_secs(5);
 /// How long a caller waits for a connection.
 const ACQUIRE_MAX: Duration = Duration::from_secs(15);
-
-/// The migrations, in order: each file of `migrations/sqlite`.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql"))];
 
 /// Tries to connect while another process changes the file's mode, which takes it milliseconds.
 const OPEN_TRIES_MAX: u32 = 500;
@@ -45,8 +43,17 @@ pub enum OpenError {
         #[source]
         source: sqlx::Error,
     },
-    /// The tables cannot be brought up to date, or are a newer version's.
-    #[error("database `{}` cannot be brought up to date", path.display())]
+    /// This version cannot work with the tables.
+    #[error("this version cannot use database `{}`", path.display())]
+    Unusable {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: UnusableSchema,
+    },
+    /// A migration failed. Nothing of it remains.
+    #[error("database `{}` could not be migrated", path.display())]
     Migrate {
         /// Where.
         path: PathBuf,
@@ -57,8 +64,8 @@ pub enum OpenError {
 }
 
 impl Store {
-    /// Opens the database, made if it is not there, and brings its tables up to date. A new file is for its owner's eyes
-    /// only: conversations are in it.
+    /// Opens the database, creates it if it does not exist, and applies pending migrations. Only its owner can read a new file, as it
+    /// holds conversations.
     pub async fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let at = || path.to_owned();
         make_private(path).map_err(|source| OpenError::File { path: at(), source })?;
@@ -70,7 +77,8 @@ impl Store {
             .busy_timeout(BUSY_MAX);
         let writer =
             pool(1, connect.clone()).await.map_err(|source| OpenError::Connect { path: at(), source })?;
-        migrate(&writer).await.map_err(|source| OpenError::Migrate { path: at(), source })?;
+        let migrated = migrate(&writer).await.map_err(|source| OpenError::Migrate { path: at(), source })?;
+        migrated.map_err(|source| OpenError::Unusable { path: at(), source })?;
         let readers = pool(options.readers.max(1), connect.pragma("query_only", "on"));
         let readers = readers.await.map_err(|source| OpenError::Connect { path: at(), source })?;
         Ok(Self { writer, readers, dispatch_grace: options.dispatch_grace })
@@ -123,17 +131,6 @@ async fn try_pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool
         .await
 }
 
-/// Under the write lock, so that two processes which open a new file at once do not both make the tables.
-async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
-    let migrations = MIGRATIONS.iter().map(|&(version, description, sql)| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
-    Migrator::with_migrations(migrations.collect()).run(&mut *transaction).await?;
-    transaction.commit().await?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -142,20 +139,6 @@ mod tests {
 
     async fn open(path: &Path) -> Result<Store, OpenError> {
         Store::open(path, Options::default()).await
-    }
-
-    #[test]
-    fn every_migration_of_the_folder_is_embedded() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/sqlite");
-        let mut files: Vec<_> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        files.sort();
-        let embedded = MIGRATIONS
-            .iter()
-            .map(|(version, words, _)| format!("{version:04}_{}.sql", words.replace(' ', "_")));
-        assert_eq!(files, embedded.collect::<Vec<_>>());
     }
 
     #[cfg(unix)]
@@ -195,18 +178,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_no_database_and_a_newer_one_are_refused() {
+    async fn a_file_that_is_no_database_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
         fs::write(&path, "this is a letter and not a database, as anybody can see who reads it").unwrap();
         assert!(matches!(open(&path).await, Err(OpenError::Connect { .. })));
         assert!(matches!(open(folder.path()).await, Err(OpenError::File { .. })));
+    }
 
-        fs::remove_file(&path).unwrap();
+    #[tokio::test]
+    async fn a_newer_database_is_used_down_to_its_floor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("podium.db");
         let store = open(&path).await.unwrap();
         let newer = "INSERT INTO _sqlx_migrations VALUES (9999, 'newer', CURRENT_TIMESTAMP, TRUE, x'00', 0)";
         sqlx::query(newer).execute(&store.writer).await.unwrap();
         store.close().await;
-        assert!(matches!(open(&path).await, Err(OpenError::Migrate { .. })));
+        let store = open(&path).await.unwrap();
+        sqlx::query("UPDATE schema_floor SET version = 9999").execute(&store.writer).await.unwrap();
+        store.close().await;
+        let refused = open(&path).await.unwrap_err();
+        assert!(matches!(refused, OpenError::Unusable { .. }), "{refused:?}");
     }
 }

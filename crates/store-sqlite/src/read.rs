@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::time::Timestamp;
 use podium_ports::store::{RunSummary, RunSums, StoreError};
 use podium_ports::stored::{Damage, stored, time, unsigned};
 use sqlx::Row;
@@ -28,6 +29,9 @@ SELECT id, tenant, model, state, question, steps, cost_nano_usd, wasted_nano_usd
        accepted_ms, ended_ms
 FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
+pub(crate) const FIND_UNSETTLED: &str = "-- find_unsettled
+SELECT id FROM runs WHERE unsettled AND id > ?1 AND ended_ms <= ?2 ORDER BY id LIMIT ?3";
+
 /// Greater than every id, which has a byte less.
 const AFTER_ALL_IDS: [u8; 17] = [0xff; 17];
 
@@ -46,6 +50,18 @@ pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run
     }
     // A run may be asked for twice.
     Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
+}
+
+pub(crate) async fn unsettled(
+    store: &Store,
+    ended_by: Timestamp,
+    after: Option<RunId>,
+    limit: u32,
+) -> Result<Vec<RunId>, StoreError> {
+    let after = after.as_ref().map_or(&[][..], id_bytes);
+    let find = sqlx::query(FIND_UNSETTLED).bind(after).bind(stored(ended_by.unix_ms())).bind(limit);
+    let rows = find.fetch_all(&store.readers).await.map_err(unavailable)?;
+    rows.iter().map(|row| run_id(row, "id")).collect()
 }
 
 /// A run from the rows of all its events.

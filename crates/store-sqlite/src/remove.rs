@@ -2,6 +2,7 @@
 
 use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
+use podium_ports::accounts::SUMS_KEPT;
 use podium_ports::store::StoreError;
 use podium_ports::stored::stored;
 
@@ -28,6 +29,13 @@ DELETE FROM ratings WHERE run_id IN (SELECT unhex(value) FROM json_each(?1))";
 pub(crate) const REMOVE_RUNS: &str = "-- remove_runs
 DELETE FROM runs WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
 
+// The sum of all time begins at 0 and stays.
+pub(crate) const REMOVE_SUMS: &str = "-- remove_sums
+DELETE FROM budget_sums WHERE from_ms > 0 AND from_ms < ?1";
+
+pub(crate) const FIND_OLD_SUM: &str = "-- find_old_sum
+SELECT from_ms FROM budget_sums WHERE from_ms > 0 AND from_ms < ?1 LIMIT 1";
+
 const NONE: &str = "[]";
 
 pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
@@ -36,6 +44,7 @@ pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32)
         let find = sqlx::query_scalar::<_, String>(FIND_ENDED).bind(id_bytes(&before));
         find.bind(stored(ended_by.unix_ms())).bind(limit)
     };
+    remove_sums(store, ended_by.before(SUMS_KEPT)).await?;
     // Mostly there is nothing to do, which takes no lock.
     if find().fetch_one(&store.readers).await.map_err(unavailable)? == NONE {
         return Ok(0);
@@ -49,4 +58,18 @@ pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32)
     }
     transaction.commit().await.map_err(unavailable)?;
     Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+}
+
+/// Removes the sums of periods that began before `before`. Mostly there are none, and no lock is taken.
+async fn remove_sums(store: &Store, before: Timestamp) -> Result<(), StoreError> {
+    let before = stored(before.unix_ms());
+    let found: Option<i64> = sqlx::query_scalar(FIND_OLD_SUM)
+        .bind(before)
+        .fetch_optional(&store.readers)
+        .await
+        .map_err(unavailable)?;
+    if found.is_some() {
+        sqlx::query(REMOVE_SUMS).bind(before).execute(&store.writer).await.map_err(unavailable)?;
+    }
+    Ok(())
 }

@@ -17,8 +17,8 @@ type SqliteQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
 
 pub(crate) const INSERT_RUN: &str = "-- insert_run
 INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms, deadline_ms, version, state, ended_ms, steps,
-                  cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+                  cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges, unsettled)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
 ON CONFLICT DO NOTHING";
 
 pub(crate) const FIND_RUN: &str = "-- find_run
@@ -26,7 +26,7 @@ SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) LIMIT 1";
 
 pub(crate) const UPDATE_RUN: &str = "-- update_run
 UPDATE runs SET version = ?3, state = ?4, ended_ms = ?5, steps = ?6, cost_nano_usd = ?7, wasted_nano_usd = ?8,
-                saved_nano_usd = ?9, fallbacks = ?10, hedges = ?11
+                saved_nano_usd = ?9, fallbacks = ?10, hedges = ?11, unsettled = ?12
 WHERE id = ?1 AND version = ?2";
 
 pub(crate) const READ_VERSION: &str = "-- read_version
@@ -145,6 +145,7 @@ fn bind_state<'q>(query: SqliteQuery<'q>, run: &Run) -> SqliteQuery<'q> {
         .bind(stored(saved.nano_usd()))
         .bind(fallbacks)
         .bind(hedges)
+        .bind(run.is_unsettled())
 }
 
 /// Whether the run was not there, or at the version that the commit follows.

@@ -17,6 +17,18 @@ use crate::builders::{Driven, a_spec, a_tenant, plan_of};
 use crate::clock::TestClock;
 use crate::ids::SeededIds;
 
+mod sums;
+
+pub use sums::{
+    a_cap_bounds_only_runs_of_its_period, a_late_report_is_booked_after_the_release,
+    a_run_that_names_no_period_is_bounded_by_any_cap, a_run_that_reserved_nothing_gets_its_paid_plan,
+    a_run_that_reserved_nothing_is_refused_a_plan_beyond_the_cap, absurd_amounts_never_refuse_a_commit,
+    an_operator_corrects_a_sum, lost_attempts_are_released_after_the_end_of_their_run,
+    runs_with_and_without_reservation_share_a_batch,
+    sums_of_old_periods_are_removed_and_those_of_all_time_kept,
+    what_a_run_without_reservation_spends_is_booked,
+};
+
 /// An empty store under test.
 pub struct AccountsFixture {
     /// A handle on its runs.
@@ -54,6 +66,17 @@ macro_rules! accounts_suite {
             a_budget_without_a_cap_only_counts
             sums_outlive_their_runs
             no_burst_passes_the_cap
+            a_run_that_reserved_nothing_gets_its_paid_plan
+            a_run_that_reserved_nothing_is_refused_a_plan_beyond_the_cap
+            what_a_run_without_reservation_spends_is_booked
+            runs_with_and_without_reservation_share_a_batch
+            a_cap_bounds_only_runs_of_its_period
+            a_run_that_names_no_period_is_bounded_by_any_cap
+            lost_attempts_are_released_after_the_end_of_their_run
+            a_late_report_is_booked_after_the_release
+            sums_of_old_periods_are_removed_and_those_of_all_time_kept
+            an_operator_corrects_a_sum
+            absurd_amounts_never_refuse_a_commit
         }
     };
     (@each [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {

@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn budgets_are_told_of_a_runs_acceptance_plan_and_end_and_not_of_its_steps() {
         let (ids, payer) = (SeededIds::new(1), podium_domain::budget::Payer::Tenant(a_tenant()));
-        let budgets = vec![podium_domain::budget::BudgetRef { payer, from: TestClock::START }];
+        let budgets = vec![podium_domain::budget::BudgetRef { payer, from: TestClock::START, period: None }];
         let spec = RunSpec { budgets, hold: Cost::from_nano_usd(7), ..a_spec() };
         let mut driven = Driven::accept(ids.run_id(spec.accepted_at), spec);
         let mut told = Vec::new();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use podium_setup::settings::{Checker, SecretRef, values};
+use podium_store_postgres::Migrate;
 
 use super::certificates::Certificates;
 use super::urls;
@@ -22,6 +23,8 @@ pub struct PostgresSettings {
     pub pooler: Pooler,
     /// Most connections of this process.
     pub connections: u32,
+    /// Whether this process applies pending migrations.
+    pub migrate: Migrate,
 }
 
 /// What is between a process and Postgres.
@@ -100,13 +103,18 @@ pub(super) fn postgres(checker: &mut Checker) -> Option<PostgresSettings> {
         _ => Err(format!("is `{text}`, it must be none or transaction")),
     });
     let connections = checker.read("postgres_connections", |text| values::number(text, 2, 1000));
+    let migrate = checker.read("postgres_migrate", |text| match text {
+        "auto" => Ok(Migrate::Auto),
+        "never" => Ok(Migrate::Never),
+        _ => Err(format!("is `{text}`, it must be auto or never")),
+    });
     let ((url, checks), certificates) = (url?, certificates?);
     if certificates.root.is_some() && checks == Some(false) {
         let what = "is given, but the sslmode in `postgres` checks nobody's certificate; verify-full does";
         checker.problem("postgres_root_certificates", what);
     }
     let connections = u32::try_from(connections?).ok()?;
-    Some(PostgresSettings { url, password, certificates, pooler: pooler?, connections })
+    Some(PostgresSettings { url, password, certificates, pooler: pooler?, connections, migrate: migrate? })
 }
 
 pub(super) fn nats(checker: &mut Checker) -> Option<NatsSettings> {

@@ -1,19 +1,37 @@
-//! What a run weighs on the budgets that it is charged to.
+//! What a run costs the budgets that it is charged to.
 //!
-//! It weighs what it has spent and what it may still spend: the worst case of its plan, or more where attempts had to be made
-//! again. While it is active its budgets are told only when that becomes more, or when there is a new plan; what it did not need
-//! it gives back when it ends. So a budget's row is written two or three times a run, however many steps it has.
+//! It costs what it has spent and what it may still spend: the worst case of its plan, or more where attempts had to be repeated.
+//! While it is active its budgets are charged only when that grows, or when there is a new plan; what it did not need is released
+//! when it ends. So a budget's row is written two or three times a run, however many steps it has.
+//!
+//! A lost attempt, whose executor was not heard of again, may have been billed with its worst case. That stays reserved until
+//! the executor reports, or until the run has ended and no call of it can be under way any more.
 
-use super::task::{Attempt, AttemptOutcome};
-use super::{Run, RunEvent};
+use super::Run;
+use super::command::{Decision, Refusal};
+use super::event::RunEvent;
+use super::task::{Attempt, AttemptOutcome, TaskRef};
 use crate::budget::Charge;
+use crate::ids::ClaimId;
 use crate::money::Cost;
+use crate::usage::Usage;
+
+/// How many times its worst case an attempt is booked with at most, whatever its vendor says that it consumed.
+const WORST_CASES_MAX: u64 = 10;
+/// What an attempt may be booked with in any case.
+const BELIEVED: Cost = Cost::from_nano_usd(10_000_000_000);
 
 impl Run {
-    /// What its budgets know that it weighs, as of its last event. The difference between two versions is what the commit from
-    /// one to the other adds to each of them.
+    /// What its budgets are charged with, as of its last event. The difference between two versions is what the commit from one to
+    /// the other adds to each of them.
     pub fn booked(&self) -> Charge {
         self.booked
+    }
+
+    /// Whether it has ended and still reserves money for attempts whose executor never reported. See
+    /// [`Command::ReleaseLost`](super::Command::ReleaseLost).
+    pub fn is_unsettled(&self) -> bool {
+        self.is_ended() && !self.booked.reserved.is_zero()
     }
 
     /// Follows an event that was folded in.
@@ -32,29 +50,85 @@ impl Run {
         }
     }
 
-    /// What its attempts weigh by themselves.
+    /// What its attempts cost by themselves.
     fn weight(&self) -> Charge {
         let mut weight = Charge::default();
         for attempt in self.attempts() {
-            match attempt.outcome {
-                AttemptOutcome::Running | AttemptOutcome::Lost => weight.reserved += outstanding(attempt),
-                AttemptOutcome::Accepted
-                | AttemptOutcome::Failed(_)
-                | AttemptOutcome::HandedBack
-                | AttemptOutcome::Unused => weight.spent += attempt.total_cost(),
+            if attempt.is_outstanding() {
+                weight.reserved += attempt.reserved;
+            } else {
+                weight.spent += attempt.total_cost();
             }
         }
         weight
     }
+
+    /// Takes every lost attempt for one that cost nothing.
+    pub(super) fn decide_release(&self) -> Result<Decision, Refusal> {
+        if !self.is_ended() {
+            return Err(Refusal::Active);
+        }
+        let lost =
+            self.tasks().flat_map(|(task, found)| found.attempts.iter().map(move |attempt| (task, attempt)));
+        let lost = lost.filter(|(_, attempt)| attempt.is_outstanding() && !attempt.reserved.is_zero());
+        let released = lost.map(|(task, attempt)| RunEvent::ResultUnused {
+            task,
+            claim: attempt.claim,
+            usage: Usage::NONE,
+            cost: Cost::ZERO,
+        });
+        Ok(Decision { events: released.collect(), effects: Vec::new() })
+    }
 }
 
-/// Of an attempt that nobody reported on, the vendor may have billed all that it was allowed to cost.
-fn outstanding(attempt: &Attempt) -> Cost {
-    attempt.reserved
+impl Attempt {
+    /// Whether its vendor may still bill up to its worst case: it is under way, or its executor never reported.
+    pub(super) fn is_outstanding(&self) -> bool {
+        matches!(self.outcome, AttemptOutcome::Running | AttemptOutcome::Lost)
+    }
+
+    /// Whether its end was recorded without any cost: it was released, or its executor had called nobody. A report that comes later
+    /// still counts.
+    pub(super) fn is_unbilled(&self) -> bool {
+        self.outcome == AttemptOutcome::Unused && self.cost.is_zero() && self.usage == Usage::NONE
+    }
+}
+
+impl Decision {
+    /// Bounds what each attempt is booked with, so that one absurd number in a vendor's answer does not use up a budget.
+    pub(super) fn bounded(mut self, run: &Run) -> Self {
+        for event in &mut self.events {
+            if let Some((task, claim, cost)) = event.attempt_cost_mut() {
+                let attempt = run.task(task).and_then(|task| task.attempt(claim));
+                let worst = attempt.map_or(Cost::ZERO, |attempt| attempt.reserved);
+                *cost = (*cost).min(worst.times(WORST_CASES_MAX).max(BELIEVED));
+            }
+        }
+        self
+    }
 }
 
 impl RunEvent {
-    /// Whether money may be spent because of it that was not to be spent before: it needs room in the budgets.
+    /// What it says that an attempt, or its hedge, cost.
+    fn attempt_cost_mut(&mut self) -> Option<(TaskRef, ClaimId, &mut Cost)> {
+        match self {
+            Self::PlanReady { round, claim, cost, .. } | Self::AnswerKept { round, claim, cost, .. } => {
+                Some((TaskRef::Plan { round: *round }, *claim, cost))
+            }
+            Self::StepDone { round, step, claim, cost, .. } => {
+                Some((TaskRef::Step { round: *round, step: *step }, *claim, cost))
+            }
+            Self::Hedged { round, step, claim, hedge } => {
+                Some((TaskRef::Step { round: *round, step: *step }, *claim, &mut hedge.cost))
+            }
+            Self::AttemptFailed { task, claim, cost, .. }
+            | Self::ResultUnused { task, claim, cost, .. }
+            | Self::TaskFailed { task, claim: Some(claim), cost, .. } => Some((*task, *claim, cost)),
+            _ => None,
+        }
+    }
+
+    /// Whether it permits spending that was not permitted before, and so must fit into the budgets.
     pub const fn permits_spending(&self) -> bool {
         matches!(self, Self::Accepted { .. } | Self::Claimed { .. } | Self::PlanReady { .. })
     }

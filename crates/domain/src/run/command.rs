@@ -195,6 +195,9 @@ pub enum Command {
     },
     /// The deadline may have passed.
     CheckDeadline,
+    /// Release what the run's budgets still reserve for lost attempts. For an ended run, once none of its calls can be under way any
+    /// more. A report that comes later is recorded all the same.
+    ReleaseLost,
     /// Take the run back.
     Cancel,
 }
@@ -259,6 +262,9 @@ pub enum Refusal {
     /// The round was begun with other steps, by an earlier attempt at its plan.
     #[error("the round was begun with other steps")]
     OtherSteps,
+    /// The run has not ended.
+    #[error("the run has not ended")]
+    Active,
     /// There is no earlier answer to keep.
     #[error("there is no earlier answer to keep")]
     NoAnswerToKeep,

@@ -46,6 +46,11 @@ impl Run {
     /// commit went through can simply ask again. A granted claim is seen by [`super::Task::is_held_by`] afterwards: the
     /// decision may end the run instead, when the deadline has passed or the cost cap would be exceeded.
     pub fn decide(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
+        Ok(self.decide_unbounded(command, now)?.bounded(self))
+    }
+
+    /// The same with what vendors say of costs.
+    fn decide_unbounded(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
         match command {
             Command::Claim { task, claim } => self.decide_claim(*task, claim, now),
             Command::BeginSteps { round, claim, head } => self.decide_head(*round, *claim, head, now),
@@ -72,6 +77,7 @@ impl Run {
             Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
             Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
             Command::CheckDeadline => Ok(self.overdue(now).unwrap_or_default()),
+            Command::ReleaseLost => self.decide_release(),
             Command::Cancel => match self.state {
                 RunState::Active => {
                     Ok(Decision { events: vec![RunEvent::Cancelled], effects: vec![Effect::Stop] })
@@ -99,7 +105,8 @@ impl Run {
             let (task, claim, usage, cost) = (TaskRef::Plan { round: *round }, *claim, *usage, *cost);
             events.push(RunEvent::ResultUnused { task, claim, usage, cost });
         }
-        Ok(self.end_round_without(FailReason::BudgetExhausted { shortage: shortage.clone() }, events))
+        let reason = FailReason::BudgetExhausted { shortage: shortage.clone() };
+        Ok(self.end_round_without(reason, events).bounded(self))
     }
 
     fn decide_claim(&self, task: TaskRef, claim: &Claim, now: Timestamp) -> Result<Decision, Refusal> {
@@ -196,7 +203,8 @@ impl Run {
         Ok(decision)
     }
 
-    /// A result for a task that has ended: recorded as paid and unused, once. `None`: the task still wants it.
+    /// The decision on a result for a task that has ended: it is recorded as paid and unused, once. `None` if the task still needs
+    /// a result.
     fn late_result(
         &self,
         task: TaskRef,
@@ -206,11 +214,15 @@ impl Run {
     ) -> Result<Option<Decision>, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
+        let is_billed = !cost.is_zero() || usage != Usage::NONE;
         match (&found.state, &attempt.outcome) {
             (TaskState::Ready { .. } | TaskState::Running { .. }, _) => Ok(None),
-            (_, AttemptOutcome::Accepted | AttemptOutcome::Unused) => Ok(Some(Decision::default())),
+            (_, AttemptOutcome::Accepted) => Ok(Some(Decision::default())),
+            (_, AttemptOutcome::Unused) if !(attempt.is_unbilled() && is_billed) => {
+                Ok(Some(Decision::default()))
+            }
             (_, AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack) => Err(Refusal::Ended),
-            (_, AttemptOutcome::Running | AttemptOutcome::Lost) => {
+            (_, AttemptOutcome::Running | AttemptOutcome::Lost | AttemptOutcome::Unused) => {
                 let unused = RunEvent::ResultUnused { task, claim, usage, cost };
                 Ok(Some(Decision { events: vec![unused], effects: vec![] }))
             }
@@ -440,8 +452,8 @@ impl Run {
         })
     }
 
-    /// A failure of somebody who lost the claim hurts nobody but itself; what it paid is recorded all the same, once. Where
-    /// budgets hold a reservation for it, also that it paid nothing.
+    /// The decision on a failure whose executor had lost its claim: it changes nothing but the costs, which are recorded once. Where
+    /// budgets hold a reservation for the attempt, it is also recorded that it cost nothing.
     fn late_failure(
         &self,
         task: TaskRef,
@@ -451,14 +463,18 @@ impl Run {
     ) -> Result<Decision, Refusal> {
         let claim = attempt.claim;
         let is_awaited = !self.spec.budgets.is_empty() && !attempt.reserved.is_zero();
-        match attempt.outcome {
-            AttemptOutcome::Lost if !cost.is_zero() || usage != Usage::default() || is_awaited => {
-                let unused = RunEvent::ResultUnused { task, claim, usage, cost };
-                Ok(Decision { events: vec![unused], effects: vec![] })
-            }
-            AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack => Ok(Decision::default()),
-            _ => Err(Refusal::ClaimLost),
+        let is_billed = !cost.is_zero() || usage != Usage::NONE;
+        let is_news = match attempt.outcome {
+            AttemptOutcome::Lost => is_billed || is_awaited,
+            AttemptOutcome::Unused if attempt.is_unbilled() => is_billed,
+            AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack => return Ok(Decision::default()),
+            _ => return Err(Refusal::ClaimLost),
+        };
+        if !is_news {
+            return Err(Refusal::ClaimLost);
         }
+        let unused = RunEvent::ResultUnused { task, claim, usage, cost };
+        Ok(Decision { events: vec![unused], effects: vec![] })
     }
 
     fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {

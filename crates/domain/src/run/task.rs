@@ -105,7 +105,8 @@ pub enum AttemptOutcome {
     HandedBack,
     /// Its lease ran out or the run ended before it.
     Lost,
-    /// Its result came after another's, or after the end of the run: paid for and unused.
+    /// Its result came after another's, or after the end of the run: paid for and unused. Without usage and cost, its executor called
+    /// nobody, or has never reported and its reservation was released.
     Unused,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+mod charge;
 mod fallback;
 mod head;
 mod hedge;
@@ -134,7 +135,7 @@ fn error(retry_at: Option<Timestamp>) -> AttemptError {
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
 fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
-    let mut all = vec![Command::Cancel, Command::CheckDeadline];
+    let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::ReleaseLost];
     let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
     let unknown = [TaskRef::Plan { round: 9 }, TaskRef::Step { round: 0, step: StepIndex::new(9) }];
     for (task, attempts) in known.into_iter().chain(unknown.map(|task| (task, 0))) {

@@ -31,6 +31,8 @@ mod memory;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod paid_plans;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod recall;
@@ -40,6 +42,8 @@ mod retention;
 mod rounds;
 #[cfg(test)]
 mod sampling;
+#[cfg(test)]
+mod settling;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

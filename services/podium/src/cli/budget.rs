@@ -10,6 +10,7 @@ use podium_domain::money::Cost;
 use podium_doors::sums;
 use podium_ports::accounts::BudgetSum;
 use podium_ports::clock::Clock as _;
+use podium_ports::stored::stored;
 use podium_setup::SystemClock;
 use serde::Serialize;
 
@@ -25,8 +26,16 @@ pub(super) enum BudgetCommand {
     Set(SetArgs),
     /// Take a budget away. What was spent stays known.
     Remove(OfArgs),
-    /// Show the budgets of a tenant and of its keys: what was spent, and what runs under way may still spend.
+    /// Show the budgets of a tenant and of its keys: what was spent, and what is reserved.
+    ///
+    /// Reserved is the most that active runs may still spend, and the worst case of calls whose executor vanished. The latter is
+    /// released when the run has ended and the longest call of the pool (call_ms_max) is over, at most a minute and a half later.
+    /// Amounts in both sums are of the current period.
     Show(ShowArgs),
+    /// Add to what is spent and reserved of a budget in its current period, or take away, after a wrong booking.
+    ///
+    /// Active runs keep changing the sums: correct what is reserved only if it belongs to no run that is active.
+    Correct(CorrectArgs),
     /// Show the budgets that your own runs are charged to: those of the key that a server is shown, and of its tenant.
     Mine(MineArgs),
 }
@@ -58,6 +67,18 @@ pub(super) struct SetArgs {
     /// The period, in UTC.
     #[arg(long, value_enum, default_value = "month")]
     period: PeriodName,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CorrectArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// US dollars to add to what was spent; a negative amount takes away.
+    #[arg(long, value_name = "USD", default_value_t = 0.0, allow_negative_numbers = true)]
+    spent_usd: f64,
+    /// US dollars to add to what is reserved; a negative amount takes away.
+    #[arg(long, value_name = "USD", default_value_t = 0.0, allow_negative_numbers = true)]
+    reserved_usd: f64,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +128,7 @@ pub(super) async fn budget(command: BudgetCommand) -> Result<ExitCode, Error> {
         BudgetCommand::Set(args) => set(args).await,
         BudgetCommand::Remove(args) => remove(args).await,
         BudgetCommand::Show(args) => show(args).await,
+        BudgetCommand::Correct(args) => correct(args).await,
         BudgetCommand::Mine(args) => mine(args).await,
     }
 }
@@ -142,6 +164,30 @@ async fn remove(args: OfArgs) -> Result<ExitCode, Error> {
     }
     eprintln!("podium: {payer} has no budget");
     Ok(run_failed())
+}
+
+/// Billionths of a dollar, negative ones included.
+fn amount(flag: &str, usd: f64) -> Result<i64, Error> {
+    let nano = stored(cost(flag, usd.abs()).map_err(|_| out_of_range(flag, usd))?.nano_usd());
+    Ok(if usd < 0.0 { -nano } else { nano })
+}
+
+fn out_of_range(flag: &str, usd: f64) -> Error {
+    Error::Refused(format!("{flag} is {usd}, it must be -1e9 to 1e9"))
+}
+
+async fn correct(args: CorrectArgs) -> Result<ExitCode, Error> {
+    let amounts = (amount("--spent-usd", args.spent_usd)?, amount("--reserved-usd", args.reserved_usd)?);
+    let (payer, accounts) = (args.of.payer()?, args.of.accounts.open().await?);
+    let budgets = accounts.budgets(&args.of.tenant).await?;
+    let Some(budget) = budgets.into_iter().find(|budget| budget.payer == payer) else {
+        eprintln!("podium: {payer} has no budget");
+        return Ok(run_failed());
+    };
+    let at = budget.at(SystemClock.now());
+    let charge = accounts.correct_sum(&at, amounts).await?;
+    print_line(&Report::from(&BudgetSum { budget, from: at.from, charge }).line())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Serialize)]

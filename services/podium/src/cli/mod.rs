@@ -9,6 +9,7 @@ mod estimate;
 mod eval;
 mod head;
 mod key;
+mod migrate;
 mod outcomes;
 mod output;
 mod picture;
@@ -62,6 +63,8 @@ enum Command {
     /// Set budgets of tenants and keys, and see what was spent.
     #[command(subcommand)]
     Budget(budget::BudgetCommand),
+    /// Apply pending migrations to a cluster's database.
+    Migrate(migrate::MigrateArgs),
     /// Look at conductors' bundles, check them, make them.
     #[command(subcommand)]
     Bundle(bundle::BundleCommand),
@@ -275,6 +278,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Estimate(args) => estimate::estimate(args).await,
         Command::Key(command) => key::key(command).await,
         Command::Budget(command) => budget::budget(command).await,
+        Command::Migrate(args) => migrate::migrate(args).await,
         Command::Bundle(command) => bundle::bundle(&command),
         Command::Eval(args) => eval::eval(args).await,
         Command::Head(command) => head::head(command).await,

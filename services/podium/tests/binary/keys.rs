@@ -69,6 +69,17 @@ async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
     assert_eq!(budgets.budgets[0].cap_nano_usd, Some(1_000));
     assert!(operate(&data, &["budget", "show", "--tenant", "acme"]).contains("of $0.000001 (day)"));
 
+    let shown = operate(&data, &["budget", "show", "--tenant", "acme"]);
+    let id = shown.split_whitespace().next().unwrap().strip_prefix("key:").unwrap();
+    let correct = |arguments: &[&str]| {
+        operate(&data, &[&["budget", "correct", "--tenant", "acme", "--key", id][..], arguments].concat())
+    };
+    assert!(correct(&["--spent-usd", "0.5"]).contains("$0.500000 spent, $0.000000 reserved"));
+    assert!(
+        correct(&["--spent-usd", "-0.75", "--reserved-usd=-1"])
+            .contains("$0.000000 spent, $0.000000 reserved")
+    );
+
     let mine = |key: &str| {
         let url = format!("http://{}", server.grpc);
         let output =

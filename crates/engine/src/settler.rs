@@ -1,0 +1,72 @@
+//! The settler: releases what ended runs still reserve of budgets for calls whose executor never reported.
+
+use std::time::Duration;
+
+use podium_domain::run::Command;
+use podium_ports::store::StoreError;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::commands::CommandError;
+use crate::engine::Engine;
+
+/// Runs that are released at once.
+const RUNS_MAX: u32 = 64;
+/// Releases reservations. Any number may run on one store.
+pub(crate) struct Settler {
+    engine: Engine,
+}
+
+impl Settler {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            if let Err(error) = self.settle().await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "could not release reservations of ended runs"
+                );
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = self.engine.parts().clock.sleep(self.engine.options().settle_every) => {}
+            }
+        }
+    }
+
+    /// Goes through all of them, page by page: a run that cannot be read holds up no other.
+    async fn settle(&self) -> Result<(), StoreError> {
+        let ended_by = self.engine.now().before(self.longest_call());
+        let (mut after, mut released) = (None, 0_usize);
+        loop {
+            let runs = self.engine.parts().store.unsettled(ended_by, after, RUNS_MAX).await?;
+            let release = runs.iter().map(|run| self.engine.commands().send(*run, Command::ReleaseLost));
+            for (run, outcome) in runs.iter().zip(futures::future::join_all(release).await) {
+                match outcome {
+                    Ok(_) => released += 1,
+                    // It was removed meanwhile, or the store has said more already.
+                    Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {}
+                    Err(error) => warn!(%run, %error, "could not release the reservation of an ended run"),
+                }
+            }
+            after = runs.last().copied();
+            if runs.len() < RUNS_MAX as usize {
+                break;
+            }
+        }
+        if released > 0 {
+            info!(runs = released, "released reservations of calls whose executor never reported");
+        }
+        Ok(())
+    }
+
+    /// How long after a run's end none of its calls can be under way.
+    fn longest_call(&self) -> Duration {
+        let longest = self.engine.pool().workers().iter().map(|worker| worker.limits.call_ms_max).max();
+        Duration::from_millis(longest.unwrap_or_default()) + self.engine.options().report_margin
+    }
+}
