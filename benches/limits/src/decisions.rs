@@ -86,7 +86,7 @@ async fn turn(
     connection: &mut redis::aio::MultiplexedConnection,
 ) -> Result<Turn> {
     let worker = Arc::new(a_worker(case));
-    // A worker that nothing is known of begins with nothing to spend.
+    // A new worker has capacity for one call only.
     permit(limiter, &worker, 0).await?;
     let before = cpu_us(connection).await?;
     let mut callers = JoinSet::new();

@@ -45,7 +45,7 @@ mod tests {
     async fn the_limiters_state_is_seen_while_redis_goes_and_comes_back() {
         let meters = Meters::start();
         let mut redis = Redis::start().await.unwrap();
-        let options = Options { away: Away::Local { share: 0.5 }, ..Options::default() };
+        let options = Options { away: Away::Local { share: Some(0.5) }, ..Options::default() };
         let instance = *RandomIds.claim_id().as_uuid();
         let (limiter, extender) =
             RedisLimiter::open(redis.url(), options, instance, Arc::new(SystemClock)).unwrap();

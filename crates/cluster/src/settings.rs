@@ -70,8 +70,9 @@ pub const KEYS: &[Key] = &[
     // PEM files with a certificate and its key, for servers that ask clients for one.
     ("redis_client_certificate", None),
     ("redis_client_key", None),
-    // What holds while Redis is away: `hold` (nobody is called) or `local:SHARE` (each process keeps to that share, 0 to 1).
-    ("redis_away", Some("local:0.5")),
+    // Limits while Redis is unreachable. `local`: each process goes on with its part of every limit, one divided by the number of
+    // processes that Redis last knew of. `local:SHARE`: a fixed part, over 0 to 1. `hold`: no worker is called.
+    ("redis_away", Some("local")),
     // The pool file.
     ("pool", None),
     // `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A
@@ -336,13 +337,15 @@ mod tests {
             ("postgres_password", "env:PGPASSWORD"),
             ("nats", "nats://podium@a:4222, nats://podium@b:4222"),
             ("nats_password", "env:NATS_PASSWORD"),
-            ("redis_away", "hold"),
             ("conductor", "direct"),
             ("pool", pool),
         ];
+        let away = |text| read(&[&flags[..], &[("redis_away", text)]].concat()).unwrap().redis.away;
+        assert_eq!(away("hold"), Away::Hold);
+        assert_eq!(away("local:0.25"), Away::Local(Some(0.25)));
         let settings = read(&flags).unwrap();
         assert_eq!(settings.nats.servers, ["nats://a:4222", "nats://b:4222"]);
         assert!(matches!(settings.nats.user, NatsUser::Password { user, .. } if user == "podium"));
-        assert_eq!(settings.redis.away, Away::Hold);
+        assert_eq!(settings.redis.away, Away::Local(None), "each process has its part of the limits");
     }
 }

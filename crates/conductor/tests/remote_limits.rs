@@ -125,7 +125,7 @@ async fn what_the_account_s_workers_take_is_not_there_for_plans() {
         estimate: TokenEstimate::default(),
         patience: Patience::Waits,
     };
-    // An account begins with nothing to spend: the worker waits for the first call, and takes it.
+    // A new account has capacity for one call, and the worker takes it.
     let permit = loop {
         match limiter.acquire(&wish).await.unwrap() {
             Grant::Permit(permit) => break permit,

@@ -1,4 +1,4 @@
-//! The one task of a process that keeps its leases in Redis.
+//! The task of a process that keeps its leases in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,19 @@ use tracing::info;
 use crate::leases::Batch;
 use crate::limiter::Shared;
 
-/// Keeps the leases of one [`RedisLimiter`](crate::RedisLimiter): extends what is held, takes back what was dropped, and finds
-/// Redis again after it was away. Without it the limiter treats Redis as away.
-#[must_use = "without its extender a limiter treats Redis as away"]
+/// Keeps the leases of one [`RedisLimiter`](crate::RedisLimiter): extends held leases, settles dropped ones, registers the process
+/// among those that share the limits, and connects again after Redis was unreachable. A limiter without its extender treats Redis
+/// as unreachable.
+#[must_use = "without its extender a limiter treats Redis as unreachable"]
 pub struct Extender {
     shared: Arc<Shared>,
 }
 
 /// What the extender woke for.
 enum Woken {
-    /// It is time to extend, or to look whether Redis is back.
+    /// It is time to extend, or to look whether Redis is reachable again.
     Beat,
-    /// Something was dropped, or Redis went away.
+    /// Something was dropped, or Redis became unreachable.
     Call,
 }
 
@@ -29,8 +30,8 @@ impl Extender {
         Self { shared }
     }
 
-    /// Runs until `stop`, then gives back what was dropped until then. Stop it after everybody who holds permits: what is
-    /// dropped later comes back by running out. It ends within one answer of Redis.
+    /// Runs until `stop`, then settles what was dropped until then and unregisters the process. Stop it after everybody who holds
+    /// permits: what is dropped later comes back by running out. It ends within two answers of Redis.
     pub async fn run(self, stop: CancellationToken) {
         let clock = Arc::clone(&self.shared.clock);
         let mut beat = clock.sleep(Duration::ZERO);
@@ -43,7 +44,7 @@ impl Extender {
                 () = self.shared.leases.woken() => Woken::Call,
             };
             match woken {
-                Woken::Beat => self.keep(self.shared.leases.take_everything()).await,
+                Woken::Beat => self.keep(self.shared.leases.take_everything(), true).await,
                 Woken::Call => self.give_back().await,
             }
             // A beat that was set while Redis was there is too slow to look for it. One that looks for it stays as it is, or
@@ -55,6 +56,10 @@ impl Extender {
             }
         }
         self.give_back().await;
+        if self.shared.board.is_shared() {
+            // If this fails, the others forget the process after a lease.
+            let _left = self.shared.link.leave(&self.shared.leases).await;
+        }
     }
 
     fn pause(&self) -> Duration {
@@ -68,17 +73,20 @@ impl Extender {
         }
         let batches = self.shared.leases.take_ended();
         if !batches.is_empty() {
-            self.keep(batches).await;
+            self.keep(batches, false).await;
         }
     }
 
-    /// Tells Redis, and whoever watches whether it was there. What it was told in vain is told again.
-    async fn keep(&self, batches: Vec<Batch>) {
+    /// Sends this to Redis, and notes whether Redis answered. What failed is sent again later.
+    async fn keep(&self, batches: Vec<Batch>, joins: bool) {
         let shared = &self.shared;
-        match shared.link.keep(&shared.leases, &batches).await {
-            Ok(()) => {
+        match shared.link.keep(&shared.leases, &batches, joins).await {
+            Ok(look) => {
+                if let Some(look) = look {
+                    shared.members.saw(look);
+                }
                 if shared.board.set_shared() {
-                    info!("Redis is there: limits are shared");
+                    info!("Redis is reachable: limits are shared");
                 }
             }
             Err(failure) => {
@@ -93,8 +101,8 @@ impl Extender {
 }
 
 impl Drop for Extender {
-    /// Nobody extends any more, so nothing may be granted by Redis: it would run out while it is held.
+    /// Nobody extends any more, so nothing may be granted by Redis: its lease would run out while the call is under way.
     fn drop(&mut self) {
-        self.shared.board.set_away();
+        self.shared.set_away();
     }
 }

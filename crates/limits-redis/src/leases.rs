@@ -4,21 +4,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use podium_domain::limits::{Ask, Drawn, Meter, Refusal, Settled, TokenEstimate};
+use podium_domain::limits::{Ask, Drawn, Granted, Refusal, Settled, Share, TokenEstimate};
+use podium_domain::time::Timestamp;
+use podium_ports::clock::Clock;
 use podium_ports::limiter::{Permit, Settlement};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::meters::{Counted, InFlight, Meters};
 use crate::place::Place;
+use crate::script::milliseconds;
 
 /// Most leases that wait to be settled. Beyond it they come back by running out. Only a Redis that is away lets them wait,
 /// and what was granted meanwhile it never heard of, so this bounds what is held at the moment of its going.
 const ENDED_MAX: usize = 100_000;
 
 /// All leases of this process, by their worker.
-#[derive(Debug)]
 pub(crate) struct Leases {
     instance: Uuid,
+    clock: Arc<dyn Clock>,
     table: Mutex<Table>,
     woken: Notify,
 }
@@ -29,7 +33,7 @@ struct Table {
     ended: usize,
     workers: HashMap<Arc<str>, Calls>,
     /// What is known of workers and accounts without Redis.
-    meters: HashMap<Arc<str>, Meter>,
+    meters: Meters,
 }
 
 #[derive(Debug)]
@@ -63,8 +67,18 @@ pub(crate) struct Batch {
 
 impl Leases {
     /// None yet. `instance` tells this process's leases from all others'.
-    pub(crate) fn new(instance: Uuid) -> Arc<Self> {
-        Arc::new(Self { instance, table: Mutex::default(), woken: Notify::new() })
+    pub(crate) fn new(instance: Uuid, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { instance, clock, table: Mutex::default(), woken: Notify::new() })
+    }
+
+    /// The name that Redis knows this process by.
+    pub(crate) fn instance(&self) -> String {
+        self.instance.simple().to_string()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+    fn now(&self) -> f64 {
+        milliseconds(self.clock.now().since(Timestamp::default())) as f64
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -75,12 +89,13 @@ impl Leases {
     pub(crate) fn prepare(self: &Arc<Self>, place: Place, estimate: TokenEstimate) -> Lease {
         let mut table = self.lock();
         table.next += 1;
-        let settled = Settled { reserved: None, estimate, probes: false, settlement: Settlement::default() };
+        let settled = Settled { reserved: None, estimate, granted: None, settlement: Settlement::default() };
         Lease {
             place: Arc::new(place),
             number: table.next,
             stage: Stage::Prepared,
             settled,
+            counted: None,
             leases: Arc::clone(self),
         }
     }
@@ -170,12 +185,13 @@ impl Table {
 }
 
 /// One lease. It is settled when it is dropped, if somebody may know of it.
-#[derive(Debug)]
 pub(crate) struct Lease {
     place: Arc<Place>,
     number: u64,
     stage: Stage,
     settled: Settled,
+    /// As what the meters of this process know it.
+    counted: Option<Counted>,
     leases: Arc<Leases>,
 }
 
@@ -215,26 +231,38 @@ impl Lease {
         self.stage = Stage::Prepared;
     }
 
-    /// Redis granted it.
-    pub(crate) fn hold(mut self, reserved: Drawn, probes: bool) -> Box<dyn Permit> {
+    /// Redis granted it. With `noted` it is counted in the meters of this process as well, by that share.
+    pub(crate) fn hold(
+        mut self,
+        reserved: Drawn,
+        granted: Granted,
+        noted: Option<(Option<Share>, Ask<'_>)>,
+    ) -> Box<dyn Permit> {
         let leases = Arc::clone(&self.leases);
         self.stage = Stage::Held;
-        (self.settled.reserved, self.settled.probes) = (Some(reserved), probes);
-        leases.lock().calls(&self.place).held.insert(self.number, Known::Redis);
+        (self.settled.reserved, self.settled.granted) = (Some(reserved), Some(granted));
+        let now = leases.now();
+        let mut table = leases.lock();
+        if let Some((share, ask)) = noted {
+            let in_flight = table.in_flight(&self.place);
+            let share = share.unwrap_or(Share::Fixed(1.0));
+            self.counted = Some(table.meters.note(&self.place, now, in_flight, share, &ask));
+        }
+        table.calls(&self.place).held.insert(self.number, Known::Redis);
+        drop(table);
         Box::new(self)
     }
 
-    /// Holds it without Redis if the process's share has room for it. All that it holds counts.
-    pub(crate) fn hold_here(
-        mut self,
-        now: f64,
-        share: f64,
-        ask: Ask<'_>,
-    ) -> Result<Box<dyn Permit>, Refusal> {
+    /// Holds it without Redis if the process' share has capacity for it. All leases that the process holds count.
+    pub(crate) fn hold_here(mut self, share: Share, ask: &Ask<'_>) -> Result<Box<dyn Permit>, Refusal> {
         let leases = Arc::clone(&self.leases);
+        let now = leases.now();
         let mut table = leases.lock();
-        match table.ask_here(&self.place, now, share, ask, self.settled.estimate) {
-            Ok(()) => {
+        let in_flight = table.in_flight(&self.place);
+        let asked = table.meters.ask(&self.place, now, in_flight, share, (ask, self.settled.estimate));
+        match asked {
+            Ok(counted) => {
+                self.counted = Some(counted);
                 let known = if self.stage == Stage::Asked { Known::Redis } else { Known::Here };
                 self.stage = Stage::HeldHere;
                 table.calls(&self.place).held.insert(self.number, known);
@@ -250,34 +278,12 @@ impl Lease {
 }
 
 impl Table {
-    fn ask_here(
-        &mut self,
-        place: &Place,
-        now: f64,
-        share: f64,
-        ask: Ask<'_>,
-        estimate: TokenEstimate,
-    ) -> Result<(), Refusal> {
-        let mut worker = self.meters.remove(place.name()).unwrap_or_default();
-        worker.set_in_flight(self.held(|other| other.name() == place.name()));
-        let takes = worker.expects(estimate);
-        let account = place.account_name().zip(place.account_terms()).map(|(name, terms)| {
-            let mut meter = self.meters.remove(name).unwrap_or_default();
-            meter.set_in_flight(self.held(|other| other.account_name() == Some(name)));
-            (name, meter, terms.share(share))
-        });
-        let (mut account_meter, mut scopes) = (account, Vec::new());
-        scopes.push((&mut worker, place.terms().share(share)));
-        if let Some((_, meter, terms)) = &mut account_meter {
-            scopes.push((meter, *terms));
+    fn in_flight(&self, place: &Place) -> InFlight {
+        let account_name = place.account_name();
+        InFlight {
+            worker: self.held(|other| other.name() == place.name()),
+            account: self.held(|other| account_name.is_some() && other.account_name() == account_name),
         }
-        let asked = Meter::ask(now, &mut scopes, &Ask { takes, ..ask });
-        drop(scopes);
-        self.meters.insert(place.name().into(), worker);
-        if let Some((name, meter, _)) = account_meter {
-            self.meters.insert(name.into(), meter);
-        }
-        asked.map(|_| ())
     }
 
     fn release(&mut self, place: &Place, number: u64) -> Option<Known> {
@@ -301,7 +307,12 @@ impl Drop for Lease {
         if self.stage == Stage::Prepared {
             return;
         }
+        let now = self.leases.now();
         let mut table = self.leases.lock();
+        if let Some(counted) = self.counted {
+            let in_flight = table.in_flight(&self.place);
+            table.meters.settle(&self.place, now, in_flight, counted, &self.settled);
+        }
         let known = match self.stage {
             Stage::Held | Stage::HeldHere => table.release(&self.place, self.number),
             Stage::Asked | Stage::Prepared => Some(Known::Redis),

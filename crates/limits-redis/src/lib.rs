@@ -17,9 +17,10 @@
 //! little is granted then, never too much. A process that was stopped for longer than [`Options::lease_ttl`] goes on with
 //! calls whose room others may have taken: a limiter cannot end a call.
 //!
-//! **When Redis is away** (unreachable, late, loading, a replica, out of memory), [`Options::away`] says what happens; nothing
-//! is ever granted without a bound. The limiter says so ([`RedisLimiter::standing`]) and asks Redis for nothing but whether it
-//! is back; the permits that are held by then are put back first.
+//! **When Redis is unreachable** (or late, loading, a replica, out of memory), [`Options::away`] says what happens; nothing is ever
+//! granted without a limit. Each process registers in Redis, so each knows how many share the limits: without Redis it goes on
+//! with that part of them, by meters of its own that were kept all along. The limiter says so ([`RedisLimiter::standing`]) and
+//! only asks whether Redis is reachable again; the permits that are held by then are put back first.
 //!
 //! Credentials are in the URL only. No error and no `Debug` shows it: of what Redis answers, an error names the code alone.
 #![deny(missing_docs)]
@@ -30,6 +31,8 @@ mod gathering;
 mod leases;
 mod limiter;
 mod link;
+mod members;
+mod meters;
 mod options;
 mod place;
 mod script;

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use podium_domain::limits::{Ask, Drawn, Refusal, scatter};
-use podium_domain::time::Timestamp;
+use podium_domain::limits::{Ask, Drawn, Refusal, Share, scatter};
 use podium_ports::clock::Clock;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use redis::IntoConnectionInfo;
@@ -18,16 +17,18 @@ use crate::failure::Failure;
 use crate::gathering::Gatherings;
 use crate::leases::{Lease, Leases};
 use crate::link::{Answer, Link};
+use crate::members::Members;
 use crate::options::{Away, OpenError, Options};
 use crate::place::Place;
 use crate::script::{AskedCall, milliseconds};
-use crate::standing::{Board, Standing};
+use crate::standing::{Board, Standing, State};
 
 /// What the limiter and its extender have in common.
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) link: Link,
     pub(crate) leases: Arc<Leases>,
+    pub(crate) members: Members,
     pub(crate) board: Board,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -42,7 +43,7 @@ pub struct RedisLimiter {
 
 impl RedisLimiter {
     /// Makes a limiter and the task that keeps its leases. Connects to nothing yet: until the extender runs and has reached
-    /// Redis, Redis counts as away. Must be called on a Tokio runtime.
+    /// Redis, Redis counts as unreachable. Must be called on a Tokio runtime.
     ///
     /// `server` is `redis://`, `rediss://` (TLS, checked against the system's certificates) or `unix://`, with credentials; or the
     /// same with certificates, from a `redis::Client`.
@@ -55,8 +56,10 @@ impl RedisLimiter {
     ) -> Result<(Self, Extender), OpenError> {
         options.check()?;
         let link = Link::open(server, &options)?;
-        let board = Board::new(options.away, Arc::clone(&clock));
-        let shared = Arc::new(Shared { options, link, leases: Leases::new(instance), board, clock });
+        let members = Members::default();
+        let board = Board::new(state_without_redis(options.away, &members), Arc::clone(&clock));
+        let leases = Leases::new(instance, Arc::clone(&clock));
+        let shared = Arc::new(Shared { options, link, leases, members, board, clock });
         let limiter = Self { shared: Arc::clone(&shared), gatherings: Arc::default() };
         Ok((limiter, Extender::new(shared)))
     }
@@ -71,31 +74,29 @@ impl RedisLimiter {
         self.shared.board.watch()
     }
 
-    /// The share of this process, or nothing.
+    /// Grants from the share of this process, if it has one.
     fn grant_without_redis(&self, lease: Lease, wish: &CallWish<'_>) -> Grant {
         let shared = &self.shared;
-        let (seed, ask_again_ms_max) = (lease.seed(), float(shared.options.ask_again_max));
-        let refused = match shared.options.away {
-            Away::Hold => {
-                let half = ask_again_ms_max / 2.0;
+        let seed = lease.seed();
+        let refused = match shared.share() {
+            None => {
+                let half = float(shared.options.ask_again_max) / 2.0;
                 Refusal { why: Why::Away, after: half, spread: half }
             }
-            Away::Local { share } => {
-                let ask = Ask {
-                    who: &wish.who(),
-                    tier: wish.tier,
-                    tenant: wish.tenant.as_str(),
-                    takes: Drawn::default(),
-                    ask_again_ms_max,
-                };
-                let now = float(shared.clock.now().since(Timestamp::default()));
-                match lease.hold_here(now, share, ask) {
+            Some(share) => {
+                let who = wish.who();
+                match lease.hold_here(share, &self.ask(wish, &who, Drawn::default())) {
                     Ok(permit) => return Grant::Permit(permit),
                     Err(refusal) => refusal,
                 }
             }
         };
         Grant::AskAgain { after: scatter(refused, seed), why: refused.why }
+    }
+
+    fn ask<'a>(&self, wish: &'a CallWish<'_>, who: &'a str, takes: Drawn) -> Ask<'a> {
+        let ask_again_ms_max = float(self.shared.options.ask_again_max);
+        Ask { who, tier: wish.tier, tenant: wish.tenant.as_str(), takes, ask_again_ms_max }
     }
 }
 
@@ -112,7 +113,11 @@ impl Limiter for RedisLimiter {
             return Err(LimiterError("the question was given up".into()));
         };
         match answer {
-            Ok(Answer::Granted { reserved, probes }) => Ok(Grant::Permit(lease.hold(reserved, probes))),
+            Ok(Answer::Granted { reserved, granted }) => {
+                let who = wish.who();
+                let noted = shared.keeps_meters().then(|| (shared.share(), self.ask(wish, &who, reserved)));
+                Ok(Grant::Permit(lease.hold(reserved, granted, noted)))
+            }
             Ok(Answer::Refused(refusal)) => {
                 let after = scatter(refusal, lease.seed());
                 lease.refused();
@@ -128,17 +133,45 @@ impl Limiter for RedisLimiter {
 }
 
 impl Shared {
-    /// Redis is away. Said once, and the extender looks for it.
+    /// Redis is unreachable. Logged once, and the extender tries to reach it.
     pub(crate) fn lose(&self, failure: &Failure) {
-        if self.board.set_away() {
+        if self.set_away() {
             warn!(
                 error = failure as &dyn std::error::Error,
                 state = ?self.board.read().state,
-                "Redis is away: limits are not shared"
+                "Redis is unreachable: limits are not shared"
             );
             self.leases.wake();
         }
     }
+
+    /// Returns whether it is news that Redis is unreachable.
+    pub(crate) fn set_away(&self) -> bool {
+        self.members.lost();
+        self.board.set_away(state_without_redis(self.options.away, &self.members))
+    }
+
+    /// The part of all limits that this process may use by itself, if any.
+    fn share(&self) -> Option<Share> {
+        share_without_redis(self.options.away, &self.members)
+    }
+
+    /// Whether there may ever be such a part.
+    fn keeps_meters(&self) -> bool {
+        self.options.away != Away::Hold
+    }
+}
+
+fn share_without_redis(away: Away, members: &Members) -> Option<Share> {
+    match away {
+        Away::Hold => None,
+        Away::Local { share: Some(share) } => Some(Share::Fixed(share)),
+        Away::Local { share: None } => members.share(),
+    }
+}
+
+fn state_without_redis(away: Away, members: &Members) -> State {
+    if share_without_redis(away, members).is_some() { State::Local } else { State::Holding }
 }
 
 impl fmt::Debug for RedisLimiter {

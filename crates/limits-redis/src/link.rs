@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use podium_domain::limits::{Drawn, Refusal, Settled};
+use podium_domain::limits::{Drawn, Granted as GrantedCall, Refusal, Settled};
 use podium_ports::limiter::Why;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
@@ -14,6 +14,7 @@ use tracing::warn;
 
 use crate::failure::Failure;
 use crate::leases::{Batch, Ended, Leases};
+use crate::members::Look;
 use crate::options::{OpenError, Options};
 use crate::place::Place;
 use crate::script::{Acquired, AskedCall, Scripts, Times};
@@ -34,8 +35,8 @@ pub(crate) enum Answer {
     Granted {
         /// Tokens that it may take.
         reserved: Drawn,
-        /// Whether it is to show if the worker is well again.
-        probes: bool,
+        /// As what it was granted.
+        granted: GrantedCall,
     },
     Refused(Refusal),
 }
@@ -45,7 +46,7 @@ pub(crate) struct Link {
     client: Client,
     manager: Mutex<ConnectionManager>,
     scripts: Scripts,
-    probe_key: String,
+    members_key: String,
     answer_max: Duration,
     times: Times,
 }
@@ -65,7 +66,7 @@ impl Link {
             client,
             manager: Mutex::new(manager),
             scripts: Scripts::new(),
-            probe_key: format!("{}:probe", options.prefix),
+            members_key: format!("{}:members", options.prefix),
             answer_max: options.answer_max,
             times: Times {
                 lease_ttl: options.lease_ttl,
@@ -93,19 +94,40 @@ impl Link {
         }
     }
 
-    /// Extends what is held and settles what ended. Without either it still asks Redis to write something, to know
-    /// whether it does. A key that Redis refuses is reported and skipped: it must not stop the others.
-    pub(crate) async fn keep(&self, leases: &Leases, batches: &[Batch]) -> Result<(), Failure> {
-        let pipeline = self.pipeline(leases, batches);
+    /// Extends what is held and settles what ended. With `joins` it also tells Redis that this process shares the limits, and
+    /// returns how many do. A key that Redis refuses is logged and skipped: it must not stop the others.
+    pub(crate) async fn keep(
+        &self,
+        leases: &Leases,
+        batches: &[Batch],
+        joins: bool,
+    ) -> Result<Option<Look>, Failure> {
+        let mut pipeline = self.pipeline(leases, batches);
+        if joins {
+            let Times { lease_ttl, .. } = self.times;
+            pipeline.add_command(self.scripts.join_command(&self.members_key, lease_ttl, &leases.instance()));
+        }
+        pipeline.ignore_errors();
+        let mut last = None;
         for answer in self.timed(Instant::now(), self.send(&pipeline)).await? {
-            if let Err(failure) = answer.map_err(|error| Failure::from_redis(&error)) {
-                if failure.is_away() {
-                    return Err(failure);
+            match answer.map_err(|error| Failure::from_redis(&error)) {
+                Ok(answer) => last = Some(answer),
+                Err(failure) if failure.is_away() => return Err(failure),
+                Err(failure) => {
+                    last = None;
+                    warn!(error = &failure as &dyn std::error::Error, "Redis refused to keep leases");
                 }
-                warn!(error = &failure as &dyn std::error::Error, "Redis does not keep a worker's leases");
             }
         }
-        Ok(())
+        Ok(last.filter(|_| joins).map(look))
+    }
+
+    /// Tells Redis that this process no longer shares the limits.
+    pub(crate) async fn leave(&self, leases: &Leases) -> Result<(), Failure> {
+        let mut manager = self.manager();
+        let mut command = redis::cmd("ZREM");
+        command.arg(&self.members_key).arg(leases.instance());
+        self.timed(Instant::now(), async move { command.query_async(&mut manager).await }).await
     }
 
     /// Gives up the connection and makes another one at the next call.
@@ -132,11 +154,6 @@ impl Link {
                 pipeline.add_command(self.scripts.settle_command(&batch.place, kept, &ended));
             }
         }
-        if pipeline.is_empty() {
-            let probe = [leases.id(0)];
-            pipeline.add_command(self.scripts.keep_command(&self.probe_key, lease_ttl, &probe));
-        }
-        pipeline.ignore_errors();
         pipeline
     }
 
@@ -160,6 +177,7 @@ impl Link {
             return Ok(answers);
         }
         self.scripts.keep.load_async(&mut manager).await?;
+        self.scripts.join.load_async(&mut manager).await?;
         self.scripts.settle.load_async(&mut manager).await?;
         pipeline.query_async(&mut manager).await
     }
@@ -181,12 +199,18 @@ impl Link {
     }
 }
 
-fn answer([granted, first, second, third]: Acquired) -> Answer {
+fn look(answer: u64) -> Look {
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Look { rank: small(answer % 65_536), of: small(answer / 65_536) }
+}
+
+fn answer([granted, first, second, third, number]: Acquired) -> Answer {
     #[expect(clippy::cast_precision_loss, reason = "tokens and microseconds are far below 2^53")]
     let (first_float, second_float, third_float) = (first as f64, second as f64, third as f64);
     if granted == 1 {
         let reserved = Drawn { input: first_float, output: second_float };
-        return Answer::Granted { reserved, probes: third == 1 };
+        let granted = GrantedCall { probes: third == 1, number };
+        return Answer::Granted { reserved, granted };
     }
     let why = match first {
         1 => Why::Busy,

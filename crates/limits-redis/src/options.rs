@@ -11,15 +11,17 @@ const TIME_MAX: Duration = Duration::from_hours(24);
 /// How many extensions a lease lives through at least. One may come late, and one may be lost with its connection.
 const EXTENSIONS_MIN: u32 = 3;
 
-/// What to grant while Redis is away.
+/// What to grant while Redis is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Away {
     /// Nothing: every call is told to ask again.
     Hold,
-    /// This process's share of each limit; of calls at once rounded up, at least one.
+    /// This process' share of each limit.
     Local {
-        /// More than 0 and at most 1; with N executors 1/N keeps the bound.
-        share: f64,
+        /// A fixed share, more than 0 and at most 1. None: one divided by the number of processes that Redis last knew of;
+        /// nothing is granted by a process that has not been in contact with Redis for two
+        /// [`extend_every`](Options::extend_every) since its start.
+        share: Option<f64>,
     },
 }
 
@@ -41,7 +43,7 @@ pub struct Options {
     pub ask_again_max: Duration,
     /// How long what is known of a worker outlives its last call, and what it has used up. At least `lease_ttl`.
     pub kept: Duration,
-    /// What to grant while Redis is away.
+    /// What to grant while Redis is unreachable.
     pub away: Away,
 }
 
@@ -84,7 +86,7 @@ impl Options {
             return Err(OpenError::Kept);
         }
         match self.away {
-            Away::Local { share } if !(share > 0.0 && share <= 1.0) => Err(OpenError::Share),
+            Away::Local { share: Some(share) } if !(share > 0.0 && share <= 1.0) => Err(OpenError::Share),
             Away::Local { .. } | Away::Hold => Ok(()),
         }
     }
@@ -119,7 +121,7 @@ pub enum OpenError {
     /// A worker would be forgotten while it is called.
     #[error("option `kept` must be at least `lease_ttl`")]
     Kept,
-    /// The share is none.
+    /// The share is out of bounds.
     #[error("option `away`: `share` must be more than 0 and at most 1")]
     Share,
 }
@@ -154,7 +156,10 @@ mod tests {
         );
         assert_eq!(refusal(|options| options.kept = options.lease_ttl / 2), Some(OpenError::Kept));
         for share in [0.0, -1.0, 1.5, f64::NAN] {
-            assert_eq!(refusal(|options| options.away = Away::Local { share }), Some(OpenError::Share));
+            assert_eq!(
+                refusal(|options| options.away = Away::Local { share: Some(share) }),
+                Some(OpenError::Share)
+            );
         }
     }
 }

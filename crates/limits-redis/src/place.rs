@@ -8,8 +8,8 @@ use podium_domain::pool::Worker;
 /// Ends of keys. Of those whose layout may change it is a part, so that executors of two versions can be there at once: they
 /// share what is under way, and each keeps the rest by itself.
 const CALLS: &str = "calls";
-const STATE: &str = "state.2";
-const GROUPS: &str = "groups.2";
+const STATE: &str = "state.3";
+const GROUPS: &str = "groups.3";
 
 /// The scopes of a worker. The vendor's account is the hash tag of every key, so that all keys of one decision are on one node of
 /// a cluster. No two scopes have a key in common: braces are in no name, and the ends are fixed.
@@ -82,9 +82,9 @@ impl Place {
 
     /// What is allowed, as the scripts are told it: of the worker, then of its account, zeros if that has no limits.
     pub(crate) fn limits(&self) -> impl Iterator<Item = f64> {
-        let none = Terms { calls_max: 0.0, per_minute: [0.0; AMOUNTS] };
+        let none = Terms { calls_max: 0.0, per_minute: [0.0; AMOUNTS], share: 1.0 };
         let account = self.account.as_ref().map_or(none, |account| account.terms);
-        let numbers = |Terms { calls_max, per_minute }: Terms| iter::once(calls_max).chain(per_minute);
+        let numbers = |Terms { calls_max, per_minute, .. }: Terms| iter::once(calls_max).chain(per_minute);
         numbers(self.worker.terms).chain(numbers(account))
     }
 

@@ -18,11 +18,12 @@ mod tests;
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) keep: Script,
+    pub(crate) join: Script,
     pub(crate) settle: Script,
 }
 
 /// What the acquiring script answers for each call.
-pub(crate) type Acquired = [u64; 4];
+pub(crate) type Acquired = [u64; 5];
 
 /// Times of all scripts.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,7 @@ impl Scripts {
         Self {
             acquire: script(include_str!("script/acquire.lua")),
             keep: Script::new(&format!("{clock}\n{}", include_str!("script/keep.lua"))),
+            join: Script::new(&format!("{clock}\n{}", include_str!("script/join.lua"))),
             settle: script(include_str!("script/settle.lua")),
         }
     }
@@ -54,6 +56,13 @@ impl Scripts {
     pub(crate) fn keep_command(&self, key: &str, ttl: Duration, held: &[String]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.keep.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(held);
+        command
+    }
+
+    /// The joining script as a command, for a pipeline. Redis refuses it like the keeping script.
+    pub(crate) fn join_command(&self, key: &str, ttl: Duration, id: &str) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.join.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(id);
         command
     }
 
@@ -132,7 +141,8 @@ fn tier_number(wish: &CallWish<'_>) -> f64 {
 }
 
 fn packed_settlement(id: &str, settled: &Settled) -> Packed {
-    let Settled { estimate, probes, settlement, .. } = settled;
+    let Settled { estimate, granted, settlement, .. } = settled;
+    let learned = settled.learned();
     let known = |value: Option<u64>| value.map_or(UNKNOWN, float);
     let (outcome, retry_after) = match settlement.outcome {
         Outcome::Unknown => (0.0, None),
@@ -145,13 +155,14 @@ fn packed_settlement(id: &str, settled: &Settled) -> Packed {
     };
     let mut packed = Packed::default();
     packed.number(outcome);
-    packed.number(f64::from(u8::from(*probes)));
+    packed.number(f64::from(u8::from(granted.is_some_and(|granted| granted.probes))));
+    packed.number(granted.map_or(0.0, |granted| float(granted.number)));
     packed.number(known(retry_after.map(milliseconds)));
     packed.number(known(settlement.first_token.map(milliseconds)));
     settled.correction().into_iter().for_each(|amount| packed.number(amount));
     packed.number(float(estimate.input));
-    packed.number(known(settlement.usage.map(|usage| usage.prompt_tokens)));
-    packed.number(known(settlement.usage.map(|usage| usage.completion_tokens)));
+    packed.number(learned.map_or(UNKNOWN, |used| used.input));
+    packed.number(learned.map_or(UNKNOWN, |used| used.output));
     for allowance in settlement.quota.each() {
         packed.number(known(allowance.limit));
         packed.number(known(allowance.remaining));

@@ -1,4 +1,4 @@
-//! How the limiter stands towards Redis, for whoever watches over the process.
+//! Whether the limiter has Redis, for health checks and metrics.
 
 use std::sync::Arc;
 
@@ -6,16 +6,14 @@ use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
 use tokio::sync::watch;
 
-use crate::options::Away;
-
 /// By what the limiter grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// By Redis: the bounds hold over all processes.
+    /// By Redis: the limits hold over all processes.
     Shared,
-    /// By this process's share, because Redis is away.
+    /// By this process' share, because Redis is unreachable.
     Local,
-    /// Not at all, because Redis is away.
+    /// Not at all, because Redis is unreachable.
     Holding,
 }
 
@@ -31,19 +29,14 @@ pub struct Standing {
 /// Where the standing is written down.
 pub(crate) struct Board {
     standing: watch::Sender<Standing>,
-    away: State,
     clock: Arc<dyn Clock>,
 }
 
 impl Board {
-    /// Nothing is known of Redis yet, so it counts as away.
-    pub(crate) fn new(away: Away, clock: Arc<dyn Clock>) -> Self {
-        let away = match away {
-            Away::Hold => State::Holding,
-            Away::Local { .. } => State::Local,
-        };
+    /// Nothing is known of Redis yet, so the limiter stands as it does without it.
+    pub(crate) fn new(away: State, clock: Arc<dyn Clock>) -> Self {
         let standing = watch::Sender::new(Standing { state: away, since: clock.now() });
-        Self { standing, away, clock }
+        Self { standing, clock }
     }
 
     pub(crate) fn read(&self) -> Standing {
@@ -58,14 +51,14 @@ impl Board {
         self.read().state == State::Shared
     }
 
-    /// Redis serves. Says whether that is news.
+    /// Redis serves. Returns whether that is news.
     pub(crate) fn set_shared(&self) -> bool {
         self.set(State::Shared)
     }
 
-    /// Redis is away. Says whether that is news.
-    pub(crate) fn set_away(&self) -> bool {
-        self.set(self.away)
+    /// Redis is unreachable. Returns whether that is news.
+    pub(crate) fn set_away(&self, away: State) -> bool {
+        self.set(away)
     }
 
     fn set(&self, state: State) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::{VendorId, WorkerId};
-use podium_domain::limits::{Ask, Drawn, Meter, Settled, Terms, scatter};
+use podium_domain::limits::{Ask, Drawn, Granted, Meter, Settled, Terms, scatter};
 use podium_domain::pool::Worker;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
@@ -37,7 +37,7 @@ struct Table {
 }
 
 impl MemoryLimiter {
-    /// A limiter that has granted nothing yet. Limits a minute begin with nothing to spend.
+    /// A limiter that has granted nothing yet. Each limit per minute begins with capacity for one call.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::asking_again_within(clock, ASK_AGAIN_MAX)
     }
@@ -79,11 +79,11 @@ impl Limiter for MemoryLimiter {
             ask_again_ms_max: milliseconds(shared.ask_again_max),
         };
         match Meter::ask(now, &mut scopes, &ask) {
-            Ok(probes) => Ok(Grant::Permit(Box::new(CallPermit {
+            Ok(granted) => Ok(Grant::Permit(Box::new(CallPermit {
                 worker: worker.clone(),
                 reserved: takes,
                 estimate: wish.estimate,
-                probes,
+                granted,
                 shared: Arc::clone(shared),
                 settlement: Settlement::default(),
             }))),
@@ -100,7 +100,7 @@ struct CallPermit {
     worker: Worker,
     reserved: Drawn,
     estimate: TokenEstimate,
-    probes: bool,
+    granted: Granted,
     shared: Arc<Shared>,
     settlement: Settlement,
 }
@@ -114,11 +114,11 @@ impl Permit for CallPermit {
 impl Drop for CallPermit {
     fn drop(&mut self) {
         let now = self.shared.now();
-        let Self { reserved, estimate, probes, settlement, worker, .. } = self;
+        let Self { reserved, estimate, granted, settlement, worker, .. } = self;
         let settled = Settled {
             reserved: Some(*reserved),
             estimate: *estimate,
-            probes: *probes,
+            granted: Some(*granted),
             settlement: *settlement,
         };
         let mut table = self.shared.lock();

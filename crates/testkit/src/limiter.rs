@@ -56,13 +56,16 @@ macro_rules! limiter_suite {
             a_permit_may_be_dropped_outside_of_any_task
             permits_that_are_dropped_at_once_are_all_given_back
             a_call_that_is_given_up_takes_no_room
-            a_limit_a_minute_begins_with_nothing_to_spend
+            a_new_limit_has_capacity_for_one_call
             requests_come_at_the_pace_of_their_limit
             tokens_come_at_the_pace_of_their_limit
             what_a_call_did_not_take_is_given_back
             an_account_bounds_its_workers_together
-            a_vendor_that_asks_to_be_left_alone_is_left_alone_by_all
-            call_after_call_that_fails_opens_the_breaker_for_all
+            a_reported_limit_is_the_pace_where_none_is_configured
+            retry_after_blocks_all_handles
+            refusals_of_one_burst_are_one_pause
+            failed_calls_open_the_breaker_for_all
+            quick_errors_do_not_shut_a_vendor_with_calls_under_way
         }
     };
     (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {

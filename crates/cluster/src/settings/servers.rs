@@ -80,17 +80,18 @@ pub struct RedisSettings {
     pub password: Option<SecretRef>,
     /// Whom to trust, and as whom to show oneself.
     pub certificates: Certificates,
-    /// What holds while it is away.
+    /// Limits while it is unreachable.
     pub away: Away,
 }
 
-/// What holds while Redis is away. Never nothing.
+/// Limits while Redis is unreachable. There is no setting without limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Away {
-    /// Nobody is called.
+    /// No worker is called.
     Hold,
-    /// Each executor keeps to this share of every limit, over 0 and at most 1.
-    Local(f64),
+    /// Each process keeps to a share of every limit: a fixed one, over 0 and at most 1; or, with none, one divided by the number
+    /// of processes that Redis last knew of.
+    Local(Option<f64>),
 }
 
 pub(super) fn postgres(checker: &mut Checker) -> Option<PostgresSettings> {
@@ -194,12 +195,14 @@ pub(super) fn redis(checker: &mut Checker) -> Option<RedisSettings> {
 }
 
 fn away(text: &str) -> Result<Away, String> {
-    let wrong = || format!("is `{text}`, it must be hold, or local:SHARE with a share over 0 and at most 1");
+    let wrong =
+        || format!("is `{text}`: must be hold, local, or local:SHARE with a share over 0 and at most 1");
     match text.split_once(':') {
         None if text == "hold" => Ok(Away::Hold),
+        None if text == "local" => Ok(Away::Local(None)),
         Some(("local", share)) => {
             let share = share.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-            share.map(Away::Local).ok_or_else(wrong)
+            share.map(|share| Away::Local(Some(share))).ok_or_else(wrong)
         }
         _ => Err(wrong()),
     }

@@ -1,67 +1,154 @@
-//! How a worker fares: whether its vendor asked to be left alone, whether it fails, how many calls at once it bears.
+//! Worker health: vendor back-off, circuit breaker, adaptive concurrency limit.
+//!
+//! Calls are judged in the order in which they were sent, not in the order in which they end: each call carries its
+//! [number](Health::granted). A quick error overtakes slow answers, and refusals of calls that were under way say nothing of a
+//! pause that began after them.
 
 use super::{Outcome, Why};
 
-/// How long a vendor that says 429 and nothing else is left alone; doubled each time in a row.
+/// First pause after a 429 without `Retry-After`. Doubled by each further episode as long as the vendor accepts nothing in between.
 pub(super) const PAUSE_MS: f64 = 1_000.0;
 /// Longest such pause.
 pub(super) const PAUSE_MS_MAX: f64 = 60_000.0;
+/// Of an episode of 429s, the refusals from which on the concurrency limit is reduced, if they are more than half of its calls.
+pub(super) const LIMITED_MIN: f64 = 5.0;
 
-/// Failures in a row that open the breaker.
-pub(super) const FAILURES_MAX: f64 = 5.0;
-/// How long it stays open at first; doubled each time that a probe fails.
+/// Length of one of the two spans over which the breaker counts: it judges the last 5 to 10 seconds.
+pub(super) const SPAN_MS: f64 = 5_000.0;
+/// Failures that the breaker needs to open, at least.
+pub(super) const FAILURES_MIN: f64 = 5.0;
+/// Share of failed calls above which it opens.
+pub(super) const FAILED_SHARE_MAX: f64 = 0.5;
+/// How long the breaker stays open at first. Doubled each time that a probe fails.
 pub(super) const OPEN_MS: f64 = 1_000.0;
-/// Longest time.
-pub(super) const OPEN_MS_MAX: f64 = 30_000.0;
-/// How long the outcome of a probe is waited for before another call may be one.
-pub(super) const PROBE_MS_MAX: f64 = 60_000.0;
+/// Longest time that it stays open.
+pub(super) const OPEN_MS_MAX: f64 = 10_000.0;
+/// How long the outcome of a probe is waited for before another call may probe.
+pub(super) const PROBE_MS_MAX: f64 = 10_000.0;
 
-/// What is left of the calls at once after an overload.
+/// Factor of the concurrency limit after an overload, or when most calls of an episode were answered 429.
 pub(super) const AFTER_OVERLOAD: f64 = 0.7;
-/// What is left of them after the first token got slow.
+/// The same after the first token became slow.
 pub(super) const AFTER_SLOWNESS: f64 = 0.9;
-/// Slowness alone takes no more than this part of what is configured: prompts differ.
+/// Slowness alone leaves at least this part of the configured concurrency: prompts differ.
 pub(super) const SLOWNESS_FLOOR: f64 = 0.5;
-/// The first token is slow when it takes so many times as long as usual, and so much more.
+/// The first token is slow if it takes longer than usual by this factor and by `SLOW_MORE_MS` on top.
 pub(super) const SLOW_TIMES: f64 = 2.0;
 pub(super) const SLOW_MORE_MS: f64 = 500.0;
-/// Shortest time between two reductions: what is under way shows the first one only then.
+/// Shortest time between two reductions: only after it do the calls show the effect of the first.
 pub(super) const REDUCE_EVERY_MS: f64 = 1_000.0;
-/// How quickly what is usual follows what is now: as a part of the difference, upwards, downwards, and of late.
+/// Gains of the moving averages of the time to the first token: the usual one upwards and downwards, and the recent one.
 pub(super) const USUAL_UP: f64 = 1.0 / 64.0;
 pub(super) const USUAL_DOWN: f64 = 1.0 / 8.0;
 pub(super) const OF_LATE: f64 = 1.0 / 8.0;
 
-/// Kept for each worker, not for accounts. 0 is nothing.
+/// The health of one worker. Times are milliseconds, and 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Health {
-    /// The vendor wants to be left alone until then.
+    /// Calls granted so far. A call's number is this count including itself.
+    pub granted: f64,
+    /// End of the back-off that the vendor asked for.
     pub block_until: f64,
-    /// The last pause after a refusal that said no time, while they come in a row.
+    /// End of the pause after a 429 that gave no time.
+    pub pause_until: f64,
+    /// Length of that pause.
     pub pause_ms: f64,
-    /// Failures in a row.
-    pub failures: f64,
-    /// The breaker is open until then, and half open after.
+    /// Episodes of 429s: the current one, and the one before it.
+    pub limited: Limited,
+    /// What the breaker counts.
+    pub window: Window,
+    /// The breaker is open until then, and half open afterwards.
     pub open_until: f64,
     /// For how long it was opened last.
     pub open_ms: f64,
     /// A probe is under way until then.
     pub probe_until: f64,
-    /// Calls at once that it bears, while that is less than what is configured.
+    /// Adaptive concurrency limit while it is below the configured one.
     pub bears: f64,
-    /// When that was reduced last.
+    /// When it was reduced last.
     pub reduced_at: f64,
-    /// Milliseconds to the first token, usually.
+    /// Usual time to the first token.
     pub usual_ms: f64,
-    /// The same of late.
+    /// Recent time to the first token.
     pub of_late_ms: f64,
 }
 
+/// An episode of 429s begins with the refusal of a call that was sent after the last episode began. Refusals of calls that were
+/// under way by then belong to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limited {
+    /// When the episode began.
+    pub at: f64,
+    /// Number of the last call that was granted before it began.
+    pub last: f64,
+    /// The same of the episode before it.
+    pub last_before: f64,
+    /// Its calls that were refused so far.
+    pub refused: f64,
+}
+
+/// Counts of the current span and of the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Window {
+    /// When the current span began.
+    pub since: f64,
+    /// Calls sent.
+    pub sent: [f64; 2],
+    /// Calls that ended.
+    pub ended: [f64; 2],
+    /// Calls that failed.
+    pub failed: [f64; 2],
+    /// Failures since a call was accepted, however long ago.
+    pub row: f64,
+    /// Calls up to this number are not counted: they were sent before the breaker closed.
+    pub counts_after: f64,
+}
+
+impl Window {
+    fn roll(&mut self, now: f64) {
+        let age = now - self.since;
+        if age >= SPAN_MS * 2.0 {
+            let Self { row, counts_after, .. } = *self;
+            *self = Self { since: now, row, counts_after, ..Self::default() };
+        } else if age >= SPAN_MS {
+            self.since += SPAN_MS;
+            for counts in [&mut self.sent, &mut self.ended, &mut self.failed] {
+                *counts = [0.0, counts[0]];
+            }
+        }
+    }
+
+    /// Whether the breaker has to open: more than half of the recent calls failed; or nothing was accepted since at least as many
+    /// failures as there are calls under way, which finds a vendor that fails slowly. Either way calls under way count until they
+    /// fail, or slow answers would weigh less than quick errors.
+    fn is_bad(&self, in_flight: f64) -> bool {
+        let sum = |counts: [f64; 2]| counts[0] + counts[1];
+        let (failed, calls) = (sum(self.failed), sum(self.sent).max(sum(self.ended)));
+        let is_most = failed >= FAILURES_MIN && failed > calls * FAILED_SHARE_MAX;
+        is_most || (self.row >= FAILURES_MIN && self.row >= in_flight)
+    }
+}
+
+/// A call that ended, as far as health is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
+    /// Whether it was granted as a probe.
+    pub(super) probes: bool,
+    /// Its number; 0 if this meter did not grant it.
+    pub(super) number: f64,
+    /// Calls under way, this one included.
+    pub(super) in_flight: f64,
+    /// The configured concurrency.
+    pub(super) configured: f64,
+}
+
 impl Health {
-    /// Whether it may be called at all, else why not and for how long.
+    /// Whether the worker may be called at all, else why not and for how long.
     pub(super) fn look(&self, now: f64) -> Result<(), (Why, f64)> {
-        if self.block_until > now {
-            return Err((Why::Blocked, self.block_until - now));
+        let blocked_until = self.block_until.max(self.pause_until);
+        if blocked_until > now {
+            return Err((Why::Blocked, blocked_until - now));
         }
         if self.open_until > now {
             return Err((Why::Broken, self.open_until - now));
@@ -72,13 +159,16 @@ impl Health {
         Ok(())
     }
 
-    /// Most calls at once.
+    /// The concurrency limit.
     pub(super) fn calls_max(&self, configured: f64) -> f64 {
         if self.bears > 0.0 { self.bears.floor().min(configured) } else { configured }
     }
 
-    /// A call was granted. If the breaker is half open, this is the probe.
+    /// Counts a granted call. If the breaker is half open, the call is the probe.
     pub(super) fn grant(&mut self, now: f64) -> bool {
+        self.granted += 1.0;
+        self.window.roll(now);
+        self.window.sent[0] += 1.0;
         let probes = self.open_until > 0.0;
         if probes {
             self.probe_until = now + PROBE_MS_MAX;
@@ -86,15 +176,12 @@ impl Health {
         probes
     }
 
-    /// A call ended, one of `in_flight`. `probes` if it was granted as a probe.
-    pub(super) fn settle(
-        &mut self,
-        now: f64,
-        outcome: Outcome,
-        probes: bool,
-        in_flight: f64,
-        configured: f64,
-    ) {
+    /// Ends a call.
+    pub(super) fn settle(&mut self, now: f64, ending: Ending) {
+        // A number above the count is of a meter that was forgotten.
+        let number = if ending.number > self.granted { 0.0 } else { ending.number };
+        let ending = Ending { number, ..ending };
+        let Ending { outcome, probes, in_flight, configured, .. } = ending;
         match outcome {
             Outcome::Unknown | Outcome::NotSent => {
                 if probes {
@@ -102,56 +189,91 @@ impl Health {
                 }
                 return;
             }
-            Outcome::Failed | Outcome::Overloaded => self.failed(now, probes),
-            Outcome::Answered | Outcome::Refused | Outcome::Limited { .. } => self.is_there(probes),
+            Outcome::Failed | Outcome::Overloaded => self.judge(now, &ending, true),
+            Outcome::Answered | Outcome::Refused | Outcome::Limited { .. } => self.judge(now, &ending, false),
         }
         match outcome {
             Outcome::Answered => {
-                self.pause_ms = 0.0;
+                self.accepted(number);
                 self.grow(in_flight, configured);
             }
             Outcome::Overloaded => self.reduce(now, in_flight, configured, AFTER_OVERLOAD, 1.0),
             Outcome::Limited { retry_after } => {
                 #[expect(clippy::cast_precision_loss, reason = "a wait is at most a day")]
                 let asked = retry_after.map(|wait| wait.as_millis() as f64);
-                self.limited(now, asked);
+                self.limited(now, number, asked, configured);
             }
             Outcome::Refused | Outcome::Failed | Outcome::Unknown | Outcome::NotSent => {}
         }
     }
 
-    fn limited(&mut self, now: f64, asked_ms: Option<f64>) {
-        let wait_ms = asked_ms.unwrap_or_else(|| {
+    fn limited(&mut self, now: f64, number: f64, asked_ms: Option<f64>, configured: f64) {
+        let is_new = number > self.limited.last || self.limited.at <= 0.0;
+        if is_new {
+            let last_before = self.limited.last;
+            self.limited = Limited { at: now, last: self.granted, last_before, refused: 0.0 };
+        }
+        if let Some(wait_ms) = asked_ms {
+            self.block_until = self.block_until.max(now + wait_ms);
+        } else if is_new {
             self.pause_ms = (self.pause_ms * 2.0).clamp(PAUSE_MS, PAUSE_MS_MAX);
-            self.pause_ms
-        });
-        self.block_until = self.block_until.max(now + wait_ms);
-    }
-
-    fn is_there(&mut self, probes: bool) {
-        if self.open_until <= 0.0 {
-            self.failures = 0.0;
-        } else if probes {
-            (self.failures, self.open_until, self.open_ms, self.probe_until) = (0.0, 0.0, 0.0, 0.0);
+            self.pause_until = now + self.pause_ms;
+        }
+        if number > self.limited.last_before {
+            self.limited.refused += 1.0;
+        }
+        let calls = self.limited.last - self.limited.last_before;
+        if self.limited.refused >= LIMITED_MIN && self.limited.refused * 2.0 > calls {
+            self.reduce(now, calls, configured, AFTER_OVERLOAD, 1.0);
         }
     }
 
-    fn failed(&mut self, now: f64, probes: bool) {
-        if self.open_until <= 0.0 {
-            self.failures += 1.0;
-            if self.failures >= FAILURES_MAX {
-                self.open_ms = OPEN_MS;
-                self.open_until = now + self.open_ms;
+    /// The vendor accepted a call. One of the current episode shows that the pause before it was long enough, so this one is no longer.
+    fn accepted(&mut self, number: f64) {
+        if number > self.limited.last {
+            self.pause_ms = 0.0;
+        } else if number > self.limited.last_before {
+            self.pause_ms = self.pause_ms.min(PAUSE_MS);
+            self.pause_until = self.pause_until.min(self.limited.at + PAUSE_MS);
+        }
+    }
+
+    /// Counts a call that ended, and opens or closes the breaker.
+    fn judge(&mut self, now: f64, ending: &Ending, failed: bool) {
+        if self.open_until > 0.0 {
+            // Only the probe tells whether the vendor has recovered.
+            match (ending.probes, failed) {
+                (true, true) => {
+                    self.open_ms = (self.open_ms * 2.0).min(OPEN_MS_MAX);
+                    self.open_until = now + self.open_ms;
+                    self.probe_until = 0.0;
+                }
+                (true, false) => {
+                    (self.open_until, self.open_ms, self.probe_until) = (0.0, 0.0, 0.0);
+                    self.window = Window { since: now, counts_after: self.granted, ..Window::default() };
+                }
+                (false, _) => {}
             }
-        } else if probes {
-            // What began before the breaker opened says nothing new.
-            self.open_ms = (self.open_ms * 2.0).min(OPEN_MS_MAX);
+            return;
+        }
+        if ending.number <= self.window.counts_after {
+            return;
+        }
+        self.window.roll(now);
+        self.window.ended[0] += 1.0;
+        if !failed {
+            self.window.row = 0.0;
+            return;
+        }
+        self.window.failed[0] += 1.0;
+        self.window.row += 1.0;
+        if self.window.is_bad(ending.in_flight) {
+            self.open_ms = OPEN_MS;
             self.open_until = now + self.open_ms;
-            self.probe_until = 0.0;
         }
     }
 
-    /// One more for each round of calls that went well, as long as so many are made that it matters.
+    /// Adds one call for each round of calls that went well, as long as the calls under way make use of the limit.
     fn grow(&mut self, in_flight: f64, configured: f64) {
         if self.bears > 0.0 && in_flight >= self.bears / 2.0 && !self.is_slow() {
             self.bears += 1.0 / self.bears;
@@ -177,7 +299,7 @@ impl Health {
         self.of_late_ms > self.usual_ms * SLOW_TIMES + SLOW_MORE_MS
     }
 
-    /// An answer's first token took so long.
+    /// Learns from the time to the first token of an answer.
     pub(super) fn first_token(&mut self, now: f64, ms: f64, in_flight: f64, configured: f64) {
         if self.usual_ms <= 0.0 {
             (self.usual_ms, self.of_late_ms) = (ms, ms);

@@ -1,14 +1,15 @@
-//! One scope: what was taken of it, and whether there is room for a call.
+//! One scope: what was taken of it, and whether there is capacity for a call.
 //!
-//! Each limit a minute is a virtual queue that drains at a steady pace (the generic cell rate algorithm, ITU-T I.371): a call
-//! adds what it takes, and is admitted while no more than the burst is in the queue. What takes more than the whole burst is
-//! admitted when the queue is empty. A scope that nothing is known of, since it is new or was forgotten, counts as used up: it
-//! begins with nothing to spend.
+//! Each limit per minute is a virtual queue that drains at a steady pace (the generic cell rate algorithm, ITU-T I.371): a call
+//! adds what it takes, and is admitted while no more than the burst is in the queue. A call that takes more than the whole burst
+//! is admitted when the queue is empty. A scope of which nothing is known, because it is new or was forgotten, has capacity for
+//! one call; the rest of its burst counts as used up. No queue is ever longer than a minute and a burst: after a minute without
+//! calls every vendor's window is empty, whatever usage an answer reported.
 
 use std::time::Duration;
 
-use super::health::Health;
-use super::terms::{AMOUNTS, Amounts, Pace, Terms};
+use super::health::{Ending, Health};
+use super::terms::{AMOUNTS, Amounts, MINUTE_MS, Pace, Terms};
 use super::turns::{Caller, Turns};
 use super::{Quota, Settlement, TokenEstimate, Why};
 use crate::policy::Tier;
@@ -23,6 +24,11 @@ pub(super) const OUT_OF_ORDER_TIMES: f64 = 5.0;
 pub(super) const SLACK_MS: f64 = 0.01;
 /// How much later than agreed somebody may come back.
 pub(super) const GRACE_MS: f64 = 1_000.0;
+
+/// How long a limit that a vendor reported counts after its last report.
+pub(super) const SAID_KEPT_MS: f64 = 600_000.0;
+/// Largest part of a limit that is withheld for what was taken before the limit was known.
+pub(super) const DEBT_MAX: f64 = 0.5;
 
 /// How quickly what calls take is learned: as a part of the difference. As TCP does for round trips: RFC 6298.
 pub(super) const MEAN_GAIN: f64 = 1.0 / 8.0;
@@ -40,11 +46,31 @@ pub struct Meter {
     pub(super) in_flight: f64,
     /// When each queue will be empty; 0 if nothing is known.
     pub(super) empty_at: Amounts,
-    /// What the vendor said is allowed; 0 if it said nothing.
+    /// Whether a scope of which nothing is known counts as used up altogether.
+    pub(super) begins_empty: bool,
+    /// The limits per minute that the vendor reported; 0 for none.
     pub(super) said: Amounts,
+    /// Until when they count.
+    pub(super) said_until: f64,
+    /// What was taken since `spent_since`, which is at most a minute ago.
+    pub(super) spent: Amounts,
+    pub(super) spent_since: f64,
+    /// What had been taken without a pace when a limit became known. It is withheld until `debt_until`, so that the minute that
+    /// began before does not see more than the limit.
+    pub(super) debt: Amounts,
+    pub(super) debt_until: f64,
     pub(super) turns: Turns,
     pub(super) health: Health,
     pub(super) expectation: Expectation,
+}
+
+/// A call that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Whether it is a probe: its outcome decides whether the breaker closes.
+    pub probes: bool,
+    /// Its place in the order in which the calls of its worker were granted, from 1.
+    pub number: u64,
 }
 
 /// Somebody asks for a call.
@@ -119,8 +145,8 @@ pub struct Settled {
     pub reserved: Option<Drawn>,
     /// What had been estimated.
     pub estimate: TokenEstimate,
-    /// Whether it was granted as a probe.
-    pub probes: bool,
+    /// As what it was granted; nothing if it was not granted by this meter.
+    pub granted: Option<Granted>,
     /// What came of it.
     pub settlement: Settlement,
 }
@@ -174,39 +200,68 @@ impl Meter {
         self.expectation.of(estimate)
     }
 
-    /// So many calls are under way: for whoever counts them elsewhere.
+    /// A meter that grants nothing at first, as if all its limits were used up.
+    pub fn used_up() -> Self {
+        Self { begins_empty: true, ..Self::default() }
+    }
+
+    /// Sets how many calls are under way, for a caller that counts them elsewhere.
     pub fn set_in_flight(&mut self, calls: f64) {
         self.in_flight = calls;
     }
 
-    /// Decides on one call that needs room in all of `scopes`: the worker's first, then that of its account. It takes room in
-    /// all of them or in none, and says whether it is a probe. `now` is in milliseconds.
-    pub fn ask(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Result<bool, Refusal> {
+    #[cfg(test)]
+    pub(super) fn granted(&self) -> u64 {
+        whole(self.health.granted)
+    }
+
+    /// Decides on one call that needs capacity in all of `scopes`: the worker's first, then that of its account. It takes capacity
+    /// in all of them or in none. `now` is in milliseconds.
+    pub fn ask(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Result<Granted, Refusal> {
         for (meter, terms) in scopes.iter_mut() {
-            meter.begin(now, terms);
+            meter.begin(now, terms, ask);
             if let Err(full) = meter.look(now, terms, ask) {
                 return Err(meter.refuse(now, terms, ask, full));
             }
         }
-        let mut probes = false;
-        for (meter, terms) in scopes {
-            probes |= meter.grant(now, terms, ask);
+        Ok(Self::take(now, scopes, ask))
+    }
+
+    /// Counts a call that was granted elsewhere, whether or not there is capacity for it.
+    pub fn note(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Granted {
+        for (meter, terms) in scopes.iter_mut() {
+            meter.begin(now, terms, ask);
         }
-        Ok(probes)
+        Self::take(now, scopes, ask)
     }
 
-    /// The pace of a limit, if there is one. What the vendor says counts where it is less than what is configured.
-    fn pace(&self, terms: &Terms, which: usize) -> Option<Pace> {
-        let (configured, said) = (terms.per_minute[which], self.said[which]);
-        let limit = if said > 0.0 { configured.min(said) } else { configured };
-        (limit > 0.0).then(|| Pace::of(limit))
+    fn take(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Granted {
+        let mut granted = Granted { probes: false, number: 0 };
+        for (meter, terms) in scopes {
+            let probes = meter.grant(now, terms, ask);
+            if granted.number == 0 {
+                granted.number = whole(meter.health.granted);
+            }
+            granted.probes |= probes;
+        }
+        granted
     }
 
-    /// Makes what nothing is known of count as used up.
-    fn begin(&mut self, now: f64, terms: &Terms) {
-        for which in 0..AMOUNTS {
-            if let Some(pace) = self.pace(terms, which).filter(|_| self.empty_at[which] <= 0.0) {
-                self.empty_at[which] = now + pace.burst_ms;
+    /// The pace of a limit, if there is one: the lower of the configured limit and the one that the vendor reported.
+    fn pace(&self, now: f64, terms: &Terms, which: usize) -> Option<Pace> {
+        let said = if now < self.said_until { self.said[which] * terms.share } else { 0.0 };
+        let configured = terms.per_minute[which];
+        let limit = if said > 0.0 && configured > 0.0 { configured.min(said) } else { configured.max(said) };
+        let debt = if now < self.debt_until { self.debt[which].min(limit * DEBT_MAX) } else { 0.0 };
+        (limit > 0.0).then(|| Pace::of(limit - debt))
+    }
+
+    /// Makes a scope of which nothing is known count as used up but for the call that is asked for.
+    fn begin(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>) {
+        for (which, amount) in ask.takes.amounts(1.0).into_iter().enumerate() {
+            if let Some(pace) = self.pace(now, terms, which).filter(|_| self.empty_at[which] <= 0.0) {
+                let kept_free = if self.begins_empty { 0.0 } else { amount * pace.unit_ms };
+                self.empty_at[which] = now + (pace.burst_ms - kept_free).max(0.0);
             }
         }
     }
@@ -221,7 +276,7 @@ impl Meter {
         let (takes, left) = (ask.takes.amounts(1.0), left.unwrap_or_default());
         let mut wait: f64 = 0.0;
         for (which, amount) in takes.into_iter().enumerate() {
-            if let Some(pace) = self.pace(terms, which) {
+            if let Some(pace) = self.pace(now, terms, which) {
                 let queued = (self.empty_at[which] - now).max(0.0);
                 let added = amount * pace.unit_ms + left;
                 // All that is more than the burst needs is an empty queue.
@@ -237,8 +292,9 @@ impl Meter {
     }
 
     /// How much of the scope a call takes: milliseconds' worth of what it takes the most of.
-    fn service_ms(&self, terms: &Terms, takes: Amounts) -> f64 {
-        let each = (0..AMOUNTS).filter_map(|which| Some(takes[which] * self.pace(terms, which)?.unit_ms));
+    fn service_ms(&self, now: f64, terms: &Terms, takes: Amounts) -> f64 {
+        let each =
+            (0..AMOUNTS).filter_map(|which| Some(takes[which] * self.pace(now, terms, which)?.unit_ms));
         let most = each.fold(0.0, f64::max);
         if most > 0.0 { most } else { CALL_MS }
     }
@@ -255,7 +311,7 @@ impl Meter {
         if matches!(why, Why::Blocked | Why::Broken | Why::Away) {
             return told(most * OUT_OF_ORDER_TIMES, wait, (wait / 10.0).max(LOOK_MS));
         }
-        let (caller, service_ms) = (ask.caller(), self.service_ms(terms, ask.takes.amounts(1.0)));
+        let (caller, service_ms) = (ask.caller(), self.service_ms(now, terms, ask.takes.amounts(1.0)));
         #[expect(clippy::cast_precision_loss, reason = "it is bounded by WAITING_MAX")]
         let waiting = self.turns.waiting(now, caller) as f64;
         let takes_turn = self.turns.may_take(now, caller);
@@ -280,15 +336,22 @@ impl Meter {
         let takes = ask.takes.amounts(1.0);
         self.add(now, terms, takes);
         self.in_flight += 1.0;
-        let service_ms = self.service_ms(terms, takes);
+        let service_ms = self.service_ms(now, terms, takes);
         self.turns.grant(ask.caller(), service_ms);
         self.health.grant(now)
     }
 
     fn add(&mut self, now: f64, terms: &Terms, amounts: Amounts) {
+        if now - self.spent_since >= MINUTE_MS {
+            (self.spent, self.spent_since) = ([0.0; AMOUNTS], now);
+        }
         for (which, amount) in amounts.into_iter().enumerate() {
-            if let Some(pace) = self.pace(terms, which) {
-                self.empty_at[which] = (self.empty_at[which].max(now) + amount * pace.unit_ms).max(now);
+            self.spent[which] = (self.spent[which] + amount).max(0.0);
+            // What is given back had been reserved, maybe before the limit was known.
+            self.debt[which] = (self.debt[which] + amount.min(0.0)).max(0.0);
+            if let Some(pace) = self.pace(now, terms, which) {
+                let empty_at = self.empty_at[which].max(now) + amount * pace.unit_ms;
+                self.empty_at[which] = empty_at.min(now + MINUTE_MS + pace.burst_ms).max(now);
             }
         }
     }
@@ -297,10 +360,19 @@ impl Meter {
     pub fn settle_worker(&mut self, now: f64, terms: &Terms, settled: &Settled) {
         let (in_flight, configured) = (self.in_flight, terms.calls_max);
         self.settle_account(now, terms, settled);
-        let Settled { estimate, probes, settlement, .. } = *settled;
-        self.health.settle(now, settlement.outcome, probes, in_flight, configured);
-        if let Some(usage) = settlement.usage.filter(|_| settlement.outcome == super::Outcome::Answered) {
-            self.expectation.learn(estimate, drawn(usage));
+        let Settled { estimate, granted, settlement, .. } = *settled;
+        self.health.settle(
+            now,
+            Ending {
+                outcome: settlement.outcome,
+                probes: granted.is_some_and(|granted| granted.probes),
+                number: granted.map_or(0.0, |granted| float(granted.number)),
+                in_flight,
+                configured,
+            },
+        );
+        if let Some(used) = settled.learned() {
+            self.expectation.learn(estimate, used);
         }
         if let Some(first_token) = settlement.first_token {
             #[expect(clippy::cast_precision_loss, reason = "a wait is at most a day")]
@@ -316,16 +388,34 @@ impl Meter {
         self.add(now, terms, settled.correction());
     }
 
-    /// Heeds what the vendor says of its limits. No more is spent at once than it says is left.
+    /// Learns what the vendor reports of its limits. No more is spent at once than it says is left.
     fn hear(&mut self, now: f64, terms: &Terms, quota: &Quota) {
         for (which, allowance) in quota.each().into_iter().enumerate() {
             if let Some(limit) = allowance.limit.filter(|limit| *limit > 0) {
-                self.said[which] = float(limit);
+                let had_pace = self.pace(now, terms, which).is_some();
+                if now >= self.said_until {
+                    self.said = [0.0; AMOUNTS];
+                }
+                (self.said[which], self.said_until) = (float(limit), now + SAID_KEPT_MS);
+                if !had_pace {
+                    self.owe(now, terms, which);
+                }
             }
-            if let (Some(remaining), Some(pace)) = (allowance.remaining, self.pace(terms, which)) {
-                let left_ms = float(remaining) * pace.unit_ms;
+            if let (Some(remaining), Some(pace)) = (allowance.remaining, self.pace(now, terms, which)) {
+                let left_ms = float(remaining) * terms.share * pace.unit_ms;
                 self.empty_at[which] = self.empty_at[which].max(now + pace.burst_ms - left_ms);
             }
+        }
+    }
+
+    /// A limit became known. What was taken until now counts against it, spread over the next minute.
+    fn owe(&mut self, now: f64, terms: &Terms, which: usize) {
+        if now >= self.debt_until {
+            self.debt = [0.0; AMOUNTS];
+        }
+        (self.debt[which], self.debt_until) = (self.spent[which], now + MINUTE_MS);
+        if let Some(pace) = self.pace(now, terms, which) {
+            self.empty_at[which] = now + pace.burst_ms;
         }
     }
 }
@@ -343,6 +433,14 @@ impl Settled {
         };
         std::array::from_fn(|which| used[which] - reserved[which])
     }
+
+    /// What the next calls may be expected to take, if this one tells. No call writes more than it may: a usage that says so is
+    /// not believed.
+    pub fn learned(&self) -> Option<Drawn> {
+        let usage = self.settlement.usage.filter(|_| self.settlement.outcome == super::Outcome::Answered)?;
+        let used = drawn(usage);
+        Some(Drawn { output: used.output.min(float(self.estimate.output_max)), ..used })
+    }
 }
 
 fn drawn(usage: crate::usage::Usage) -> Drawn {
@@ -352,4 +450,9 @@ fn drawn(usage: crate::usage::Usage) -> Drawn {
 #[expect(clippy::cast_precision_loss, reason = "tokens and limits are far below 2^53")]
 fn float(number: u64) -> f64 {
     number as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a count")]
+fn whole(number: f64) -> u64 {
+    number as u64
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 use crate::policy::Tier;
 use crate::usage::Usage;
 
-pub use health::Health;
-pub use meter::{Ask, Drawn, Expectation, Meter, Refusal, Settled, scatter};
-pub use terms::{AMOUNTS, Amounts, BURST_S, Pace, Terms};
+pub use health::{Health, Limited, Window};
+pub use meter::{Ask, Drawn, Expectation, Granted, Meter, Refusal, Settled, scatter};
+pub use terms::{AMOUNTS, Amounts, BURST_S, Pace, Share, Terms};
 pub use turns::{GROUPS_MAX, MINI_WEIGHT, Turns, WAITING_MAX};
 
 /// What a call may take, as far as is known before it is made.
@@ -63,7 +63,7 @@ pub enum Outcome {
     Refused,
     /// Too many requests or tokens.
     Limited {
-        /// How long it wants to be left alone, if it said.
+        /// How long the vendor told us to wait, if it did.
         retry_after: Option<Duration>,
     },
     /// It has too much to do, or did not answer in time.
@@ -108,11 +108,11 @@ pub enum Why {
     Busy,
     /// The requests or tokens of the minute are used up.
     Rate,
-    /// The vendor asked to be left alone.
+    /// The vendor answered 429 and is not called before its `Retry-After`, or our own pause, is over.
     Blocked,
-    /// Its circuit breaker is open: call after call failed.
+    /// The circuit breaker is open: most recent calls failed.
     Broken,
-    /// Whoever keeps the limits is away, and without it nothing is granted.
+    /// The limiter's server is unreachable, and without it nothing is granted.
     Away,
 }
 
@@ -120,17 +120,17 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "as many calls are under way as may be",
-            Self::Rate => "the limits of the minute are used up",
-            Self::Blocked => "the vendor asked to be left alone",
+            Self::Rate => "the limits per minute are used up",
+            Self::Blocked => "the vendor answered 429 and is not called for a while",
             Self::Broken => "its circuit breaker is open",
-            Self::Away => "whoever keeps the limits is away",
+            Self::Away => "the limiter's server is unreachable",
         })
     }
 }
 
 /// The constants of the arithmetic by name, for whoever does the same sums elsewhere. Times are milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
-pub const CONSTANTS: [(&str, f64); 29] = [
+pub const CONSTANTS: [(&str, f64); 35] = [
     ("burst_s", terms::BURST_S),
     ("mini_weight", turns::MINI_WEIGHT),
     ("groups_max", turns::GROUPS_MAX as f64),
@@ -140,6 +140,9 @@ pub const CONSTANTS: [(&str, f64); 29] = [
     ("out_of_order_times", meter::OUT_OF_ORDER_TIMES),
     ("slack_ms", meter::SLACK_MS),
     ("grace_ms", meter::GRACE_MS),
+    ("minute_ms", terms::MINUTE_MS),
+    ("said_kept_ms", meter::SAID_KEPT_MS),
+    ("debt_max", meter::DEBT_MAX),
     ("mean_gain", meter::MEAN_GAIN),
     ("deviation_gain", meter::DEVIATION_GAIN),
     ("deviations", meter::DEVIATIONS),
@@ -147,7 +150,10 @@ pub const CONSTANTS: [(&str, f64); 29] = [
     ("ratio_max", meter::RATIO_MAX),
     ("pause_ms", health::PAUSE_MS),
     ("pause_ms_max", health::PAUSE_MS_MAX),
-    ("failures_max", health::FAILURES_MAX),
+    ("limited_min", health::LIMITED_MIN),
+    ("span_ms", health::SPAN_MS),
+    ("failures_min", health::FAILURES_MIN),
+    ("failed_share_max", health::FAILED_SHARE_MAX),
     ("open_ms", health::OPEN_MS),
     ("open_ms_max", health::OPEN_MS_MAX),
     ("probe_ms_max", health::PROBE_MS_MAX),

@@ -15,7 +15,7 @@ pub type Amounts = [f64; AMOUNTS];
 pub const BURST_S: f64 = 1.0;
 
 const MINUTE_S: f64 = 60.0;
-const MINUTE_MS: f64 = 60_000.0;
+pub(super) const MINUTE_MS: f64 = 60_000.0;
 
 /// What is allowed in one scope.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,27 +24,57 @@ pub struct Terms {
     pub calls_max: f64,
     /// Most of each kind in a minute; 0 is no limit.
     pub per_minute: Amounts,
+    /// Which part of the whole limits this is: 1, or less while processes do not share a meter. It applies to what vendors say as
+    /// well.
+    pub share: f64,
+}
+
+/// The part of the limits that one of several processes may use by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Share {
+    /// A fixed part, more than 0 and at most 1. Concurrency is rounded up, so each process may make at least one call.
+    Fixed(f64),
+    /// One of `of` equal parts. Concurrency is divided so that all parts together are exactly the limit: the processes with the
+    /// lowest `rank`, counted from 0, have one call more.
+    Equal {
+        /// This process' place among them.
+        rank: u32,
+        /// How many there are, at least 1.
+        of: u32,
+    },
 }
 
 impl Terms {
     /// Those of a worker by itself.
     pub fn of_worker(limits: &Limits) -> Self {
-        Self { calls_max: f64::from(limits.in_flight_max), per_minute: per_minute(&limits.rates) }
+        let calls_max = f64::from(limits.in_flight_max);
+        Self { calls_max, per_minute: per_minute(&limits.rates), share: 1.0 }
     }
 
     /// Those of its vendor's account, if there are any.
     pub fn of_account(limits: &AccountLimits) -> Option<Self> {
         let calls_max = limits.in_flight_max.map_or(f64::from(u32::MAX), f64::from);
-        (*limits != AccountLimits::default())
-            .then(|| Self { calls_max, per_minute: per_minute(&limits.rates) })
+        (*limits != AccountLimits::default()).then(|| Self {
+            calls_max,
+            per_minute: per_minute(&limits.rates),
+            share: 1.0,
+        })
     }
 
-    /// A share of them, more than 0 and at most 1. Calls at once are rounded up.
+    /// A share of these terms.
     #[must_use]
-    pub fn share(self, share: f64) -> Self {
-        // A third of three is one, though the product of floats may be a little more.
-        let calls_max = (self.calls_max * share - 1e-6).ceil().max(1.0);
-        Self { calls_max, per_minute: self.per_minute.map(|limit| limit * share) }
+    pub fn share(self, share: Share) -> Self {
+        let (part, calls_max) = match share {
+            // A third of three is one, though the product of floats may be a little more.
+            Share::Fixed(part) => (part, (self.calls_max * part - 1e-6).ceil().max(1.0)),
+            Share::Equal { rank, of } => {
+                let (rank, of) = (f64::from(rank), f64::from(of.max(1)));
+                let each = (self.calls_max / of).floor();
+                let left = self.calls_max - each * of;
+                (1.0 / of, if rank < left { each + 1.0 } else { each })
+            }
+        };
+        Self { calls_max, per_minute: self.per_minute.map(|limit| limit * part), share: self.share * part }
     }
 }
 

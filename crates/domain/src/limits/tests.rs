@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::*;
 
+mod vendors;
+
 const NOW: f64 = 1e12;
 const SECOND: f64 = 1_000.0;
 
 fn terms(calls_max: f64, requests: f64, tokens: f64) -> Terms {
-    Terms { calls_max, per_minute: [requests, tokens, 0.0, 0.0] }
+    Terms { calls_max, per_minute: [requests, tokens, 0.0, 0.0], share: 1.0 }
 }
 
 fn takes(input: f64, output: f64) -> Drawn {
@@ -17,21 +19,45 @@ fn takes(input: f64, output: f64) -> Drawn {
 
 fn ask(meter: &mut Meter, now: f64, terms: Terms, who: &str, takes: Drawn) -> Result<bool, Refusal> {
     let ask = Ask { who, tier: Tier::Ultra, tenant: "acme", takes, ask_again_ms_max: 2.0 * SECOND };
-    Meter::ask(now, &mut [(meter, terms)], &ask)
+    Meter::ask(now, &mut [(meter, terms)], &ask).map(|granted| granted.probes)
 }
 
 fn why(asked: Result<bool, Refusal>) -> Option<Why> {
     asked.err().map(|refusal| refusal.why)
 }
 
+/// Ends the call that was granted last.
 fn settle(meter: &mut Meter, now: f64, terms: Terms, settlement: Settlement) {
+    let number = meter.granted();
+    settle_number(meter, now, terms, number, settlement);
+}
+
+fn settle_number(meter: &mut Meter, now: f64, terms: Terms, number: u64, settlement: Settlement) {
     let settled = Settled {
         reserved: Some(Drawn::default()),
         estimate: TokenEstimate::default(),
-        probes: meter.health.open_until > 0.0,
+        granted: Some(Granted { probes: meter.health.open_until > 0.0, number }),
         settlement,
     };
     meter.settle_worker(now, &terms, &settled);
+}
+
+/// Grants so many calls at once, and returns their numbers.
+fn grant(meter: &mut Meter, now: f64, terms: Terms, calls: u64) -> std::ops::RangeInclusive<u64> {
+    let first = meter.granted() + 1;
+    for number in 0..calls {
+        assert_eq!(why(ask(meter, now, terms, &number.to_string(), Drawn::default())), None, "{number}");
+    }
+    first..=first + calls - 1
+}
+
+fn refused() -> Settlement {
+    Settlement::of(Outcome::Limited { retry_after: None })
+}
+
+/// For how long no call is granted, in milliseconds.
+fn blocked(meter: &Meter, now: f64) -> f64 {
+    meter.health.look(now).map_or_else(|(_, wait)| wait, |()| 0.0)
 }
 
 /// A call that comes to this.
@@ -41,12 +67,54 @@ fn call(meter: &mut Meter, now: f64, terms: Terms, outcome: Outcome) {
 }
 
 #[test]
-fn a_limit_begins_with_nothing_to_spend() {
-    let (mut meter, terms) = (Meter::default(), terms(10.0, 600.0, 0.0));
-    let refusal = ask(&mut meter, NOW, terms, "w", Drawn::default()).unwrap_err();
+fn a_new_limit_has_capacity_for_one_call() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 600.0, 60_000.0));
+    assert_eq!(ask(&mut meter, NOW, terms, "w", takes(500.0, 400.0)), Ok(false));
+    let refusal = ask(&mut meter, NOW, terms, "w", takes(1.0, 0.0)).unwrap_err();
     assert_eq!(refusal.why, Why::Rate);
     assert!(refusal.after > 90.0 && refusal.after < 110.0, "{refusal:?}");
-    assert_eq!(ask(&mut meter, NOW + refusal.after, terms, "w", Drawn::default()), Ok(false));
+    assert_eq!(ask(&mut meter, NOW + refusal.after, terms, "w", takes(1.0, 0.0)), Ok(false));
+}
+
+#[test]
+fn a_used_up_meter_grants_nothing_at_first() {
+    let (mut meter, terms) = (Meter::used_up(), terms(10.0, 600.0, 0.0));
+    let refusal = ask(&mut meter, NOW, terms, "w", Drawn::default()).unwrap_err();
+    assert!(refusal.after > 90.0 && refusal.after < 110.0, "{refusal:?}");
+}
+
+#[test]
+fn an_absurd_usage_stops_a_worker_for_a_minute_at_most() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 100_000.0));
+    let usage = Usage { prompt_tokens: 10, completion_tokens: 1_000_000_000_000_000, ..Usage::default() };
+    for _ in 0..3 {
+        meter.settle_worker(
+            NOW,
+            &terms,
+            &Settled {
+                reserved: Some(takes(10.0, 100.0)),
+                estimate: TokenEstimate { input: 10, output_max: 100 },
+                granted: None,
+                settlement: Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) },
+            },
+        );
+    }
+    let call = meter.expects(TokenEstimate { input: 10, output_max: 4_096 });
+    assert!(call.output <= 300.0, "what no call may write is not expected of the next: {call:?}");
+    assert_eq!(why(ask(&mut meter, NOW + 59.0 * SECOND, terms, "w", call)), Some(Why::Rate));
+    assert_eq!(ask(&mut meter, NOW + 61.0 * SECOND, terms, "w", call), Ok(false));
+}
+
+#[test]
+fn equal_shares_are_exactly_the_limit() {
+    for (calls, of) in [(1.0, 3), (10.0, 3), (64.0, 4), (5.0, 7)] {
+        let whole = terms(calls, 600.0, 0.0);
+        let shares: Vec<_> = (0..of).map(|rank| whole.share(Share::Equal { rank, of })).collect();
+        let sum = |each: fn(&Terms) -> f64| shares.iter().map(each).sum::<f64>();
+        assert!((sum(|terms| terms.calls_max) - calls).abs() < 1e-9, "{calls} calls in {of} shares");
+        assert!((sum(|terms| terms.per_minute[0]) - 600.0).abs() < 1e-9);
+    }
+    assert!((terms(3.0, 0.0, 0.0).share(Share::Fixed(1.0 / 3.0)).calls_max - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -87,7 +155,7 @@ fn what_a_call_did_not_take_is_given_back_and_what_it_took_more_is_charged() {
     let settled = |used, reserved| Settled {
         reserved: Some(reserved),
         estimate: TokenEstimate::default(),
-        probes: false,
+        granted: None,
         settlement: Settlement { usage: used, ..Settlement::of(Outcome::Answered) },
     };
     meter.settle_worker(later, &terms, &settled(usage(50, 50), takes(100.0, 800.0)));
@@ -113,35 +181,73 @@ fn a_call_takes_room_in_both_scopes_or_in_none() {
 }
 
 #[test]
-fn a_vendor_that_asks_to_be_left_alone_is_left_alone_for_so_long() {
+fn retry_after_is_waited_for_whatever_its_length() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
     let hours = Duration::from_hours(2);
     call(&mut meter, NOW, terms, Outcome::Limited { retry_after: Some(hours) });
-    assert_eq!(
-        why(ask(&mut meter, NOW + 7_199.0 * SECOND, terms, "w", Drawn::default())),
-        Some(Why::Blocked)
-    );
-    let mut now = NOW + 7_200.0 * SECOND;
-    for pause in [1.0, 2.0, 4.0] {
-        call(&mut meter, now, terms, Outcome::Limited { retry_after: None });
-        assert_eq!(
-            why(ask(&mut meter, now + pause * SECOND - 1.0, terms, "w", Drawn::default())),
-            Some(Why::Blocked)
-        );
-        now += pause * SECOND;
-    }
+    let refused = ask(&mut meter, NOW + 7_199.0 * SECOND, terms, "w", Drawn::default());
+    assert_eq!(why(refused), Some(Why::Blocked));
+    assert_eq!(ask(&mut meter, NOW + 7_200.0 * SECOND, terms, "w", Drawn::default()), Ok(false));
 }
 
 #[test]
-fn call_after_call_that_fails_opens_the_breaker_and_one_probe_closes_it() {
+fn each_episode_of_429s_in_a_row_doubles_the_pause() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
+    let mut now = NOW;
+    for pause in [1.0, 2.0, 4.0] {
+        call(&mut meter, now, terms, Outcome::Limited { retry_after: None });
+        assert!((blocked(&meter, now) - pause * SECOND).abs() < 1e-9);
+        now += pause * SECOND;
+    }
+    call(&mut meter, now, terms, Outcome::Answered);
+    call(&mut meter, now, terms, Outcome::Limited { retry_after: None });
+    assert!((blocked(&meter, now) - SECOND).abs() < 1e-9, "an answer ends the row");
+}
+
+#[test]
+fn refusals_of_one_burst_are_one_pause() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
+    for number in grant(&mut meter, NOW, terms, 8) {
+        settle_number(&mut meter, NOW + 10.0, terms, number, refused());
+    }
+    assert!((blocked(&meter, NOW + 10.0) - SECOND).abs() < 1e-9, "{:?}", meter.health);
+}
+
+#[test]
+fn a_refusal_of_a_call_sent_before_the_pause_does_not_lengthen_it() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
+    let [first, late, later] = [1, 2, 3];
+    grant(&mut meter, NOW, terms, 3);
+    settle_number(&mut meter, NOW, terms, first, refused());
+    settle_number(&mut meter, NOW + 900.0, terms, late, refused());
+    assert!((blocked(&meter, NOW) - SECOND).abs() < 1e-9);
+    settle_number(&mut meter, NOW + 5_000.0, terms, later, refused());
+    assert!(blocked(&meter, NOW + 5_000.0) <= 0.0, "not even when the pause is over");
+}
+
+#[test]
+fn an_answer_that_comes_after_the_refusals_of_its_burst_shortens_the_pause() {
+    let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
+    call(&mut meter, NOW, terms, Outcome::Limited { retry_after: None });
+    let now = NOW + SECOND;
+    let burst = grant(&mut meter, now, terms, 4);
+    settle_number(&mut meter, now, terms, *burst.end(), refused());
+    assert!((blocked(&meter, now) - 2.0 * SECOND).abs() < 1e-9);
+    settle_number(&mut meter, now + 500.0, terms, *burst.start(), Settlement::of(Outcome::Answered));
+    assert!((blocked(&meter, now) - SECOND).abs() < 1e-9, "{:?}", meter.health);
+}
+
+#[test]
+fn failures_open_the_breaker_and_one_probe_closes_it() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
     for _ in 0..4 {
         call(&mut meter, NOW, terms, Outcome::Failed);
     }
-    call(&mut meter, NOW, terms, Outcome::Refused);
-    for _ in 0..5 {
-        call(&mut meter, NOW, terms, Outcome::Failed);
-    }
+    assert!(blocked(&meter, NOW) <= 0.0);
+    let late = grant(&mut meter, NOW, terms, 5);
+    call(&mut meter, NOW, terms, Outcome::Failed);
+    assert!(blocked(&meter, NOW) <= 0.0, "five of ten may still go well");
+    settle_number(&mut meter, NOW, terms, *late.start(), Settlement::of(Outcome::Failed));
     assert_eq!(why(ask(&mut meter, NOW + 999.0, terms, "w", Drawn::default())), Some(Why::Broken));
     let mut now = NOW + SECOND;
     assert_eq!(ask(&mut meter, now, terms, "w", Drawn::default()), Ok(true), "it is a probe");
@@ -150,7 +256,23 @@ fn call_after_call_that_fails_opens_the_breaker_and_one_probe_closes_it() {
     assert_eq!(why(ask(&mut meter, now + 1_999.0, terms, "w", Drawn::default())), Some(Why::Broken));
     now += 2.0 * SECOND;
     call(&mut meter, now, terms, Outcome::Answered);
-    assert_eq!(ask(&mut meter, now, terms, "w", Drawn::default()), Ok(false));
+    for number in late.skip(1) {
+        settle_number(&mut meter, now, terms, number, Settlement::of(Outcome::Failed));
+    }
+    assert_eq!(ask(&mut meter, now, terms, "w", Drawn::default()), Ok(false), "old failures do not count");
+}
+
+#[test]
+fn a_vendor_that_fails_slowly_opens_the_breaker_too() {
+    let (mut meter, terms) = (Meter::default(), terms(2.0, 0.0, 0.0));
+    let mut now = NOW;
+    for _ in 0..5 {
+        assert!(blocked(&meter, now) <= 0.0);
+        grant(&mut meter, now, terms, 1);
+        now += 120.0 * SECOND;
+        settle(&mut meter, now, terms, Settlement::of(Outcome::Overloaded));
+    }
+    assert!(blocked(&meter, now) > 0.0, "{:?}", meter.health);
 }
 
 #[test]
@@ -211,6 +333,29 @@ fn a_lower_limit_that_the_vendor_says_counts_and_no_more_is_spent_than_is_left()
 }
 
 #[test]
+fn a_reported_limit_is_the_pace_where_none_is_configured() {
+    let (mut meter, terms) = (Meter::default(), terms(1e6, 0.0, 0.0));
+    let requests = Allowance { limit: Some(600), remaining: Some(590) };
+    let said =
+        Settlement { quota: Quota { requests, ..Quota::default() }, ..Settlement::of(Outcome::Answered) };
+    let burst = grant(&mut meter, NOW, terms, 60);
+    settle_number(&mut meter, NOW, terms, *burst.start(), said);
+    let granted = |meter: &mut Meter, from: f64| {
+        (0..6_000u32)
+            .filter(|step| {
+                let now = from + f64::from(*step) * 10.0;
+                ask(meter, now, terms, "w", Drawn::default()).is_ok()
+            })
+            .count()
+    };
+    let first_minute = granted(&mut meter, NOW);
+    assert!((500..=540).contains(&first_minute), "with the 60 before at most 600: {first_minute}");
+    let second_minute = granted(&mut meter, NOW + 60.0 * SECOND);
+    assert!((580..=600).contains(&second_minute), "{second_minute}");
+    grant(&mut meter, NOW + 601.0 * SECOND, terms, 1_000);
+}
+
+#[test]
 fn what_calls_write_is_learned() {
     let mut meter = Meter::default();
     let estimate = TokenEstimate { input: 100, output_max: 4_096 };
@@ -219,7 +364,7 @@ fn what_calls_write_is_learned() {
     for _ in 0..100 {
         let usage = Usage { prompt_tokens: 150, completion_tokens: 80, ..Usage::default() };
         let settlement = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
-        meter.settle_worker(NOW, &terms, &Settled { reserved: None, estimate, probes: false, settlement });
+        meter.settle_worker(NOW, &terms, &Settled { reserved: None, estimate, granted: None, settlement });
     }
     let expected = meter.expects(estimate);
     assert!(
@@ -242,7 +387,7 @@ fn tags_of_tenants_are_bounded() {
             takes: Drawn::default(),
             ask_again_ms_max: 1.0,
         };
-        assert_eq!(Meter::ask(NOW, &mut [(&mut meter, terms)], &ask), Ok(false));
+        assert!(Meter::ask(NOW, &mut [(&mut meter, terms)], &ask).is_ok());
     }
     assert!(meter.turns.groups.len() <= GROUPS_MAX, "{}", meter.turns.groups.len());
 }

@@ -1,15 +1,17 @@
-//! What is held, what is settled, and who is told.
+//! Which leases are held and settled, and what a process knows of its calls without Redis.
+
+use std::time::Duration;
 
 use podium_domain::policy::Tier;
-use podium_domain::pool::{Limits, Worker};
+use podium_domain::pool::{Limits, Rates, Worker};
 use podium_domain::usage::Usage;
-use podium_ports::limiter::Outcome;
-use podium_testkit::a_pool;
+use podium_ports::limiter::{Outcome, Why};
+use podium_testkit::{TestClock, a_pool};
 
 use super::*;
 
 fn leases() -> Arc<Leases> {
-    Leases::new(Uuid::from_u128(7))
+    Leases::new(Uuid::from_u128(7), Arc::new(TestClock::new()))
 }
 
 fn place(index: usize, in_flight_max: u32) -> Place {
@@ -24,13 +26,19 @@ fn a_lease(leases: &Arc<Leases>) -> Lease {
 fn granted(leases: &Arc<Leases>) -> Box<dyn Permit> {
     let mut lease = a_lease(leases);
     lease.asked();
-    lease.hold(Drawn { input: 5.0, output: 7.0 }, false)
+    lease.hold(Drawn { input: 5.0, output: 7.0 }, Granted { probes: false, number: 1 }, None)
 }
 
+const AN_ASK: Ask<'static> = Ask {
+    who: "w",
+    tier: Tier::Ultra,
+    tenant: "t",
+    takes: Drawn { input: 0.0, output: 0.0 },
+    ask_again_ms_max: 5_000.0,
+};
+
 fn here(lease: Lease) -> Result<Box<dyn Permit>, Refusal> {
-    let ask =
-        Ask { who: "w", tier: Tier::Ultra, tenant: "t", takes: Drawn::default(), ask_again_ms_max: 100.0 };
-    lease.hold_here(1.0, 0.2, ask)
+    lease.hold_here(Share::Fixed(0.2), &AN_ASK)
 }
 
 /// The leases that are held and those that ended.
@@ -110,6 +118,55 @@ fn a_share_counts_all_that_is_held() {
     drop(shared);
     assert!(here(a_lease(&leases)).is_ok());
     drop(local);
+}
+
+fn why(asked: Result<Box<dyn Permit>, Refusal>) -> Option<Why> {
+    asked.err().map(|refusal| refusal.why)
+}
+
+#[test]
+fn without_redis_retry_after_is_heeded() {
+    let leases = leases();
+    let retry_after = Some(Duration::from_hours(1));
+    here(a_lease(&leases)).unwrap().settle(Settlement::of(Outcome::Limited { retry_after }));
+    assert_eq!(why(here(a_lease(&leases))), Some(Why::Blocked));
+}
+
+#[test]
+fn without_redis_the_breaker_opens() {
+    let leases = leases();
+    for _ in 0..5 {
+        here(a_lease(&leases)).unwrap().settle(Settlement::of(Outcome::Failed));
+    }
+    assert_eq!(why(here(a_lease(&leases))), Some(Why::Broken));
+}
+
+#[test]
+fn without_redis_calls_reserve_what_calls_took() {
+    let leases = leases();
+    let place = || {
+        let worker = a_pool().workers()[0].clone();
+        let rates = Rates { tokens_per_minute: Some(6_000), ..Rates::default() };
+        Place::of("p", &Worker { limits: Limits { rates, ..worker.limits }, ..worker })
+    };
+    let estimate = TokenEstimate { input: 10, output_max: 4_096 };
+    let usage = Usage { prompt_tokens: 10, completion_tokens: 10, ..Usage::default() };
+    let answered = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
+    let ask = Ask { takes: Drawn { input: 10.0, output: 4_096.0 }, ..AN_ASK };
+    // Granted while Redis was reachable.
+    let mut lease = leases.prepare(place(), estimate);
+    lease.asked();
+    let granted = Granted { probes: false, number: 1 };
+    lease.hold(ask.takes, granted, Some((None, ask))).settle(answered);
+    let after = |leases: &Arc<Leases>| {
+        leases
+            .prepare(place(), estimate)
+            .hold_here(Share::Fixed(0.5), &AN_ASK)
+            .err()
+            .map(|refusal| refusal.after)
+    };
+    let wait_ms = after(&leases).unwrap_or_default();
+    assert!(wait_ms < 3_000.0, "30 tokens of 3,000 a minute are soon there, not in {wait_ms} ms");
 }
 
 #[test]

@@ -8,15 +8,17 @@
 --            the id of its lease, who asks, for which tenant
 -- Numbers are doubles, texts end with a zero byte.
 --
--- Answers for each call 1, tokens reserved of the prompt, of the completion, whether it is a probe; or
--- 0, why (1 busy, 2 rate, 3 blocked, 4 broken), microseconds until it may ask again, up to so many more.
+-- Answers for each call 1, tokens reserved of the prompt, of the completion, whether it is a probe, its number among the calls of
+-- the worker; or 0, why (1 busy, 2 rate, 3 blocked, 4 broken), microseconds until it may ask again, up to so many more, 0.
 -- Asking again with an id that has a lease extends it and is granted.
 local WHY = { busy = 1, rate = 2, blocked = 3, broken = 4 }
 
-local function begin(scope)
-  if not scope.is_paced then return end
+local function begin(scope, caller)
   for which = 1, 4 do
-    if scope.units[which] and scope[EMPTY + which] <= 0 then scope[EMPTY + which] = now + scope.bursts[which] end
+    local unit = scope.units[which]
+    if unit and scope[EMPTY + which] <= 0 then
+      scope[EMPTY + which] = now + max(scope.bursts[which] - caller.takes[which] * unit, 0)
+    end
   end
 end
 
@@ -49,7 +51,8 @@ end
 
 -- Why there is no room, and for how long; nil if there is.
 local function look(scope, caller)
-  if scope[BLOCK_UNTIL] > now then return 'blocked', scope[BLOCK_UNTIL] - now end
+  local blocked_until = max(scope[BLOCK_UNTIL], scope[PAUSE_UNTIL])
+  if blocked_until > now then return 'blocked', blocked_until - now end
   if scope[OPEN_UNTIL] > now then return 'broken', scope[OPEN_UNTIL] - now end
   if scope[OPEN_UNTIL] > 0 and scope[PROBE_UNTIL] > now then return 'broken', C.open_ms end
   local left = left_by(scope, caller)
@@ -58,7 +61,6 @@ local function look(scope, caller)
     scope.in_flight, scope.is_counted = count_calls(scope), true
   end
   if scope.in_flight > most then return 'busy', 0 end
-  if not scope.is_paced then return nil end
   left = left or 0
   local wait = 0
   for which = 1, 4 do
@@ -77,11 +79,9 @@ end
 
 local function service(scope, caller)
   local most = 0
-  if scope.is_paced then
-    for which = 1, 4 do
-      local unit = scope.units[which]
-      if unit then most = max(most, caller.takes[which] * unit) end
-    end
+  for which = 1, 4 do
+    local unit = scope.units[which]
+    if unit then most = max(most, caller.takes[which] * unit) end
   end
   if most > 0 then return most end
   return C.call_ms
@@ -191,6 +191,9 @@ local function grant(scope, caller, kept_ms)
   if scope[TURN_WHO] == caller.who then
     scope[TURN_WHO], scope[TURN_TENANT], scope[TURN_TIER], scope[TURN_NEED], scope[TURN_UNTIL] = '', '', 0, 0, 0
   end
+  scope[GRANTED] = scope[GRANTED] + 1
+  roll(scope)
+  scope[SENT] = scope[SENT] + 1
   local probes = scope[OPEN_UNTIL] > 0
   if probes then scope[PROBE_UNTIL] = now + C.probe_ms_max end
   return probes
@@ -225,26 +228,26 @@ local function decide(packed)
   end
   local caller = { who = who, tier = tier, tenant = tenant, takes = { 1, input + output, input, output } }
   for i = 1, #scopes do
-    begin(scopes[i])
+    begin(scopes[i], caller)
     local why, wait = look(scopes[i], caller)
     if why and call('ZSCORE', worker.calls, lease) then break end
     if why then
       local after, spread = refuse(scopes[i], caller, why, wait, ask_again_max)
-      return 0, WHY[why], ceil(after * 1000), math.floor(spread * 1000)
+      return 0, WHY[why], ceil(after * 1000), math.floor(spread * 1000), 0
     end
   end
-  if not hold(lease) then return 1, input, output, 0 end
+  if not hold(lease) then return 1, input, output, 0, worker[GRANTED] end
   local probes = 0
   for i = 1, #scopes do
     if grant(scopes[i], caller, kept_ms) then probes = 1 end
   end
-  return 1, input, output, probes
+  return 1, input, output, probes, worker[GRANTED]
 end
 
 local answers = {}
 for i = 2, #ARGV do
   local at = #answers
-  answers[at + 1], answers[at + 2], answers[at + 3], answers[at + 4] = decide(ARGV[i])
+  answers[at + 1], answers[at + 2], answers[at + 3], answers[at + 4], answers[at + 5] = decide(ARGV[i])
 end
 for i = 1, #scopes do close_scope(scopes[i], kept_ms) end
 return answers

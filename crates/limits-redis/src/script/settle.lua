@@ -2,15 +2,16 @@
 --
 -- KEYS[1…3]  calls, state, groups of the worker; KEYS[4…6] of its account, if that has limits
 -- ARGV[1]    numbers: how long what is known of a scope is kept, in milliseconds; the worker's limits, then the account's
--- ARGV[2…]   a call each, what is not known -1: its outcome, as numbered below; whether it was a probe; how long the vendor wants to
---            be left alone, in milliseconds; milliseconds to the first token; what to add of requests, tokens, input tokens and
---            output tokens; tokens of its prompt, as estimated; tokens of prompt and completion, as used; what the vendor says is
---            allowed and left of each kind; then the id of its lease
+-- ARGV[2…]   a call each, unknown values are -1: its outcome, as numbered below; whether it was a probe; its number among the
+--            calls of the worker, 0 if the meter did not grant it; the vendor's `Retry-After` in milliseconds; milliseconds to the
+--            first token; what to add of requests, tokens, input tokens and output tokens; tokens of its prompt, as estimated;
+--            tokens of prompt and completion to learn from; limit and rest of each kind as the vendor reports them; then the id
+--            of its lease
 -- Numbers are doubles, texts end with a zero byte.
 --
 -- Answers how many were settled.
-local UNKNOWN, NOT_SENT, ANSWERED, LIMITED, OVERLOADED, FAILED = 0, 1, 2, 4, 5, 6 -- 3 is refused
-local CALL = '<ddd d dddd ddd dd dd dd dd s'
+local UNKNOWN, NOT_SENT, ANSWERED, LIMITED, OVERLOADED, FAILED_OUTCOME = 0, 1, 2, 4, 5, 6 -- 3 is refused
+local CALL = '<ddd dd dddd ddd dd dd dd dd s'
 
 local numbers = { struct.unpack('<d d dddd d dddd', ARGV[1]) }
 local kept_ms, worker = numbers[1], open_scope(1, numbers, 2)
@@ -23,44 +24,77 @@ local function in_flight()
   return worker.in_flight
 end
 
-local function limited(asked)
-  if asked < 0 then
-    worker[PAUSE] = min(max(worker[PAUSE] * 2, C.pause_ms), C.pause_ms_max)
-    asked = worker[PAUSE]
-  end
-  worker[BLOCK_UNTIL] = max(worker[BLOCK_UNTIL], now + asked)
-end
-
-local function is_there(probes)
-  if worker[OPEN_UNTIL] <= 0 then
-    worker[FAILURES] = 0
-  elseif probes then
-    worker[FAILURES], worker[OPEN_UNTIL], worker[OPEN], worker[PROBE_UNTIL] = 0, 0, 0, 0
-  end
-end
-
-local function failed(probes)
-  if worker[OPEN_UNTIL] <= 0 then
-    worker[FAILURES] = worker[FAILURES] + 1
-    if worker[FAILURES] >= C.failures_max then
-      worker[OPEN] = C.open_ms
-      worker[OPEN_UNTIL] = now + worker[OPEN]
-    end
-  elseif probes then
-    worker[OPEN] = min(worker[OPEN] * 2, C.open_ms_max)
-    worker[OPEN_UNTIL] = now + worker[OPEN]
-    worker[PROBE_UNTIL] = 0
-  end
-end
-
 local function is_slow() return worker[OF_LATE] > worker[USUAL] * C.slow_times + C.slow_more_ms end
 
-local function reduce(factor, floor)
+local function reduce(calls, factor, floor)
   if now - worker[REDUCED_AT] < C.reduce_every_ms then return end
-  local bears = max(min(most_calls(worker), in_flight()) * factor, floor)
+  local bears = max(min(most_calls(worker), calls) * factor, floor)
   if bears < most_calls(worker) then
     worker[BEARS] = bears
     worker[REDUCED_AT] = now
+  end
+end
+
+local function limited(number, asked)
+  local is_new = number > worker[LIMITED_LAST] or worker[LIMITED_AT] <= 0
+  if is_new then
+    worker[LIMITED_AT], worker[LIMITED_LAST_BEFORE] = now, worker[LIMITED_LAST]
+    worker[LIMITED_LAST], worker[LIMITED_REFUSED] = worker[GRANTED], 0
+  end
+  if asked >= 0 then
+    worker[BLOCK_UNTIL] = max(worker[BLOCK_UNTIL], now + asked)
+  elseif is_new then
+    worker[PAUSE] = min(max(worker[PAUSE] * 2, C.pause_ms), C.pause_ms_max)
+    worker[PAUSE_UNTIL] = now + worker[PAUSE]
+  end
+  if number > worker[LIMITED_LAST_BEFORE] then worker[LIMITED_REFUSED] = worker[LIMITED_REFUSED] + 1 end
+  local calls = worker[LIMITED_LAST] - worker[LIMITED_LAST_BEFORE]
+  if worker[LIMITED_REFUSED] >= C.limited_min and worker[LIMITED_REFUSED] * 2 > calls then
+    reduce(calls, C.after_overload, 1)
+  end
+end
+
+local function accepted(number)
+  if number > worker[LIMITED_LAST] then
+    worker[PAUSE] = 0
+  elseif number > worker[LIMITED_LAST_BEFORE] then
+    worker[PAUSE] = min(worker[PAUSE], C.pause_ms)
+    worker[PAUSE_UNTIL] = min(worker[PAUSE_UNTIL], worker[LIMITED_AT] + C.pause_ms)
+  end
+end
+
+local function is_bad()
+  local failed = worker[FAILED] + worker[FAILED + 1]
+  local calls = max(worker[SENT] + worker[SENT + 1], worker[ENDED] + worker[ENDED + 1])
+  if failed >= C.failures_min and failed > calls * C.failed_share_max then return true end
+  return worker[ROW] >= C.failures_min and worker[ROW] >= in_flight()
+end
+
+local function judge(number, probes, failed)
+  if worker[OPEN_UNTIL] > 0 then
+    if not probes then return end
+    worker[PROBE_UNTIL] = 0
+    if failed then
+      worker[OPEN] = min(worker[OPEN] * 2, C.open_ms_max)
+      worker[OPEN_UNTIL] = now + worker[OPEN]
+    else
+      worker[OPEN_UNTIL], worker[OPEN] = 0, 0
+      for at = SENT, ROW do worker[at] = 0 end
+      worker[SPAN_SINCE], worker[COUNTS_AFTER] = now, worker[GRANTED]
+    end
+    return
+  end
+  if number <= worker[COUNTS_AFTER] then return end
+  roll(worker)
+  worker[ENDED] = worker[ENDED] + 1
+  if not failed then
+    worker[ROW] = 0
+    return
+  end
+  worker[FAILED], worker[ROW] = worker[FAILED] + 1, worker[ROW] + 1
+  if is_bad() then
+    worker[OPEN] = C.open_ms
+    worker[OPEN_UNTIL] = now + worker[OPEN]
   end
 end
 
@@ -71,19 +105,20 @@ local function grow()
   end
 end
 
-local function fared(outcome, probes, retry_after)
+local function fared(outcome, probes, number, retry_after)
   if outcome == UNKNOWN or outcome == NOT_SENT then
     if probes then worker[PROBE_UNTIL] = 0 end
     return
   end
-  if outcome == FAILED or outcome == OVERLOADED then failed(probes) else is_there(probes) end
+  if number > worker[GRANTED] then number = 0 end
+  judge(number, probes, outcome == FAILED_OUTCOME or outcome == OVERLOADED)
   if outcome == ANSWERED then
-    worker[PAUSE] = 0
+    accepted(number)
     grow()
   elseif outcome == OVERLOADED then
-    reduce(C.after_overload, 1)
+    reduce(in_flight(), C.after_overload, 1)
   elseif outcome == LIMITED then
-    limited(retry_after)
+    limited(number, retry_after)
   end
 end
 
@@ -111,15 +146,25 @@ local function first_token(ms)
   local towards = ms > worker[USUAL] and C.usual_up or C.usual_down
   worker[USUAL] = worker[USUAL] + (ms - worker[USUAL]) * towards
   worker[OF_LATE] = worker[OF_LATE] + (ms - worker[OF_LATE]) * C.of_late_gain
-  if is_slow() then reduce(C.after_slowness, max(worker.calls_max * C.slowness_floor, 1)) end
+  if is_slow() then reduce(in_flight(), C.after_slowness, max(worker.calls_max * C.slowness_floor, 1)) end
 end
 
 local function hear(which, limit, remaining)
   if limit > 0 then
-    worker[SAID + which] = limit
-    if worker.is_paced then set_paces(worker) end
+    local had_pace = worker.units[which]
+    if now >= worker[SAID_UNTIL] then
+      for kind = 1, 4 do worker[SAID + kind] = 0 end
+    end
+    worker[SAID + which], worker[SAID_UNTIL] = limit, now + C.said_kept_ms
+    if not had_pace then
+      if now >= worker[DEBT_UNTIL] then
+        for kind = 1, 4 do worker[DEBT + kind] = 0 end
+      end
+      worker[DEBT + which], worker[DEBT_UNTIL] = worker[SPENT + which], now + C.minute_ms
+    end
+    for kind = 1, 4 do set_pace(worker, kind) end
+    if not had_pace then worker[EMPTY + which] = now + worker.bursts[which] end
   end
-  if not worker.is_paced then return end
   local unit, burst = worker.units[which], worker.bursts[which]
   if remaining >= 0 and unit then
     worker[EMPTY + which] = max(worker[EMPTY + which], now + burst - remaining * unit)
@@ -127,7 +172,7 @@ local function hear(which, limit, remaining)
 end
 
 local function settle(packed)
-  local outcome, probes, retry_after, first, requests, tokens, input, output, estimated, used_input, used_output,
+  local outcome, probes, number, retry_after, first, requests, tokens, input, output, estimated, used_input, used_output,
     l1, r1, l2, r2, l3, r3, l4, r4, id = struct.unpack(CALL, packed)
   if KEYS[4] then call('ZREM', KEYS[4], id) end
   if call('ZREM', KEYS[1], id) == 0 then return 0 end
@@ -135,7 +180,7 @@ local function settle(packed)
   local amounts = { requests, tokens, input, output }
   add(worker, amounts)
   if account then add(account, amounts) end
-  fared(outcome, probes == 1, retry_after)
+  fared(outcome, probes == 1, number, retry_after)
   if outcome == ANSWERED and used_input >= 0 then learn(estimated, used_input, used_output) end
   if first >= 0 then first_token(first) end
   hear(1, l1, r1)

@@ -191,10 +191,11 @@ impl Subject {
         let tenant = wish.tenant.as_str();
         let ask = Ask { who: &who, tier, tenant, takes, ask_again_ms_max: float(ASK_AGAIN_MS_MAX) };
         match Meter::ask(float(self.now), &mut scopes, &ask) {
-            Ok(probes) => {
+            Ok(granted) => {
                 let settlement = Settlement::default();
-                self.held.push((id, Settled { reserved: Some(takes), estimate, probes, settlement }));
-                [1, whole(takes.input), whole(takes.output), u64::from(probes)]
+                let settled = Settled { reserved: Some(takes), estimate, granted: Some(granted), settlement };
+                self.held.push((id, settled));
+                [1, whole(takes.input), whole(takes.output), u64::from(granted.probes), granted.number]
             }
             Err(Refusal { why, after, spread }) => {
                 let why = match why {
@@ -203,7 +204,7 @@ impl Subject {
                     Why::Blocked => 3,
                     Why::Broken | Why::Away => 4,
                 };
-                [0, why, whole((after * 1e3).ceil()), whole((spread * 1e3).floor())]
+                [0, why, whole((after * 1e3).ceil()), whole((spread * 1e3).floor()), 0]
             }
         }
     }

@@ -40,6 +40,9 @@ pub(crate) fn a_worker(in_flight_max: u32) -> Worker {
 /// Where the leases of [`a_worker`] are.
 pub(crate) const KEY: &str = "podium:limits:{north}:quick:calls";
 
+/// Where the processes are that share the limits.
+pub(crate) const MEMBERS: &str = "podium:limits:members";
+
 /// A process, as far as limits go.
 pub(crate) struct Process {
     pub(crate) limiter: RedisLimiter,

@@ -7,7 +7,7 @@ use podium_harness::Redis;
 use podium_limits_redis::{Away, Options, State};
 use redis::Value;
 
-use crate::house::{Onlooker, PATIENCE, Process, a_worker, options, wait_for};
+use crate::house::{MEMBERS, Onlooker, PATIENCE, Process, a_worker, options, wait_for};
 
 #[tokio::test]
 async fn while_redis_is_away_a_limiter_may_hold_all_calls() {
@@ -32,7 +32,7 @@ async fn while_redis_is_away_a_limiter_may_hold_all_calls() {
 #[tokio::test]
 async fn while_redis_is_away_a_limiter_may_grant_its_share() {
     let mut redis = Redis::start().await.unwrap();
-    let local = Options { away: Away::Local { share: 0.5 }, ..options() };
+    let local = Options { away: Away::Local { share: Some(0.5) }, ..options() };
     let (process, worker) = (Process::start(1, &redis, local).await, a_worker(5));
     let first = process.must_grant(&worker).await;
     redis.kill().await;
@@ -53,6 +53,70 @@ async fn while_redis_is_away_a_limiter_may_grant_its_share() {
     assert_eq!(onlooker.leases().await, 2, "what was granted without Redis counts now");
     drop(second);
     onlooker.wait_for_leases(1).await;
+}
+
+fn by_number() -> Options {
+    Options { away: Away::Local { share: None }, ..options() }
+}
+
+/// Waits until each process has told Redis several times that it is there, and so knows of the others.
+async fn wait_until_known(onlooker: &mut Onlooker, processes: usize) {
+    let mut seen: Vec<(String, u64)> = Vec::new();
+    for _ in 0..5 {
+        seen = wait_for(async || {
+            let now: Vec<(String, u64)> = onlooker.say(&format!("ZRANGE {MEMBERS} 0 -1 WITHSCORES")).await;
+            let later = |(id, score): &(String, u64)| {
+                now.iter().any(|(other, now_score)| other == id && now_score > score)
+            };
+            (now.len() == processes && seen.iter().all(later)).then_some(now)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn without_redis_processes_divide_the_limits_by_their_number() {
+    let mut redis = Redis::start().await.unwrap();
+    let mut processes = Vec::new();
+    for number in 1..=3 {
+        processes.push(Process::start(number, &redis, by_number()).await);
+    }
+    wait_until_known(&mut Onlooker::of(&redis).await, 3).await;
+    redis.kill().await;
+    let (worker, mut held) = (a_worker(7), Vec::new());
+    for process in &processes {
+        wait_for(async || {
+            process.ask(&worker).await.unwrap();
+            (process.limiter.standing().state == State::Local).then_some(())
+        })
+        .await;
+    }
+    for process in &processes {
+        while let Some(permit) = process.ask(&worker).await.unwrap() {
+            held.push(permit);
+        }
+    }
+    assert_eq!(held.len(), 7, "all shares together are the limit");
+}
+
+#[tokio::test]
+async fn a_process_that_stops_leaves_its_share_to_the_others() {
+    let redis = Redis::start().await.unwrap();
+    let (_stays, mut stops) =
+        (Process::start(1, &redis, by_number()).await, Process::start(2, &redis, by_number()).await);
+    let mut onlooker = Onlooker::of(&redis).await;
+    wait_until_known(&mut onlooker, 2).await;
+    stops.stop().await;
+    assert_eq!(onlooker.say::<u32>(&format!("ZCARD {MEMBERS}")).await, 1);
+}
+
+#[tokio::test]
+async fn a_process_that_starts_without_redis_calls_nobody() {
+    let mut redis = Redis::start().await.unwrap();
+    redis.kill().await;
+    let process = Process::launch(1, &redis.url(), by_number());
+    process.must_refuse(&a_worker(5)).await;
+    assert_eq!(process.limiter.standing().state, State::Holding, "it cannot know how many others there are");
 }
 
 #[tokio::test]

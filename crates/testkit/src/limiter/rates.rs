@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{Limiter, Outcome, Permit, Settlement, Why};
+use podium_ports::limiter::{Allowance, Limiter, Outcome, Permit, Quota, Settlement, Why};
 
 use super::{Caller, LimiterFixture, PATIENCE, a_worker};
 
@@ -34,9 +34,10 @@ impl LimiterFixture {
     }
 }
 
-pub(crate) async fn a_limit_a_minute_begins_with_nothing_to_spend(limiter: &LimiterFixture) {
+pub(crate) async fn a_new_limit_has_capacity_for_one_call(limiter: &LimiterFixture) {
     let worker = limited_to(Rates { requests_per_minute: Some(60), ..Rates::default() });
-    let refused = limiter.ask(&limiter.first, &worker).await.err();
+    let _first = limiter.must_grant(&worker).await;
+    let refused = limiter.ask(&limiter.second, &worker).await.err();
     assert_eq!(refused.map(|(why, _)| why), Some(Why::Rate));
     limiter.wait_for_grant(&limiter.second, &worker).await;
 }
@@ -45,7 +46,7 @@ pub(crate) async fn requests_come_at_the_pace_of_their_limit(limiter: &LimiterFi
     // Ten milliseconds for each.
     let worker = limited_to(Rates { requests_per_minute: Some(6_000), ..Rates::default() });
     let begun = limiter.clock.now();
-    for number in 0..40 {
+    for number in 0..41 {
         limiter.wait_for_grant(limiter.handle(number), &worker).await;
     }
     let took = limiter.clock.now().since(begun);
@@ -57,7 +58,7 @@ pub(crate) async fn tokens_come_at_the_pace_of_their_limit(limiter: &LimiterFixt
     let rates = Rates { output_tokens_per_minute: Some(60_000), ..Rates::default() };
     let (worker, caller) = (limited_to(rates), Caller::new(0).taking(1_000, 100));
     let begun = limiter.clock.now();
-    for number in 0..6 {
+    for number in 0..7 {
         limiter.wait_for_grant_as(&caller, limiter.handle(number), &worker).await;
     }
     let took = limiter.clock.now().since(begun);
@@ -90,7 +91,22 @@ pub(crate) async fn an_account_bounds_its_workers_together(limiter: &LimiterFixt
     limiter.wait_for_grant(&limiter.second, &checker).await;
 }
 
-pub(crate) async fn a_vendor_that_asks_to_be_left_alone_is_left_alone_by_all(limiter: &LimiterFixture) {
+pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limiter: &LimiterFixture) {
+    let worker = a_worker(0, 1_000);
+    let requests = Allowance { limit: Some(6_000), remaining: Some(5_999) };
+    let quota = Quota { requests, ..Quota::default() };
+    let permit = limiter.must_grant(&worker).await;
+    permit.settle(Settlement { quota, ..Settlement::of(Outcome::Answered) });
+    limiter.until_refused_for(&worker, Why::Rate).await;
+    let begun = limiter.clock.now();
+    for number in 0..20 {
+        limiter.wait_for_grant(limiter.handle(number), &worker).await;
+    }
+    let took = limiter.clock.now().since(begun);
+    assert!(took >= Duration::from_millis(190), "{took:?}");
+}
+
+pub(crate) async fn retry_after_blocks_all_handles(limiter: &LimiterFixture) {
     let worker = a_worker(0, 5);
     let permit = limiter.must_grant(&worker).await;
     let retry_after = Some(Duration::from_hours(1));
@@ -99,7 +115,23 @@ pub(crate) async fn a_vendor_that_asks_to_be_left_alone_is_left_alone_by_all(lim
     let _elsewhere = limiter.must_grant(&a_worker(1, 1)).await;
 }
 
-pub(crate) async fn call_after_call_that_fails_opens_the_breaker_for_all(limiter: &LimiterFixture) {
+/// One pause takes a second. Were it doubled by each refusal, it would take a minute, for which nobody waits here.
+pub(crate) async fn refusals_of_one_burst_are_one_pause(limiter: &LimiterFixture) {
+    let worker = a_worker(0, 8);
+    let mut burst = Vec::new();
+    for _ in 0..8 {
+        burst.push(limiter.must_grant(&worker).await);
+    }
+    for permit in burst {
+        permit.settle(Settlement::of(Outcome::Limited { retry_after: None }));
+    }
+    limiter.until_refused_for(&worker, Why::Blocked).await;
+    for number in 0..4 {
+        limiter.wait_for_grant(limiter.handle(number), &worker).await;
+    }
+}
+
+pub(crate) async fn failed_calls_open_the_breaker_for_all(limiter: &LimiterFixture) {
     let worker = a_worker(0, 50);
     for _ in 0..5 {
         limiter.must_grant(&worker).await.settle(Settlement::of(Outcome::Failed));
@@ -110,4 +142,27 @@ pub(crate) async fn call_after_call_that_fails_opens_the_breaker_for_all(limiter
     probe.settle(Settlement::of(Outcome::Answered));
     let mut held = vec![limiter.wait_for_grant(&limiter.second, &worker).await];
     held.push(limiter.must_grant(&worker).await);
+}
+
+pub(crate) async fn quick_errors_do_not_shut_a_vendor_with_calls_under_way(limiter: &LimiterFixture) {
+    let worker = a_worker(0, 30);
+    let mut held = Vec::new();
+    for _ in 0..30 {
+        held.push(limiter.must_grant(&worker).await);
+    }
+    for permit in held.drain(20..) {
+        permit.settle(Settlement::of(Outcome::Failed));
+    }
+    let begun = limiter.clock.now();
+    // Their capacity comes back as they are settled.
+    while held.len() < 30 {
+        match limiter.ask(&limiter.second, &worker).await {
+            Ok(permit) => held.push(permit),
+            Err((why, after)) => {
+                assert_eq!(why, Why::Busy, "ten of thirty calls failed, and the others may still go well");
+                limiter.clock.sleep(after).await;
+            }
+        }
+        assert!(limiter.clock.now().since(begun) < PATIENCE, "the capacity did not come back");
+    }
 }

@@ -1,0 +1,197 @@
+//! Many callers of one worker, in virtual time, against vendors that limit, refuse and fail.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::*;
+
+/// How a vendor answers a call, and after how many milliseconds.
+struct Reply {
+    settlement: Settlement,
+    after_ms: u64,
+}
+
+impl Reply {
+    fn of(outcome: Outcome, after_ms: u64) -> Self {
+        Self { settlement: Settlement::of(outcome), after_ms }
+    }
+}
+
+/// What came of the calls of a simulation, by the second in which each ended.
+#[derive(Debug, Default)]
+struct Seen {
+    answered: Vec<u64>,
+    limited: Vec<u64>,
+}
+
+impl Seen {
+    fn share_limited_after(&self, second: u64) -> f64 {
+        let count = |ends: &[u64]| u32::try_from(ends.iter().filter(|end| **end >= second).count()).unwrap();
+        let (answered, limited) = (f64::from(count(&self.answered)), f64::from(count(&self.limited)));
+        limited / (answered + limited)
+    }
+}
+
+enum Event {
+    Ask(u64),
+    End { caller: u64, granted: Granted, settlement: Box<Settlement> },
+}
+
+/// Callers that each make one call after the other for so many seconds. A caller asks again at once after an answer, and after
+/// 20 ms when its call went wrong.
+fn simulate(terms: Terms, callers: u64, seconds: u64, mut vendor: impl FnMut(u64) -> Reply) -> Seen {
+    let (mut meter, mut seen) = (Meter::default(), Seen::default());
+    let mut events = BinaryHeap::new();
+    let mut stored = Vec::new();
+    let push = |events: &mut BinaryHeap<_>, stored: &mut Vec<Option<Event>>, at: u64, event: Event| {
+        events.push(Reverse((at, stored.len())));
+        stored.push(Some(event));
+    };
+    for caller in 0..callers {
+        push(&mut events, &mut stored, 0, Event::Ask(caller));
+    }
+    while let Some(Reverse((at, index))) = events.pop() {
+        if at >= seconds * 1_000 {
+            break;
+        }
+        let now = NOW + f64::from(u32::try_from(at).unwrap());
+        match stored[index].take().unwrap() {
+            Event::Ask(caller) => {
+                let who = format!("{caller:04}");
+                let takes = Drawn::default();
+                let ask = Ask { who: &who, tier: Tier::Ultra, tenant: "t", takes, ask_again_ms_max: 2_000.0 };
+                match Meter::ask(now, &mut [(&mut meter, terms)], &ask) {
+                    Ok(granted) => {
+                        let Reply { settlement, after_ms } = vendor(at);
+                        let end = Event::End { caller, granted, settlement: Box::new(settlement) };
+                        push(&mut events, &mut stored, at + after_ms.max(1), end);
+                    }
+                    Err(refusal) => {
+                        let after = u64::try_from(scatter(refusal, index as u64).as_millis()).unwrap();
+                        push(&mut events, &mut stored, at + after.max(1), Event::Ask(caller));
+                    }
+                }
+            }
+            Event::End { caller, granted, settlement } => {
+                let (reserved, estimate) = (Some(Drawn::default()), TokenEstimate::default());
+                let settled = Settled { reserved, estimate, granted: Some(granted), settlement: *settlement };
+                meter.settle_worker(now, &terms, &settled);
+                let ends = match settlement.outcome {
+                    Outcome::Answered => Some(&mut seen.answered),
+                    Outcome::Limited { .. } => Some(&mut seen.limited),
+                    _ => None,
+                };
+                if let Some(ends) = ends {
+                    ends.push(at / 1_000);
+                }
+                let pause = if settlement.outcome == Outcome::Answered { 0 } else { 20 };
+                push(&mut events, &mut stored, at + pause, Event::Ask(caller));
+            }
+        }
+    }
+    seen
+}
+
+fn unlimited() -> Terms {
+    terms(1_000.0, 0.0, 0.0)
+}
+
+/// A vendor of so many requests in any sixty seconds, which says so in its headers if `says`.
+fn sliding(limit: u64, says: bool, retry_after: Option<Duration>, ms: u64) -> impl FnMut(u64) -> Reply {
+    let mut calls = VecDeque::new();
+    move |at| {
+        while calls.front().is_some_and(|first| first + 60_000 <= at) {
+            calls.pop_front();
+        }
+        let fits = (calls.len() as u64) < limit;
+        if fits {
+            calls.push_back(at);
+        }
+        let requests = Allowance { limit: Some(limit), remaining: Some(limit - calls.len() as u64) };
+        let quota = if says { Quota { requests, ..Quota::default() } } else { Quota::default() };
+        let outcome = if fits { Outcome::Answered } else { Outcome::Limited { retry_after } };
+        Reply {
+            settlement: Settlement { quota, ..Settlement::of(outcome) },
+            after_ms: if fits { ms } else { 5 },
+        }
+    }
+}
+
+/// A vendor of a bucket that holds a tenth of a minute's requests, and says nothing of it.
+fn bucket(limit: u64, ms: u64) -> impl FnMut(u64) -> Reply {
+    let (mut left, mut since) = (limit * 6_000, 0);
+    move |at| {
+        // In units of a 60,000th of a request.
+        left = (left + (at - since) * limit).min(limit * 6_000);
+        since = at;
+        if left < 60_000 {
+            return Reply::of(Outcome::Limited { retry_after: None }, 5);
+        }
+        left -= 60_000;
+        Reply::of(Outcome::Answered, ms)
+    }
+}
+
+#[test]
+fn a_reported_limit_leaves_nearly_no_429s() {
+    for (ms, retry_after) in [(50, Some(1)), (1_000, Some(1)), (1_000, None), (8_000, Some(1))] {
+        let retry_after = retry_after.map(Duration::from_secs);
+        let seen = simulate(unlimited(), 144, 180, sliding(600, true, retry_after, ms));
+        let (share, answered) = (seen.share_limited_after(5), seen.answered.len());
+        assert!(share < 0.01, "{share} of the calls were answered 429 with answers of {ms} ms");
+        assert!(answered > 1_600, "{answered} of 1,800");
+    }
+}
+
+#[test]
+fn a_vendor_that_says_nothing_of_its_limit_is_used_well() {
+    for ms in [50, 1_000, 5_000] {
+        let seen = simulate(unlimited(), 48, 45, bucket(600, ms));
+        assert!(seen.answered.len() > 360, "{} of 510 with answers of {ms} ms", seen.answered.len());
+    }
+}
+
+#[test]
+fn quick_errors_do_not_shut_a_vendor_that_answers_most_calls() {
+    let answered = |errors_of_20: u64| {
+        let mut calls = 0_u64;
+        let seen = simulate(unlimited(), 64, 30, |_| {
+            calls += 1;
+            // Neither regular nor random: multiples of a number that has nothing in common with 20.
+            if calls * 7 % 20 < errors_of_20 {
+                Reply::of(Outcome::Failed, 2)
+            } else {
+                Reply::of(Outcome::Answered, 1_000)
+            }
+        });
+        seen.answered.len()
+    };
+    let all = answered(0);
+    for errors in [1, 2, 4] {
+        let some = answered(errors);
+        assert!(some * 10 > all * 9, "{some} of {all} with {errors} errors of 20 calls");
+    }
+}
+
+#[test]
+fn a_vendor_that_always_fails_gets_few_calls_and_is_back_soon() {
+    let mut calls = 0;
+    let seen = simulate(unlimited(), 4, 40, |at| {
+        calls += u32::from(at < 20_000);
+        if at < 20_000 { Reply::of(Outcome::Failed, 2) } else { Reply::of(Outcome::Answered, 100) }
+    });
+    assert!(calls <= 16, "{calls} calls in 20 s");
+    assert!(seen.answered[0] < 32, "{:?}", &seen.answered[..3]);
+}
+
+#[test]
+fn chance_refusals_do_not_stop_a_vendor() {
+    let mut calls = 0_u64;
+    let seen = simulate(unlimited(), 16, 60, |_| {
+        calls += 1;
+        let limited = Outcome::Limited { retry_after: None };
+        if calls.is_multiple_of(3) { Reply::of(limited, 5) } else { Reply::of(Outcome::Answered, 500) }
+    });
+    // A pause of a second after each third call.
+    assert!(seen.answered.len() > 100, "{}", seen.answered.len());
+}
