@@ -57,6 +57,9 @@ pub struct Tensor {
     at: u64,
 }
 
+/// Most layers that llama.cpp has room for.
+const LAYERS_MAX: u32 = 512;
+
 /// Why a file has no such head, or its numbers are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
@@ -68,6 +71,16 @@ pub enum GgufError {
     Wrong {
         /// What is wrong.
         problem: String,
+    },
+    /// llama.cpp would abort on a value of its metadata.
+    #[error("its metadata has {key} = {value}, it must be {allowed}")]
+    Metadata {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// The values that are allowed.
+        allowed: String,
     },
     /// Its numbers are of a type that is not looked into.
     #[error("`{tensor}` has numbers of type {kind}, they must be F32, F16, BF16 or Q8_0")]
@@ -85,6 +98,10 @@ pub enum GgufError {
         /// Which of its numbers, from 0; with `Q8_0`, the first of the block whose scale it is.
         at: u64,
     },
+}
+
+fn is_norm_bound(key: &str) -> bool {
+    key.ends_with(".layer_norm_rms_epsilon") || key.ends_with(".layer_norm_epsilon")
 }
 
 fn wrong(problem: impl Into<String>) -> GgufError {
@@ -125,6 +142,33 @@ impl Gguf {
         gguf.numbers_at =
             head.checked_next_multiple_of(alignment.into()).ok_or_else(|| wrong("its alignment is 0"))?;
         Ok(gguf)
+    }
+
+    /// Refuses metadata on which llama.cpp aborts, which ends the whole process: a number of layers that it has no room for, and
+    /// a bound of normalisation that is negative, NaN or infinite.
+    pub fn check_metadata(&self) -> Result<(), GgufError> {
+        for (key, value) in &self.values {
+            match value {
+                Value::Number(layers)
+                    if key.ends_with(".block_count") && !(1..=LAYERS_MAX).contains(layers) =>
+                {
+                    return Err(GgufError::Metadata {
+                        key: key.clone(),
+                        value: layers.to_string(),
+                        allowed: format!("1 to {LAYERS_MAX}"),
+                    });
+                }
+                Value::Float(bound) if is_norm_bound(key) && !(bound.is_finite() && *bound >= 0.0) => {
+                    return Err(GgufError::Metadata {
+                        key: key.clone(),
+                        value: bound.to_string(),
+                        allowed: "a number of 0 or more".to_owned(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// A short text of the metadata.
@@ -258,5 +302,34 @@ mod tests {
         assert!(refused.contains("does not begin with GGUF"), "{refused}");
         let refused = Gguf::of(&b"GGUF\x01\0\0\0"[..]).unwrap_err().to_string();
         assert!(refused.contains("version is 1"), "{refused}");
+    }
+
+    /// The file with another value of four bytes under `key`.
+    fn with(key: &str, value: [u8; 4]) -> Gguf {
+        let mut bytes = std::fs::read(tiny()).unwrap();
+        let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap();
+        // After the key stands the type, of four bytes.
+        let at = at + key.len() + 4;
+        bytes[at..at + 4].copy_from_slice(&value);
+        Gguf::of(&bytes[..]).unwrap()
+    }
+
+    #[test]
+    fn metadata_on_which_llama_cpp_aborts_is_refused_by_name() {
+        Gguf::read(&tiny()).unwrap().check_metadata().unwrap();
+        let (layers, epsilon) = ("qwen2.block_count", "qwen2.attention.layer_norm_rms_epsilon");
+        for (key, value, said) in [
+            (layers, 0_u32.to_le_bytes(), "qwen2.block_count = 0, it must be 1 to 512"),
+            (layers, 513_u32.to_le_bytes(), "qwen2.block_count = 513"),
+            (layers, u32::MAX.to_le_bytes(), "qwen2.block_count = 4294967295"),
+            (epsilon, f32::NAN.to_le_bytes(), "epsilon = NaN, it must be a number of 0 or more"),
+            (epsilon, (-1e-6_f32).to_le_bytes(), "epsilon = -0.000001"),
+            (epsilon, f32::INFINITY.to_le_bytes(), "epsilon = inf"),
+        ] {
+            let refused = with(key, value).check_metadata().unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
+        with(layers, 512_u32.to_le_bytes()).check_metadata().unwrap();
+        with(epsilon, 0_f32.to_le_bytes()).check_metadata().unwrap();
     }
 }

@@ -8,6 +8,7 @@ use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::{LlamaLoraAdapter, LlamaModel};
+use podium_bundle::gguf::{Gguf, GgufError};
 use podium_ports::hardware::GpuError;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -197,6 +198,7 @@ impl Loaded {
         let LlamaCpp { backend, modules } = backend()?;
         let placement = Placement::find(options.hardware, modules)?;
         readable(&options.weights)?;
+        metadata_is_safe(&options.weights)?;
         let memory = Memory::of(options, cells(options));
         placement.check_room(&options.weights, &mut decoding_params(options, &placement, 1), &memory)?;
         let mut model = load_model(backend, options, &placement)?;
@@ -322,6 +324,18 @@ impl<'model> Contexts<'_, 'model> {
             set.map_err(|error| refused(file, reason, &error))?;
         }
         Ok(context)
+    }
+}
+
+/// llama.cpp aborts on some values, and takes the process with it: they are refused before it sees them. A file that is no GGUF
+/// at all is left to llama.cpp, which says what it is.
+fn metadata_is_safe(weights: &Path) -> Result<(), LoadError> {
+    let checked = Gguf::read(weights).and_then(|head| head.check_metadata());
+    match checked {
+        Err(error @ GgufError::Metadata { .. }) => {
+            Err(LoadError::Refused { path: weights.to_owned(), reason: error.to_string() })
+        }
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
