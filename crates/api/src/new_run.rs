@@ -169,8 +169,12 @@ fn effort(effort: i32, problems: &mut Vec<FieldProblem>) -> Effort {
         Ok(v1::Effort::Low) => Effort::Low,
         Ok(v1::Effort::High) => Effort::High,
         Ok(v1::Effort::Xhigh) => Effort::XHigh,
+        Ok(v1::Effort::None) => Effort::None,
+        Ok(v1::Effort::Minimal) => Effort::Minimal,
+        Ok(v1::Effort::Max) => Effort::Max,
         Err(_) => {
-            problems.push(problem("effort", format!("effort {effort} is none of low, medium, high, xhigh")));
+            let names = Effort::ALL.map(Effort::as_str).join(", ");
+            problems.push(problem("effort", format!("unknown effort {effort}, it must be one of {names}")));
             Effort::Medium
         }
     }

@@ -309,10 +309,13 @@ impl From<Saved> for v1::Saved {
 impl From<Effort> for v1::Effort {
     fn from(effort: Effort) -> Self {
         match effort {
+            Effort::None => Self::None,
+            Effort::Minimal => Self::Minimal,
             Effort::Low => Self::Low,
             Effort::Medium => Self::Medium,
             Effort::High => Self::High,
             Effort::XHigh => Self::Xhigh,
+            Effort::Max => Self::Max,
         }
     }
 }

@@ -94,8 +94,8 @@ impl Backbone {
         }
         let (keepers, stop) = (TaskTracker::new(), CancellationToken::new());
         if roles.execute {
-            for (vendor, name) in vendors.missing_keys() {
-                warn!("{name} is not set: workers of vendor `{vendor}` cannot be called");
+            for missing in vendors.missing_secrets() {
+                warn!("{missing}");
             }
             for worker in pool.unpriced_at(SystemClock.now()) {
                 warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);

@@ -10,7 +10,7 @@ use podium_conductor::{DirectConductor, FixedConductor, WORKFLOW_BYTES_MAX, Work
 use podium_domain::ids::WorkerId;
 use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
-use podium_domain::pool::Pool;
+use podium_domain::pool::{Pool, SecretRef};
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanRequest};
@@ -297,6 +297,6 @@ async fn the_workflows_that_ship_plan_over_the_demo_pool() {
 #[test]
 fn the_pool_of_real_models_reads() {
     let pool = pool_of("pools/example-real.toml");
-    assert_eq!(pool.vendors()[0].api_key_env.as_deref(), Some("OPENAI_API_KEY"));
+    assert_eq!(pool.vendors()[0].keys, [SecretRef::Env("OPENAI_API_KEY".to_owned())]);
     assert_eq!(pool.workers().len(), 3);
 }

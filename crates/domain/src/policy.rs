@@ -33,6 +33,10 @@ impl Tier {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
+    /// At most two steps; workers that can are asked not to reason.
+    None,
+    /// At most two steps; workers that can are asked to reason as little as possible.
+    Minimal,
     /// At most two steps.
     Low,
     /// The default: as many steps as the tier allows, one round.
@@ -42,19 +46,25 @@ pub enum Effort {
     High,
     /// A second round may correct the first.
     XHigh,
+    /// As extra high; workers that can are asked to reason as much as possible.
+    Max,
 }
 
 impl Effort {
     /// Every effort, in rising order.
-    pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::XHigh];
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
 
     /// The name that clients use.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::None => "none",
+            Self::Minimal => "minimal",
             Self::Low => "low",
             Self::Medium => "medium",
             Self::High => "high",
             Self::XHigh => "xhigh",
+            Self::Max => "max",
         }
     }
 
@@ -246,9 +256,9 @@ impl Policy {
     pub fn new(tier: Tier, effort: Effort) -> Self {
         let (steps_max, rounds_max) = match (tier, effort) {
             (Tier::Mini, _) => (1, 1),
-            (Tier::Ultra, Effort::Low) => (2, 1),
+            (Tier::Ultra, Effort::None | Effort::Minimal | Effort::Low) => (2, 1),
             (Tier::Ultra, Effort::Medium | Effort::High) => (5, 1),
-            (Tier::Ultra, Effort::XHigh) => (5, 2),
+            (Tier::Ultra, Effort::XHigh | Effort::Max) => (5, 2),
         };
         Self {
             tier,

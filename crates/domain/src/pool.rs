@@ -1,11 +1,13 @@
 //! The pool: an ordered, versioned set of workers, read from a TOML file and checked as a whole.
 
+mod extras;
 mod fallbacks;
 mod features;
 mod file;
 mod hedge;
 mod limits;
 mod price_file;
+mod secret;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -13,13 +15,15 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{VendorId, WorkerId};
-use crate::policy::Policy;
+use crate::policy::{Effort, Policy};
 use crate::prices::PriceLists;
 use crate::time::Timestamp;
 
-pub use features::{Feature, KeyHeader, WireFormat};
+pub use extras::{Extras, HeaderText};
+pub use features::{Feature, KeyHeader, TokenLimitField, WireFormat};
 pub use file::PoolError;
 pub use hedge::HedgeRule;
+pub use secret::SecretRef;
 pub use waits::Waits;
 
 /// Most workers of a pool.
@@ -32,10 +36,14 @@ pub struct Vendor {
     pub id: VendorId,
     /// Where the API begins, such as `https://api.openai.com/v1`; without a slash at the end.
     pub base_url: String,
-    /// The environment variable that holds the key. The key itself is never in the pool.
-    pub api_key_env: Option<String>,
+    /// Where its keys are, if it asks for any. Calls are spread over them; all of them share the account's limits.
+    pub keys: Vec<SecretRef>,
     /// Where a request carries the key, if the vendor wants it elsewhere than its workers' wire formats have it.
     pub key_header: Option<KeyHeader>,
+    /// The field that bounds a completion in the format `openai-chat`; absent: as its host name suggests.
+    pub token_limit_field: Option<TokenLimitField>,
+    /// What the calls of all its workers have in addition.
+    pub extras: Extras,
     /// What the account allows all of its workers together.
     pub limits: AccountLimits,
 }
@@ -117,10 +125,14 @@ pub struct Worker {
     pub output_tokens_max: u32,
     /// What it takes of what a request may ask for, pictures aside.
     pub features: BTreeSet<Feature>,
+    /// The efforts that it knows by name. A request with another one gets the nearest.
+    pub efforts: BTreeSet<Effort>,
     /// What it charges, and from when.
     pub prices: PriceLists,
     /// How hard it may be used.
     pub limits: Limits,
+    /// What its calls have in addition to its vendor's, which they win over.
+    pub extras: Extras,
     /// Who may stand in for it, the best first; none: the pool does not say, so any other worker.
     pub fallbacks: Option<Vec<WorkerId>>,
     /// When its calls are hedged; none: never.
@@ -134,6 +146,12 @@ impl Worker {
             Feature::Image => self.modalities.contains(&Modality::Image),
             feature => self.features.contains(&feature),
         }
+    }
+
+    /// Of the efforts that it knows by name the highest that is not above `wanted`, or else its lowest.
+    pub fn nearest_effort(&self, wanted: Effort) -> Effort {
+        let known = || self.efforts.iter().copied();
+        known().filter(|effort| *effort <= wanted).max().or_else(|| known().min()).unwrap_or(wanted)
     }
 
     /// Whether it can be told how hard to reason; most models refuse a request that does.

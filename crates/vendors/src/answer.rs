@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use podium_domain::content::{Seal, ToolCall};
 use podium_domain::usage::Usage;
-use podium_ports::vendor::{ChatEvent, FinishReason, VendorError};
+use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, ToolChoice, VendorError};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
@@ -24,6 +24,9 @@ const WHOLE_BYTES_MAX: usize = 16 << 20;
 const GATHERED_BYTES_MAX: usize = 4 << 20;
 /// Most calls of tools in one answer.
 const TOOL_CALLS_MAX: usize = 128;
+
+/// Bytes of text that count as one token where a vendor does not count.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// Longest wait, from the end of the text, for the word on usage that may follow.
 const TAIL_MAX: Duration = Duration::from_secs(5);
@@ -41,19 +44,41 @@ pub(crate) trait Decoder: fmt::Debug + Send {
     /// Reads an answer in one piece.
     fn whole(&mut self, json: &[u8], answer: &mut Answer);
 
-    /// The answer is about to succeed: what was gathered is told now.
+    /// The answer is about to succeed: what was gathered is published now.
     fn complete(&mut self, _answer: &mut Answer) {}
+
+    /// Whether `[DONE]` ends an answer of which the vendor has not said why it ends. Other formats end with an event of their
+    /// own, and a proxy's `[DONE]` before it says nothing.
+    fn ends_with_done(&self) -> bool {
+        false
+    }
+}
+
+/// Whether the request offered tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// Calls of tools are part of the answer.
+    Tools,
+    /// Calls of tools are dropped: nobody could make them.
+    NoTools,
+}
+
+impl Offered {
+    pub(crate) fn by(request: &ChatRequest) -> Self {
+        let offers = request.tools.as_ref().is_some_and(|tools| tools.choice != ToolChoice::None);
+        if offers { Self::Tools } else { Self::NoTools }
+    }
 }
 
 /// The events of an answer whose head is there. Ends after the first error, or after `Finished`.
 pub(crate) fn events(
     vendor_request_id: Option<String>,
     body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
-    decoder: Box<dyn Decoder>,
+    reader: (Box<dyn Decoder>, Offered),
     faults: Faults,
     clock: CallClock,
 ) -> impl Stream<Item = Item> + Send {
-    let mut reader = AnswerReader::new(decoder, faults);
+    let mut reader = AnswerReader::new(reader.0, reader.1, faults);
     reader.answer.items.push_back(Ok(ChatEvent::Started { vendor_request_id }));
     let call = Call { body: body.boxed(), reader, clock };
     stream::unfold(Some(call), |call| async {
@@ -121,7 +146,10 @@ pub(crate) struct Answer {
     pub(crate) usage: Option<Usage>,
     /// The vendor said that nothing more comes.
     pub(crate) is_complete: bool,
+    offered: Offered,
     text_bytes: usize,
+    /// Bytes of reasoning.
+    reasoning_bytes: usize,
     gathered_bytes: usize,
     calls: Vec<ToolCall>,
     declined: bool,
@@ -132,13 +160,15 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn new(faults: Faults) -> Self {
+    fn new(offered: Offered, faults: Faults) -> Self {
         Self {
             faults,
+            offered,
             reason: None,
             usage: None,
             is_complete: false,
             text_bytes: 0,
+            reasoning_bytes: 0,
             gathered_bytes: 0,
             calls: Vec::new(),
             declined: false,
@@ -173,6 +203,7 @@ impl Answer {
             None => text,
         };
         if !text.is_empty() && !self.is_over {
+            self.reasoning_bytes += text.len();
             self.items.push_back(Ok(ChatEvent::Reasoning(text)));
         }
     }
@@ -184,8 +215,17 @@ impl Answer {
         }
     }
 
-    /// A tool that is to be called. It is told at the end: only then is it known whether a limit cut its arguments off.
+    /// Whether any text came.
+    pub(crate) fn has_text(&self) -> bool {
+        self.text_bytes > 0
+    }
+
+    /// A tool that is to be called. It is published at the end: only then is it known whether a limit cut its arguments off. A
+    /// call is dropped if the request offered no tools.
     pub(crate) fn tool_call(&mut self, call: ToolCall) {
+        if self.offered == Offered::NoTools {
+            return;
+        }
         if self.calls.len() == TOOL_CALLS_MAX {
             return self.garbled(&format!("more than {TOOL_CALLS_MAX} calls of tools"));
         }
@@ -208,10 +248,15 @@ impl Answer {
         let last_half = self.seams.as_mut().map(|seams| seams.text.end());
         self.text(last_half.unwrap_or_default());
         let mut tool_calls = 0;
+        let mut call_bytes = 0;
         for mut call in std::mem::take(&mut self.calls) {
             if self.seams.is_some() {
                 call.arguments = halves::joined(&call.arguments);
             }
+            if call.name.is_empty() {
+                return self.garbled("a call of a tool without a name");
+            }
+            call_bytes += call.arguments.len();
             // Arguments that are left out are none.
             if call.arguments.trim().is_empty() {
                 "{}".clone_into(&mut call.arguments);
@@ -237,7 +282,9 @@ impl Answer {
             reason => reason,
         };
         self.is_over = true;
-        self.items.push_back(Ok(ChatEvent::Finished { reason, usage: self.usage }));
+        let written_bytes = self.text_bytes + self.reasoning_bytes + call_bytes;
+        let usage = self.usage.and_then(|usage| plausible(usage, written_bytes));
+        self.items.push_back(Ok(ChatEvent::Finished { reason, usage }));
     }
 
     /// The answer failed.
@@ -251,6 +298,17 @@ impl Answer {
     pub(crate) fn garbled(&mut self, what: &str) {
         self.fail(self.faults.garbled(what));
     }
+}
+
+/// The usage, if it can be that of an answer of so many bytes. An answer that was written has taken tokens: where the vendor
+/// counts none at all, it has not counted, and the caller estimates; where it counts the prompt only, the completion is
+/// estimated.
+fn plausible(usage: Usage, written_bytes: usize) -> Option<Usage> {
+    if written_bytes == 0 || usage.completion_tokens > 0 {
+        return Some(usage);
+    }
+    let completion_tokens = (written_bytes as u64).div_ceil(BYTES_PER_TOKEN);
+    (usage.prompt_tokens > 0).then_some(Usage { completion_tokens, ..usage })
 }
 
 /// Reads an answer.
@@ -272,8 +330,8 @@ enum Format {
 }
 
 impl AnswerReader {
-    pub(crate) fn new(decoder: Box<dyn Decoder>, faults: Faults) -> Self {
-        Self { decoder, format: Format::Unknown, has_begun: false, answer: Answer::new(faults) }
+    pub(crate) fn new(decoder: Box<dyn Decoder>, offered: Offered, faults: Faults) -> Self {
+        Self { decoder, format: Format::Unknown, has_begun: false, answer: Answer::new(offered, faults) }
     }
 
     fn progress(&self) -> Progress {
@@ -294,11 +352,11 @@ impl AnswerReader {
         }
         let mut bytes = bytes;
         if matches!(self.format, Format::Unknown) {
-            // The content type is not asked: servers lie about it. No line of a stream of events begins with a brace.
+            // The content type is not asked: servers lie about it. No line of a stream of events begins with a brace or a bracket.
             bytes = bytes.trim_ascii_start();
             self.format = match bytes {
                 [] => return,
-                [b'{', ..] => Format::Whole(Vec::new()),
+                [b'{' | b'[', ..] => Format::Whole(Vec::new()),
                 _ => Format::Events(SseParser::new()),
             };
         }
@@ -360,7 +418,11 @@ impl AnswerReader {
             return;
         }
         if data == DONE {
-            return self.complete(self.answer.reason.unwrap_or(FinishReason::Stop));
+            let assumed = self.decoder.ends_with_done().then_some(FinishReason::Stop);
+            if let Some(reason) = self.answer.reason.or(assumed) {
+                self.complete(reason);
+            }
+            return;
         }
         match self.mended(&event.data) {
             Some(data) => {
@@ -425,9 +487,9 @@ mod tests {
         let sent = stream::iter([Ok(Bytes::from([end.as_slice(), b"\n\n"].concat()))]);
         let clock = CallClock::start(vendor.clone(), &limits);
         let began = tokio::time::Instant::now();
-        let faults = Faults::new(vendor, None);
-        let answer =
-            events(None, sent.chain(stream::pending()), crate::openai_chat::decoder(), faults, clock);
+        let faults = Faults::new(vendor, []);
+        let reader = (crate::openai_chat::decoder(), Offered::NoTools);
+        let answer = events(None, sent.chain(stream::pending()), reader, faults, clock);
         let items: Vec<_> = answer.collect().await;
         let finished = ChatEvent::Finished { reason: FinishReason::Stop, usage: None };
         assert_eq!(items.last().unwrap().as_ref().unwrap(), &finished);

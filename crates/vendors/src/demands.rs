@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn said(worker: &Worker, request: &ChatRequest) -> Result<(), String> {
-        let faults = Faults::new(VendorId::new("v").unwrap(), None);
+        let faults = Faults::new(VendorId::new("v").unwrap(), []);
         check(worker, request, &faults).map_err(|error| {
             assert!(!error.is_retryable());
             error.to_string()

@@ -1,22 +1,26 @@
 //! One vendor's API: where it is, how to prove who calls, and one call of it in any wire format.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use podium_domain::pool::{KeyHeader, Vendor, WireFormat, Worker};
+use podium_domain::ids::WorkerId;
+use podium_domain::pool::{KeyHeader, Pool, TokenLimitField, Vendor, WireFormat, Worker};
 use podium_ports::limiter::Quota;
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response, Url};
+use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::answer::{self, Decoder};
+use crate::additions::Additions;
+use crate::answer::{self, Decoder, Offered};
 use crate::call_clock::CallClock;
 use crate::client::Route;
 use crate::faults::Faults;
 use crate::http_vendors::Clients;
-use crate::keys::KeySource;
+use crate::keys::{KeySource, Keys};
 use crate::quota::quota;
 use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
 
@@ -27,80 +31,114 @@ const ERROR_BODY_MAX: Duration = Duration::from_secs(10);
 /// Longest request id of a vendor that is kept.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// How a vendor knows who calls.
-#[derive(Clone, Debug)]
-pub(crate) enum Key {
-    /// It does not ask.
-    NotNeeded,
-    /// It was found.
-    Known(SecretString),
-    /// Nothing is in the variable that should hold it.
-    Missing { variable: String },
-}
-
-impl Key {
-    /// Reads the key that `variable` should hold. Blanks around it (a line's end, most often) do not belong to it.
-    pub(crate) fn read(variable: Option<&str>, keys: &dyn KeySource) -> Self {
-        let Some(variable) = variable else {
-            return Self::NotNeeded;
-        };
-        let key = keys.key(variable).map(|key| SecretString::from(key.expose_secret().trim()));
-        match key.filter(|key| !key.expose_secret().is_empty()) {
-            Some(key) => Self::Known(key),
-            None => Self::Missing { variable: variable.to_owned() },
-        }
-    }
-}
-
 /// A vendor that can be called.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     vendor: Vendor,
     base: Url,
-    key: Key,
     route: Route,
+    keys: Keys,
+    /// What calls of each worker have in addition; those of a worker that is not here have the vendor's own.
+    additions: BTreeMap<WorkerId, Additions>,
+    vendors_own: Additions,
+    /// What refusals have taught: the field that bounds a completion, by worker.
+    learnt: Mutex<BTreeMap<WorkerId, TokenLimitField>>,
+}
+
+/// What is the same in every try of a call.
+struct Prepared {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    token_limit: TokenLimitField,
+}
+
+/// A refusal, with what it means for the key that was shown.
+struct Refusal {
+    status: u16,
+    error: VendorError,
+    message: String,
 }
 
 impl Endpoint {
     /// An endpoint below `base`, such as `https://api.openai.com/v1`. A query of the base is kept.
-    pub(crate) fn new(vendor: Vendor, base: Url, key: Key, route: Route) -> Self {
-        Self { vendor, base, key, route }
-    }
-
-    /// The variable that should hold the key and does not.
-    pub(crate) fn missing_key(&self) -> Option<&str> {
-        match &self.key {
-            Key::Missing { variable } => Some(variable),
-            Key::NotNeeded | Key::Known(_) => None,
+    pub(crate) fn new(pool: &Pool, vendor: &Vendor, base: Url, route: Route, source: &dyn KeySource) -> Self {
+        let workers = pool.workers().iter().filter(|worker| worker.vendor == vendor.id);
+        let additions = workers
+            .map(|worker| (worker.id.clone(), Additions::find([&vendor.extras, &worker.extras], source)));
+        Self {
+            additions: additions.collect(),
+            vendors_own: Additions::find([&vendor.extras], source),
+            keys: Keys::find(&vendor.keys, source),
+            vendor: vendor.clone(),
+            base,
+            route,
+            learnt: Mutex::default(),
         }
     }
 
+    /// The secrets that are not there, each with what follows.
+    pub(crate) fn missing_secrets(&self) -> Vec<String> {
+        let id = &self.vendor.id;
+        let effect = if self.keys.are_all_missing() {
+            format!("workers of vendor `{id}` cannot be called")
+        } else {
+            format!("vendor `{id}` is called with its other keys")
+        };
+        let keys = self.keys.missing().into_iter().map(|what| format!("{what} holds no key: {effect}"));
+        let headers = self.additions.values().flat_map(Additions::missing);
+        let headers = headers
+            .map(|(name, what)| format!("{what} is empty: vendor `{id}` cannot get its header {name}"));
+        let mut missing: Vec<_> = keys.chain(headers).collect();
+        missing.dedup();
+        missing
+    }
+
     /// Calls `worker`. Returns once the vendor answered with a status and the head of a stream.
+    ///
+    /// A refusal that is about one key is answered by showing the next one, and one that names the field for the token limit by
+    /// using that: a refused call costs nothing. Nothing else is tried again.
     pub(crate) async fn chat(
         &self,
         worker: &Worker,
         request: &ChatRequest,
         clients: &Clients,
     ) -> Result<ChatStream, VendorError> {
-        let faults = self.faults();
+        let keys = self.keys.read().await;
+        let additions = self.additions.get(&worker.id).unwrap_or(&self.vendors_own);
+        let (headers, secrets) = additions.headers(&self.vendor.id).await?;
+        let faults = Faults::new(self.vendor.id.clone(), keys.iter().cloned().chain(secrets));
         demands::check(worker, request, &faults)?;
+        if self.keys.are_needed() && keys.is_empty() {
+            return Err(faults.misconfigured(&format!("{} holds no key", self.keys.missing().join(", "))));
+        }
         let connect_ms_max = worker.limits.waits.connect_ms_max;
         let client = clients.get(self.route, connect_ms_max).map_err(|source| faults.unreachable(source))?;
-        let call = self.call(&client, worker, request, &faults)?;
         let clock = CallClock::start(self.vendor.id.clone(), &worker.limits);
-        let response = clock.first(call.send()).await?.map_err(|source| {
-            let is_late = source.is_connect() && source.is_timeout();
-            if is_late { clock.not_connected() } else { faults.unreachable(source) }
-        })?;
-        if !response.status().is_success() {
-            return Err(refusal(response, &faults, &clock).await);
-        }
+        let mut prepared = self.prepare(client, headers, worker, request, additions, &faults)?;
+        let response = match self.ask(&prepared, worker, &keys, &faults, &clock).await? {
+            Ok(response) => response,
+            Err(refusal) => {
+                let other = prepared.token_limit.other();
+                if !self.is_about_the_token_limit(worker, &refusal, other) {
+                    return Err(refusal.error);
+                }
+                self.learnt.lock().unwrap_or_else(PoisonError::into_inner).insert(worker.id.clone(), other);
+                prepared =
+                    self.prepare(prepared.client, prepared.headers, worker, request, additions, &faults)?;
+                let again = self.ask(&prepared, worker, &keys, &faults, &clock).await?;
+                again.map_err(|refusal| refusal.error)?
+            }
+        };
         if is_web_page(response.headers()) {
             return Err(faults.garbled("an answer of type text/html: base_url leads to a web page"));
         }
         let id = request_id(response.headers());
-        let said = quota(response.headers());
-        let events = answer::events(id, response.bytes_stream(), decoder(worker), faults, clock);
+        // What one key may still do says nothing of the others.
+        let said = if keys.len() > 1 { Quota::default() } else { quota(response.headers()) };
+        let reader = (decoder(worker, request), Offered::by(request));
+        let events = answer::events(id, response.bytes_stream(), reader, faults, clock);
         if said == Quota::default() {
             return Ok(events.boxed());
         }
@@ -111,50 +149,117 @@ impl Endpoint {
             .boxed())
     }
 
-    fn call(
+    /// Sends the request with each key in turn, until the vendor answers or refuses it for something else than the key.
+    async fn ask(
         &self,
-        client: &Client,
+        prepared: &Prepared,
+        worker: &Worker,
+        keys: &[SecretString],
+        faults: &Faults,
+        clock: &CallClock,
+    ) -> Result<Result<Response, Refusal>, VendorError> {
+        if !self.keys.are_needed() {
+            return self.ask_once(prepared, worker, None, faults, clock).await;
+        }
+        let mut refused: Option<Refusal> = None;
+        for key in self.keys.in_turn(keys) {
+            let refusal = match self.ask_once(prepared, worker, Some(&key), faults, clock).await? {
+                Ok(response) => return Ok(Ok(response)),
+                Err(refusal) if !refusal.is_about_the_key() => return Ok(Err(refusal)),
+                Err(refusal) => refusal,
+            };
+            match &refusal.error {
+                VendorError::Throttled { retry_after, .. } => self.keys.limited(&key, *retry_after),
+                _ => self.keys.refused(&key),
+            }
+            // Of all refusals the one counts that passes soonest.
+            if refused.as_ref().is_none_or(|first| refusal.passes_sooner_than(first)) {
+                refused = Some(refusal);
+            }
+        }
+        refused.map(Err).ok_or_else(|| faults.misconfigured("it has no key to show"))
+    }
+
+    async fn ask_once(
+        &self,
+        prepared: &Prepared,
+        worker: &Worker,
+        key: Option<&SecretString>,
+        faults: &Faults,
+        clock: &CallClock,
+    ) -> Result<Result<Response, Refusal>, VendorError> {
+        let mut headers = prepared.headers.clone();
+        if let Some(key) = key {
+            self.show(key, worker.api, &mut headers, faults)?;
+        }
+        let call = prepared.client.post(prepared.url.clone()).headers(headers).body(prepared.body.clone());
+        let response = clock.first(call.send()).await?.map_err(|source| {
+            let is_late = source.is_connect() && source.is_timeout();
+            if is_late { clock.not_connected() } else { faults.unreachable(source) }
+        })?;
+        if response.status().is_success() {
+            Ok(Ok(response))
+        } else {
+            Ok(Err(refusal(response, faults, clock).await))
+        }
+    }
+
+    /// Whether a refusal says that this server, or this model, wants the other field for the token limit.
+    fn is_about_the_token_limit(&self, worker: &Worker, refusal: &Refusal, other: TokenLimitField) -> bool {
+        let is_open = worker.api == WireFormat::OpenaiChat && self.vendor.token_limit_field.is_none();
+        let names_both = [other, other.other()].iter().all(|field| refusal.names(field.as_str()));
+        let is_first = !self.learnt.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&worker.id);
+        is_open && is_first && matches!(refusal.status, 400 | 422) && names_both
+    }
+
+    fn token_limit(&self, worker: &Worker) -> TokenLimitField {
+        let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner).get(&worker.id).copied();
+        let by_host = || openai_chat::token_limit_of_host(self.base.host_str().unwrap_or_default());
+        self.vendor.token_limit_field.or(learnt).unwrap_or_else(by_host)
+    }
+
+    fn prepare(
+        &self,
+        client: Client,
+        mut headers: HeaderMap,
         worker: &Worker,
         request: &ChatRequest,
+        additions: &Additions,
         faults: &Faults,
-    ) -> Result<RequestBuilder, VendorError> {
+    ) -> Result<Prepared, VendorError> {
         let base = &self.base;
+        let token_limit = self.token_limit(worker);
         let (url, body) = match worker.api {
-            WireFormat::OpenaiChat => (openai_chat::url(base), openai_chat::body(base, worker, request)),
+            WireFormat::OpenaiChat => {
+                (openai_chat::url(base), openai_chat::body(worker, request, token_limit))
+            }
             WireFormat::OpenaiResponses => {
                 (openai_responses::url(base), openai_responses::body(worker, request))
             }
             WireFormat::Anthropic => (anthropic::url(base), anthropic::body(worker, request)),
             WireFormat::Gemini => (gemini::url(base, &worker.model), gemini::body(worker, request)),
         };
-        let body = body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot say"))?;
-        let mut headers = self.headers(worker.api, faults)?;
+        let body = body.and_then(|body| additions.body(body));
+        let body =
+            body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot express"))?;
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if worker.api == WireFormat::Anthropic {
             let version = HeaderValue::from_static(anthropic::version(request));
             headers.insert(anthropic::VERSION_HEADER, version);
         }
-        Ok(client.post(url).headers(headers).body(body))
+        Ok(Prepared { client, url, headers, body, token_limit })
     }
 
-    fn faults(&self) -> Faults {
-        let secret = match &self.key {
-            Key::Known(key) => Some(key.clone()),
-            Key::NotNeeded | Key::Missing { .. } => None,
-        };
-        Faults::new(self.vendor.id.clone(), secret)
-    }
-
-    fn headers(&self, format: WireFormat, faults: &Faults) -> Result<HeaderMap, VendorError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let key = match &self.key {
-            Key::NotNeeded => return Ok(headers),
-            Key::Known(key) => key.expose_secret(),
-            Key::Missing { variable } => {
-                return Err(faults.misconfigured(&format!("environment variable {variable} holds no key")));
-            }
-        };
+    /// Puts the key where the vendor wants it.
+    fn show(
+        &self,
+        key: &SecretString,
+        format: WireFormat,
+        headers: &mut HeaderMap,
+        faults: &Faults,
+    ) -> Result<(), VendorError> {
+        let key = key.expose_secret();
         let (name, value) = match self.vendor.key_header(format) {
             KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::try_from(format!("Bearer {key}"))),
             KeyHeader::Named(name) => {
@@ -167,24 +272,50 @@ impl Endpoint {
             value.map_err(|_| faults.misconfigured("its key has a character that no header can carry"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
-        Ok(headers)
+        Ok(())
     }
 }
 
-fn decoder(worker: &Worker) -> Box<dyn Decoder> {
+impl Refusal {
+    /// Whether another key may well be let in.
+    fn is_about_the_key(&self) -> bool {
+        matches!(self.status, 401..=403 | 429)
+            || matches!(self.error, VendorError::Unpaid { .. } | VendorError::Misconfigured { .. })
+    }
+
+    fn passes_sooner_than(&self, other: &Self) -> bool {
+        let wait = |error: &VendorError| match error {
+            VendorError::Throttled { retry_after, .. } => Some(retry_after.unwrap_or_default()),
+            _ => None,
+        };
+        match (wait(&self.error), wait(&other.error)) {
+            (Some(wait), Some(others)) => wait < others,
+            (wait, others) => wait.is_some() && others.is_none(),
+        }
+    }
+
+    /// Whether it has that word, and not only as a part of another one.
+    fn names(&self, word: &str) -> bool {
+        self.message.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|other| other == word)
+    }
+}
+
+fn decoder(worker: &Worker, request: &ChatRequest) -> Box<dyn Decoder> {
     match worker.api {
         WireFormat::OpenaiChat => openai_chat::decoder(),
-        WireFormat::OpenaiResponses => openai_responses::decoder(worker.id.clone()),
+        WireFormat::OpenaiResponses => openai_responses::decoder(worker.id.clone(), &request.answer),
         WireFormat::Anthropic => anthropic::decoder(worker.id.clone()),
         WireFormat::Gemini => gemini::decoder(worker.id.clone()),
     }
 }
 
 /// Reads why the vendor refused. A body that does not come is done without: the status says the most.
-async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> VendorError {
+async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> Refusal {
     let (status, headers) = (response.status(), response.headers().clone());
     let body = clock.at_most(ERROR_BODY_MAX, up_to(ERROR_BYTES_MAX, response.bytes_stream())).await;
-    faults.refused(status, &headers, &body.unwrap_or_default())
+    let body = body.unwrap_or_default();
+    let error = faults.refused(status, &headers, &body);
+    Refusal { status: status.as_u16(), error, message: String::from_utf8_lossy(&body).into_owned() }
 }
 
 /// The first bytes of a body, or what came of them.

@@ -1,5 +1,6 @@
 //! What went wrong at a vendor, and whether the same call may succeed later.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::ids::{VendorId, WorkerId};
@@ -56,11 +57,11 @@ const REFUSED: [&str; 13] = [
 /// Anthropic's status for a service that has too much to do.
 const OVERLOADED: u16 = 529;
 
-/// Makes the errors of one vendor. None of them repeats the key, even if the vendor does.
+/// Makes the errors of one vendor. None of them repeats a key or another secret, even if the vendor does.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     vendor: VendorId,
-    secret: Option<SecretString>,
+    secrets: Arc<[SecretString]>,
 }
 
 /// What a vendor said.
@@ -73,11 +74,13 @@ struct Complaint {
     status: Option<u16>,
     /// Google's way to say when to come back.
     pause: Option<Pause>,
+    /// Google says that the key is at fault, though the status is that of a bad request.
+    refuses_key: bool,
 }
 
 impl Faults {
-    pub(crate) fn new(vendor: VendorId, secret: Option<SecretString>) -> Self {
-        Self { vendor, secret }
+    pub(crate) fn new(vendor: VendorId, secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        Self { vendor, secrets: secrets.into_iter().collect() }
     }
 
     /// The vendor sent `what`.
@@ -158,6 +161,10 @@ impl Faults {
             Class::Throttled => VendorError::Throttled { vendor, retry_after: None },
             Class::Unpaid => VendorError::Unpaid { vendor, status, message },
             Class::Rejected => VendorError::Rejected { vendor, status, message },
+            Class::KeyRefused => {
+                let message = format!("it refused the key (status {status}): {message}");
+                VendorError::Misconfigured { vendor, message }
+            }
             Class::Failed => VendorError::Failed { vendor, status, message },
         }
     }
@@ -168,10 +175,9 @@ impl Faults {
 
     /// A vendor's words on one line of bounded length, without the key. The key goes first: a cut could leave half of it.
     fn readable(&self, words: &str) -> String {
-        let without_key = match &self.secret {
-            Some(secret) => words.replace(secret.expose_secret(), "[key]"),
-            None => words.to_owned(),
-        };
+        let secrets =
+            self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
+        let without_key = secrets.fold(words.to_owned(), |words, secret| words.replace(secret, "[key]"));
         let mut line = String::new();
         for word in
             without_key.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
@@ -207,6 +213,8 @@ enum Class {
     Unpaid,
     /// Nothing.
     Rejected,
+    /// Nothing here: the key is invalid, whatever is asked.
+    KeyRefused,
     /// The same again.
     Failed,
 }
@@ -229,6 +237,7 @@ impl Complaint {
     fn class(&self, status: u16) -> Class {
         match Class::of(status) {
             Class::Throttled | Class::Rejected if self.is_unpaid() => Class::Unpaid,
+            Class::Rejected if status == 400 && self.refuses_key => Class::KeyRefused,
             class => class,
         }
     }
@@ -283,8 +292,14 @@ impl Complaint {
         let status =
             codes.iter().filter_map(|code| code.parse().ok()).find(|status| (400..600).contains(status));
         let whole = || error.to_string();
-        let pause = object.get("details").and_then(google_rpc::pause);
-        Self { message: texts.take(1).next().unwrap_or_else(whole), words: codes, status, pause }
+        let details = object.get("details");
+        Self {
+            message: texts.take(1).next().unwrap_or_else(whole),
+            words: codes,
+            status,
+            pause: details.and_then(google_rpc::pause),
+            refuses_key: details.is_some_and(google_rpc::refuses_key),
+        }
     }
 }
 

@@ -35,10 +35,12 @@ pub(crate) fn object(arguments: &str) -> Map<String, Value> {
 /// enough of a usual limit for an answer.
 pub(crate) fn thinking_budget(effort: Effort, output_tokens_max: u32) -> u32 {
     let eighths = match effort {
+        Effort::None | Effort::Minimal => 0,
         Effort::Low => 1,
         Effort::Medium => 3,
         Effort::High => 5,
         Effort::XHigh => 6,
+        Effort::Max => 7,
     };
     output_tokens_max / 8 * eighths
 }

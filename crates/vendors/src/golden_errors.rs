@@ -50,7 +50,7 @@ fn refusals_become_the_errors_that_their_golden_files_say() {
         let folder = format!("errors/{vendor}");
         for (name, file) in cases(&folder) {
             let (status, headers, body) = response(&file);
-            let faults = Faults::new(VendorId::new("v").unwrap(), None);
+            let faults = Faults::new(VendorId::new("v").unwrap(), []);
             let mut text = String::new();
             write_error(&mut text, &faults.refused(status, &headers, body));
             text += &learnt(&quota(&headers));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use podium_domain::conversation::Message;
-use podium_domain::ids::VendorId;
+use podium_domain::ids::{VendorId, WorkerId};
 use podium_domain::needs::BLANK_STOP;
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, WireFormat, Worker};
@@ -19,7 +19,7 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::answer::{AnswerReader, Decoder};
+use crate::answer::{AnswerReader, Decoder, Offered};
 use crate::faults::Faults;
 use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
 
@@ -158,7 +158,7 @@ pub(crate) fn settings(folder: &str) -> insta::Settings {
 /// What is left of a request when a worker refuses parts of it: they are taken out one by one, by the name that the refusal
 /// gives.
 fn taken(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>) {
-    let faults = Faults::new(VendorId::new("v").unwrap(), None);
+    let faults = Faults::new(VendorId::new("v").unwrap(), []);
     let mut refused = Vec::new();
     while let Err(error) = demands::check(worker, &request, &faults) {
         let VendorError::Unsupported { what, .. } = error else { panic!("{error}") };
@@ -190,7 +190,8 @@ fn requests_stand_on_the_wire_as_their_golden_files_say() {
             let base = Url::parse(base).unwrap();
             let (url, body) = match api {
                 WireFormat::OpenaiChat => {
-                    (openai_chat::url(&base), openai_chat::body(&base, &worker, &request))
+                    let limit = openai_chat::token_limit_of_host(base.host_str().unwrap());
+                    (openai_chat::url(&base), openai_chat::body(&worker, &request, limit))
                 }
                 WireFormat::OpenaiResponses => {
                     (openai_responses::url(&base), openai_responses::body(&worker, &request))
@@ -231,7 +232,7 @@ fn openai_chat_answers_become_the_events_that_their_golden_files_say() {
 #[test]
 fn openai_responses_answers_become_the_events_that_their_golden_files_say() {
     let id = worker(WireFormat::OpenaiResponses, Feature::Effort).id;
-    answers_become_events("openai_responses", || openai_responses::decoder(id.clone()));
+    answers_become_events("openai_responses", || openai_responses::decoder(id.clone(), &AnswerForm::Text));
 }
 
 #[test]
@@ -244,6 +245,36 @@ fn anthropic_answers_become_the_events_that_their_golden_files_say() {
 fn gemini_answers_become_the_events_that_their_golden_files_say() {
     let id = worker(WireFormat::Gemini, Feature::Effort).id;
     answers_become_events("gemini", || gemini::decoder(id.clone()));
+}
+
+#[test]
+fn calls_of_tools_that_were_not_offered_are_dropped() {
+    let call = |arguments: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"42\",\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\
+             \"function\":{{\"name\":\"look\",\"arguments\":\"{arguments}\"}}}}]}},\
+             \"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
+        )
+    };
+    for arguments in ["{}", "{broken"] {
+        let stream = call(arguments);
+        let said = events_of(openai_chat::decoder(), Offered::NoTools, [stream.as_bytes()]);
+        assert_eq!(said, "delta \"42\"\nfinished: Stop, no usage\n");
+    }
+    let said = events_of(openai_chat::decoder(), Offered::Tools, [call("{broken").as_bytes()]);
+    assert!(said.contains("arguments of tool `look`"), "{said}");
+}
+
+#[test]
+fn commentary_stays_out_of_answers_that_must_be_json() {
+    let stream = std::str::from_utf8(
+        &cases("streams/openai_responses").into_iter().find(|(name, _)| name == "commentary").unwrap().1,
+    )
+    .unwrap()
+    .to_owned();
+    let decoder = openai_responses::decoder(WorkerId::new("w").unwrap(), &AnswerForm::JsonObject);
+    let said = events(decoder, [stream.as_bytes()]);
+    assert!(said.starts_with("reasoning \"Let me \"\nreasoning \"see.\"\ndelta \"42\"\n"), "{said}");
 }
 
 #[test]
@@ -263,7 +294,15 @@ fn what_a_decoder_gathers_has_a_bound() {
 }
 
 fn events<'a>(decoder: Box<dyn Decoder>, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let mut reader = AnswerReader::new(decoder, Faults::new(VendorId::new("v").unwrap(), None));
+    events_of(decoder, Offered::Tools, pieces)
+}
+
+fn events_of<'a>(
+    decoder: Box<dyn Decoder>,
+    offered: Offered,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> String {
+    let mut reader = AnswerReader::new(decoder, offered, Faults::new(VendorId::new("v").unwrap(), []));
     for piece in pieces {
         reader.push(piece);
     }

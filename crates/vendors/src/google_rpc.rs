@@ -1,4 +1,5 @@
-//! What Google's errors say beside their words: `google.rpc.RetryInfo` and `google.rpc.QuotaFailure`.
+//! What Google's errors say in addition to their words: `google.rpc.RetryInfo`, `google.rpc.QuotaFailure` and
+//! `google.rpc.ErrorInfo`.
 
 use std::time::Duration;
 
@@ -37,6 +38,15 @@ pub(crate) fn pause(details: &Value) -> Option<Pause> {
         return Some(Pause::Of(delay.unwrap_or_default().max(DAY_QUOTA_PAUSE)));
     }
     delay.map(Pause::Of)
+}
+
+/// Whether an error's `details` say that the key is invalid, expired or blocked.
+pub(crate) fn refuses_key(details: &Value) -> bool {
+    let reasons =
+        details.as_array().into_iter().flatten().filter_map(|detail| detail.get("reason")?.as_str());
+    reasons.into_iter().any(|reason| {
+        reason.starts_with("API_KEY_") || matches!(reason, "ACCESS_TOKEN_EXPIRED" | "CREDENTIALS_MISSING")
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use podium_ports::vendor::{ChatRequest, ChatStream, VendorError, Vendors};
 use reqwest::{Client, Url};
 
 use crate::client::{Route, http_client};
-use crate::endpoint::{Endpoint, Key};
+use crate::endpoint::Endpoint;
 use crate::keys::KeySource;
 
 /// Why a pool's vendors cannot be called at all.
@@ -46,7 +46,7 @@ impl Clients {
     }
 }
 
-/// Calls the workers of one pool over HTTP. Keys are read once, when it is made.
+/// Calls the workers of one pool over HTTP. Keys in the environment are read once, keys in files for every call.
 #[derive(Debug)]
 pub struct HttpVendors {
     endpoints: BTreeMap<VendorId, Endpoint>,
@@ -57,7 +57,7 @@ impl HttpVendors {
     /// Makes an endpoint for each vendor of the pool.
     ///
     /// A key that is missing is no error here: only the workers of that vendor cannot be called.
-    /// [`Self::missing_keys`] lists such vendors.
+    /// [`Self::missing_secrets`] lists what is missing.
     pub fn new(pool: &Pool, keys: &dyn KeySource) -> Result<Self, BuildError> {
         let clients = Clients::default();
         for worker in pool.workers() {
@@ -70,16 +70,16 @@ impl HttpVendors {
         let endpoint = |vendor: &Vendor| {
             let base = Url::parse(&vendor.base_url).ok().filter(Url::has_host);
             let base = base.ok_or_else(|| BuildError::BaseUrl { vendor: vendor.id.clone() })?;
-            let (key, route) = (Key::read(vendor.api_key_env.as_deref(), keys), route(&base));
-            Ok((vendor.id.clone(), Endpoint::new(vendor.clone(), base, key, route)))
+            let route = route(&base);
+            Ok((vendor.id.clone(), Endpoint::new(pool, vendor, base, route, keys)))
         };
         let endpoints = pool.vendors().iter().map(endpoint).collect::<Result<_, _>>()?;
         Ok(Self { endpoints, clients })
     }
 
-    /// The vendors that cannot be called because their key is missing, each with the variable that should hold it.
-    pub fn missing_keys(&self) -> impl Iterator<Item = (&VendorId, &str)> {
-        self.endpoints.iter().filter_map(|(id, endpoint)| Some((id, endpoint.missing_key()?)))
+    /// A sentence for each secret that is not where the pool says, such as a key in an environment variable.
+    pub fn missing_secrets(&self) -> impl Iterator<Item = String> {
+        self.endpoints.values().flat_map(Endpoint::missing_secrets)
     }
 }
 

@@ -6,9 +6,10 @@
 //! into the pieces that a format's decoder reads, `faults` and `retry_after` read what went wrong, and `demands` refuses
 //! what a worker does not take before anything is sent.
 //!
-//! What this crate refuses to do: it repeats no call (the caller knows what a repetition costs, and when it may), it
+//! What this crate refuses to do: it repeats no call that a vendor took (the caller knows what a repetition costs), it
 //! judges no text, and it never lets a key into a log, an error or a `Debug` output.
 
+mod additions;
 mod answer;
 mod anthropic;
 mod call_clock;
@@ -23,6 +24,7 @@ mod google_rpc;
 mod halves;
 mod http_vendors;
 mod keys;
+mod lenient;
 mod openai_chat;
 mod openai_responses;
 mod quota;

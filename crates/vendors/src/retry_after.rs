@@ -1,6 +1,7 @@
-//! How long a vendor wants to be left alone, in all the ways that vendors say it.
+//! How long a vendor asks to back off, in all the ways that vendors say it.
 //!
-//! No clock is read: a date is held against the answer's own `Date`, which no difference between two clocks can falsify.
+//! A date is compared with the answer's own `Date`, which no difference between two clocks can falsify. An answer without one
+//! is compared with this machine's clock, and then at most [`OWN_CLOCK_WAIT_MAX`] is believed.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,6 +9,9 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
 /// Longest wait that is believed; a longer one counts as this.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+
+/// Longest wait that is believed by this machine's clock.
+const OWN_CLOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// Numbers from here on are no spans but points in time: seconds since 1970, then milliseconds.
 const EPOCH_SECONDS_MIN: f64 = 1e9;
@@ -140,10 +144,18 @@ fn after_epoch(seconds: f64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// From the answer's date to `time`; nothing if that is past, none if the answer has no date.
+/// From the answer's date to `time`; zero if that is past. An answer without a date says nothing of a time that is past here.
 fn until(time: SystemTime, headers: &HeaderMap) -> Option<Duration> {
-    let now = httpdate::parse_http_date(text(headers, DATE.as_str())?).ok()?;
-    Some(time.duration_since(now).unwrap_or_default())
+    let sent = text(headers, DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok());
+    match sent {
+        Some(sent) => Some(time.duration_since(sent).unwrap_or_default()),
+        None => time.duration_since(now()).ok().map(|wait| wait.min(OWN_CLOCK_WAIT_MAX)),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "only for an answer that has no date, and within a bound")]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 #[cfg(test)]
@@ -194,6 +206,7 @@ mod tests {
             (vec![("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT"), DATE_SENT], ms(30_000)),
             (vec![("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"), DATE_SENT], ms(0)),
             (vec![("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")], None),
+            (vec![("retry-after", "Tue, 01 Jan 2999 00:00:00 GMT")], Some(OWN_CLOCK_WAIT_MAX)),
             (vec![("retry-after", "soon")], None),
             (vec![("retry-after", "-3")], None),
             (vec![("retry-after", "999999999999")], Some(RETRY_AFTER_MAX)),

@@ -1,7 +1,7 @@
 //! Calls over real HTTP: what a worker's server does, and what the caller gets.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 type Answer = Box<dyn FnOnce() -> Response<Body> + Send>;
 
-/// A server that gives one prepared answer to one call, and keeps what it was asked.
+/// A server that gives prepared answers in turn, and keeps what it was asked last.
 struct Server {
     address: SocketAddr,
     asked: Arc<Asked>,
@@ -34,14 +34,14 @@ struct Server {
 
 #[derive(Default)]
 struct Asked {
-    answer: Mutex<Option<Answer>>,
-    request: Mutex<Option<(HeaderMap, Bytes)>>,
+    answers: Mutex<VecDeque<Answer>>,
+    requests: Mutex<Vec<(HeaderMap, Bytes)>>,
 }
 
 impl Server {
     async fn answering(answer: impl FnOnce() -> Response<Body> + Send + 'static) -> Self {
         let asked = Arc::new(Asked::default());
-        *asked.answer.lock().unwrap() = Some(Box::new(answer));
+        asked.answers.lock().unwrap().push_back(Box::new(answer));
         let router = Router::new().route("/v1/chat/completions", post(give)).with_state(Arc::clone(&asked));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -55,7 +55,26 @@ impl Server {
     }
 
     fn request(&self) -> (HeaderMap, Bytes) {
-        self.asked.request.lock().unwrap().clone().unwrap()
+        self.asked.requests.lock().unwrap().last().cloned().unwrap()
+    }
+
+    /// Gives one more answer, to the next call.
+    fn then(self, answer: impl FnOnce() -> Response<Body> + Send + 'static) -> Self {
+        self.asked.answers.lock().unwrap().push_back(Box::new(answer));
+        self
+    }
+
+    /// The value of a header in each request so far.
+    fn shown(&self, header: &str) -> Vec<String> {
+        let requests = self.asked.requests.lock().unwrap();
+        requests.iter().map(|(headers, _)| headers[header].to_str().unwrap().to_owned()).collect()
+    }
+
+    /// The events of a call of a pool's worker, or the error that ended it.
+    async fn call_of(&self, vendors: &HttpVendors, pool: &Pool) -> Result<Vec<ChatEvent>, VendorError> {
+        let answer = vendors.chat(&pool.workers()[0], &question()).await?;
+        let items = tokio::time::timeout(SOON, answer.collect::<Vec<_>>()).await.unwrap();
+        items.into_iter().collect()
     }
 
     /// The outcome of a call: its events, or the error that ended it.
@@ -72,8 +91,8 @@ impl Server {
 }
 
 async fn give(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    *asked.request.lock().unwrap() = Some((headers, body));
-    let answer = asked.answer.lock().unwrap().take();
+    asked.requests.lock().unwrap().push((headers, body));
+    let answer = asked.answers.lock().unwrap().pop_front();
     answer.map_or_else(|| plain(StatusCode::IM_A_TEAPOT, "asked twice"), |answer| answer())
 }
 
@@ -323,9 +342,11 @@ async fn a_missing_key_is_told_before_and_at_the_call() {
     let pool = pool("http://127.0.0.1:9/v1", PATIENT);
     for no_key in [BTreeMap::new(), BTreeMap::from([("TEST_KEY".to_owned(), SecretString::from(" \n"))])] {
         let vendors = HttpVendors::new(&pool, &no_key).unwrap();
-        let missing: Vec<_> =
-            vendors.missing_keys().map(|(vendor, variable)| (vendor.as_str(), variable)).collect();
-        assert_eq!(missing, [("v", "TEST_KEY")]);
+        let missing: Vec<_> = vendors.missing_secrets().collect();
+        assert_eq!(
+            missing,
+            ["environment variable TEST_KEY holds no key: workers of vendor `v` cannot be called"]
+        );
         let error = vendors.chat(&pool.workers()[0], &question()).await.err().unwrap();
         assert!(
             matches!(error, VendorError::Misconfigured { .. }) && error.to_string().contains("TEST_KEY"),
@@ -338,7 +359,7 @@ async fn a_missing_key_is_told_before_and_at_the_call() {
 fn a_key_is_in_no_debug_output() {
     let vendors = HttpVendors::new(&pool("http://127.0.0.1:9/v1", PATIENT), &keys()).unwrap();
     assert!(!format!("{vendors:?}").contains("secret"));
-    assert_eq!(vendors.missing_keys().count(), 0);
+    assert_eq!(vendors.missing_secrets().count(), 0);
     assert!(EnvironmentKeys.key("PODIUM_NO_SUCH_VARIABLE").is_none());
 }
 
@@ -346,4 +367,131 @@ fn a_key_is_in_no_debug_output() {
 fn an_address_that_is_none_is_refused_when_the_vendors_are_made() {
     let error = HttpVendors::new(&pool("http://", PATIENT), &keys()).unwrap_err();
     assert!(matches!(error, BuildError::BaseUrl { .. }), "{error:?}");
+}
+
+/// A pool whose vendor entry has these lines, or whose worker entry has those.
+fn pool_with(server: &Server, vendor: &str, worker: &str) -> Pool {
+    let toml = format!(
+        r#"
+        schema = 1
+        name = "test"
+        version = "1"
+        [[vendors]]
+        id = "v"
+        api = "openai-chat"
+        base_url = "http://{}/v1"
+        {vendor}
+        [[workers]]
+        id = "w"
+        vendor = "v"
+        model = "the-model"
+        description = "a worker"
+        context_tokens = 8192
+        usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
+        limits = {{ {PATIENT} }}
+        {worker}
+        "#,
+        server.address
+    );
+    Pool::parse(&toml).unwrap()
+}
+
+fn two_keys() -> BTreeMap<String, SecretString> {
+    ["KEY_A", "KEY_B"].map(|name| (name.to_owned(), SecretString::from(name.to_lowercase()))).into()
+}
+
+fn answered() -> Response<Body> {
+    plain(StatusCode::OK, r#"{"choices":[{"index":0,"message":{"content":"fine"},"finish_reason":"stop"}]}"#)
+}
+
+fn refusing(status: u16, headers: &'static [(&str, &str)], body: &'static str) -> Response<Body> {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(Body::from(body)).unwrap()
+}
+
+#[tokio::test]
+async fn a_refused_key_is_followed_by_the_next_one_within_a_call() {
+    for status in [401, 402, 403, 429] {
+        let server = Server::answering(move || refusing(status, &[], "")).await.then(answered).then(answered);
+        let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
+        let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
+        server.call_of(&vendors, &pool).await.unwrap();
+        assert_eq!(server.shown("authorization"), ["Bearer key_a", "Bearer key_b"], "{status}");
+        if status != 429 {
+            server.call_of(&vendors, &pool).await.unwrap();
+            assert_eq!(server.shown("authorization")[2], "Bearer key_b", "{status}: the other one rests");
+        }
+    }
+}
+
+#[tokio::test]
+async fn if_every_key_is_refused_the_refusal_counts_that_passes_soonest() {
+    let server = Server::answering(|| refusing(429, &[("retry-after", "30")], ""))
+        .await
+        .then(|| refusing(401, &[], ""));
+    let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
+    let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
+    let error = server.call_of(&vendors, &pool).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(30)), "{error}");
+}
+
+#[tokio::test]
+async fn a_bad_request_is_shown_to_one_key_only() {
+    let server = Server::answering(|| refusing(400, &[], "")).await.then(answered);
+    let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
+    let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
+    let error = server.call_of(&vendors, &pool).await.unwrap_err();
+    assert!(matches!(error, VendorError::Rejected { status: 400, .. }), "{error}");
+    assert_eq!(server.shown("authorization").len(), 1);
+}
+
+#[tokio::test]
+async fn headers_and_body_fields_of_the_pool_are_sent() {
+    let server = Server::answering(|| plain(StatusCode::FORBIDDEN, "no entry for key_a")).await;
+    let vendor =
+        "headers = { X-Team = \"env:KEY_A\", openai-project = \"p1\" }\nbody = { service_tier = \"flex\" }";
+    let worker = "headers = { openai-project = \"p2\" }\nbody = { top_k = 5 }";
+    let pool = pool_with(&server, vendor, worker);
+    let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
+    let error = server.call_of(&vendors, &pool).await.unwrap_err().to_string();
+    assert!(!error.contains("key_a"), "a secret in a header is in no error: {error}");
+    let (headers, body) = server.request();
+    assert_eq!(
+        (headers["x-team"].as_bytes(), headers["openai-project"].as_bytes()),
+        (&b"key_a"[..], &b"p2"[..])
+    );
+    assert!(!headers.contains_key("authorization"));
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    assert!(body.contains(r#""service_tier":"flex""#) && body.contains(r#""top_k":5"#), "{body}");
+    let missing = HttpVendors::new(&pool, &BTreeMap::new()).unwrap();
+    let said: Vec<_> = missing.missing_secrets().collect();
+    assert_eq!(said, ["environment variable KEY_A is empty: vendor `v` cannot get its header x-team"]);
+    let error = server.call_of(&missing, &pool).await.unwrap_err().to_string();
+    assert!(error.contains("environment variable KEY_A, of header x-team, is empty"), "{error}");
+}
+
+#[tokio::test]
+async fn the_field_for_the_token_limit_is_set_or_learnt_from_a_refusal() {
+    const REFUSAL: &str = r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens"}}"#;
+    let fields = |server: &Server| {
+        let requests = server.asked.requests.lock().unwrap();
+        let names = |body: &Bytes| String::from_utf8_lossy(body).contains("\"max_completion_tokens\"");
+        requests.iter().map(|(_, body)| names(body)).collect::<Vec<_>>()
+    };
+    let server = Server::answering(|| refusing(400, &[], REFUSAL)).await.then(answered).then(answered);
+    let pool = pool_with(&server, "", "");
+    let vendors = HttpVendors::new(&pool, &keys()).unwrap();
+    server.call_of(&vendors, &pool).await.unwrap();
+    server.call_of(&vendors, &pool).await.unwrap();
+    assert_eq!(fields(&server), [false, true, true], "learnt once");
+
+    let server = Server::answering(|| refusing(400, &[], REFUSAL)).await;
+    let pool = pool_with(&server, r#"token_limit_field = "max_completion_tokens""#, "");
+    let vendors = HttpVendors::new(&pool, &keys()).unwrap();
+    let error = server.call_of(&vendors, &pool).await.unwrap_err();
+    assert!(matches!(error, VendorError::Rejected { status: 400, .. }), "{error}");
+    assert_eq!(fields(&server), [true], "a setting is not overruled");
 }

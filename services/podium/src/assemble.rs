@@ -188,12 +188,7 @@ fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
     notices.extend(workers.pool().unpriced_at(SystemClock.now()).map(|worker| {
         format!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id)
     }));
-    let missing = vendors.missing_keys();
-    notices.extend(
-        missing.map(|(vendor, name)| {
-            format!("{name} is not set: workers of vendor `{vendor}` cannot be called")
-        }),
-    );
+    notices.extend(vendors.missing_secrets());
     notices
 }
 

@@ -55,6 +55,12 @@ impl fmt::Display for Answered {
     }
 }
 
+/// A sentence for each secret of the pool that is not there.
+pub(crate) fn missing_secrets(pool: &Pool) -> Result<Vec<String>, Error> {
+    let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
+    Ok(vendors.missing_secrets().collect())
+}
+
 /// Calls each worker once, in the order of the pool.
 pub(crate) async fn each(pool: &Pool) -> Result<Vec<(WorkerId, Outcome)>, Error> {
     let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::policy::Effort;
+
 /// How a worker is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -55,6 +57,16 @@ impl WireFormat {
         !matches!(self, Self::Anthropic)
     }
 
+    /// The efforts that most of its models know by name.
+    pub(super) const fn usual_efforts(self) -> &'static [Effort] {
+        use Effort::{High, Low, Max, Medium, Minimal, None, XHigh};
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => &[None, Minimal, Low, Medium, High, XHigh],
+            Self::Anthropic => &[Low, Medium, High, XHigh, Max],
+            Self::Gemini => &[Low, Medium, High],
+        }
+    }
+
     /// The header that carries the key where the pool names none.
     pub(super) fn key_header(self) -> KeyHeader {
         match self {
@@ -68,6 +80,35 @@ impl WireFormat {
 impl fmt::Display for WireFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// The field of a Chat Completions request that bounds the completion. No server knows both in all its models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenLimitField {
+    /// `max_completion_tokens`: OpenAI and Azure, whose reasoning models refuse the other one.
+    MaxCompletionTokens,
+    /// `max_tokens`: everyone else.
+    MaxTokens,
+}
+
+impl TokenLimitField {
+    /// Its name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxCompletionTokens => "max_completion_tokens",
+            Self::MaxTokens => "max_tokens",
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::MaxCompletionTokens => Self::MaxTokens,
+            Self::MaxTokens => Self::MaxCompletionTokens,
+        }
     }
 }
 

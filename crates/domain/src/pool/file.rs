@@ -9,11 +9,17 @@ use super::features::features;
 use super::hedge::HedgeEntry;
 use super::limits::{AccountLimitsEntry, LimitsEntry};
 use super::price_file::{PriceEntries, prices};
-use super::{AccountLimits, Feature, KeyHeader, Modality, Pool, Vendor, WORKERS_MAX, WireFormat, Worker};
+use super::{
+    AccountLimits, Extras, Feature, KeyHeader, Modality, Pool, SecretRef, TokenLimitField, Vendor,
+    WORKERS_MAX, WireFormat, Worker, extras,
+};
 use crate::ids::{VendorId, WorkerId};
+use crate::policy::Effort;
 
 /// The schema of the file that this version reads.
 const SCHEMA: u32 = 1;
+/// Most keys of a vendor.
+const KEYS_MAX: usize = 64;
 /// Longest name of the header that carries a key.
 const KEY_HEADER_BYTES_MAX: usize = 64;
 
@@ -56,8 +62,18 @@ struct VendorEntry {
     #[serde(alias = "kind")]
     api: WireFormat,
     base_url: String,
+    /// One key, in an environment variable.
     api_key_env: Option<String>,
+    /// Several keys, each in an environment variable.
+    api_keys_env: Option<Vec<String>>,
+    /// A file with one key on each line, read again for every call.
+    api_key_file: Option<String>,
     key_header: Option<String>,
+    token_limit_field: Option<TokenLimitField>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: toml::Table,
     #[serde(default)]
     limits: AccountLimitsEntry,
 }
@@ -78,9 +94,15 @@ struct WorkerEntry {
     #[serde(default = "default_output_tokens_max")]
     output_tokens_max: u32,
     features: Option<Vec<Feature>>,
+    /// The efforts that the model knows by name.
+    efforts: Option<BTreeSet<Effort>>,
     usd_per_million_tokens: PriceEntries,
     #[serde(default)]
     limits: LimitsEntry,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: toml::Table,
     fallbacks: Option<Vec<String>>,
     hedge: Option<HedgeEntry>,
 }
@@ -122,14 +144,39 @@ fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
     if !(entry.base_url.starts_with("http://") || entry.base_url.starts_with("https://")) {
         problems.push(format!("{at}: base_url `{}` must begin with http:// or https://", entry.base_url));
     }
-    if entry.api_key_env.as_deref().is_some_and(|name| !is_variable_name(name)) {
-        problems.push(format!("{at}: api_key_env must name an environment variable, not hold a key"));
-    }
+    let keys = keys(&entry, &at, problems);
+    let extras = Extras::check(entry.headers, entry.body, &at, problems);
     let key_header = entry.key_header.and_then(|name| key_header(&name, &at, problems));
     let limits = entry.limits.check(&at, problems);
     let id = id.filter(|_| problems.len() == known)?;
     let base_url = entry.base_url.trim_end_matches('/').to_owned();
-    Some(Vendor { id, base_url, api_key_env: entry.api_key_env, key_header, limits })
+    let token_limit_field = entry.token_limit_field;
+    Some(Vendor { id, base_url, keys, key_header, token_limit_field, extras, limits })
+}
+
+/// Where the vendor's keys are, however the entry says it.
+fn keys(entry: &VendorEntry, at: &str, problems: &mut Vec<String>) -> Vec<SecretRef> {
+    let one = entry.api_key_env.iter().map(|name| ("api_key_env", SecretRef::env(name)));
+    let several = entry.api_keys_env.iter().flatten().map(|name| ("api_keys_env", SecretRef::env(name)));
+    let file = entry.api_key_file.iter().map(|path| ("api_key_file", SecretRef::file(path)));
+    let mut keys = Vec::new();
+    for (field, key) in one.chain(several).chain(file) {
+        match key {
+            Ok(key) if keys.contains(&key) => problems.push(format!("{at}: {field}: {key} occurs twice")),
+            Ok(key) => keys.push(key),
+            Err(problem) => problems.push(format!("{at}: {field} {problem}")),
+        }
+    }
+    let said = usize::from(entry.api_key_env.is_some())
+        + usize::from(entry.api_keys_env.is_some())
+        + usize::from(entry.api_key_file.is_some());
+    if said > 1 {
+        problems.push(format!("{at}: use one of api_key_env, api_keys_env and api_key_file"));
+    }
+    if entry.api_keys_env.as_ref().is_some_and(|names| !(1..=KEYS_MAX).contains(&names.len())) {
+        problems.push(format!("{at}: api_keys_env must have 1 to {KEYS_MAX} entries"));
+    }
+    keys
 }
 
 fn key_header(name: &str, at: &str, problems: &mut Vec<String>) -> Option<KeyHeader> {
@@ -142,11 +189,6 @@ fn key_header(name: &str, at: &str, problems: &mut Vec<String>) -> Option<KeyHea
         return None;
     }
     Some(if name == "authorization" { KeyHeader::Bearer } else { KeyHeader::Named(name) })
-}
-
-fn is_variable_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(allowed)
 }
 
 fn worker(
@@ -173,10 +215,15 @@ fn worker(
     bound("output_tokens_max", entry.output_tokens_max.into(), entry.context_tokens.into());
     bound("modalities count", entry.modalities.len() as u64, 2);
     let features = features(entry.features, api, &at, problems);
+    let efforts = entry.efforts.unwrap_or_else(|| api.usual_efforts().iter().copied().collect());
+    if efforts.is_empty() {
+        problems.push(format!("{at}: efforts must have at least one entry"));
+    }
     let limits = entry.limits.check(account, &features, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let fallbacks = entry.fallbacks.map(|ids| fallbacks(ids, &at, problems));
     let hedge = entry.hedge.map(|hedge| hedge.check(&at, problems));
+    let extras = Extras::check(entry.headers, entry.body, &at, problems);
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {
         id,
@@ -189,8 +236,10 @@ fn worker(
         context_tokens: entry.context_tokens,
         output_tokens_max: entry.output_tokens_max,
         features,
+        efforts,
         prices,
         limits,
+        extras,
         fallbacks,
         hedge,
     })
@@ -225,8 +274,18 @@ fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<S
         if !seen.insert(worker.id.as_str()) {
             problems.push(format!("workers `{}` occurs twice", worker.id));
         }
-        if !vendors.iter().any(|vendor| vendor.id == worker.vendor) {
-            problems.push(format!("workers `{}`: vendor `{}` is not defined", worker.id, worker.vendor));
+        match vendors.iter().find(|vendor| vendor.id == worker.vendor) {
+            Some(vendor) => {
+                for problem in extras::contradictions(vendor, worker) {
+                    // What is wrong with a vendor's entry is said once, not for each of its workers.
+                    if !problems.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }
+            }
+            None => {
+                problems.push(format!("workers `{}`: vendor `{}` is not defined", worker.id, worker.vendor));
+            }
         }
         for named in worker.fallbacks.iter().flatten() {
             if *named == worker.id || !workers.iter().any(|other| other.id == *named) {

@@ -11,6 +11,9 @@ use crate::money::{Price, Prices};
 use crate::prices::{PriceList, PriceLists};
 use crate::time::Timestamp;
 
+/// What vendors that bill writes to their caches charge for them, as a multiple of the price of a prompt.
+const CACHE_WRITE: f64 = 1.25;
+
 /// US dollars a million tokens.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +23,7 @@ pub(super) struct PriceEntry {
     input: f64,
     /// As `input` if not said.
     cached_input: Option<f64>,
-    /// As `input` if not said.
+    /// If not said: a quarter more than `input` where `cached_input` is said, as OpenAI and Anthropic bill it; else `input`.
     cache_write: Option<f64>,
     output: f64,
     /// As `output` if not said.
@@ -80,7 +83,8 @@ fn list(entry: &PriceEntry, at: &str, problems: &mut Vec<String>) -> Option<Pric
     };
     let input = price("input", entry.input);
     let cached_input = price("cached_input", entry.cached_input.unwrap_or(entry.input));
-    let cache_write = price("cache_write", entry.cache_write.unwrap_or(entry.input));
+    let usual_write = if entry.cached_input.is_some() { entry.input * CACHE_WRITE } else { entry.input };
+    let cache_write = price("cache_write", entry.cache_write.unwrap_or(usual_write));
     let output = price("output", entry.output);
     let reasoning = price("reasoning", entry.reasoning.unwrap_or(entry.output));
     let prices = Prices {

@@ -80,6 +80,114 @@ fn prices_change_on_their_day() {
 }
 
 #[test]
+fn a_cache_write_costs_a_quarter_more_where_the_pool_prices_caching() {
+    let written = |prices: &str| {
+        let pool = Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", prices)).unwrap();
+        pool.workers()[0].prices.latest().cache_write.usd_per_million_tokens()
+    };
+    for (prices, usd) in [
+        ("{ input = 2.0, output = 8.0 }", 2.0),
+        ("{ input = 2.0, cached_input = 0.2, output = 8.0 }", 2.5),
+        ("{ input = 2.0, cached_input = 0.2, cache_write = 2.0, output = 8.0 }", 2.0),
+    ] {
+        assert!((written(prices) - usd).abs() < 1e-9, "{prices}");
+    }
+}
+
+#[test]
+fn keys_are_named_in_one_of_three_ways() {
+    let keys = |lines: &str| {
+        let pool = Pool::parse(&GOOD.replace("api_key_env = \"LOCAL_KEY\"", lines));
+        pool.map(|pool| pool.vendors()[0].keys.clone()).map_err(|error| error.to_string())
+    };
+    let env = |name: &str| SecretRef::Env(name.to_owned());
+    assert_eq!(keys("api_key_env = \"A\""), Ok(vec![env("A")]));
+    assert_eq!(keys("api_keys_env = [\"A\", \"B\"]"), Ok(vec![env("A"), env("B")]));
+    assert_eq!(keys("api_key_file = \"/run/k\""), Ok(vec![SecretRef::File("/run/k".to_owned())]));
+    assert_eq!(keys(""), Ok(Vec::new()));
+    for (lines, said) in [
+        ("api_keys_env = [\"A\", \"A\"]", "environment variable A occurs twice"),
+        ("api_keys_env = [\"sk-abc\"]", "api_keys_env must name an environment variable"),
+        ("api_keys_env = []", "api_keys_env must have 1 to 64 entries"),
+        (
+            "api_key_env = \"A\"\napi_key_file = \"/k\"",
+            "use one of api_key_env, api_keys_env and api_key_file",
+        ),
+        ("api_key_file = \"\"", "api_key_file must be the path of a file"),
+    ] {
+        let refused = keys(lines).unwrap_err();
+        assert!(refused.contains(said) && !refused.contains("sk-abc"), "{lines}: {refused}");
+    }
+}
+
+#[test]
+fn headers_and_body_fields_are_those_of_the_vendor_and_of_the_worker() {
+    let vendor = "headers = { OpenAI-Project = \"p\", x-team = \"env:TEAM\" }\nbase_url";
+    let worker = "body = { service_tier = \"flex\", options = { num_ctx = 8, ratio = 0.5 } }\nmodel = ";
+    let pool = Pool::parse(&GOOD.replace("base_url", vendor).replace("model = ", worker)).unwrap();
+    let headers = &pool.vendors()[0].extras.headers;
+    assert_eq!(headers["openai-project"], HeaderText::Plain("p".to_owned()));
+    assert_eq!(headers["x-team"], HeaderText::Secret(SecretRef::Env("TEAM".to_owned())));
+    let body = serde_json::json!({ "service_tier": "flex", "options": { "num_ctx": 8, "ratio": 0.5 } });
+    assert_eq!(serde_json::Value::Object(pool.workers()[0].extras.body.clone()), body);
+}
+
+#[test]
+fn headers_and_body_fields_that_podium_sets_are_refused_by_name() {
+    for (at, line, said) in [
+        (
+            "base_url",
+            "headers = { Content-Type = \"x\" }",
+            "vendors `local`: headers.Content-Type cannot be set",
+        ),
+        ("base_url", "headers = { Authorization = \"x\" }", "headers.authorization is set already"),
+        ("model = ", "headers = { host = \"x\" }", "workers `small`: headers.host cannot be set"),
+        ("model = ", "headers = { \"a b\" = \"x\" }", "headers.a b is no name of a header"),
+        ("model = ", "headers = { a = \"x\\ny\" }", "headers.a must be 1 to 4096 printable"),
+        ("model = ", "headers = { a = \"env:sk-abc\" }", "headers.a must name an environment variable"),
+        ("model = ", "headers = { a = \"x\", A = \"y\" }", "occurs twice"),
+        ("base_url", "body = { model = \"x\" }", "vendors `local`: body.model cannot be set"),
+        ("model = ", "body = { max_tokens = 5 }", "workers `small`: body.max_tokens cannot be set"),
+        ("model = ", "body = { since = 2026-01-01 }", "body.since has the date"),
+        ("model = ", "body = { weight = nan }", "body.weight has the number NaN"),
+        ("base_url", "token_limit_field = \"tokens\"", "unknown variant `tokens`"),
+    ] {
+        let refused = Pool::parse(&GOOD.replace(at, &format!("{line}\n{at}"))).unwrap_err().to_string();
+        assert!(refused.contains(said) && !refused.contains("sk-abc"), "{line}: {refused}");
+    }
+    let gemini = GOOD.replace("openai-chat", "gemini");
+    let nested = |field: &str| {
+        gemini.replace("model = ", &format!("body = {{ generationConfig = {{ {field} = 5 }} }}\nmodel = "))
+    };
+    assert!(Pool::parse(&nested("maxOutputTokens")).is_err());
+    assert!(Pool::parse(&nested("mediaResolution")).is_ok());
+}
+
+#[test]
+fn an_effort_that_a_worker_does_not_know_becomes_the_nearest() {
+    let nearest = |lines: &str, wanted: &str| {
+        let toml = GOOD.replace("model = ", &format!("{lines}\nmodel = "));
+        let pool = Pool::parse(&toml).unwrap();
+        pool.workers()[0].nearest_effort(Effort::from_name(wanted).unwrap()).as_str()
+    };
+    for (lines, wanted, sent) in [
+        ("", "max", "xhigh"),
+        ("api = \"anthropic\"", "max", "max"),
+        ("", "none", "none"),
+        ("api = \"anthropic\"", "none", "low"),
+        ("api = \"gemini\"", "minimal", "low"),
+        ("api = \"gemini\"", "max", "high"),
+        ("api = \"gemini\"\nefforts = [\"minimal\", \"high\", \"xhigh\"]", "max", "xhigh"),
+        ("efforts = [\"low\", \"high\"]", "medium", "low"),
+        ("efforts = [\"low\", \"high\"]", "none", "low"),
+    ] {
+        assert_eq!(nearest(lines, wanted), sent, "{lines} {wanted}");
+    }
+    let empty = GOOD.replace("model = ", "efforts = []\nmodel = ");
+    assert!(Pool::parse(&empty).unwrap_err().to_string().contains("efforts must have at least one entry"));
+}
+
+#[test]
 fn wrong_price_lists_are_named() {
     for (lists, said) in [
         ("[]", "there is no price list"),

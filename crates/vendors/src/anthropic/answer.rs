@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::request::Mark;
 use crate::answer::{Answer, Decoder};
 use crate::faults::json_or_text;
+use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
 /// What a block is counted as, beside what it holds.
@@ -61,7 +62,7 @@ enum Event {
     },
     MessageDelta {
         delta: Ending,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "or_default")]
         usage: Option<UsageBody>,
     },
     MessageStop,
@@ -76,7 +77,7 @@ enum Event {
 
 #[derive(Debug, Deserialize)]
 struct Started {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     usage: Option<UsageBody>,
 }
 
@@ -85,11 +86,13 @@ struct Started {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block {
     Text {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "null_as_default")]
         text: String,
     },
     ToolUse {
+        #[serde(default, deserialize_with = "null_as_default")]
         id: String,
+        #[serde(default, deserialize_with = "null_as_default")]
         name: String,
         #[serde(default)]
         input: Value,
@@ -134,31 +137,32 @@ struct Ending {
 struct Whole {
     #[serde(rename = "type", default)]
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     content: Vec<Block>,
     #[serde(default)]
     stop_reason: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     usage: Option<UsageBody>,
     #[serde(default)]
     error: Value,
 }
 
-/// Tokens. What an event leaves out stays as an earlier one had it.
+/// Tokens. A number that an event leaves out, or that is unknown, stays as an earlier one had it.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct UsageBody {
-    input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    output_tokens_details: Option<OutputTokens>,
+    input_tokens: Tokens,
+    cache_creation_input_tokens: Tokens,
+    cache_read_input_tokens: Tokens,
+    output_tokens: Tokens,
+    #[serde(deserialize_with = "or_default")]
+    output_tokens_details: OutputTokens,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct OutputTokens {
-    thinking_tokens: Option<u64>,
+    thinking_tokens: Tokens,
 }
 
 /// The counts so far.
@@ -174,15 +178,14 @@ struct Tally {
 impl Tally {
     fn update(&mut self, body: Option<UsageBody>) {
         let Some(body) = body else { return };
-        let thinking = body.output_tokens_details.and_then(|details| details.thinking_tokens);
         for (count, new) in [
             (&mut self.fresh, body.input_tokens),
             (&mut self.written, body.cache_creation_input_tokens),
             (&mut self.read, body.cache_read_input_tokens),
             (&mut self.output, body.output_tokens),
-            (&mut self.thinking, thinking),
+            (&mut self.thinking, body.output_tokens_details.thinking_tokens),
         ] {
-            *count = new.unwrap_or(*count);
+            *count = new.known().unwrap_or(*count);
         }
     }
 

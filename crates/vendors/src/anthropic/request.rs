@@ -256,6 +256,9 @@ fn thought<'a>(reasoning: &'a Reasoning, worker: &Worker) -> Option<Block<'a>> {
 
 pub(super) fn thinking(worker: &Worker, request: &ChatRequest) -> Option<ThinkingBody> {
     let effort = request.effort?;
+    if effort == Effort::None {
+        return None;
+    }
     let is_shown = request.reasoning == ReasoningText::Shown && worker.takes(Feature::ReasoningText);
     let display = is_shown.then_some("summarized");
     if worker.takes(Feature::Effort) {
@@ -266,7 +269,8 @@ pub(super) fn thinking(worker: &Worker, request: &ChatRequest) -> Option<Thinkin
 }
 
 fn output<'a>(worker: &Worker, request: &'a ChatRequest) -> Option<OutputBody<'a>> {
-    let effort = request.effort.filter(|_| worker.takes(Feature::Effort)).map(Effort::as_str);
+    let effort = request.effort.filter(|_| worker.takes(Feature::Effort));
+    let effort = effort.map(|effort| worker.nearest_effort(effort).as_str());
     let format = match &request.answer {
         AnswerForm::JsonSchema(form) => Some(FormatBody::JsonSchema { schema: &form.schema }),
         AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => None,

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::OWN_CALL_ID;
 use crate::answer::{Answer, Decoder};
 use crate::faults::json_or_text;
+use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
 /// What a call is counted as, beside its arguments.
@@ -35,7 +36,7 @@ struct Chunk {
     response_id: Option<String>,
     #[serde(default)]
     prompt_feedback: Option<Feedback>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     usage_metadata: Option<UsageBody>,
     #[serde(default)]
     error: Option<Value>,
@@ -64,7 +65,7 @@ struct PartBody {
     #[serde(default)]
     text: Option<String>,
     /// Whether the text is reasoning.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     thought: bool,
     #[serde(default)]
     function_call: Option<CallBody>,
@@ -76,8 +77,9 @@ struct PartBody {
 struct CallBody {
     #[serde(default)]
     id: Option<String>,
+    #[serde(default, deserialize_with = "null_as_default")]
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     args: Option<Map<String, Value>>,
 }
 
@@ -93,15 +95,15 @@ struct Feedback {
 #[serde(default)]
 struct UsageBody {
     #[serde(rename = "promptTokenCount")]
-    prompt: u64,
+    prompt: Tokens,
     #[serde(rename = "toolUsePromptTokenCount")]
-    tool_use: u64,
+    tool_use: Tokens,
     #[serde(rename = "cachedContentTokenCount")]
-    cached: u64,
+    cached: Tokens,
     #[serde(rename = "candidatesTokenCount")]
-    candidates: u64,
+    candidates: Tokens,
     #[serde(rename = "thoughtsTokenCount")]
-    thoughts: u64,
+    thoughts: Tokens,
 }
 
 impl Decoder for GeminiDecoder {
@@ -116,8 +118,13 @@ impl Decoder for GeminiDecoder {
     }
 
     fn whole(&mut self, json: &[u8], answer: &mut Answer) {
-        match serde_json::from_slice(json) {
-            Ok(chunk) => self.chunk(chunk, answer),
+        // A proxy that drops `alt=sse` gets the chunks of a stream as one list.
+        let chunks = match json.first() {
+            Some(b'[') => serde_json::from_slice(json),
+            _ => serde_json::from_slice(json).map(|chunk| vec![chunk]),
+        };
+        match chunks {
+            Ok(chunks) => chunks.into_iter().for_each(|chunk| self.chunk(chunk, answer)),
             Err(error) => answer.garbled(&format!("an answer in one piece, {error}")),
         }
     }
@@ -199,12 +206,13 @@ fn finish_reason(word: &str) -> Option<FinishReason> {
 
 /// The vendor counts thoughts, and what its own tools read, apart.
 fn usage_of(body: &UsageBody) -> Usage {
-    let prompt_tokens = body.prompt.saturating_add(body.tool_use);
+    let prompt_tokens = body.prompt.count().saturating_add(body.tool_use.count());
+    let thoughts = body.thoughts.count();
     Usage {
         prompt_tokens,
-        cached_tokens: body.cached.min(prompt_tokens),
+        cached_tokens: body.cached.count().min(prompt_tokens),
         cache_write_tokens: 0,
-        completion_tokens: body.candidates.saturating_add(body.thoughts),
-        reasoning_tokens: body.thoughts,
+        completion_tokens: body.candidates.count().saturating_add(thoughts),
+        reasoning_tokens: thoughts,
     }
 }

@@ -2,7 +2,6 @@
 
 use podium_domain::content::{Image, MediaType, Part, Seal, ToolCall, ToolResult};
 use podium_domain::conversation::{Message, Role};
-use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{AnswerForm, ChatRequest, ReasoningText, Tool, ToolChoice};
 use serde::Serialize;
@@ -279,12 +278,7 @@ fn thinking(worker: &Worker, request: &ChatRequest, output_tokens_max: u32) -> O
     let include_thoughts = request.reasoning == ReasoningText::Shown && worker.takes(Feature::ReasoningText);
     let by_name = request.effort.filter(|_| worker.takes(Feature::Effort));
     let by_number = request.effort.filter(|_| worker.takes(Feature::ThinkingBudget));
-    let thinking_level = by_name.map(|effort| match effort {
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        // The vendor has no higher one for most models.
-        Effort::High | Effort::XHigh => "high",
-    });
+    let thinking_level = by_name.map(|effort| worker.nearest_effort(effort).as_str());
     let (least, most) = BUDGET_TOKENS;
     let thinking_budget =
         by_number.map(|effort| thinking_budget(effort, output_tokens_max).clamp(least, most));

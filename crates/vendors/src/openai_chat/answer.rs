@@ -47,6 +47,10 @@ impl Decoder for ChatDecoder {
         }
     }
 
+    fn ends_with_done(&self) -> bool {
+        true
+    }
+
     fn complete(&mut self, answer: &mut Answer) {
         for (_, call) in self.calls.drain(..) {
             answer.tool_call(call);
@@ -133,21 +137,27 @@ fn finish_reason(word: &str) -> Option<FinishReason> {
     }
 }
 
-/// Cached tokens are part of the prompt's, reasoning tokens part of the completion's, whatever the server thinks.
+/// Cached tokens, read or written, are part of the prompt's, reasoning tokens part of the completion's, whatever the server says.
 fn usage_of(body: &UsageBody) -> Usage {
-    let cached = body.prompt_tokens_details.as_ref().map_or(0, |details| details.cached_tokens.0);
-    let reasoning = body.completion_tokens_details.as_ref().map_or(0, |details| details.reasoning_tokens.0);
-    let reasoning = reasoning.max(body.reasoning_tokens.0);
-    let (prompt, mut completion) = (body.prompt_tokens.0, body.completion_tokens.0);
+    let (cached, written) = body.prompt_tokens_details.as_ref().map_or((0, 0), |details| {
+        let written = details.cache_write_tokens.count().max(details.cache_creation_tokens.count());
+        (details.cached_tokens.count(), written)
+    });
+    let reasoning = body.completion_tokens_details.as_ref();
+    let reasoning = reasoning.map_or(0, |details| details.reasoning_tokens.count());
+    let reasoning = reasoning.max(body.reasoning_tokens.count());
+    let (prompt, mut completion) = (body.prompt_tokens.count(), body.completion_tokens.count());
     // xAI leaves reasoning out of the completion; its total tells.
-    let counts_apart = prompt.saturating_add(completion).saturating_add(reasoning) == body.total_tokens.0;
+    let counts_apart =
+        prompt.saturating_add(completion).saturating_add(reasoning) == body.total_tokens.count();
     if counts_apart {
         completion = completion.saturating_add(reasoning);
     }
+    let cached = cached.max(body.prompt_cache_hit_tokens.count()).max(body.cached_tokens.count()).min(prompt);
     Usage {
         prompt_tokens: prompt,
-        cached_tokens: cached.max(body.prompt_cache_hit_tokens.0).max(body.cached_tokens.0).min(prompt),
-        cache_write_tokens: 0,
+        cached_tokens: cached,
+        cache_write_tokens: written.min(prompt - cached),
         completion_tokens: completion,
         reasoning_tokens: reasoning.min(completion),
     }

@@ -7,11 +7,11 @@ mod answer;
 mod request;
 mod wire;
 
-use podium_domain::pool::Worker;
+use podium_domain::pool::{TokenLimitField, Worker};
 use podium_ports::vendor::ChatRequest;
 use reqwest::Url;
 
-use self::request::TokenLimit;
+pub(crate) use self::request::token_limit_of_host;
 use crate::answer::Decoder;
 use crate::form::below;
 
@@ -19,8 +19,11 @@ pub(crate) fn url(base: &Url) -> Url {
     below(base, &["chat", "completions"])
 }
 
-pub(crate) fn body(base: &Url, worker: &Worker, request: &ChatRequest) -> serde_json::Result<Vec<u8>> {
-    let limit = TokenLimit::of_host(base.host_str().unwrap_or_default());
+pub(crate) fn body(
+    worker: &Worker,
+    request: &ChatRequest,
+    limit: TokenLimitField,
+) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&request::body(worker, request, limit))
 }
 

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use podium_domain::content::{Part, ToolResult};
 use podium_domain::conversation::{Message, Role};
-use podium_domain::policy::Effort;
-use podium_domain::pool::{Feature, Worker};
+use podium_domain::pool::{Feature, TokenLimitField, Worker};
 use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, ToolChoice};
 use serde_json::{Value, json};
 
@@ -15,40 +14,30 @@ use super::wire::{
 };
 use crate::form::image_url;
 
-/// Which field bounds a completion. No server knows both words for it in all its models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenLimit {
-    /// `max_completion_tokens`: OpenAI itself.
-    MaxCompletionTokens,
-    /// `max_tokens`: everyone else.
-    MaxTokens,
-}
-
-impl TokenLimit {
-    /// What the server of that name wants. OpenAI's regional hosts are below `api.openai.com`.
-    pub(super) fn of_host(host: &str) -> Self {
-        let host = host.to_ascii_lowercase();
-        let is_openai = ["api.openai.com", "openai.azure.com", "services.ai.azure.com"].iter().any(|name| {
-            host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        });
-        if is_openai { Self::MaxCompletionTokens } else { Self::MaxTokens }
-    }
+/// The field that bounds a completion on the server of that name, as far as the name says. OpenAI's regional hosts are below
+/// `api.openai.com`.
+pub(crate) fn token_limit_of_host(host: &str) -> TokenLimitField {
+    let host = host.to_ascii_lowercase();
+    let is_openai = ["api.openai.com", "openai.azure.com", "services.ai.azure.com"]
+        .iter()
+        .any(|name| host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.')));
+    if is_openai { TokenLimitField::MaxCompletionTokens } else { TokenLimitField::MaxTokens }
 }
 
 /// The body of a streamed call. A worker is never asked for more than it can write.
-pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: TokenLimit) -> ChatBody<'a> {
+pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: TokenLimitField) -> ChatBody<'a> {
     let tokens_max = Some(request.output_tokens_max.min(worker.output_tokens_max));
     let tools = request.tools.as_ref();
     ChatBody {
         model: &worker.model,
         messages: request.messages.iter().flat_map(turns).collect(),
-        max_completion_tokens: tokens_max.filter(|_| limit == TokenLimit::MaxCompletionTokens),
-        max_tokens: tokens_max.filter(|_| limit == TokenLimit::MaxTokens),
+        max_completion_tokens: tokens_max.filter(|_| limit == TokenLimitField::MaxCompletionTokens),
+        max_tokens: tokens_max.filter(|_| limit == TokenLimitField::MaxTokens),
         temperature: request.temperature,
         top_p: request.top_p,
         stop: &request.stops,
         seed: request.seed,
-        reasoning_effort: request.effort.map(Effort::as_str),
+        reasoning_effort: request.effort.map(|effort| worker.nearest_effort(effort).as_str()),
         tools: tools.map(|tools| tools.tools.iter().map(tool).collect()).unwrap_or_default(),
         tool_choice: tools.and_then(|tools| choice(&tools.choice)),
         parallel_tool_calls: tools.filter(|tools| tools.at_once == CallsAtOnce::One).map(|_| false),
@@ -150,7 +139,7 @@ mod tests {
         let turns = vec![Message::new(Role::User, "yes or no?")];
         let request =
             ChatRequest { answer: AnswerForm::Regex("yes|no".to_owned()), ..ChatRequest::new(turns, 9) };
-        let body = body(&worker, &request, TokenLimit::MaxTokens);
+        let body = body(&worker, &request, TokenLimitField::MaxTokens);
         let body = serde_json::to_value(body).unwrap();
         assert_eq!(body["structured_outputs"], json!({ "regex": "yes|no" }));
         assert_eq!(body.get("response_format"), None);
@@ -159,15 +148,15 @@ mod tests {
     #[test]
     fn only_openai_itself_gets_the_new_word() {
         for (host, limit) in [
-            ("api.openai.com", TokenLimit::MaxCompletionTokens),
-            ("EU.api.openai.com", TokenLimit::MaxCompletionTokens),
-            ("mine.openai.azure.com", TokenLimit::MaxCompletionTokens),
-            ("mine.services.ai.azure.com", TokenLimit::MaxCompletionTokens),
-            ("api.openai.com.example.org", TokenLimit::MaxTokens),
-            ("myapi.openai.com", TokenLimit::MaxTokens),
-            ("127.0.0.1", TokenLimit::MaxTokens),
+            ("api.openai.com", TokenLimitField::MaxCompletionTokens),
+            ("EU.api.openai.com", TokenLimitField::MaxCompletionTokens),
+            ("mine.openai.azure.com", TokenLimitField::MaxCompletionTokens),
+            ("mine.services.ai.azure.com", TokenLimitField::MaxCompletionTokens),
+            ("api.openai.com.example.org", TokenLimitField::MaxTokens),
+            ("myapi.openai.com", TokenLimitField::MaxTokens),
+            ("127.0.0.1", TokenLimitField::MaxTokens),
         ] {
-            assert_eq!(TokenLimit::of_host(host), limit, "{host}");
+            assert_eq!(token_limit_of_host(host), limit, "{host}");
         }
     }
 }

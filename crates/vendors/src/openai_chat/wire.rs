@@ -7,6 +7,8 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::lenient::{Tokens, null_as_default, or_default};
+
 /// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatBody<'a> {
@@ -148,13 +150,13 @@ pub(super) struct Chunk {
     /// The answer's id.
     #[serde(default)]
     pub(super) id: Option<String>,
-    #[serde(default, deserialize_with = "null_as_empty")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) choices: Vec<Choice>,
     /// The whole call's usage; of several, the last one counts.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) usage: Option<UsageBody>,
     /// Groq's place for the usage of a stream.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) x_groq: Option<GroqBody>,
     /// What went wrong in the middle of a stream; of many forms.
     #[serde(default)]
@@ -188,7 +190,7 @@ pub(super) struct AnswerBody {
     /// Where `OpenRouter`, Groq, Ollama and newer vLLM put it.
     #[serde(default)]
     pub(super) reasoning: Text,
-    #[serde(default, deserialize_with = "null_as_empty")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) tool_calls: Vec<CallPiece>,
 }
 
@@ -216,7 +218,7 @@ pub(super) struct CalledPiece {
 /// Groq's extension.
 #[derive(Debug, Deserialize)]
 pub(super) struct GroqBody {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) usage: Option<UsageBody>,
 }
 
@@ -229,9 +231,9 @@ pub(super) struct UsageBody {
     pub(super) completion_tokens: Tokens,
     #[serde(default)]
     pub(super) total_tokens: Tokens,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) prompt_tokens_details: Option<PromptTokensBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) completion_tokens_details: Option<CompletionTokensBody>,
     /// `DeepSeek`'s name for cached tokens.
     #[serde(default)]
@@ -249,6 +251,12 @@ pub(super) struct UsageBody {
 pub(super) struct PromptTokensBody {
     #[serde(default)]
     pub(super) cached_tokens: Tokens,
+    /// What the vendor put into its cache and bills at a price of its own.
+    #[serde(default)]
+    pub(super) cache_write_tokens: Tokens,
+    /// `LiteLLM`'s name for it.
+    #[serde(default)]
+    pub(super) cache_creation_tokens: Tokens,
 }
 
 /// Of the completion's tokens.
@@ -256,21 +264,6 @@ pub(super) struct PromptTokensBody {
 pub(super) struct CompletionTokensBody {
     #[serde(default)]
     pub(super) reasoning_tokens: Tokens,
-}
-
-/// A number of tokens: whole, or a float, or null, which is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tokens(pub(super) u64);
-
-impl<'de> Deserialize<'de> for Tokens {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` saturates, NaN is none"
-    )]
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Option::<f64>::deserialize(deserializer)?.map_or(0, |tokens| tokens as u64)))
-    }
 }
 
 /// A text: a string, or null, or a list of parts of which the text parts count.
@@ -322,10 +315,4 @@ impl<'de> Visitor<'de> for TextVisitor {
         }
         Ok(whole)
     }
-}
-
-fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! From events, or one whole response, to what they say.
 //!
-//! The event at the end repeats the whole response. What came before it is not told twice; what did not come is told then.
+//! The event at the end repeats the whole response. What came before it is not published twice; what did not come is published then.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,45 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Decoder};
 use crate::faults::json_or_text;
+use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
 /// What an item is counted as, beside its text.
 const ITEM_BYTES: usize = 64;
 
+/// Where text goes that a model writes between its thoughts, before its answer (`phase: commentary`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commentary {
+    /// Into the answer, as a paragraph of its own.
+    Answer,
+    /// To the reasoning: the answer has a form that it would break.
+    Reasoning,
+}
+
 /// Reads Responses.
 #[derive(Debug)]
 pub(super) struct ResponsesDecoder {
     worker: WorkerId,
-    /// Items whose text came in pieces, by their position.
-    begun: BTreeSet<u64>,
-    /// Items that were told when they were done, by their position.
-    told: BTreeSet<u64>,
+    commentary: Commentary,
+    /// Messages that have begun, in order.
+    messages: Vec<Message>,
+    /// Which of them the last text was of.
+    last: Option<usize>,
+    /// Ids of the calls that were published.
+    calls: BTreeSet<String>,
+    /// How many items of reasoning were published.
+    reasonings: usize,
+}
+
+/// A message of the output. Servers do not agree on numbers: some stream every message as number 0 and put other items before it
+/// at the end.
+#[derive(Debug)]
+struct Message {
+    id: Option<String>,
+    index: u64,
+    is_commentary: bool,
+    has_text: bool,
+    is_done: bool,
 }
 
 /// An event. Which fields it has depends on its type.
@@ -35,8 +61,10 @@ struct Event {
     kind: String,
     #[serde(default, deserialize_with = "text_or_nothing")]
     delta: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     output_index: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    item_id: Option<String>,
     #[serde(default)]
     item: Option<Item>,
     #[serde(default)]
@@ -56,7 +84,7 @@ struct Response {
     incomplete_details: Option<Incomplete>,
     #[serde(default)]
     output: Option<Vec<Item>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     usage: Option<UsageBody>,
 }
 
@@ -71,13 +99,19 @@ struct Incomplete {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item {
     Message {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "or_default")]
+        id: Option<String>,
+        #[serde(default, deserialize_with = "or_default")]
+        phase: Option<String>,
+        #[serde(default, deserialize_with = "null_as_default")]
         content: Vec<Content>,
     },
     FunctionCall {
+        #[serde(default, deserialize_with = "null_as_default")]
         call_id: String,
+        #[serde(default, deserialize_with = "null_as_default")]
         name: String,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "null_as_default")]
         arguments: String,
     },
     /// Kept with every field that the vendor sends, since it goes back as it came.
@@ -90,9 +124,11 @@ enum Item {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Content {
     OutputText {
+        #[serde(default, deserialize_with = "null_as_default")]
         text: String,
     },
     Refusal {
+        #[serde(default, deserialize_with = "null_as_default")]
         refusal: String,
     },
     #[serde(other)]
@@ -102,22 +138,25 @@ enum Content {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UsageBody {
-    input_tokens: u64,
-    input_tokens_details: Option<InputTokens>,
-    output_tokens: u64,
-    output_tokens_details: Option<OutputTokens>,
+    input_tokens: Tokens,
+    #[serde(deserialize_with = "or_default")]
+    input_tokens_details: InputTokens,
+    output_tokens: Tokens,
+    #[serde(deserialize_with = "or_default")]
+    output_tokens_details: OutputTokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct InputTokens {
-    cached_tokens: u64,
+    cached_tokens: Tokens,
+    cache_write_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OutputTokens {
-    reasoning_tokens: u64,
+    reasoning_tokens: Tokens,
 }
 
 impl Decoder for ResponsesDecoder {
@@ -147,26 +186,32 @@ impl Decoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    pub(super) fn new(worker: WorkerId) -> Self {
-        Self { worker, begun: BTreeSet::new(), told: BTreeSet::new() }
+    pub(super) fn new(worker: WorkerId, commentary: Commentary) -> Self {
+        Self { worker, commentary, messages: Vec::new(), last: None, calls: BTreeSet::new(), reasonings: 0 }
     }
 
     fn read(&mut self, event: Event, answer: &mut Answer) {
-        let Event { kind, delta, output_index, item, response, .. } = event;
+        let Event { kind, delta, output_index, item_id, item, response, .. } = event;
         match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                if self.begun.insert(output_index) && !answer.gather(ITEM_BYTES) {
-                    return;
-                }
                 let declines = kind == "response.refusal.delta";
-                if declines { answer.refusal(delta) } else { answer.text(delta) }
+                if let Some(message) = self.message(item_id, output_index, answer) {
+                    self.text(message, delta, declines, answer);
+                }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 answer.reasoning(delta);
             }
+            "response.output_item.added" => {
+                if let Some(Item::Message { id, phase, .. }) = item
+                    && let Some(message) = self.message(id, output_index, answer)
+                {
+                    self.messages[message].is_commentary = is_commentary(phase.as_deref());
+                }
+            }
             "response.output_item.done" => {
                 if let Some(item) = item {
-                    self.item(output_index, item, answer);
+                    self.item_done(output_index, item, answer);
                 }
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
@@ -179,31 +224,116 @@ impl ResponsesDecoder {
         }
     }
 
-    fn item(&mut self, index: u64, item: Item, answer: &mut Answer) {
-        if !self.told.insert(index) || !answer.gather(ITEM_BYTES) {
+    /// The message of that id or number, which begins if it is not under way. None if there are too many.
+    fn message(&mut self, id: Option<String>, index: u64, answer: &mut Answer) -> Option<usize> {
+        let is_it = |message: &Message| match (&id, &message.id) {
+            (Some(id), Some(other)) => id == other,
+            _ => message.index == index && !message.is_done,
+        };
+        if let Some(known) = self.messages.iter().rposition(is_it) {
+            return Some(known);
+        }
+        let bytes = ITEM_BYTES + id.as_ref().map_or(0, String::len);
+        answer.gather(bytes).then(|| {
+            let message = Message { id, index, is_commentary: false, has_text: false, is_done: false };
+            self.messages.push(message);
+            self.messages.len() - 1
+        })
+    }
+
+    /// More text of a message. Messages are paragraphs of the answer.
+    fn text(&mut self, message: usize, text: String, declines: bool, answer: &mut Answer) {
+        if text.is_empty() {
             return;
         }
-        match item {
-            Item::Message { content } if !self.begun.contains(&index) => {
-                for content in content {
-                    match content {
-                        Content::OutputText { text } => answer.text(text),
-                        Content::Refusal { refusal } => answer.refusal(refusal),
-                        Content::Other => {}
-                    }
-                }
+        self.messages[message].has_text = true;
+        if self.messages[message].is_commentary && self.commentary == Commentary::Reasoning {
+            return answer.reasoning(text);
+        }
+        let is_other = self.last.replace(message).is_some_and(|last| last != message);
+        if is_other && answer.has_text() {
+            answer.text("\n\n".to_owned());
+        }
+        if declines { answer.refusal(text) } else { answer.text(text) }
+    }
+
+    /// An item of the stream is whole.
+    fn item_done(&mut self, index: u64, item: Item, answer: &mut Answer) {
+        if let Item::Message { id, phase, content } = item {
+            // A message under way is this one, whatever its number: items do not overlap.
+            let under_way = self.messages.iter().rposition(|message| message.has_text && !message.is_done);
+            let by_id = self.messages.iter().rposition(|message| id.is_some() && message.id == id);
+            let Some(message) = by_id.or(under_way).or_else(|| self.message(id, index, answer)) else {
+                return;
+            };
+            self.messages[message].is_commentary |= is_commentary(phase.as_deref());
+            self.message_done(message, content, answer);
+        } else {
+            self.other_item(item, answer);
+        }
+    }
+
+    /// Publishes the text of a message unless it came in pieces.
+    fn message_done(&mut self, message: usize, content: Vec<Content>, answer: &mut Answer) {
+        if std::mem::replace(&mut self.messages[message].is_done, true) || self.messages[message].has_text {
+            return;
+        }
+        for content in content {
+            match content {
+                Content::OutputText { text } => self.text(message, text, false, answer),
+                Content::Refusal { refusal } => self.text(message, refusal, true, answer),
+                Content::Other => {}
             }
-            Item::FunctionCall { call_id, name, arguments } if answer.gather(arguments.len()) => {
-                answer.tool_call(ToolCall { id: call_id, name, arguments, seal: None });
+        }
+    }
+
+    fn other_item(&mut self, item: Item, answer: &mut Answer) {
+        match item {
+            Item::FunctionCall { call_id, name, arguments } => {
+                if answer.gather(ITEM_BYTES + arguments.len()) && self.calls.insert(call_id.clone()) {
+                    answer.tool_call(ToolCall { id: call_id, name, arguments, seal: None });
+                }
             }
             Item::Reasoning(mut item) if item.get("encrypted_content").is_some_and(Value::is_string) => {
                 item.insert("type".to_owned(), Value::from("reasoning"));
                 // What only an answer has.
                 item.retain(|name, value| name != "status" && !value.is_null());
                 let mark = Value::Object(item).to_string();
-                answer.seal(Seal { worker: self.worker.clone(), mark });
+                self.reasonings += 1;
+                if answer.gather(ITEM_BYTES) {
+                    answer.seal(Seal { worker: self.worker.clone(), mark });
+                }
             }
-            Item::Message { .. } | Item::FunctionCall { .. } | Item::Reasoning(_) | Item::Other => {}
+            Item::Message { .. } | Item::Reasoning(_) | Item::Other => {}
+        }
+    }
+
+    /// Publishes the items at the end that the stream did not have, by their order among items of their kind.
+    fn rest(&mut self, output: Vec<Item>, answer: &mut Answer) {
+        let messages_known =
+            self.messages.iter().filter(|message| message.has_text || message.is_done).count();
+        let reasonings_known = self.reasonings;
+        let (mut messages, mut reasonings) = (0, 0);
+        for item in output {
+            match item {
+                Item::Message { phase, content, .. } => {
+                    messages += 1;
+                    if messages > messages_known && answer.gather(ITEM_BYTES) {
+                        let is_commentary = is_commentary(phase.as_deref());
+                        let message =
+                            Message { id: None, index: 0, is_commentary, has_text: false, is_done: false };
+                        self.messages.push(message);
+                        self.message_done(self.messages.len() - 1, content, answer);
+                    }
+                }
+                Item::Reasoning(ref reasoning) => {
+                    reasonings += usize::from(reasoning.contains_key("encrypted_content"));
+                    if reasonings > reasonings_known {
+                        self.other_item(item, answer);
+                    }
+                }
+                item => self.other_item(item, answer),
+            }
         }
     }
 
@@ -217,30 +347,34 @@ impl ResponsesDecoder {
             (Some("completed"), _) => FinishReason::Stop,
             (Some("incomplete"), Some("max_output_tokens")) => FinishReason::Length,
             (Some("incomplete"), Some("content_filter")) => FinishReason::ContentFilter,
+            // Servers that do not say why know one reason only.
+            (Some("incomplete"), None | Some("")) => FinishReason::Length,
             (status, word) => {
                 let word = word.or(status).unwrap_or("no status").to_owned();
                 return answer.fail(answer.faults.gave_up(&word));
             }
         };
         answer.reason = Some(reason);
-        for (index, item) in (0..).zip(response.output.unwrap_or_default()) {
-            self.item(index, item, answer);
-        }
+        self.rest(response.output.unwrap_or_default(), answer);
         answer.usage = response.usage.as_ref().map(usage_of);
         answer.is_complete = true;
     }
 }
 
 fn usage_of(body: &UsageBody) -> Usage {
-    let cached = body.input_tokens_details.as_ref().map_or(0, |details| details.cached_tokens);
-    let reasoning = body.output_tokens_details.as_ref().map_or(0, |details| details.reasoning_tokens);
+    let (prompt, completion) = (body.input_tokens.count(), body.output_tokens.count());
+    let cached = body.input_tokens_details.cached_tokens.count().min(prompt);
     Usage {
-        prompt_tokens: body.input_tokens,
-        cached_tokens: cached.min(body.input_tokens),
-        cache_write_tokens: 0,
-        completion_tokens: body.output_tokens,
-        reasoning_tokens: reasoning.min(body.output_tokens),
+        prompt_tokens: prompt,
+        cached_tokens: cached,
+        cache_write_tokens: body.input_tokens_details.cache_write_tokens.count().min(prompt - cached),
+        completion_tokens: completion,
+        reasoning_tokens: body.output_tokens_details.reasoning_tokens.count().min(completion),
     }
+}
+
+fn is_commentary(phase: Option<&str>) -> bool {
+    phase == Some("commentary")
 }
 
 /// Events of other kinds have deltas that are no text.

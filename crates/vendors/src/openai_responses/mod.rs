@@ -5,9 +5,10 @@ mod request;
 
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Worker;
-use podium_ports::vendor::ChatRequest;
+use podium_ports::vendor::{AnswerForm, ChatRequest};
 use reqwest::Url;
 
+use self::answer::Commentary;
 use crate::answer::Decoder;
 use crate::form::below;
 
@@ -19,6 +20,10 @@ pub(crate) fn body(worker: &Worker, request: &ChatRequest) -> serde_json::Result
     serde_json::to_vec(&request::body(worker, request))
 }
 
-pub(crate) fn decoder(worker: WorkerId) -> Box<dyn Decoder> {
-    Box::new(answer::ResponsesDecoder::new(worker))
+pub(crate) fn decoder(worker: WorkerId, form: &AnswerForm) -> Box<dyn Decoder> {
+    let commentary = match form {
+        AnswerForm::Text => Commentary::Answer,
+        AnswerForm::JsonObject | AnswerForm::JsonSchema(_) | AnswerForm::Regex(_) => Commentary::Reasoning,
+    };
+    Box::new(answer::ResponsesDecoder::new(worker, commentary))
 }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use podium_domain::content::{Part, Reasoning, Seal};
 use podium_domain::conversation::{Message, Role};
-use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice,
@@ -135,7 +134,7 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> Response
 
 fn reasoning(worker: &Worker, request: &ChatRequest) -> Option<ReasoningBody> {
     let is_shown = request.reasoning == ReasoningText::Shown && worker.takes(Feature::ReasoningText);
-    let effort = request.effort.map(Effort::as_str);
+    let effort = request.effort.map(|effort| worker.nearest_effort(effort).as_str());
     (effort.is_some() || is_shown).then(|| ReasoningBody { effort, summary: is_shown.then_some("auto") })
 }
 

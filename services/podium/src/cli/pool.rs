@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use podium_domain::pool::{Pool, Worker};
+use podium_domain::pool::Worker;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock as _;
 use podium_setup::SystemClock;
@@ -48,8 +48,7 @@ pub(super) async fn pool(command: PoolCommand) -> Result<ExitCode, Error> {
     for worker in pool.unpriced_at(now) {
         eprintln!("podium: worker `{}` has no price list that is valid yet; it cannot be called", worker.id);
     }
-    missing_keys(&pool)
-        .for_each(|name| eprintln!("podium: {name} is not set; its vendor's workers cannot be called"));
+    trial::missing_secrets(&pool)?.iter().for_each(|missing| eprintln!("podium: {missing}"));
     if args.call { call(&choice).await } else { Ok(ExitCode::SUCCESS) }
 }
 
@@ -87,9 +86,4 @@ fn line(worker: &Worker, now: Timestamp) -> String {
         prices.input.usd_per_million_tokens(),
         prices.output.usd_per_million_tokens(),
     )
-}
-
-fn missing_keys(pool: &Pool) -> impl Iterator<Item = &str> {
-    let keys = pool.vendors().iter().filter_map(|vendor| vendor.api_key_env.as_deref());
-    keys.filter(|name| std::env::var_os(name).is_none_or(|key| key.is_empty()))
 }
