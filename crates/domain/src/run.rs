@@ -36,7 +36,7 @@ pub use command::{
     AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, Saved,
     StepResult,
 };
-pub use event::{FailReason, RunEvent, SequencedEvent};
+pub use event::{CONTEXT_EXCEEDED, FailReason, RATE_LIMITED, RunEvent, SequencedEvent};
 pub use hedge::{Hedge, Winner};
 pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 

@@ -6,12 +6,16 @@ mod decide;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
-use podium_domain::run::{Command, Refusal, Run};
+use podium_domain::pool::Pool;
+use podium_domain::run::{Command, Refusal, Run, TaskRef, TaskState};
+use podium_domain::time::Timestamp;
+use podium_ports::queue::Lane;
 use podium_ports::store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,6 +25,8 @@ pub(crate) use self::decide::rehearse;
 
 /// Times that a batch is decided anew because another process committed first, before its callers are told.
 const CONFLICTS_MAX: u32 = 16;
+/// Longest time for which a message is put back for its task's next attempt. What waits longer is published when it is due.
+const PUT_BACK_MAX: Duration = Duration::from_secs(2);
 /// Why a command came to nothing.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommandError {
@@ -51,9 +57,30 @@ struct Request {
     command: Arc<Command>,
     /// Decided right after it, for the same commit. It is left out if the run does not allow it.
     then: Option<Command>,
+    /// The message that its sender holds unanswered.
+    message: Option<InHand>,
     /// A budget had no room for what it permitted: the run is to end instead.
     shortage: Option<Shortage>,
     reply: Reply,
+}
+
+/// A message that is unanswered: until it is acked, the queue refuses a second one of its task in its lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InHand {
+    /// The task that it is about.
+    pub(crate) task: TaskRef,
+    /// Where it came from.
+    pub(crate) lane: Lane,
+}
+
+impl InHand {
+    /// For how long to put the message back after a commit made its task ready again in its lane; nothing if the task is to get a
+    /// message of its own, or none. A longer wait would keep a place in the lane's window for nothing.
+    pub(crate) fn put_back_for(&self, run: &Run, pool: &Pool, now: Timestamp) -> Option<Duration> {
+        let TaskState::Ready { not_before } = run.task(self.task)?.state else { return None };
+        let delay = not_before.since(now);
+        (delay <= PUT_BACK_MAX && Lane::of(run, self.task, pool) == self.lane).then_some(delay)
+    }
 }
 
 /// Sends commands to the loop. Cheap to clone.
@@ -71,18 +98,21 @@ impl Commands {
 
     /// Carries out `command` and returns the run as it is afterwards. The events are durable by then.
     pub(crate) async fn send(&self, run: RunId, command: Command) -> Result<Arc<Run>, CommandError> {
-        self.send_both(run, Arc::new(command), None).await
+        self.send_both(run, (Arc::new(command), None), None).await
     }
 
     /// As [`Self::send`], with a further command in the same commit. Whether that one was allowed is seen from the run.
+    ///
+    /// A sender that holds a message of the run passes it along. If the message's task is ready again by the commit, no new message
+    /// is published where [`InHand::put_back_for`] gives a time: the sender has to put its own one back.
     pub(crate) async fn send_both(
         &self,
         run: RunId,
-        command: Arc<Command>,
-        then: Option<Command>,
+        (command, then): (Arc<Command>, Option<Command>),
+        message: Option<InHand>,
     ) -> Result<Arc<Run>, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { run, command, then, shortage: None, reply };
+        let request = Request { run, command, then, message, shortage: None, reply };
         self.requests.send(request).await.map_err(|_| CommandError::Stopped)?;
         answer.await.map_err(|_| CommandError::Stopped)?
     }
@@ -184,7 +214,7 @@ mod tests {
         let commands: Vec<_> = (0..4).map(|_| Arc::new(Command::Cancel)).collect();
         let request = |(run, command)| {
             let (reply, _) = oneshot::channel();
-            Request { run, command, then: None, shortage: None, reply }
+            Request { run, command, then: None, message: None, shortage: None, reply }
         };
         let requests = [a, b, a, c].into_iter().zip(commands.iter().cloned()).map(request).collect();
         (commands, Waiting { requests, in_hand: HashSet::new() })

@@ -64,12 +64,12 @@ impl Dispatch {
     }
 
     /// A commit whose tasks go where this process would have them wait. What it readies is to be
-    /// [published](Self::publish) once it is durable.
-    pub(crate) fn commit(&self, after: Run, events: Vec<SequencedEvent>) -> Commit {
+    /// [published](Self::publish) once it is durable, except the tasks in `kept`: their messages are in the queue already, and stay.
+    pub(crate) fn commit(&self, after: Run, events: Vec<SequencedEvent>, kept: &[TaskRef]) -> Commit {
         let state = self.windows.lock();
         Commit::new(after, events, |run, task| {
             let lane = Lane::of(run, task, &self.parts.pool);
-            let is_contended = state.contended.contains(&lane);
+            let is_contended = state.contended.contains(&lane) && !kept.contains(&task);
             Place { lane, telling: if is_contended { Telling::FromBacklog } else { Telling::AtOnce } }
         })
     }

@@ -55,6 +55,8 @@ struct Shared {
     charged_creations: ChargedCreations,
     loads: Loads,
     metrics: Metrics,
+    /// What goes on while nobody waits for it.
+    background: TaskTracker,
     /// Whether its loops have begun to run.
     is_at_work: AtomicBool,
 }
@@ -122,6 +124,7 @@ impl Engine {
             charged_creations,
             loads,
             metrics,
+            background: TaskTracker::new(),
             is_at_work,
         };
         Self { shared: Arc::new(shared) }
@@ -227,6 +230,9 @@ impl Engine {
         let lease = self.options().lease;
         let ended = CancellationToken::new();
         keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
+        if roles.plan || roles.execute {
+            keepers.spawn(self.shared.holds.clone().listen(self.parts().clone(), lease, ended.clone()));
+        }
         keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
         keepers.spawn(Dispatcher::new(self.clone()).run(stop.clone()));
         keepers.spawn(Settler::new(self.clone()).run(stop.clone()));
@@ -288,6 +294,10 @@ impl Engine {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    pub(crate) fn background(&self) -> &TaskTracker {
+        &self.shared.background
     }
 
     pub(crate) fn commands(&self) -> &Commands {

@@ -5,7 +5,7 @@
 //!
 //! The permit is acquired before the claim is committed, so a step that waits for capacity holds nothing.
 
-mod call;
+pub(crate) mod call;
 mod chain;
 mod fallback;
 mod hedge;
@@ -19,7 +19,7 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{AttemptError, Command, Run, StepResult, TaskRef, TaskState};
+use podium_domain::run::{AttemptError, Command, Run, StepResult, Task, TaskRef, TaskState};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -28,10 +28,12 @@ use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
 use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, warn};
 
+use crate::commands::InHand;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended, Spent};
+use crate::executor::fallback::Shut;
 use crate::executor::hedge::{Attempted, Second};
 use crate::hedging::Hedging;
 use crate::retry;
@@ -57,6 +59,8 @@ pub(crate) struct Step {
     /// Who may be called beside the worker.
     second: Option<Second>,
     slot: Slot,
+    /// The message that brought it; none for one that was claimed with the result before it.
+    message: Option<InHand>,
 }
 
 /// A step that there is room for.
@@ -148,25 +152,26 @@ impl Executor {
     ) -> Result<Step, Settle> {
         let TaskRef::Step { round, step } = message.task else { return Err(Settle::Ack) };
         let (engine, at) = (&self.engine, (round, step));
+        let in_hand = InHand { task: message.task, lane: slot.lane.clone() };
         let run = self.run_of(message).await?;
         let named = run.worker_of(message.task).ok_or(Settle::Ack)?;
         let Some(worker) = engine.pool().worker(named) else {
             let text = format!("the pool has no worker `{named}`");
-            return Err(self.fail(&run, message.task, text, abandon).await);
+            return Err(self.leave(&run, text, (&in_hand, abandon)).await);
         };
         if !worker.prices.is_valid_at(engine.now()) {
             let text = format!("worker `{}` has no price list that is valid yet", worker.id);
-            return Err(self.fail(&run, message.task, text, abandon).await);
+            return Err(self.leave(&run, text, (&in_hand, abandon)).await);
         }
         let request = request(&run, at, worker).ok_or(Settle::Ack)?;
         let recall = self.recall(&run, at, (worker, &request));
-        self.answer_known(recall.as_ref(), abandon).await?;
-        let Cleared { worker, permit, reserve, second, first } =
-            self.clear(&run, at, (worker, &request)).await?;
-        match engine.claim_after(run.id(), first, message.task, reserve).await {
+        self.answer_known(recall.as_ref(), (&in_hand, abandon)).await?;
+        let cleared = self.clear(&run, at, (worker, &request), (&in_hand, abandon)).await?;
+        let Cleared { worker, permit, reserve, second, first } = cleared;
+        match engine.claim_after(run.id(), first, &in_hand, reserve).await {
             Ok(claimed) => {
                 let second = second.and_then(|second| second.covered_by(&claimed));
-                Ok(Step { claimed, at, worker, permit, second, slot })
+                Ok(Step { claimed, at, worker, permit, second, slot, message: Some(in_hand) })
             }
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
@@ -176,10 +181,15 @@ impl Executor {
     }
 
     /// Gives a step back that was not called for.
-    async fn hand_back(&self, claimed: &Claimed, abandon: &CancellationToken) -> Settle {
+    async fn hand_back(
+        &self,
+        claimed: &Claimed,
+        message: Option<&InHand>,
+        abandon: &CancellationToken,
+    ) -> Settle {
         let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
         let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
-        self.engine.record(claimed.run.id(), hand_back, abandon).await
+        self.engine.record_both(claimed.run.id(), (hand_back, None), message, abandon).await.0
     }
 
     /// Finds room for a step: with its worker, or, where nobody is let through to that one, with the next that may stand in.
@@ -188,11 +198,23 @@ impl Executor {
         run: &Run,
         at: (u16, StepIndex),
         asked: (&Worker, &ChatRequest),
+        in_hand: (&InHand, &CancellationToken),
     ) -> Result<Cleared, Settle> {
+        let (worker, request) = asked;
+        let task = TaskRef::Step { round: at.0, step: at.1 };
+        if !fallback::fits(worker, request) {
+            let may_go = run.can_fall_back(task)
+                && fallback::candidates(self.engine.pool(), run, task, asked).next().is_some();
+            if !may_go {
+                return Err(self.fail(run, fallback::too_long(worker, request), in_hand).await);
+            }
+            let shut = Shut::by_context(worker, request, self.engine.options().retry_pause);
+            return self.go_round(run, at, asked, shut).await;
+        }
         match self.permit(run, at, asked, Patience::Waits).await {
             Ok(permit) => Ok(self.cleared(run, at, asked, permit)),
             Err(NoRoom { why: Some(why), after }) if self.is_shut(run, why, after) => {
-                self.go_round(run, at, asked, (why, after)).await
+                self.go_round(run, at, asked, Shut::by_limiter(worker, why, after)).await
             }
             Err(NoRoom { after, .. }) => Err(Settle::Nak(after)),
         }
@@ -239,26 +261,44 @@ impl Executor {
         }
     }
 
-    /// Fails a step whose worker cannot be called at all.
-    async fn fail(&self, run: &Run, task: TaskRef, message: String, abandon: &CancellationToken) -> Settle {
-        let claimed = match self.engine.claim(run.id(), task).await {
+    /// Leaves a step to executors that have its worker, and fails it when the deadline is near.
+    async fn leave(&self, run: &Run, message: String, in_hand: (&InHand, &CancellationToken)) -> Settle {
+        match self.engine.leave_to_others(run) {
+            Some(settle) => {
+                debug!(run = %run.id(), reason = message, "the step is left to other executors");
+                settle
+            }
+            None => self.fail(run, message, in_hand).await,
+        }
+    }
+
+    /// Fails a step that no worker can be called for.
+    async fn fail(
+        &self,
+        run: &Run,
+        message: String,
+        (in_hand, abandon): (&InHand, &CancellationToken),
+    ) -> Settle {
+        let task = in_hand.task;
+        let claimed = match self.engine.claim(run.id(), in_hand).await {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
         let (retry_at, fall_back_to) = (None, None);
         let (usage, cost) = (Usage::default(), Cost::ZERO);
-        let error = AttemptError { message, retry_at, fall_back_to, usage, cost, hedge: None };
+        let error =
+            AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost, hedge: None };
         let command = Command::FailAttempt { task, claim: claimed.claim, error };
-        self.engine.record(run.id(), command, abandon).await
+        self.engine.record(run.id(), command, in_hand, abandon).await
     }
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, second, slot } = step;
+        let Step { claimed, at, worker, permit, second, slot, message } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
-            return self.hand_back(&claimed, abandon).await.into();
+            return self.hand_back(&claimed, message.as_ref(), abandon).await.into();
         }
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
@@ -281,7 +321,8 @@ impl Executor {
         let command = self.command_for(&claimed, at, (&worker, &request), attempted);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
-        let (settle, run) = self.engine.record_both(claimed.run.id(), (command, then), abandon).await;
+        let recording = self.engine.record_both(claimed.run.id(), (command, then), message.as_ref(), abandon);
+        let (settle, run) = recording.await;
         let next = next.zip(run).and_then(|(next, run)| self.begin_next(next, run, slot));
         Done { settle, next }
     }
@@ -299,12 +340,14 @@ impl Executor {
                 Command::CompleteStep { round, step, claim, result: StepResult { hedge, ..result } }
             }
             Ended::Failed { mut message, cure, spent: Spent { usage, cost } } => {
+                let is_rate_limit = matches!(cure, Cure::Limited(_));
                 let retry_at = self.retry_at(claimed, worker, cure, &mut message);
                 let asked = (worker, request);
                 let elsewhere =
                     || fallback::next(self.engine.pool(), &claimed.run, task, asked, hedge.as_ref());
                 let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
-                let error = AttemptError { message, retry_at, fall_back_to, usage, cost, hedge };
+                let error =
+                    AttemptError { message, retry_at, is_rate_limit, fall_back_to, usage, cost, hedge };
                 Command::FailAttempt { task, claim, error }
             }
             // Fenced: of a claim that was really lost, only the cost is recorded.
@@ -325,9 +368,17 @@ impl Executor {
         cure: Cure,
         message: &mut String,
     ) -> Option<Timestamp> {
-        let Cure::Again(asked) = cure else { return None };
-        let made = claimed.run.task(claimed.task).map_or(1, |task| task.attempts_with(Some(&worker.id)));
-        let (options, now) = (self.engine.options(), self.engine.now());
+        let (task, options, now) = (claimed.run.task(claimed.task), self.engine.options(), self.engine.now());
+        let asked = match cure {
+            Cure::Again(asked) => asked,
+            // Its limits are the limiter's to keep. The pauses grow with all attempts, so that their number stays small.
+            Cure::Limited(asked) => {
+                let made = task.map_or(1, Task::attempt_number);
+                return Some(now.after(retry::pause(options, made, claimed.claim, asked)));
+            }
+            Cure::Elsewhere | Cure::Nothing => return None,
+        };
+        let made = task.map_or(1, |task| task.attempts_with(Some(&worker.id)));
         if made < claimed.run.spec().policy.attempts_max && !self.retries.take(&worker.id, now) {
             message.push_str("; not tried again: the worker's budget of retries is used up");
             return None;

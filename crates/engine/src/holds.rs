@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::store::Hold;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::parts::Parts;
+
+/// Pause before this process tries again to hear of stops.
+const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The register of claims. Cheap to clone.
 #[derive(Clone, Default)]
@@ -106,9 +110,35 @@ impl Holds {
         }
     }
 
+    /// Asks the store at once for the claims of each run of which another process says that they may not hold any more, until
+    /// stopped. So a call that nobody needs any more is aborted without waiting for the next heartbeat.
+    pub(crate) async fn listen(self, parts: Parts, lease: Duration, stop: CancellationToken) {
+        let listening = async {
+            loop {
+                match parts.live.stops().await {
+                    Ok(mut stops) => {
+                        while let Some(run) = stops.next().await {
+                            self.extend(&parts, lease, |hold| hold.run == run).await;
+                        }
+                    }
+                    Err(error) => debug!(error = &error as &dyn std::error::Error, "cannot hear of stops"),
+                }
+                parts.clock.sleep(LISTEN_PAUSE).await;
+            }
+        };
+        stop.run_until_cancelled(listening).await;
+    }
+
     async fn extend_all(&self, parts: &Parts, lease: Duration) {
-        let holds: Vec<_> =
-            self.lock().iter().filter(|(_, known)| known.is_committed).map(|(hold, _)| *hold).collect();
+        self.extend(parts, lease, |_| true).await;
+    }
+
+    async fn extend(&self, parts: &Parts, lease: Duration, wanted: impl Fn(&Hold) -> bool) {
+        let holds: Vec<_> = {
+            let held = self.lock();
+            let committed = held.iter().filter(|(hold, known)| known.is_committed && wanted(hold));
+            committed.map(|(hold, _)| *hold).collect()
+        };
         if holds.is_empty() {
             return;
         }

@@ -13,6 +13,7 @@ use podium_domain::plan::PlanDraft;
 use podium_domain::policy::Policy;
 use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, Task, TaskRef};
+use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::live::Signal;
@@ -21,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::commands::InHand;
 use crate::engine::{Engine, seed};
 use crate::parts::Parts;
 use crate::planner::early::begin_steps;
@@ -52,8 +54,10 @@ impl Planner {
         let engine = &self.engine;
         let spec = claimed.run.spec();
         let request = engine.plan_request(&claimed.run, claimed.task, claimed.claim);
-        let attempts = claimed.run.task(claimed.task).map_or(0, podium_domain::run::Task::attempt_number);
-        let may_retry = if attempts < spec.policy.attempts_max { MayRetry::Yes } else { MayRetry::No };
+        let attempts = claimed.run.task(claimed.task).map_or(0, |task| task.attempts_with(None));
+        let until = engine.plan_until(&claimed.run, claimed.task);
+        let may_retry =
+            if attempts < spec.policy.attempts_max { MayRetry::Before(until) } else { MayRetry::No };
         let (texts, heard) = mpsc::unbounded_channel();
         let (copies, to_read) = mpsc::unbounded_channel();
         // The conductor's own bound on tokens bounds these channels.
@@ -137,8 +141,16 @@ impl Engine {
             earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round, pool)),
             seed: spec.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
             asked_at: self.now(),
-            time_max: self.options().plan_time_max.min(spec.deadline_at.since(self.now())),
+            time_max: self.plan_until(run, task).since(self.now()),
         }
+    }
+
+    /// Until when a plan may be asked for: all attempts at it together take at most `plan_time_max`, and at most half of the time that
+    /// the run had left when the first of them began. The other half is for the steps, or for one worker that gets the question.
+    fn plan_until(&self, run: &Run, task: TaskRef) -> Timestamp {
+        let first = run.task(task).and_then(|task| task.attempts.first());
+        let began = first.map_or_else(|| self.now(), |attempt| attempt.started_at);
+        began.after(self.options().plan_time_max.min(run.spec().deadline_at.since(began) / 2))
     }
 
     /// The conductor that the run was given at its acceptance. No other one plans for it: the run says who did.
@@ -169,9 +181,13 @@ impl Work for Planner {
     /// What a plan makes ready are steps, which others run.
     type Next = Infallible;
 
-    async fn work(&self, message: TaskMessage, _slot: Slot, abandon: &CancellationToken) -> Done<Infallible> {
-        match self.engine.claim(message.run, message.task).await {
-            Ok(claimed) => self.carry_out(&claimed, abandon).await.into(),
+    async fn work(&self, message: TaskMessage, slot: Slot, abandon: &CancellationToken) -> Done<Infallible> {
+        let in_hand = InHand { task: message.task, lane: slot.lane.clone() };
+        if let Some(settle) = self.leave(message).await {
+            return settle.into();
+        }
+        match self.engine.claim(message.run, &in_hand).await {
+            Ok(claimed) => self.carry_out(&claimed, (&in_hand, abandon)).await.into(),
             Err(settle) => settle.into(),
         }
     }
@@ -182,7 +198,28 @@ impl Work for Planner {
 }
 
 impl Planner {
-    async fn carry_out(&self, claimed: &Claimed, abandon: &CancellationToken) -> Settle {
+    /// How to answer the message of a run whose conductor this process lacks: it is left to planners that have it, without an
+    /// attempt. Nothing where the conductor is here, or where the deadline is near: then planning fails, with the reason.
+    async fn leave(&self, message: TaskMessage) -> Option<Settle> {
+        let engine = &self.engine;
+        let run = match engine.known().get(message.run) {
+            Some(run) => run,
+            // Whatever is wrong, the claim will say.
+            None => Arc::new(engine.run(message.run).await.ok().flatten()?),
+        };
+        engine.known().note(&run);
+        if engine.conductor_of(&run).is_ok() || run.is_ended() {
+            return None;
+        }
+        debug!(run = %run.id(), conductor = run.spec().conductor, "the plan is left to planners that have the conductor");
+        engine.leave_to_others(&run)
+    }
+
+    async fn carry_out(
+        &self,
+        claimed: &Claimed,
+        (in_hand, abandon): (&InHand, &CancellationToken),
+    ) -> Settle {
         let (claim, task, round) = (claimed.claim, claimed.task, claimed.task.round());
         let command = match self.plan(claimed, abandon).await {
             Ok(PlanOutcome { result, usage, cost }) => {
@@ -199,20 +236,29 @@ impl Planner {
             }
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
-                let failed = claimed.run.task(task).map_or(1, podium_domain::run::Task::attempt_number);
+                let failed = claimed.run.task(task).map_or(1, |task| task.attempts_with(None));
                 self.failure(task, claim, failed, &error)
             }
         };
-        self.engine.record(claimed.run.id(), command, abandon).await
+        self.engine.record(claimed.run.id(), command, in_hand, abandon).await
     }
 
     fn failure(&self, task: TaskRef, claim: ClaimId, failed: u32, error: &ConductorError) -> Command {
         let asked = error.retry_after().unwrap_or_default();
         let pause = retry::pause(self.engine.options(), failed, claim, asked);
-        let retry_at = error.is_retryable().then(|| self.engine.now().after(pause));
+        let is_retryable = error.is_retryable() && !matches!(error.cause(), ConductorError::Absent { .. });
+        let retry_at = is_retryable.then(|| self.engine.now().after(pause));
         let message = error.told();
         let (usage, cost) = error.consumed();
-        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost, hedge: None };
+        let error = AttemptError {
+            message,
+            retry_at,
+            is_rate_limit: false,
+            fall_back_to: None,
+            usage,
+            cost,
+            hedge: None,
+        };
         Command::FailAttempt { task, claim, error }
     }
 }
@@ -220,8 +266,20 @@ impl Planner {
 /// Whether planning that failed is going to be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MayRetry {
-    Yes,
+    /// Yes, if it begins before this.
+    Before(Timestamp),
     No,
+}
+
+impl MayRetry {
+    fn allows(self, error: &ConductorError, now: Timestamp) -> bool {
+        match self {
+            Self::Before(end) => {
+                error.is_retryable() && now.after(error.retry_after().unwrap_or_default()) < end
+            }
+            Self::No => false,
+        }
+    }
 }
 
 /// A conductor, or why there is none, and what it is asked.
@@ -242,14 +300,17 @@ impl Planning<'_> {
         may_retry: MayRetry,
     ) -> Result<PlanOutcome, ConductorError> {
         let Self { parts, conductor, request } = self;
-        let planned = match conductor {
-            Ok(conductor) => conductor.plan(request, text, stop).await,
-            Err(absent) => Err(absent),
+        // Another process may have the conductor: no plan of this one takes its place.
+        let conductor = conductor?;
+        let planned = if request.time_max.is_zero() {
+            Err(ConductorError::Timeout { limit: request.time_max })
+        } else {
+            conductor.plan(request, text, stop).await
         };
         let error = match planned {
             Ok(outcome) => return Ok(outcome),
             Err(error) if matches!(error.cause(), ConductorError::Stopped) => return Err(error),
-            Err(error) if error.is_retryable() && may_retry == MayRetry::Yes => return Err(error),
+            Err(error) if may_retry.allows(&error, parts.clock.now()) => return Err(error),
             Err(error) if request.earlier.is_some() => return Err(error),
             Err(error) => error,
         };

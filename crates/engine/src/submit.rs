@@ -8,7 +8,8 @@ use podium_domain::conversation::Conversation;
 use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::needs::{NoneTakes, narrowed};
-use podium_domain::policy::{Policy, PolicyError};
+use podium_domain::policy::{Policy, PolicyError, WorkersAllowed};
+use podium_domain::pool::Pool;
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::{Sampling, SamplingError};
 use podium_domain::stops::Stops;
@@ -18,6 +19,7 @@ use podium_ports::store::{Commit, Created, StoreError};
 use crate::commands::rehearse;
 use crate::ending::Ending;
 use crate::engine::Engine;
+use crate::executor::call;
 use crate::metrics::Stage;
 use crate::worth::Question;
 
@@ -83,6 +85,16 @@ pub enum SubmitError {
     /// No worker takes the pictures, the form of the answer, or the texts that end it.
     #[error(transparent)]
     NoneTakes(#[from] NoneTakes),
+    /// The conversation fits the context of no worker.
+    #[error(
+        "messages have about {tokens} tokens, and the largest context of the workers that the policy allows has {tokens_max}"
+    )]
+    ContextExceeded {
+        /// Tokens of the messages, estimated by their bytes.
+        tokens: u64,
+        /// Of the worker with the largest context.
+        tokens_max: u32,
+    },
     /// The conductor that alone will do is not here.
     #[error("there is no conductor `{pinned}` here")]
     UnknownConductor {
@@ -188,7 +200,7 @@ impl Engine {
         let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
         let after = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
         let dispatch = Effect::Dispatch { task: TaskRef::Plan { round: 0 }, not_before: now };
-        let commit = self.dispatch().commit(after, events).charged(Charge::default());
+        let commit = self.dispatch().commit(after, events, &[]).charged(Charge::default());
         let accepted = Draft { commit, effects: vec![dispatch] };
         Ok(self.planned_at_once(&**conductor, &accepted).unwrap_or(accepted))
     }
@@ -215,7 +227,7 @@ impl Engine {
             events.extend(fresh);
             effects = then;
         }
-        let commit = self.dispatch().commit(after, events).charged(Charge::default());
+        let commit = self.dispatch().commit(after, events, &[]).charged(Charge::default());
         Some(Draft { commit, effects })
     }
 
@@ -262,7 +274,8 @@ impl Engine {
         if pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
-        Ok(narrowed(policy, pool, &request.conversation, (&request.answer, &request.stops))?)
+        let policy = narrowed(policy, pool, &request.conversation, (&request.answer, &request.stops))?;
+        within_context(policy, pool, &request.conversation)
     }
 
     /// The least that a run can cost: its first plan, and one step.
@@ -270,6 +283,22 @@ impl Engine {
         let request = self.first_request(question.conversation, question.policy.clone());
         conductor.plan_cost_max(&request) + question.least(&self.parts().pool)
     }
+}
+
+/// The policy, narrowed to the workers whose context the conversation fits: each of them is shown all of it.
+fn within_context(policy: Policy, pool: &Pool, conversation: &Conversation) -> Result<Policy, SubmitError> {
+    let tokens = call::tokens_of(conversation.messages());
+    let allowed = || pool.workers().iter().filter(|worker| policy.allows(worker));
+    let able: Vec<_> = allowed().filter(|worker| tokens < u64::from(worker.context_tokens)).collect();
+    if able.len() == allowed().count() {
+        return Ok(policy);
+    }
+    if able.is_empty() {
+        let tokens_max = allowed().map(|worker| worker.context_tokens).max().unwrap_or_default();
+        return Err(SubmitError::ContextExceeded { tokens, tokens_max });
+    }
+    let able = able.into_iter().map(|worker| worker.id.clone()).collect();
+    Ok(Policy { workers_allowed: WorkersAllowed::Only(able), ..policy })
 }
 
 /// The policy, narrowed to what the conductor can do.

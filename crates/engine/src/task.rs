@@ -9,6 +9,7 @@ use std::time::Duration;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Refusal, Run, TaskRef};
+use podium_domain::usage::Usage;
 use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use podium_ports::store::Hold;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::commands::CommandError;
+use crate::commands::{CommandError, InHand};
 use crate::engine::Engine;
 use crate::holds::Held;
 
@@ -25,8 +26,12 @@ pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
 /// How often a result is recorded at a run that other processes keep changing, before its slot is given to other work. The first
 /// tries take half a minute.
 const CONTENDED_MAX: u32 = 60;
-/// How long a message for a task that somebody else holds stays away.
+/// How long a message for a task that another process holds stays away.
 const HELD_PAUSE: Duration = Duration::from_secs(5);
+/// Pause before the next process is offered a task that this one lacks the worker or the conductor for.
+const ABSENT_PAUSE: Duration = Duration::from_millis(500);
+/// Such a task is failed, with the reason, when less time is left than this.
+const ABSENT_END: Duration = Duration::from_secs(2);
 
 /// How to answer a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,9 +253,32 @@ async fn stay_in_progress(engine: &Engine, delivery: &Delivery) -> Infallible {
 }
 
 impl Engine {
-    /// Claims a task that may cost nothing. The claim is durable before this returns; no call may be made without it.
-    pub(crate) async fn claim(&self, run: RunId, task: TaskRef) -> Result<Claimed, Settle> {
-        self.claim_after(run, None, task, Reserve::default()).await
+    /// Claims the task of a message, which may cost nothing. The claim is durable before this returns; no call may be made without
+    /// it.
+    pub(crate) async fn claim(&self, run: RunId, message: &InHand) -> Result<Claimed, Settle> {
+        self.claim_after(run, None, message, Reserve::default()).await
+    }
+
+    /// How to answer the message of a task that this process cannot do and others may: they get it, until the run's deadline is
+    /// near. Then nothing: it is to be failed, with the reason.
+    pub(crate) fn leave_to_others(&self, run: &Run) -> Option<Settle> {
+        let left = run.spec().deadline_at.since(self.now());
+        (left > ABSENT_END).then(|| Settle::Nak(ABSENT_PAUSE.min(left.saturating_sub(ABSENT_END / 2))))
+    }
+
+    /// How to answer a message after its task may have become ready again.
+    fn settle(&self, run: &Run, message: Option<&InHand>) -> Settle {
+        let delay = message.and_then(|message| message.put_back_for(run, self.pool(), self.now()));
+        delay.map_or(Settle::Ack, Settle::Nak)
+    }
+
+    /// How to answer a message whose task's result was refused: the store knows whether the task waits for somebody.
+    async fn settle_refused(&self, run: RunId, message: Option<&InHand>) -> Settle {
+        match (message, self.run(run).await) {
+            (None, _) | (_, Ok(None)) => Settle::Ack,
+            (message, Ok(Some(run))) => self.settle(&run, message),
+            (_, Err(_)) => Settle::Nak(TROUBLE_PAUSE),
+        }
     }
 
     /// As [`Self::claim`], once `first` is carried out, in the same commit. Where that is refused nothing is claimed.
@@ -258,24 +286,55 @@ impl Engine {
         &self,
         run: RunId,
         first: Option<Command>,
-        task: TaskRef,
+        message: &InHand,
         reserve: Reserve,
     ) -> Result<Claimed, Settle> {
-        let wish = self.wish(run, task, reserve);
+        let wish = self.wish(run, message.task, reserve);
         let (command, then) = match first {
             Some(first) => (Arc::new(first), Some(wish.command())),
             None => (Arc::new(wish.command()), None),
         };
-        let sent = match self.commands().send_both(run, Arc::clone(&command), then.clone()).await {
+        let send = || {
+            let both = (Arc::clone(&command), then.clone());
+            self.commands().send_both(run, both, Some(message.clone()))
+        };
+        let sent = match send().await {
             // It may have been carried out. Then nobody else gets the task for a whole lease; and to repeat a claim is safe.
-            Err(CommandError::Store(_)) => self.commands().send_both(run, command, then).await,
+            Err(CommandError::Store(_)) => send().await,
             sent => sent,
         };
         match sent {
-            // Otherwise the claim ended the run: the deadline had passed, or the cost cap was reached.
-            Ok(run) => wish.granted(run).ok_or(Settle::Ack),
-            Err(error) => Err(self.settle_unclaimed(run, &error)),
+            Ok(after) => {
+                // Otherwise the claim ended the run: the deadline had passed, or the cost cap was reached.
+                let settle = self.settle(&after, Some(message));
+                wish.granted(after).ok_or(settle)
+            }
+            Err(error) => {
+                if matches!(error, CommandError::Store(_)) {
+                    self.release_later(run, wish);
+                }
+                Err(self.settle_unclaimed(run, &error))
+            }
         }
+    }
+
+    /// Hands back a claim that may stand although the store did not say so: nobody is going to be called for it, and its reservation
+    /// must not stay in a budget. It is tried until the store answers or the lease has run out.
+    fn release_later(&self, run: RunId, wish: Wish) {
+        let (engine, give_up_at) = (self.clone(), self.now().after(self.options().lease));
+        self.background().spawn(async move {
+            let (task, claim, usage, cost) = (wish.task, wish.claim.id, Usage::default(), Cost::ZERO);
+            let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
+            while engine.now() < give_up_at {
+                match engine.commands().send(run, hand_back.clone()).await {
+                    Err(CommandError::Store(_) | CommandError::Contended) => {
+                        engine.parts().clock.sleep(TROUBLE_PAUSE).await;
+                    }
+                    _ => return,
+                }
+            }
+            warn!(%run, %task, "the store did not say whether a claim stands; its lease runs out");
+        });
     }
 
     /// A claim that is about to be made.
@@ -307,9 +366,15 @@ impl Engine {
 
     /// Records the outcome of work, however often the store fails: what was paid for must not be lost. Gives up when told to
     /// abandon, or after [`CONTENDED_MAX`] tries at a run that other processes keep changing; then the lease runs out and the task
-    /// is done again.
-    pub(crate) async fn record(&self, run: RunId, command: Command, abandon: &CancellationToken) -> Settle {
-        self.record_both(run, (command, None), abandon).await.0
+    /// is done again. `message` is the one that brought the task, if one did.
+    pub(crate) async fn record(
+        &self,
+        run: RunId,
+        command: Command,
+        message: &InHand,
+        abandon: &CancellationToken,
+    ) -> Settle {
+        self.record_both(run, (command, None), Some(message), abandon).await.0
     }
 
     /// As [`Self::record`], with a further command in the same commit. Also gives the run as it is then, if it was recorded.
@@ -317,13 +382,15 @@ impl Engine {
         &self,
         run: RunId,
         (command, then): (Command, Option<Command>),
+        message: Option<&InHand>,
         abandon: &CancellationToken,
     ) -> (Settle, Option<Arc<Run>>) {
         let command = Arc::new(command);
         let mut contended = 0;
         loop {
-            match self.commands().send_both(run, Arc::clone(&command), then.clone()).await {
-                Ok(run) => return (Settle::Ack, Some(run)),
+            let both = (Arc::clone(&command), then.clone());
+            match self.commands().send_both(run, both, message.cloned()).await {
+                Ok(run) => return (self.settle(&run, message), Some(run)),
                 Err(error @ CommandError::Contended) if contended == CONTENDED_MAX => {
                     warn!(%run, %error, "a result could not be recorded, its task is done again");
                     return (Settle::Nak(TROUBLE_PAUSE), None);
@@ -333,7 +400,7 @@ impl Engine {
                 }
                 Err(CommandError::Refused(refusal)) => {
                     debug!(%run, %refusal, "a result was not needed");
-                    return (Settle::Ack, None);
+                    return (self.settle_refused(run, message).await, None);
                 }
                 Err(error @ (CommandError::Contended | CommandError::Store(_))) => {
                     contended += u32::from(matches!(error, CommandError::Contended));

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::policy::OUTPUT_BYTES_MAX;
-use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
+use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals, Stops};
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 
@@ -31,6 +31,9 @@ impl Default for LiveOptions {
     }
 }
 
+/// Most stops that a slow listener may be behind before it misses some.
+const STOPS_MAX: usize = 1024;
+
 /// Carries signals within this process.
 ///
 /// The text of an attempt is held until a newer attempt at the same step begins, the run falls silent for longer than
@@ -41,6 +44,7 @@ impl Default for LiveOptions {
 pub struct MemoryLive {
     options: LiveOptions,
     hot: Mutex<Hot>,
+    stops: broadcast::Sender<RunId>,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +70,7 @@ struct Attempt {
 impl MemoryLive {
     /// A live stream with nothing in it.
     pub fn new(options: LiveOptions) -> Self {
-        Self { options, hot: Mutex::default() }
+        Self { options, hot: Mutex::default(), stops: broadcast::Sender::new(STOPS_MAX) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Hot> {
@@ -211,6 +215,17 @@ impl LiveStream for MemoryLive {
         drop(hot);
         let later = later.map(|signal| signal.unwrap_or(Signal::Missed));
         Ok(futures::stream::iter(so_far).chain(later).boxed())
+    }
+
+    async fn publish_stop(&self, run: RunId) -> Result<(), LiveError> {
+        // Nobody may be listening; that is no error.
+        let _ = self.stops.send(run);
+        Ok(())
+    }
+
+    async fn stops(&self) -> Result<Stops, LiveError> {
+        let stops = BroadcastStream::new(self.stops.subscribe());
+        Ok(stops.filter_map(async |run| run.ok()).boxed())
     }
 }
 

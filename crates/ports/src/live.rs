@@ -54,6 +54,9 @@ pub type Signals = BoxStream<'static, Signal>;
 /// Reasons to read the store again while waiting for a run's end, until dropped: the run has ended, or its end may have been missed.
 pub type EndSignals = BoxStream<'static, ()>;
 
+/// Runs whose claims may no longer hold, until dropped.
+pub type Stops = BoxStream<'static, RunId>;
+
 /// Carries signals from those who work to those who watch. Losing any is allowed; slowing a worker is not.
 #[async_trait]
 pub trait LiveStream: Send + Sync {
@@ -62,6 +65,16 @@ pub trait LiveStream: Send + Sync {
 
     /// All signals from now on, preceded by one frame for each attempt under way that holds what it wrote so far.
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
+
+    /// Tells every process that works on `run` to ask the store whether its claims still hold. It may be lost, like any signal.
+    async fn publish_stop(&self, _run: RunId) -> Result<(), LiveError> {
+        Ok(())
+    }
+
+    /// The runs of which any process [tells](Self::publish_stop) that, until dropped.
+    async fn stops(&self) -> Result<Stops, LiveError> {
+        Ok(futures::stream::pending().boxed())
+    }
 
     /// For a caller that waits for the end of `run` and needs nothing before it.
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {

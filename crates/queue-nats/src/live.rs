@@ -7,6 +7,8 @@
 //! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it and watch nothing: most clients do. Processes of
 //! earlier versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
 
+//! `<prefix>.stop.<run>` tells every process that works on a run to ask the store whether its claims still hold.
+
 mod end;
 mod merge;
 mod outlet;
@@ -22,7 +24,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use podium_domain::ids::RunId;
-use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals, Stops};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -302,6 +304,30 @@ impl LiveStream for NatsLive {
         let (watch, signals) = shared.link.within("subscribe to a run", opening).await?;
         shared.tasks.spawn(watch.run());
         Ok(signals)
+    }
+
+    async fn publish_stop(&self, run: RunId) -> Result<(), LiveError> {
+        let subject = format!("{}.stop.{run}", self.shared.options.prefix);
+        if !self.shared.try_publish(subject, Bytes::new()) {
+            debug!(%run, "other processes were not told to stop; they learn it with their next heartbeat");
+        }
+        Ok(())
+    }
+
+    async fn stops(&self) -> Result<Stops, LiveError> {
+        const CALL: &str = "subscribe to stops";
+        let (link, inbox) = (&self.shared.link, self.shared.link.client().new_inbox());
+        let opening = async {
+            let stops = link.subscribe(CALL, format!("{}.stop.*", self.shared.options.prefix)).await?;
+            // When this comes back, the server knows both subscriptions.
+            let mut echo = link.subscribe(CALL, inbox.clone()).await?;
+            link.send(CALL, inbox, Bytes::new()).await?;
+            echo.next().await;
+            Ok::<_, NatsError>(stops)
+        };
+        let stops = link.within(CALL, opening).await?;
+        let runs = stops.filter_map(async |stop| stop.subject.rsplit('.').next()?.parse().ok());
+        Ok(runs.take_until(self.stop.token().clone().cancelled_owned()).boxed())
     }
 
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {

@@ -299,8 +299,15 @@ impl Driven {
     pub fn fail(&mut self, task: TaskRef, claim: ClaimId, retry_at: Option<Timestamp>) -> Decision {
         let (usage, cost) = (Usage::default(), Cost::ZERO);
         let fall_back_to = None;
-        let error =
-            AttemptError { message: "scripted".to_owned(), retry_at, fall_back_to, usage, cost, hedge: None };
+        let error = AttemptError {
+            message: "scripted".to_owned(),
+            retry_at,
+            is_rate_limit: false,
+            fall_back_to,
+            usage,
+            cost,
+            hedge: None,
+        };
         self.drive(&Command::FailAttempt { task, claim, error })
     }
 

@@ -47,6 +47,7 @@ macro_rules! live_stream_suite {
             every_watcher_hears_and_those_of_other_runs_do_not
             a_watcher_that_left_bothers_nobody
             who_waits_for_the_end_hears_it
+            a_stop_is_heard_by_every_process
             publishing_waits_for_no_watcher
             a_late_watcher_gets_the_text_so_far_of_each_attempt_and_then_the_rest
             text_is_gathered_from_all_processes

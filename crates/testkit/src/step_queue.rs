@@ -50,6 +50,7 @@ macro_rules! step_queue_suite {
         $crate::step_queue_suite! { @$what $arguments
             a_message_is_fetched_once_and_gone_when_acked
             a_task_has_one_message_queued_or_in_flight
+            a_message_put_back_while_its_task_is_published_again_comes_at_once
             a_refused_message_comes_back_after_its_delay
             an_unanswered_message_comes_back_after_the_ack_wait
             progress_restarts_the_ack_wait

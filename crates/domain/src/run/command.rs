@@ -94,6 +94,8 @@ pub struct AttemptError {
     pub message: String,
     /// Earliest time to try again; none when trying again cannot help.
     pub retry_at: Option<Timestamp>,
+    /// Whether the vendor asked to slow down: then it does not count as an attempt.
+    pub is_rate_limit: bool,
     /// Who could do the step instead, should its worker not be asked again.
     pub fall_back_to: Option<WorkerId>,
     /// What the attempt consumed all the same.

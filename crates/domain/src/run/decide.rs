@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::command::{
     AttemptError, Claim, Command, Decision, Effect, PlanResult, Planned, Refusal, StepResult,
 };
-use super::event::{FailReason, RunEvent};
+use super::event::{FailReason, RATE_LIMITED, RunEvent};
 use super::hedge::with_hedge;
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
 use super::{Round, Run, RunState};
@@ -244,14 +244,16 @@ impl Run {
             return self.late_failure(task, attempt, usage, cost);
         }
         let mut message = error.message.clone();
-        let retry_at = error
-            .retry_at
-            .map(|at| at.max(now))
-            .filter(|_| found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max);
+        let retry_at = error.retry_at.map(|at| at.max(now)).filter(|_| {
+            error.is_rate_limit || found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max
+        });
         // Who would only be told by then that the deadline has passed is told now what went wrong.
         let in_time = retry_at.filter(|at| *at < self.spec.deadline_at);
         if in_time.is_none() && retry_at.is_some() {
             message.push_str("; the next attempt would begin after the deadline");
+            if error.is_rate_limit {
+                message = format!("{RATE_LIMITED}: {message}");
+            }
         }
         // Of this attempt's hedge the run does not know yet.
         let is_fresh = |worker: &&WorkerId| !error.hedge.as_ref().is_some_and(|h| h.is_answer_of(worker));
@@ -262,7 +264,7 @@ impl Run {
             let failed = RunEvent::TaskFailed { task, message: message.clone(), claim, usage, cost };
             return Ok(self.after_failure(task, &message, failed, now));
         };
-        let handed_back = false;
+        let handed_back = error.is_rate_limit && in_time.is_some();
         let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
         let mut events = vec![failed];
         events.extend(fallback.filter(|_| in_time.is_none()));

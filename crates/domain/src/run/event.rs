@@ -63,7 +63,20 @@ pub enum FailReason {
     },
 }
 
+/// What the message of a step begins with that failed because its worker's vendor kept asking to slow down.
+pub const RATE_LIMITED: &str = "worker_rate_limited";
+/// What the message of a step begins with whose prompt fits no worker.
+pub const CONTEXT_EXCEEDED: &str = "context_length_exceeded";
+
 impl FailReason {
+    /// The stable name of what made the last step fail, where it has one: [`RATE_LIMITED`] or [`CONTEXT_EXCEEDED`].
+    pub fn cause(&self) -> Option<&'static str> {
+        let Self::FinalStepFailed { message, .. } = self else { return None };
+        [RATE_LIMITED, CONTEXT_EXCEEDED]
+            .into_iter()
+            .find(|cause| message.strip_prefix(cause).is_some_and(|rest| rest.starts_with(':')))
+    }
+
     /// A stable name for clients and metrics.
     pub const fn code(&self) -> &'static str {
         match self {

@@ -129,7 +129,7 @@ fn result() -> StepResult {
 fn error(retry_at: Option<Timestamp>) -> AttemptError {
     let fall_back_to = None;
     let (message, usage, cost) = ("no".to_owned(), Usage::default(), Cost::from_nano_usd(1));
-    AttemptError { message, retry_at, fall_back_to, usage, cost, hedge: None }
+    AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost, hedge: None }
 }
 
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
@@ -446,7 +446,15 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     let claim = |number| claim_id(step(0), number);
     let fail = |number, cost| {
         let (message, retry_at, (usage, cost)) = ("no".to_owned(), Some(NOW), one(cost));
-        let error = AttemptError { message, retry_at, fall_back_to: None, usage, cost, hedge: None };
+        let error = AttemptError {
+            message,
+            retry_at,
+            is_rate_limit: false,
+            fall_back_to: None,
+            usage,
+            cost,
+            hedge: None,
+        };
         Command::FailAttempt { task: step(0), claim: claim(number), error }
     };
     let hand_back = |number, cost| {

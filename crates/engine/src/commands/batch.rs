@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::{Effect, Run, TaskState};
+use podium_domain::pool::Pool;
+use podium_domain::run::{AttemptOutcome, Effect, Run, Task, TaskRef, TaskState};
+use podium_domain::time::Timestamp;
 use podium_ports::live::Signal;
 use podium_ports::store::{Commit, StoreError, Unwritten};
 use tokio::sync::Mutex;
@@ -72,16 +74,20 @@ impl Writer {
             Ok(taken) => taken,
             Err((requests, error)) => return refuse_all(requests, error),
         };
-        let Decided { requests, unsure: mut again, changes } =
-            decide_all(requests, &mut runs, self.sides.parts.clock.now());
+        let now = self.sides.parts.clock.now();
+        let messages = Messages::of(&requests);
+        let Decided { requests, unsure: mut again, changes } = decide_all(requests, &mut runs, now);
         let known = &self.sides.known;
         for request in &again {
             known.forget(request.run);
         }
         let mut changed = Vec::with_capacity(changes.len());
-        for (id, Change { events, effects }) in changes {
+        for (id, Change { events, mut effects }) in changes {
             if let Some(InHand { run, booked, .. }) = runs.remove(&id) {
-                changed.push((self.sides.dispatch.commit(run, events).charged(booked), effects));
+                let kept = messages.put_back(&run, &self.sides.parts.pool, now);
+                effects
+                    .retain(|effect| !matches!(effect, Effect::Dispatch { task, .. } if kept.contains(task)));
+                changed.push((self.sides.dispatch.commit(run, events, &kept).charged(booked), effects));
             }
         }
         // Those of which budgets have to be asked are last.
@@ -214,6 +220,11 @@ impl Sides {
         if let Err(error) = live.publish(run.id(), signal).await {
             debug!(run = %run.id(), %error, "watchers were not told");
         }
+        if may_be_worked_on(run, effects)
+            && let Err(error) = live.publish_stop(run.id()).await
+        {
+            debug!(run = %run.id(), %error, "other processes were not told to stop");
+        }
         for effect in effects {
             // What one command of a batch readied, a later one may have claimed or ended.
             if let Effect::Dispatch { task, not_before } = *effect
@@ -222,6 +233,39 @@ impl Sides {
                 self.dispatch.publish(commit, task, not_before).await;
             }
         }
+    }
+}
+
+/// Whether another process may still work on a task that the commit ended or took away.
+fn may_be_worked_on(run: &Run, effects: &[Effect]) -> bool {
+    let is_cut_off = |task: &Task| {
+        task.state.is_final()
+            && task
+                .attempts
+                .iter()
+                .any(|a| matches!(a.outcome, AttemptOutcome::Running | AttemptOutcome::Lost))
+    };
+    effects.iter().any(|effect| match effect {
+        Effect::Stop => run.tasks().any(|(_, task)| is_cut_off(task)),
+        Effect::CallOff { .. } => true,
+        Effect::Dispatch { .. } => false,
+    })
+}
+
+/// The messages that the senders of a batch's requests hold.
+struct Messages(Vec<(RunId, super::InHand)>);
+
+impl Messages {
+    fn of(requests: &[Request]) -> Self {
+        let held = |request: &Request| request.message.clone().map(|message| (request.run, message));
+        Self(requests.iter().filter_map(held).collect())
+    }
+
+    /// The tasks of the run whose messages their holders put back.
+    fn put_back(&self, run: &Run, pool: &Pool, now: Timestamp) -> Vec<TaskRef> {
+        let messages = self.0.iter().filter(|(id, _)| *id == run.id());
+        let kept = messages.filter(|(_, message)| message.put_back_for(run, pool, now).is_some());
+        kept.map(|(_, message)| message.task).collect()
     }
 }
 

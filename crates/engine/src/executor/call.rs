@@ -16,7 +16,7 @@ use podium_ports::clock::Clock;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
 use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, NoText, VendorError};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::metrics::{CallMeter, Metrics};
 use crate::parts::Parts;
@@ -61,6 +61,8 @@ pub(super) struct Spent {
 pub(super) enum Cure {
     /// The same again, after so long at the earliest; or by another worker.
     Again(Duration),
+    /// The same again, after so long at the earliest: the vendor asked to slow down, which is no attempt.
+    Limited(Duration),
     /// The same by another worker.
     Elsewhere,
     /// Nothing: it is the request's own fault.
@@ -238,7 +240,7 @@ impl Call<'_> {
     }
 
     fn finished(&self, finish: FinishReason, usage: Option<Usage>, progress: &mut Progress) -> Ended {
-        let usage = usage.unwrap_or_else(|| self.estimate(progress));
+        let usage = usage.map_or_else(|| self.estimate(progress), |usage| self.believable(usage));
         progress.settlement.outcome = Outcome::Answered;
         progress.settlement.usage = Some(usage);
         let Spent { cost, .. } = self.priced(usage);
@@ -270,10 +272,27 @@ impl Call<'_> {
                 let message = format!(
                     "worker `{worker}` used up its output limit before any text ({tokens} tokens, finish reason length)"
                 );
-                (message, Cure::Elsewhere)
+                // Another worker may reason less; two that do not are enough.
+                let (round, step) = self.at;
+                let steps = self.run.rounds().get(usize::from(round)).map(|round| &round.steps);
+                let step = steps.and_then(|steps| steps.get(step.as_usize()));
+                let has_fallen_back = step.is_some_and(|step| step.fallbacks > 0);
+                (message, if has_fallen_back { Cure::Nothing } else { Cure::Elsewhere })
             }
             NoText::Empty => (format!("worker `{worker}` gave an empty answer"), Cure::Again(Duration::ZERO)),
         }
+    }
+
+    /// The usage that a vendor reported, at most what the call can have taken: beyond that, a number is an error of the vendor, which
+    /// must not empty a budget or block a worker.
+    fn believable(&self, reported: Usage) -> Usage {
+        let bounded = bounded(reported, self.request);
+        if bounded != reported {
+            let worker = &self.worker.id;
+            warn!(%worker, ?reported, ?bounded, "the vendor reported more usage than the call can have taken");
+            self.metrics.calls().misreported(worker);
+        }
+        bounded
     }
 
     fn vendor_failure(&self, progress: &mut Progress, error: &VendorError) -> Ended {
@@ -281,7 +300,11 @@ impl Call<'_> {
         if progress.settlement.outcome == Outcome::Refused || progress.has_output() {
             progress.settlement.usage = Some(self.estimate(progress));
         }
-        let cure = if error.is_retryable() {
+        let cure = if let VendorError::Throttled { retry_after, .. } = error
+            && !progress.has_output()
+        {
+            Cure::Limited(retry_after.unwrap_or_default())
+        } else if error.is_retryable() {
             progress.broke_off = progress.has_output();
             Cure::Again(error.retry_after().unwrap_or_default())
         } else if error.is_workers_own() {
@@ -331,15 +354,51 @@ impl Call<'_> {
     }
 }
 
-/// What a prompt is taken for: its words, its pictures, and the schema of the answer, which vendors put before it.
-pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {
-    let words: usize = request.messages.iter().map(Message::text_bytes).sum();
+/// Tokens that vendors may add to a prompt or a completion.
+const TOKENS_SLACK: u64 = 4096;
+/// Most tokens of an image, at any vendor and in any resolution.
+const IMAGE_TOKENS_MAX: u64 = 20_000;
+
+/// The usage, bounded by what the request can have taken: two prompt tokens for each byte sent, [`IMAGE_TOKENS_MAX`] for each
+/// image, twice the limit of output tokens, and [`TOKENS_SLACK`] more of each. Parts of a sum are at most the sum.
+fn bounded(usage: Usage, request: &ChatRequest) -> Usage {
     let images: usize = request.messages.iter().map(Message::image_count).sum();
+    let bytes = prompt_bytes(request) as u64;
+    let prompt_max = bytes * 2 + images as u64 * IMAGE_TOKENS_MAX + TOKENS_SLACK;
+    let prompt_tokens = usage.prompt_tokens.min(prompt_max);
+    let completion_max = u64::from(request.output_tokens_max) * 2 + TOKENS_SLACK;
+    let completion_tokens = usage.completion_tokens.min(completion_max);
+    let cached_tokens = usage.cached_tokens.min(prompt_tokens);
+    Usage {
+        prompt_tokens,
+        cached_tokens,
+        cache_write_tokens: usage.cache_write_tokens.min(prompt_tokens - cached_tokens),
+        completion_tokens,
+        reasoning_tokens: usage.reasoning_tokens.min(completion_tokens),
+    }
+}
+
+/// Bytes of a prompt that are no image.
+fn prompt_bytes(request: &ChatRequest) -> usize {
+    let words: usize = request.messages.iter().map(Message::text_bytes).sum();
     let schema = match &request.answer {
         AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
         AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => 0,
     };
-    ((words + schema) as u64).div_ceil(BYTES_PER_TOKEN) + images as u64 * IMAGE_TOKENS
+    words + schema
+}
+
+/// What messages are taken for: their words and their images.
+pub(crate) fn tokens_of(messages: &[Message]) -> u64 {
+    let words: usize = messages.iter().map(Message::text_bytes).sum();
+    let images: usize = messages.iter().map(Message::image_count).sum();
+    (words as u64).div_ceil(BYTES_PER_TOKEN) + images as u64 * IMAGE_TOKENS
+}
+
+/// What a prompt is taken for: its words, its pictures, and the schema of the answer, which vendors put before it.
+pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {
+    let images: usize = request.messages.iter().map(Message::image_count).sum();
+    (prompt_bytes(request) as u64).div_ceil(BYTES_PER_TOKEN) + images as u64 * IMAGE_TOKENS
 }
 
 /// What a call may take of its worker's limits.

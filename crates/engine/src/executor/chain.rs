@@ -10,7 +10,7 @@ use podium_ports::limiter::{Outcome, Patience, Permit, Settlement};
 use podium_ports::queue::Lane;
 use podium_ports::vendor::ChatRequest;
 
-use super::{Executor, Step, call, request};
+use super::{Executor, Step, call, fallback, request};
 use crate::commands::rehearse;
 use crate::task::{Reserve, Slot, Wish};
 
@@ -56,6 +56,9 @@ impl Executor {
             return None;
         }
         let request = request(&after, at, worker)?;
+        if !fallback::can_take(worker, &request) {
+            return None;
+        }
         // A known output is for the executor that gets the message.
         let recall = self.recall(&after, at, (worker, &request));
         if self.is_known(recall.as_ref()).await {
@@ -107,6 +110,6 @@ impl Executor {
         };
         self.engine.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
         // Only a run of one step is hedged, and that one follows on nothing.
-        Some(Step { claimed, at, worker, permit, second: None, slot })
+        Some(Step { claimed, at, worker, permit, second: None, slot, message: None })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
-use podium_domain::run::{Command, Hedge, Run, TaskRef};
+use podium_domain::run::{CONTEXT_EXCEEDED, Command, Hedge, Run, TaskRef};
 use podium_ports::limiter::{Patience, Why};
 use podium_ports::vendor::ChatRequest;
 
@@ -43,12 +43,25 @@ pub(super) fn candidates<'p>(
 }
 
 /// Whether the prompt is something that the worker can read, and fits, and it can answer in the form and end where it is asked to.
-fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
+pub(super) fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
     let has_image = request.messages.iter().any(|message| message.image_count() > 0);
-    let fits = prompt_tokens(request) < u64::from(worker.context_tokens);
     let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
     let ends = request.stops.is_empty() || worker.takes(Feature::Stop);
-    fits && takes_form && ends && (!has_image || worker.takes(Feature::Image))
+    fits(worker, request) && takes_form && ends && (!has_image || worker.takes(Feature::Image))
+}
+
+/// Whether the prompt fits the worker's context, as far as bytes tell.
+pub(super) fn fits(worker: &Worker, request: &ChatRequest) -> bool {
+    prompt_tokens(request) < u64::from(worker.context_tokens)
+}
+
+/// What a step says whose prompt fits none of the workers that it may go to.
+pub(super) fn too_long(worker: &Worker, request: &ChatRequest) -> String {
+    let (id, tokens, tokens_max) = (&worker.id, prompt_tokens(request), worker.context_tokens);
+    format!(
+        "{CONTEXT_EXCEEDED}: the prompt has about {tokens} tokens, and the context of worker `{id}` has {tokens_max}; \
+         no other worker that the policy allows takes it"
+    )
 }
 
 impl Executor {
@@ -63,10 +76,10 @@ impl Executor {
         run: &Run,
         at: (u16, StepIndex),
         (worker, asked): (&Worker, &ChatRequest),
-        (why, after): (Why, Duration),
+        shut: Shut,
     ) -> Result<Cleared, Settle> {
         let (task, now) = (TaskRef::Step { round: at.0, step: at.1 }, self.engine.now());
-        let mut soonest = after;
+        let mut soonest = shut.after;
         if !run.can_fall_back(task) {
             return Err(Settle::Nak(soonest));
         }
@@ -80,7 +93,7 @@ impl Executor {
                         step: at.1,
                         from: worker.id.clone(),
                         worker: other.id.clone(),
-                        message: shut(worker, why),
+                        message: shut.message.clone(),
                     });
                     return Ok(Cleared { first, ..self.cleared(run, at, (other, &request), permit) });
                 }
@@ -92,13 +105,29 @@ impl Executor {
     }
 }
 
-/// Why a worker is not waited for.
-fn shut(worker: &Worker, why: Why) -> String {
-    let id = &worker.id;
-    match why {
-        Why::Blocked => {
-            format!("the vendor of worker `{id}` asked to be left alone beyond the deadline of the run")
-        }
-        _ => format!("the circuit breaker of worker `{id}` is open"),
+/// Why a step does not wait for its worker.
+pub(super) struct Shut {
+    /// For people.
+    message: String,
+    /// When to ask all of them again, if no other worker has capacity sooner.
+    after: Duration,
+}
+
+impl Shut {
+    /// The limiter lets nobody through to the worker.
+    pub(super) fn by_limiter(worker: &Worker, why: Why, after: Duration) -> Self {
+        let id = &worker.id;
+        let message = match why {
+            Why::Blocked => {
+                format!("the vendor of worker `{id}` asked to be left alone beyond the deadline of the run")
+            }
+            _ => format!("the circuit breaker of worker `{id}` is open"),
+        };
+        Self { message, after }
+    }
+
+    /// The prompt does not fit the worker.
+    pub(super) fn by_context(worker: &Worker, request: &ChatRequest, after: Duration) -> Self {
+        Self { message: too_long(worker, request), after }
     }
 }

@@ -18,6 +18,7 @@ use tracing::debug;
 use super::call::{self, Ended};
 use super::hedge::Attempted;
 use super::{Executor, request};
+use crate::commands::InHand;
 use crate::engine::Engine;
 use crate::metrics::CacheUse;
 use crate::task::{Claimed, Settle};
@@ -47,13 +48,13 @@ impl Executor {
     pub(super) async fn answer_known(
         &self,
         recall: Option<&Recall<'_>>,
-        abandon: &CancellationToken,
+        (message, abandon): (&InHand, &CancellationToken),
     ) -> Result<(), Settle> {
         let Some(recall) = recall else { return Ok(()) };
         match self.look_up(recall).await {
             Some(known) => {
                 self.engine.metrics().cache().used(CacheUse::Hit);
-                Err(self.answer_with(recall, known, abandon).await)
+                Err(self.answer_with(recall, known, (message, abandon)).await)
             }
             None => Ok(()),
         }
@@ -85,20 +86,19 @@ impl Executor {
         &self,
         recall: &Recall<'_>,
         known: CachedOutput,
-        abandon: &CancellationToken,
+        (message, abandon): (&InHand, &CancellationToken),
     ) -> Settle {
         let (engine, (round, step)) = (&self.engine, recall.at);
         let (id, task) = (recall.run.id(), TaskRef::Step { round, step });
-        let claimed = match engine.claim(id, task).await {
+        let claimed = match engine.claim(id, message).await {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
         let claim = claimed.claim;
         if !is_still_asked(engine, &claimed, recall) {
             let (usage, cost) = (Usage::default(), Cost::ZERO);
-            return engine
-                .record(id, Command::HandBack { task, claim, usage, cost, hedge: None }, abandon)
-                .await;
+            let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
+            return engine.record(id, hand_back, message, abandon).await;
         }
         let CachedOutput { output, finish, usage } = known;
         let frame = Frame { round, step, claim, offset: 0, text: output.clone() };
@@ -115,7 +115,7 @@ impl Executor {
             hedge: None,
             saved: Some(Saved { usage, cost }),
         };
-        engine.record(id, Command::CompleteStep { round, step, claim, result }, abandon).await
+        engine.record(id, Command::CompleteStep { round, step, claim, result }, message, abandon).await
     }
 
     /// The key of a call that is about to be made, if the cache may learn its output.

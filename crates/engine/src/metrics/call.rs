@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Histogram, Meter};
+use opentelemetry::metrics::{Counter, Histogram, Meter};
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::{Pool, WireFormat, Worker};
 use podium_ports::limiter::{Outcome, Settlement};
@@ -38,6 +38,7 @@ pub(crate) struct Calls {
     duration: Histogram<f64>,
     first_chunk: Histogram<f64>,
     tokens: Histogram<u64>,
+    misreported: Counter<u64>,
     workers: HashMap<WorkerId, [KeyValue; 4]>,
 }
 
@@ -72,7 +73,19 @@ impl Calls {
                 .with_description("Tokens of calls of workers, as far as they are known")
                 .with_boundaries(TOKENS.to_vec())
                 .build(),
+            misreported: meter
+                .u64_counter("podium.call.usage_misreported")
+                .with_unit("{call}")
+                .with_description("Calls whose vendor reported more usage than the call can have taken")
+                .build(),
             workers: pool.workers().iter().map(attributes).collect(),
+        }
+    }
+
+    /// The vendor of a call reported more usage than the call can have taken.
+    pub(crate) fn misreported(&self, worker: &WorkerId) {
+        if let Some([_, _, _, worker]) = self.workers.get(worker) {
+            self.misreported.add(1, std::slice::from_ref(worker));
         }
     }
 

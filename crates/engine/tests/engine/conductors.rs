@@ -1,15 +1,17 @@
 //! Two conductors in one process: each run belongs to one of them, from its acceptance to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::run::RunState;
 use podium_domain::share::Share;
 use podium_engine::{Roles, Submit, SubmitError};
 use podium_ports::conductor::Conductor;
 use podium_ports::conductors::Conductors;
 use podium_testkit::{Answer, ScriptedConductor, plan_of};
 
-use crate::house::{House, quick, request};
+use crate::house::{House, quick, request, within};
 
 const NEXT: &str = "scripted-2";
 
@@ -60,17 +62,37 @@ async fn a_pinned_run_goes_to_the_conductor_that_it_names_whatever_the_share() {
 }
 
 #[tokio::test]
-async fn a_run_whose_conductor_is_gone_is_planned_by_no_other() {
+async fn a_planner_without_the_runs_conductor_leaves_it_to_one_that_has_it() {
     let house = with_two(1.0).await;
+    let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());
+    let lacking =
+        house.beside(quick(), 9, |parts| parts.conductors = current.into()).at_work_as(Roles::PLANNER);
+    let looked = lacking.parts.clock.now();
     let id = house.ask_under(ultra()).await;
+    // It has had the message, and put it back, by the time that the other one begins.
+    within(async {
+        while lacking.parts.clock.now().since(looked) < Duration::from_millis(300) {
+            lacking.parts.clock.sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let run = house.at_work().ended(id).await;
+    assert_eq!((run.answer(), run.spec().conductor.as_str()), (Some("fine"), NEXT));
+    assert_eq!(run.rounds()[0].planning.attempts.len(), 1, "nothing was an attempt before");
+    assert_eq!(run.rounds()[0].planned.as_ref().unwrap().fallback, None);
+    assert!(lacking.conductor.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_whose_conductor_is_gone_fails_with_the_reason_before_its_deadline() {
+    let house = with_two(1.0).await;
+    let id = house.ask_under(Policy { deadline_ms: 2_500, ..ultra() }).await;
     let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());
     let later = house.beside(quick(), 9, |parts| parts.conductors = current.into()).at_work_as(Roles::ALL);
     let run = later.ended(id).await;
-    let planned = run.rounds()[0].planned.as_ref().unwrap();
-    let why = planned.fallback.as_ref().unwrap();
-    assert!(why.contains("conductor `scripted-2` is not in this process"), "{why}");
-    assert_eq!((run.answer(), run.spec().conductor.as_str()), (Some("fine"), NEXT));
-    assert!(later.conductor.requests().is_empty());
+    let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
+    assert!(reason.to_string().contains("conductor `scripted-2` is not in this process"), "{reason}");
+    assert!(later.conductor.requests().is_empty() && later.vendor.calls().is_empty());
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The engine over a real SQLite store and the in-process queue; vendors and conductor are scripted.
 
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod budgets;
 #[cfg(test)]
 mod chain;

@@ -108,7 +108,9 @@ async fn breakers() -> Vec<Run> {
         parts.limiter = Guarded::around(Arc::clone(&parts.limiter), &["quick"], Why::Broken);
     };
     let house = a_house(guard).await;
-    house.vendor.otherwise(Answer::text("fine"));
+    house
+        .vendor
+        .otherwise(Answer::text("fine").usage(Some(Usage { completion_tokens: 1 << 40, ..Answer::USAGE })));
     vec![ended(&house, request(ultra())).await]
 }
 
@@ -214,6 +216,7 @@ async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
     assert_eq!(of("podium.breaker.open").value("podium.worker=quick"), 0, "another limiter let it through");
     assert_eq!(of("podium.permit.asked").value("podium.outcome=broken,podium.worker=quick"), 1);
     assert_eq!(of("podium.cache.lookups").value("podium.outcome=hit"), 1);
+    assert_eq!(of("podium.call.usage_misreported").value("podium.worker=checker"), 1);
     assert_eq!(of("podium.budget.refusals").value("podium.payer=key,podium.stage=accept"), 1);
     assert!(of("podium.lane.published").value("podium.lane=ultra.plan,podium.outcome=full") >= 1);
 }

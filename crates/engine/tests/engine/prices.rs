@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use podium_domain::money::{Price, Prices};
+use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::prices::{PriceList, PriceLists};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
+use podium_engine::Roles;
 use podium_testkit::{Answer, TestClock, a_pool, plan_of};
 
 use crate::house::{House, quick};
@@ -42,10 +44,25 @@ async fn an_attempt_is_priced_by_the_list_that_was_valid_when_it_began() {
 async fn a_worker_whose_prices_are_not_valid_yet_is_never_called() {
     let later = TestClock::START.after(std::time::Duration::from_hours(24));
     let house = house_with(priced_from(later, Timestamp::from_unix_ms(u64::MAX))).await;
-    let run = house.ended(house.ask().await).await;
+    let soon = Policy { deadline_ms: 2_500, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let run = house.ended(house.ask_under(soon).await).await;
     let RunState::Failed { reason: FailReason::FinalStepFailed { message, .. } } = run.state() else {
         panic!("{run:?}")
     };
     assert_eq!(message, "worker `quick` has no price list that is valid yet");
     assert!(house.vendor.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_step_whose_worker_an_older_pool_lacks_is_left_to_executors_that_have_it() {
+    let house = House::idle(quick(), |store| store).await;
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.otherwise(Answer::text("done"));
+    let older = a_pool().with_workers(a_pool().workers()[1..].to_vec());
+    let lacking = house.beside(quick(), 8, |parts| parts.pool = Arc::new(older)).at_work_as(Roles::EXECUTOR);
+    let id = house.ask().await;
+    let newer = house.beside(quick(), 9, |_| {}).at_work();
+    let run = newer.ended(id).await;
+    assert_eq!((run.answer(), run.rounds()[0].steps[0].task.attempts.len()), (Some("done"), 1));
+    drop(lacking);
 }

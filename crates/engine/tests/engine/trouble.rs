@@ -216,3 +216,23 @@ async fn two_processes_on_one_store_and_queue_finish_many_runs_once_each() {
     }
     assert_eq!(first.vendor.calls().len(), 120, "three steps each, none twice");
 }
+
+#[tokio::test]
+async fn a_run_that_another_process_cancels_is_aborted_at_its_vendor_at_once() {
+    let options = Options { lease: Duration::from_hours(1), ..quick() };
+    let house = House::idle(options.clone(), |store| store).await;
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.script("quick", [Answer::hang()]);
+    let works = house.at_work();
+    let id = works.ask().await;
+    within(works.vendor.until_called(1)).await;
+    // Another process, as its claims and its memory are its own.
+    let other = works.beside(options, 8, |_| {});
+    other.engine.cancel(id).await.unwrap();
+    within(async {
+        while works.vendor.aborted() == 0 {
+            works.parts.clock.sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}

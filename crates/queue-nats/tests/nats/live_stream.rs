@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::servers::to;
 use podium_domain::ids::RunId;
 use podium_harness::Nats;
-use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals};
+use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals, Stops};
 use podium_queue_nats::{LiveOptions, NatsLive};
 use podium_testkit::live_stream::LiveFixture;
 
@@ -25,6 +25,14 @@ impl LiveStream for Served {
 
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
         self.live.subscribe(run).await
+    }
+
+    async fn publish_stop(&self, run: RunId) -> Result<(), LiveError> {
+        self.live.publish_stop(run).await
+    }
+
+    async fn stops(&self) -> Result<Stops, LiveError> {
+        self.live.stops().await
     }
 
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {

@@ -84,3 +84,12 @@ pub(crate) async fn who_waits_for_the_end_hears_it(scene: &Scene) {
     while watcher.hear().await != (Signal::Ended { version: 3 }) {}
     assert_eq!(other.next().now_or_never(), None, "it is not the end of another run");
 }
+
+pub(crate) async fn a_stop_is_heard_by_every_process(scene: &Scene) {
+    let (here, elsewhere) = (&scene.fixture.live, &scene.fixture.elsewhere);
+    let listening = [here.stops().await.unwrap(), elsewhere.stops().await.unwrap()];
+    here.publish_stop(scene.run).await.unwrap();
+    for mut stops in listening {
+        assert_eq!(timeout(SOON, stops.next()).await.expect("it must come"), Some(scene.run));
+    }
+}

@@ -106,6 +106,7 @@ fn fall_back(run: &mut Driven, ids: &SeededIds) {
     let task = TaskRef::Step { round: 0, step: StepIndex::new(0) };
     let claim = run.claim(task, ids);
     let error = AttemptError {
+        is_rate_limit: false,
         message: "scripted".to_owned(),
         retry_at: None,
         fall_back_to: Some(WorkerId::new("checker").expect("it is a name")),

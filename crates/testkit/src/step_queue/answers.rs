@@ -2,7 +2,7 @@
 
 use podium_ports::queue::Published;
 
-use super::{INSTANT, QueueFixture, a_message};
+use super::{INSTANT, QueueFixture, a_lane, a_message};
 
 pub(crate) async fn a_message_is_fetched_once_and_gone_when_acked(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
@@ -25,6 +25,22 @@ pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixt
     queue.fetch_due().await.expect("its delay has passed").ack().await.unwrap();
     queue.must_publish(&a_message()).await;
     assert_eq!(queue.fetch_one().await.expect("it was published").deliveries(), 1);
+}
+
+/// The publish is refused or comes to nothing, and the message in hand comes back.
+pub(crate) async fn a_message_put_back_while_its_task_is_published_again_comes_at_once(queue: &QueueFixture) {
+    for _ in 0..20 {
+        queue.publish(&a_message()).await;
+        let delivery = queue.fetch_due().await.expect("it is there");
+        let lane = a_lane();
+        let publish = queue.queue.publish(&lane, a_message());
+        let (put_back, published) = futures::join!(delivery.nak(INSTANT), publish);
+        put_back.unwrap();
+        assert_eq!(published.unwrap(), Published::AlreadyOutstanding);
+        let delivery = queue.fetch_due().await.expect("it was put back for now");
+        delivery.nak(INSTANT).await.unwrap();
+    }
+    queue.fetch_due().await.expect("it was put back for now").ack().await.unwrap();
 }
 
 pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFixture) {

@@ -161,6 +161,16 @@ fn wrong_with_failure(case: &Case, cell: &Cell<'_>, run: &Run) -> Option<String>
     attempts(run).iter().find_map(|attempt| wrong_with(case, cell, attempt))
 }
 
+/// What is wrong with a run whose first three calls were asked to slow down, more often than its policy has attempts.
+fn wrong_with_waiting(cell: &Cell<'_>, run: &Run) -> Option<String> {
+    let [waited @ .., answered] = attempts(run) else { return Some(format!("{cell}: no attempt")) };
+    let is_right = run.answer() == Some(QUESTION)
+        && waited.len() == 3
+        && waited.iter().all(|attempt| attempt.outcome == AttemptOutcome::HandedBack)
+        && answered.outcome == AttemptOutcome::Accepted;
+    (!is_right).then(|| format!("{cell}: ended as {:?} after {:?}", run.state(), attempts(run)))
+}
+
 /// Whether the engine takes it for a failure at all, and whether it tries again where nobody stands in.
 fn tries(case: &Case, policy: &Policy) -> usize {
     match case.becomes {
@@ -181,11 +191,16 @@ async fn cell_problems(house: &House, case: &Case, cell: &Cell<'_>, at_work: &At
         let run = at_work.run(cell.1, elsewhere()).await;
         problems.extend(wrong_with_recovery(case, cell, &run, 1));
     }
+    if matches!(case.becomes, Outcome::Throttled(_)) {
+        house.script(case, cell.2, 3);
+        let run = at_work.run(cell.1, policy()).await;
+        problems.extend(wrong_with_waiting(cell, &run));
+        return problems;
+    }
     let policies = if case.breaks_off() { vec![policy(), again()] } else { vec![policy()] };
     for policy in policies {
         let tries = tries(case, &policy);
-        let waits = matches!(case.becomes, Outcome::Throttled(Some(_)));
-        if is_scripted && tries == 2 && !waits {
+        if is_scripted && tries == 2 {
             house.script(case, cell.2, 1);
             let run = at_work.run(cell.1, policy.clone()).await;
             problems.extend(wrong_with_recovery(case, cell, &run, 0));

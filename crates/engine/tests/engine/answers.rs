@@ -1,0 +1,144 @@
+//! Answers without text, prompts that do not fit, and usage that cannot be true: what each costs in calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::conversation::Conversation;
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
+use podium_domain::run::{Run, RunState};
+use podium_domain::usage::Usage;
+use podium_engine::{Submit, SubmitError};
+use podium_ports::vendor::FinishReason;
+use podium_testkit::{Answer, Fault, a_pool, plan_of};
+
+use crate::house::{House, quick, request};
+
+fn ultra() -> Policy {
+    Policy::new(Tier::Ultra, Effort::Medium)
+}
+
+fn failure(run: &Run) -> String {
+    let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
+    reason.to_string()
+}
+
+fn called(house: &House) -> Vec<WorkerId> {
+    house.vendor.calls().into_iter().map(|(worker, _)| worker).collect()
+}
+
+async fn a_house() -> House {
+    House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await
+}
+
+#[tokio::test]
+async fn a_refusal_without_text_is_one_call_and_goes_to_nobody_else() {
+    let house = a_house().await;
+    house.vendor.otherwise(Answer::blank().finish(FinishReason::ContentFilter));
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(called(&house).len(), 1);
+    assert!(failure(&run).contains("worker `quick` declined to answer"), "{}", failure(&run));
+}
+
+#[tokio::test]
+async fn reasoning_that_used_up_the_limit_is_not_repeated_and_goes_to_one_other() {
+    let house = a_house().await;
+    let spent = || Answer::blank().think("hm").finish(FinishReason::Length);
+    house.vendor.script("quick", [spent()]);
+    house.vendor.otherwise(Answer::text("fine"));
+    assert_eq!(house.ended(house.ask().await).await.answer(), Some("fine"));
+    assert_eq!(called(&house).len(), 2, "the worker once, and another one");
+    house.vendor.otherwise(spent());
+    let run = house.ended(house.ask().await).await;
+    assert_eq!(called(&house).len(), 4, "the worker once, and one other");
+    assert!(failure(&run).contains("used up its output limit"), "{}", failure(&run));
+    let alone = Policy { fallback: PoolRule::None, ..ultra() };
+    house.ended(house.ask_under(alone).await).await;
+    assert_eq!(called(&house).len(), 5, "the worker once");
+}
+
+/// The test pool, in which these workers have a context of 1,000 tokens.
+async fn a_house_with_small(small: &[&str]) -> House {
+    let house = House::idle(quick(), |store| store).await;
+    let mut workers = a_pool().workers().to_vec();
+    for worker in workers.iter_mut().filter(|worker| small.contains(&worker.id.as_str())) {
+        worker.context_tokens = 1_000;
+    }
+    let pool = a_pool().with_workers(workers);
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    house.vendor.otherwise(Answer::text("fine"));
+    house.beside(quick(), 8, |parts| parts.pool = Arc::new(pool)).at_work()
+}
+
+fn long_question() -> Submit {
+    let conversation = Conversation::question_only(&"why? ".repeat(2_000)).unwrap();
+    Submit { conversation, ..request(ultra()) }
+}
+
+#[tokio::test]
+async fn a_prompt_that_fits_no_worker_is_refused_at_accept() {
+    let all: Vec<_> = a_pool().workers().iter().map(|worker| worker.id.to_string()).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let house = a_house_with_small(&all).await;
+    let refused = house.engine.submit(long_question()).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::ContextExceeded { .. }), "{refused}");
+    assert!(called(&house).is_empty());
+}
+
+#[tokio::test]
+async fn a_step_whose_prompt_does_not_fit_its_worker_goes_to_one_that_it_fits() {
+    let house = a_house_with_small(&["quick"]).await;
+    let run = house.ended(house.engine.submit(long_question()).await.unwrap().run_id()).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert!(called(&house).iter().all(|worker| worker.as_str() != "quick"));
+    let alone = Policy { fallback: PoolRule::None, ..ultra() };
+    let id = house.engine.submit(Submit { policy: alone, ..long_question() }).await.unwrap().run_id();
+    let run = house.ended(id).await;
+    assert!(failure(&run).contains("context_length_exceeded"), "{}", failure(&run));
+    assert_eq!(called(&house).len(), 1);
+}
+
+#[tokio::test]
+async fn usage_that_cannot_be_true_is_bounded_before_it_is_booked() {
+    let house = a_house().await;
+    let absurd = Usage {
+        prompt_tokens: 1_000_000_000_000_000,
+        completion_tokens: 1_000_000_000_000_000,
+        cached_tokens: u64::MAX,
+        ..Usage::NONE
+    };
+    house.vendor.otherwise(Answer::text("fine").usage(Some(absurd)));
+    let run = house.ended(house.ask().await).await;
+    let attempt = &run.rounds()[0].steps[0].task.attempts[0];
+    let (_, asked) = &house.vendor.calls()[0];
+    let completion_max = u64::from(asked.output_tokens_max) * 2 + 4096;
+    assert_eq!(attempt.usage.completion_tokens, completion_max);
+    assert!(attempt.usage.prompt_tokens < 20_000, "{:?}", attempt.usage);
+    assert!(attempt.usage.cached_tokens <= attempt.usage.prompt_tokens);
+    assert!(attempt.cost < podium_domain::money::Cost::from_nano_usd(1_000_000_000), "{:?}", attempt.cost);
+}
+
+#[tokio::test]
+async fn a_vendor_that_asks_to_slow_down_takes_no_attempt() {
+    let house = a_house().await;
+    let limited = || Answer::refuse(Fault::Throttled { retry_after: Some(Duration::from_millis(5)) });
+    house
+        .vendor
+        .script("quick", [limited(), limited(), limited(), limited(), limited(), Answer::text("fine")]);
+    let alone = Policy { fallback: PoolRule::None, attempts_max: 1, ..ultra() };
+    let run = house.ended(house.ask_under(alone).await).await;
+    assert_eq!(run.answer(), Some("fine"));
+    assert_eq!(called(&house).len(), 6);
+}
+
+#[tokio::test]
+async fn a_run_that_a_rate_limit_ends_says_so() {
+    let house = a_house().await;
+    let day = Some(Duration::from_hours(24));
+    house.vendor.otherwise(Answer::refuse(Fault::Throttled { retry_after: day }));
+    let alone = Policy { fallback: PoolRule::None, ..ultra() };
+    let run = house.ended(house.ask_under(alone).await).await;
+    let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
+    assert_eq!(reason.cause(), Some(podium_domain::run::RATE_LIMITED), "{reason}");
+    assert_eq!(called(&house).len(), 1);
+}
