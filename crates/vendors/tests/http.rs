@@ -70,13 +70,6 @@ impl Server {
         requests.iter().map(|(headers, _)| headers[header].to_str().unwrap().to_owned()).collect()
     }
 
-    /// The events of a call of a pool's worker, or the error that ended it.
-    async fn call_of(&self, vendors: &HttpVendors, pool: &Pool) -> Result<Vec<ChatEvent>, VendorError> {
-        let answer = vendors.chat(&pool.workers()[0], &question()).await?;
-        let items = tokio::time::timeout(SOON, answer.collect::<Vec<_>>()).await.unwrap();
-        items.into_iter().collect()
-    }
-
     /// The outcome of a call: its events, or the error that ended it.
     async fn call(&self, limits: &str) -> Result<Vec<ChatEvent>, VendorError> {
         let pool = self.pool(limits);
@@ -369,6 +362,13 @@ fn an_address_that_is_none_is_refused_when_the_vendors_are_made() {
     assert!(matches!(error, BuildError::BaseUrl { .. }), "{error:?}");
 }
 
+/// The events of a call of a pool's worker, or the error that ended it.
+async fn call_of(vendors: &HttpVendors, pool: &Pool) -> Result<Vec<ChatEvent>, VendorError> {
+    let answer = vendors.chat(&pool.workers()[0], &question()).await?;
+    let items = tokio::time::timeout(SOON, answer.collect::<Vec<_>>()).await.unwrap();
+    items.into_iter().collect()
+}
+
 /// A pool whose vendor entry has these lines, or whose worker entry has those.
 fn pool_with(server: &Server, vendor: &str, worker: &str) -> Pool {
     let toml = format!(
@@ -418,10 +418,10 @@ async fn a_refused_key_is_followed_by_the_next_one_within_a_call() {
         let server = Server::answering(move || refusing(status, &[], "")).await.then(answered).then(answered);
         let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
         let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
-        server.call_of(&vendors, &pool).await.unwrap();
+        call_of(&vendors, &pool).await.unwrap();
         assert_eq!(server.shown("authorization"), ["Bearer key_a", "Bearer key_b"], "{status}");
         if status != 429 {
-            server.call_of(&vendors, &pool).await.unwrap();
+            call_of(&vendors, &pool).await.unwrap();
             assert_eq!(server.shown("authorization")[2], "Bearer key_b", "{status}: the other one rests");
         }
     }
@@ -434,7 +434,7 @@ async fn if_every_key_is_refused_the_refusal_counts_that_passes_soonest() {
         .then(|| refusing(401, &[], ""));
     let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
     let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
-    let error = server.call_of(&vendors, &pool).await.unwrap_err();
+    let error = call_of(&vendors, &pool).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(30)), "{error}");
 }
 
@@ -443,7 +443,7 @@ async fn a_bad_request_is_shown_to_one_key_only() {
     let server = Server::answering(|| refusing(400, &[], "")).await.then(answered);
     let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
     let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
-    let error = server.call_of(&vendors, &pool).await.unwrap_err();
+    let error = call_of(&vendors, &pool).await.unwrap_err();
     assert!(matches!(error, VendorError::Rejected { status: 400, .. }), "{error}");
     assert_eq!(server.shown("authorization").len(), 1);
 }
@@ -456,7 +456,7 @@ async fn headers_and_body_fields_of_the_pool_are_sent() {
     let worker = "headers = { openai-project = \"p2\" }\nbody = { top_k = 5 }";
     let pool = pool_with(&server, vendor, worker);
     let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
-    let error = server.call_of(&vendors, &pool).await.unwrap_err().to_string();
+    let error = call_of(&vendors, &pool).await.unwrap_err().to_string();
     assert!(!error.contains("key_a"), "a secret in a header is in no error: {error}");
     let (headers, body) = server.request();
     assert_eq!(
@@ -469,7 +469,7 @@ async fn headers_and_body_fields_of_the_pool_are_sent() {
     let missing = HttpVendors::new(&pool, &BTreeMap::new()).unwrap();
     let said: Vec<_> = missing.missing_secrets().collect();
     assert_eq!(said, ["environment variable KEY_A is empty: vendor `v` cannot get its header x-team"]);
-    let error = server.call_of(&missing, &pool).await.unwrap_err().to_string();
+    let error = call_of(&missing, &pool).await.unwrap_err().to_string();
     assert!(error.contains("environment variable KEY_A, of header x-team, is empty"), "{error}");
 }
 
@@ -484,14 +484,14 @@ async fn the_field_for_the_token_limit_is_set_or_learnt_from_a_refusal() {
     let server = Server::answering(|| refusing(400, &[], REFUSAL)).await.then(answered).then(answered);
     let pool = pool_with(&server, "", "");
     let vendors = HttpVendors::new(&pool, &keys()).unwrap();
-    server.call_of(&vendors, &pool).await.unwrap();
-    server.call_of(&vendors, &pool).await.unwrap();
+    call_of(&vendors, &pool).await.unwrap();
+    call_of(&vendors, &pool).await.unwrap();
     assert_eq!(fields(&server), [false, true, true], "learnt once");
 
     let server = Server::answering(|| refusing(400, &[], REFUSAL)).await;
     let pool = pool_with(&server, r#"token_limit_field = "max_completion_tokens""#, "");
     let vendors = HttpVendors::new(&pool, &keys()).unwrap();
-    let error = server.call_of(&vendors, &pool).await.unwrap_err();
+    let error = call_of(&vendors, &pool).await.unwrap_err();
     assert!(matches!(error, VendorError::Rejected { status: 400, .. }), "{error}");
     assert_eq!(fields(&server), [true], "a setting is not overruled");
 }
