@@ -96,7 +96,7 @@ impl House {
         let (engine, stop, mut work) =
             (Engine::new(parts, options), CancellationToken::new(), JoinSet::new());
         let (working, stopped) = (engine.clone(), stop.clone());
-        work.spawn(async move { working.work(Roles::ALL, stopped).await });
+        work.spawn(async move { working.work(Roles::ALL, stopped).await.expect("the engine works") });
         Ok(Self { engine, stop, work, _folder: folder })
     }
 

@@ -71,7 +71,7 @@ impl House {
         let engine = Engine::new(parts, Options::default());
         let (stop, mut work) = (CancellationToken::new(), JoinSet::new());
         let (at_work, stopped) = (engine.clone(), stop.clone());
-        work.spawn(async move { at_work.work(Roles::ALL, stopped).await });
+        work.spawn(async move { at_work.work(Roles::ALL, stopped).await.expect("the engine works") });
         Ok(Self { engine, conductor, work, stop, _folder: folder })
     }
 

@@ -147,7 +147,7 @@ impl Removed {
                 let begun = Instant::now();
                 // None of the new runs: they are accepted at that time, and end later.
                 let before = Timestamp::from_unix_ms(TestClock::START.unix_ms() - 1);
-                self.runs += store.remove_ended(before, REMOVED_RUNS_MAX).await?;
+                self.runs += store.remove_ended(before, Duration::ZERO, REMOVED_RUNS_MAX).await?;
                 self.busy += begun.elapsed();
                 let _ = tokio::time::timeout(REMOVAL_PAUSE, is_done.changed()).await;
             }

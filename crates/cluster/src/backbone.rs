@@ -6,26 +6,28 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_cache_redis::{RedisCache, RedisOptions};
 use podium_domain::pool::Pool;
-use podium_engine::{Engine, NotReady, Options, Parts, Roles};
+use podium_engine::{Engine, Options, PartState, Parts, Readiness as EngineReadiness, Roles};
 use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductors::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use podium_ports::queue::Lane;
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
 use podium_setup::conductor::Callees;
-use podium_setup::{RandomIds, SystemClock};
+use podium_setup::{AnchoredClock, RandomIds};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::address::{self, secret};
 use crate::error::ClusterError;
 use crate::postgres::{self, Store};
 use crate::settings::{Away, ClusterSettings, NatsSettings, NatsUser, RedisSettings};
+use crate::watch::{self, Answers};
 use crate::{contact, limiter_state};
 
 /// How long a process that grants no calls tells those who ask to wait. Nobody asks.
@@ -42,27 +44,13 @@ pub struct Backbone {
     cache: Option<RedisCache>,
     vendors: Arc<dyn Vendors>,
     pool: Arc<Pool>,
-    keepers: TaskTracker,
+    /// The database's time.
+    clock: Arc<AnchoredClock>,
+    keepers: JoinSet<()>,
     stop: CancellationToken,
 }
 
-/// Why a process is not ready.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unready {
-    /// The store or the queue does not answer.
-    #[error(transparent)]
-    Engine(#[from] NotReady),
-    /// Redis is away, and the setting `redis_away` is `hold`.
-    #[error("the limiter does not answer: Redis is away, and no worker is called meanwhile")]
-    Holding,
-    /// Redis is away, and the setting `redis_away` is a share.
-    #[error(
-        "the limiter does not answer: Redis is away, and this process keeps to its own share of each limit meanwhile"
-    )]
-    Local,
-}
-
-/// Whether a process has all that it stands on.
+/// Whether a process can do its job.
 #[derive(Clone)]
 pub(crate) struct Readiness {
     engine: Engine,
@@ -70,14 +58,25 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// The first part that is missing.
-    pub(crate) async fn check(&self) -> Result<(), Unready> {
-        self.engine.ready().await?;
-        match self.limiter.as_ref().map(|limiter| limiter.standing().state) {
-            None | Some(LimiterState::Shared) => Ok(()),
-            Some(LimiterState::Local) => Err(Unready::Local),
-            Some(LimiterState::Holding) => Err(Unready::Holding),
+    /// What it stands on. Without Redis a process is ready if the setting `redis_away` lets it call models.
+    pub(crate) async fn look(&self) -> EngineReadiness {
+        let mut readiness = self.engine.readiness().await;
+        if let Some(limiter) = &self.limiter {
+            let state = limiter.standing().state;
+            let problem = match state {
+                LimiterState::Shared => None,
+                LimiterState::Local => {
+                    Some("Redis does not answer: this process keeps to its own share of each limit")
+                }
+                LimiterState::Holding => {
+                    Some("the limiter does not answer: Redis is unreachable, and no worker is called")
+                }
+            };
+            let is_needed = state != LimiterState::Local;
+            let problem = problem.map(str::to_owned);
+            readiness.parts.push(PartState { part: "limiter", is_needed, problem, note: None });
         }
+        readiness
     }
 }
 
@@ -88,37 +87,61 @@ impl Backbone {
         let vendors =
             HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
         let store = postgres::connect(&settings.postgres, &options(settings)).await?;
-        let (queue, live) = nats(&settings.nats, ack_wait(settings.lease)).await?;
+        let clock = watch::clock_of(&store, settings.clock_skew_max).await.map_err(postgres::unusable)?;
+        let (queue, live) =
+            nats(&settings.nats, ack_wait(settings.lease), live_options(settings, &pool)).await?;
         if let Some(version) = queue.server_version() {
             info!(%version, "nats-server");
         }
-        let (keepers, stop) = (TaskTracker::new(), CancellationToken::new());
+        let (mut keepers, stop) = (JoinSet::new(), CancellationToken::new());
         if roles.execute {
             for missing in vendors.missing_secrets() {
                 warn!("{missing}");
             }
-            for worker in pool.unpriced_at(SystemClock.now()) {
+            for worker in pool.unpriced_at(clock.now()) {
                 warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);
             }
         }
         let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
-        let limiter = calls.then(|| redis(&settings.redis, &keepers, &stop)).transpose()?;
+        let clock = Arc::new(clock);
+        let limiter =
+            calls.then(|| redis(&settings.redis, clock.clone(), (&mut keepers, &stop))).transpose()?;
         if let Some(limiter) = &limiter {
             limiter_state::observe(limiter);
         }
         let remembered = settings.step_cache.filter(|_| roles.execute);
-        let cache = remembered.map(|options| cache(&settings.redis, options)).transpose()?;
+        let cache = remembered.map(|options| cache(&settings.redis, clock.clone(), options)).transpose()?;
+        let (queue, answers) = (Arc::new(queue), Answers::default());
+        watch::observe(&clock, &answers, limiter.as_ref());
+        let watched = (store.clone(), Arc::clone(&queue));
+        keepers.spawn(watch::look_after(watched, (*clock).clone(), answers, stop.clone()));
         Ok(Self {
             store,
-            queue: Arc::new(queue),
+            queue,
             live: Arc::new(live),
             limiter,
             cache,
             vendors: Arc::new(vendors),
             pool,
+            clock,
             keepers,
             stop,
         })
+    }
+
+    /// The time that runs are recorded by: the database's.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// Waits until something that runs in the background panics.
+    pub async fn broke_down(&mut self) -> ClusterError {
+        while let Some(ended) = self.keepers.join_next().await {
+            if let Err(panic) = ended {
+                return ClusterError::BrokeDown(panic.into());
+            }
+        }
+        std::future::pending().await
     }
 
     /// The same with workers that are served by others than the pool says, such as by this process itself.
@@ -159,7 +182,7 @@ impl Backbone {
             cache: self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>),
             vendors: Arc::clone(&self.vendors),
             conductors,
-            clock: Arc::new(SystemClock),
+            clock: self.clock(),
             ids: Arc::new(RandomIds),
             pool: Arc::clone(&self.pool),
         };
@@ -172,10 +195,9 @@ impl Backbone {
     }
 
     /// Gives back what is held, and lets go.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
         self.stop.cancel();
-        self.keepers.close();
-        self.keepers.wait().await;
+        while self.keepers.join_next().await.is_some() {}
         self.live.flush().await;
         self.queue.close().await;
         self.store.close().await;
@@ -209,14 +231,25 @@ fn read_pool(settings: &ClusterSettings) -> Result<Pool, ClusterError> {
     Pool::parse(&text).map_err(|source| ClusterError::Pool { path: path.clone(), source })
 }
 
-/// How long a message may stay unanswered. Whoever works on a task extends its lease and answers for its message every third
-/// of a lease, each by its own beat. Of a process that died, the lease runs out first, so that whoever gets the message then
-/// can claim the task; and not much later does the message come back.
+/// How long a message may stay unanswered. A process that works on a task extends its lease and answers for its message every
+/// quarter of a lease. If the process dies, the sweepers find the lease within a sweep of its end, and the message comes back
+/// then: if it comes earlier, it is put back for another sweep.
 fn ack_wait(lease: Duration) -> Duration {
-    lease + lease / 3 + Duration::from_secs(1)
+    lease + Options::default().sweep_every
 }
 
-async fn nats(settings: &NatsSettings, ack_wait: Duration) -> Result<(NatsQueue, NatsLive), ClusterError> {
+/// The text of every run that this process can write at the same time is held for those who come late.
+fn live_options(settings: &ClusterSettings, pool: &Pool) -> LiveOptions {
+    let texts_max = Lane::steps(pool).len() * settings.step_slots;
+    let defaults = LiveOptions::default();
+    LiveOptions { runs_max: texts_max.max(defaults.runs_max), ..defaults }
+}
+
+async fn nats(
+    settings: &NatsSettings,
+    ack_wait: Duration,
+    live_options: LiveOptions,
+) -> Result<(NatsQueue, NatsLive), ClusterError> {
     let client = settings.certificates.client.as_ref();
     let connection = ConnectionOptions {
         servers: settings.servers.clone(),
@@ -234,7 +267,7 @@ async fn nats(settings: &NatsSettings, ack_wait: Duration) -> Result<(NatsQueue,
         ..QueueOptions::default()
     };
     let queue = NatsQueue::connect(&connection, options).await.map_err(unusable)?;
-    let live = NatsLive::connect(&connection, LiveOptions::default()).await.map_err(unusable)?;
+    let live = NatsLive::connect(&connection, live_options).await.map_err(unusable)?;
     Ok((queue, live))
 }
 
@@ -252,8 +285,8 @@ fn sign_in(user: &NatsUser) -> Result<SignIn, ClusterError> {
 
 fn redis(
     settings: &RedisSettings,
-    keepers: &TaskTracker,
-    stop: &CancellationToken,
+    clock: Arc<dyn Clock>,
+    (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
 ) -> Result<RedisLimiter, ClusterError> {
     let server = address::redis(settings)?;
     keepers.spawn(contact::say_why_not(server.clone(), stop.clone()));
@@ -262,7 +295,6 @@ fn redis(
         Away::Local(share) => RedisAway::Local { share },
     };
     let options = LimitOptions { away, ..LimitOptions::default() };
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let instance = *RandomIds.claim_id().as_uuid();
     let (limiter, extender) = RedisLimiter::open(server, options, instance, clock)
         .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })?;
@@ -270,8 +302,12 @@ fn redis(
     Ok(limiter)
 }
 
-fn cache(settings: &RedisSettings, options: CacheOptions) -> Result<RedisCache, ClusterError> {
-    RedisCache::open(address::redis(settings)?, &RedisOptions::default(), options, Arc::new(SystemClock))
+fn cache(
+    settings: &RedisSettings,
+    clock: Arc<dyn Clock>,
+    options: CacheOptions,
+) -> Result<RedisCache, ClusterError> {
+    RedisCache::open(address::redis(settings)?, &RedisOptions::default(), options, clock)
         .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })
 }
 

@@ -68,9 +68,9 @@ pub enum ClusterError {
     /// Metrics can be neither delivered nor shown.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
-    /// The engine's loops ended by themselves.
-    #[error("the engine broke down")]
-    BrokeDown,
+    /// Something that must run as long as the process does has ended or panicked.
+    #[error("the process broke down")]
+    BrokeDown(#[source] BoxError),
     /// A door broke down.
     #[error("a door broke down")]
     Door(#[source] BoxError),

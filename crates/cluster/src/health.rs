@@ -4,7 +4,7 @@
 use std::io;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -49,7 +49,8 @@ pub(crate) async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await
 }
 
-async fn ready(State(health): State<Health>) -> Response {
+/// With the query `verbose`, a line for each part that the process stands on.
+async fn ready(State(health): State<Health>, RawQuery(query): RawQuery) -> Response {
     let unready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
     if health.stopping.is_cancelled() {
         return unready("stopping");
@@ -58,9 +59,14 @@ async fn ready(State(health): State<Health>) -> Response {
     let readiness = match phase {
         Phase::Starting => return unready("starting"),
         Phase::Refused(why) => return unready(&why),
-        Phase::Working(readiness) => readiness,
+        Phase::Working(readiness) => readiness.look().await,
     };
-    match readiness.check().await {
+    let is_verbose = query.is_some_and(|query| query.starts_with("verbose"));
+    match readiness.outcome() {
+        outcome if is_verbose => {
+            let status = if outcome.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            (status, readiness.to_string()).into_response()
+        }
         Ok(()) => "ready\n".into_response(),
         Err(error) => {
             warn!(error = &error as &dyn std::error::Error, "not ready");

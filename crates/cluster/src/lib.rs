@@ -11,6 +11,7 @@ mod limiter_state;
 mod postgres;
 mod process;
 mod settings;
+mod watch;
 mod work;
 
 pub use backbone::{Backbone, instance};
@@ -20,4 +21,4 @@ pub use settings::{
     Away, Certificates, ClientCertificate, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, NatsUser,
     Pooler, PostgresSettings, RedisSettings,
 };
-pub use work::{Work, WorkSettings, check_work, work_keys, work_until_signal};
+pub use work::{Work, WorkSettings, broke_down, check_work, work_keys, work_until_signal};

@@ -1,6 +1,7 @@
 //! The store, opened with the password that the settings point at.
 
 use podium_engine::Options;
+use podium_ports::store::StoreError;
 pub(crate) use podium_store_postgres::Store;
 use podium_store_postgres::{Options as StoreOptions, Sessions};
 
@@ -28,4 +29,9 @@ pub(crate) async fn connect(settings: &PostgresSettings, options: &Options) -> R
         advice: advice(Server::Postgres, &source),
         source: Box::new(source),
     })
+}
+
+/// Postgres failed after it had let this process in.
+pub(crate) fn unusable(source: StoreError) -> ClusterError {
+    ClusterError::Server { server: "Postgres", advice: "", source: Box::new(source) }
 }

@@ -21,6 +21,8 @@ use servers::{nats, postgres, redis};
 
 const SLOTS_MAX: u64 = 4096;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
+/// From what NTP keeps to a day.
+const CLOCK_SKEW_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
 
 /// The keys that every process of a cluster has, and their defaults.
 pub const KEYS: &[Key] = &[
@@ -108,8 +110,10 @@ pub const KEYS: &[Key] = &[
     ("step_cache_entries_max", Some("4096")),
     // Bytes of an output that is kept.
     ("step_cache_entry_bytes_max", Some("65536")),
-    // Milliseconds that a claim holds without a sign of life.
-    ("lease_ms", Some("15000")),
+    // Milliseconds that a claim holds without a sign of life. A process gives one every quarter of it.
+    ("lease_ms", Some("4000")),
+    // Milliseconds that the machine's clock may be off from Postgres' one. Beyond, the process is not ready and takes no work.
+    ("clock_skew_ms_max", Some("30000")),
     // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`. Each process removes what is
     // older, so all of them should be told the same.
     ("runs_kept", Some("30d")),
@@ -154,6 +158,8 @@ pub struct ClusterSettings {
     pub step_cache: Option<CacheOptions>,
     /// How long a claim holds without a sign of life.
     pub lease: Duration,
+    /// How far the machine's clock may be off from the database's.
+    pub clock_skew_max: Duration,
     /// How long runs are kept after their end; none: for ever.
     pub runs_kept: Option<Duration>,
     /// How long work under way may still take at the end.
@@ -182,6 +188,9 @@ impl ClusterSettings {
         let step_slots = checker.read("step_slots", slots);
         let step_cache = step_cache(checker);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
+        let skew = checker.read("clock_skew_ms_max", |text| {
+            values::number(text, *CLOCK_SKEW_MS.start(), *CLOCK_SKEW_MS.end())
+        });
         let runs_kept = checker.read("runs_kept", values::runs_kept);
         let drain = checker.read("drain_ms", values::drain);
         let telemetry = TelemetrySettings::read(checker);
@@ -203,6 +212,7 @@ impl ClusterSettings {
             step_slots: step_slots?,
             step_cache: step_cache?,
             lease: Duration::from_millis(lease?),
+            clock_skew_max: Duration::from_millis(skew?),
             runs_kept: runs_kept?,
             drain: drain?,
             telemetry,

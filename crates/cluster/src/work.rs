@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use podium_engine::Roles;
+use podium_engine::{LoopEnded, Roles};
 use podium_ports::conductors::Conductors;
 use podium_ports::hardware::GpuError;
 use podium_ports::vendor::Vendors;
@@ -15,9 +15,8 @@ use podium_setup::{Signals, conductor};
 use podium_telemetry::{Paging, Process};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::error::ClusterError;
@@ -105,24 +104,24 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     };
     let engine = backbone.engine(&cluster, conductors.clone());
     phases.send_replace(Phase::Working(backbone.readiness(&engine)));
-    let loops = TaskTracker::new();
+    let mut loops = JoinSet::new();
     loops.spawn({
         let (engine, stopping) = (engine.clone(), stopping.clone());
         async move { engine.work(roles, stopping).await }
     });
-    loops.close();
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(health = %address, conductor = conductor.join(", "), pool = engine.pool().version(), "working");
-    let broke_down = async {
+    let breakdown = async {
         tokio::select! {
-            () = loops.wait() => ClusterError::BrokeDown,
+            ended = loops.join_next() => broke_down(ended),
+            error = backbone.broke_down() => error,
             error = closed(&mut doors) => error,
         }
     };
-    let outcome = first_signal(&mut signals, broke_down).await;
+    let outcome = first_signal(&mut signals, breakdown).await;
     let stop = async {
         stopping.cancel();
-        loops.wait().await;
+        while loops.join_next().await.is_some() {}
         conductors.shut_down().await;
         backbone.close().await;
         telemetry.shut_down().await;
@@ -130,6 +129,15 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     };
     stop_or_second_signal(&mut signals, stop).await;
     outcome
+}
+
+/// Why the engine's work ended although nobody stopped it.
+pub fn broke_down(ended: Option<Result<Result<(), LoopEnded>, JoinError>>) -> ClusterError {
+    ClusterError::BrokeDown(match ended {
+        Some(Err(panic)) => panic.into(),
+        Some(Ok(Err(ended))) => ended.into(),
+        Some(Ok(Ok(()))) | None => "the engine's work ended by itself".into(),
+    })
 }
 
 /// Why the health door closed, when it does.

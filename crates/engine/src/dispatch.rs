@@ -4,10 +4,11 @@
 //! lane is full, or has a backlog in the store, it is *contended*: new tasks are left to the backlog, from which the
 //! dispatchers take in turns of the tenants, as room comes up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use podium_domain::ids::RunId;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
@@ -19,18 +20,27 @@ use tracing::{debug, warn};
 
 use crate::metrics::Metrics;
 use crate::parts::Parts;
+use crate::unreadable::Unreadable;
 
 /// Most tasks that wait to be put back into the backlog. The sweeper finds what is beyond, after the grace.
 const REFUSED_MAX: usize = 4096;
+/// Most messages that are on their way at the same time out of one list.
+const AT_ONCE_MAX: usize = 64;
+/// Longest time for one message.
+const PUBLISH_MAX: Duration = Duration::from_secs(3);
+/// How long nothing is published to a lane after the queue failed there.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Publishes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Dispatch {
     parts: Parts,
-    delayed: TaskTracker,
+    /// What is published later, or while nobody waits for it.
+    in_passing: TaskTracker,
     windows: Arc<Windows>,
     /// The lanes that anybody with this process' pool takes messages from.
     served: Arc<BTreeSet<Lane>>,
+    unreadable: Unreadable,
     metrics: Metrics,
 }
 
@@ -47,8 +57,10 @@ struct Windows {
 struct WindowsState {
     /// As many as there are tiers and vendors.
     contended: BTreeSet<Lane>,
-    /// Tasks that count as told and for which their lane had no room.
+    /// Tasks that count as published and were not: their lane had no room, or the queue failed.
     refused: Vec<(RunId, TaskRef)>,
+    /// Lanes whose queue failed last, and until when it is not asked.
+    paused: BTreeMap<Lane, Timestamp>,
 }
 
 /// What a dispatcher has to do.
@@ -58,9 +70,9 @@ pub(crate) struct Todo {
 }
 
 impl Dispatch {
-    pub(crate) fn new(parts: Parts, metrics: Metrics) -> Self {
+    pub(crate) fn new(parts: Parts, unreadable: Unreadable, metrics: Metrics) -> Self {
         let served = Arc::new(Lane::plans().into_iter().chain(Lane::steps(&parts.pool)).collect());
-        Self { parts, delayed: TaskTracker::new(), windows: Arc::default(), served, metrics }
+        Self { parts, in_passing: TaskTracker::new(), windows: Arc::default(), served, unreadable, metrics }
     }
 
     /// A commit whose tasks go where this process would have them wait. What it readies is to be
@@ -89,10 +101,30 @@ impl Dispatch {
             self.tell(ReadyTask { run, task, lane }).await;
         } else {
             let dispatch = self.clone();
-            self.delayed.spawn(async move {
+            self.in_passing.spawn(async move {
                 dispatch.parts.clock.sleep(wait).await;
                 dispatch.tell(ReadyTask { run, task, lane }).await;
             });
+        }
+    }
+
+    /// Publishes what a run begins with, while its caller goes on: accepting a run does not wait for the queue.
+    pub(crate) fn publish_in_passing(&self, commit: Commit, ready: Vec<(TaskRef, Timestamp)>) {
+        if ready.is_empty() {
+            return;
+        }
+        let dispatch = self.clone();
+        self.in_passing.spawn(async move {
+            for (task, not_before) in ready {
+                dispatch.publish(&commit, task, not_before).await;
+            }
+        });
+    }
+
+    /// Leaves a task that the commit made ready to the dispatcher, which publishes it out of the backlog.
+    pub(crate) fn leave(&self, commit: &Commit, task: TaskRef) {
+        if let Some(Place { lane, telling: Telling::AtOnce }) = commit.place(task) {
+            self.windows.note_refused(lane.clone(), (commit.after.id(), task));
         }
     }
 
@@ -102,42 +134,59 @@ impl Dispatch {
         self.windows.lock().contended.contains(lane)
     }
 
-    /// Publishes a task that counts as told. What its lane has no room for goes back into the backlog.
+    /// Publishes a task that counts as published. It goes back into the backlog if its lane has no room or the queue fails: the
+    /// dispatchers publish it as soon as the queue takes messages again.
     async fn tell(&self, ready: ReadyTask) {
         let ReadyTask { run, task, lane } = ready;
-        let published = self.parts.queue.publish(&lane, TaskMessage::new(run, task)).await;
+        if !self.windows.may_ask(&lane, self.parts.clock.now()) {
+            return self.windows.note_refused(lane, (run, task));
+        }
+        let message = TaskMessage::new(run, task);
+        let published = tokio::select! {
+            biased;
+            published = self.parts.queue.publish(&lane, message) => published,
+            () = self.parts.clock.sleep(PUBLISH_MAX) => Err(QueueError::Unavailable("no answer".into())),
+        };
         self.metrics.lanes().published(&lane, &published);
         match published {
-            Ok(_) => {}
+            Ok(_) => self.windows.note_answer(&lane),
             Err(QueueError::Full { .. }) => {
                 debug!(%run, %task, %lane, "the lane is full: the task waits in the store");
+                self.windows.note_answer(&lane);
                 self.metrics.lanes().contended(&lane);
                 self.windows.note_refused(lane, (run, task));
             }
             Err(error) => {
-                warn!(%lane, error = &error as &dyn std::error::Error, "a message was not published; the sweeper will");
+                let error = &error as &dyn std::error::Error;
+                if self.windows.pause(&lane, self.parts.clock.now().after(PAUSE)) {
+                    warn!(%lane, error, "the queue fails: ready tasks wait in the store");
+                }
+                self.metrics.lanes().contended(&lane);
+                self.windows.note_refused(lane, (run, task));
             }
         }
     }
 
-    /// Publishes tasks that count as told, in their order. Nobody serves a lane whose vendor has left the pool: tasks that wait
-    /// in such a one are told where they would wait now.
+    /// Publishes tasks that count as published. They are sent in their order. Tasks in a lane whose vendor has left the pool,
+    /// which nobody serves, are published where they would wait now.
     pub(crate) async fn tell_all(&self, ready: Vec<ReadyTask>) -> Result<(), StoreError> {
         let (served, stray): (Vec<_>, Vec<_>) = ready.into_iter().partition(|ready| self.serves(&ready.lane));
-        for ready in served {
-            self.tell(ready).await;
-        }
+        self.tell_each(served).await;
         let mut ids: Vec<_> = stray.iter().map(|ready| ready.run).collect();
         ids.sort_unstable();
         ids.dedup();
-        let (runs, _) = if ids.is_empty() { Default::default() } else { self.parts.load_sound(&ids).await? };
-        for ReadyTask { run, task, .. } in stray {
-            if let Some(run) = runs.iter().find(|found| found.id() == run) {
-                let lane = Lane::of(run, task, &self.parts.pool);
-                self.tell(ReadyTask { run: run.id(), task, lane }).await;
-            }
-        }
+        let (runs, _) = if ids.is_empty() { Default::default() } else { self.unreadable.load(&ids).await? };
+        let moved = stray.into_iter().filter_map(|ReadyTask { run, task, .. }| {
+            let run = runs.iter().find(|found| found.id() == run)?;
+            Some(ReadyTask { run: run.id(), task, lane: Lane::of(run, task, &self.parts.pool) })
+        });
+        self.tell_each(moved.collect()).await;
         Ok(())
+    }
+
+    async fn tell_each(&self, ready: Vec<ReadyTask>) {
+        let tell = |ready| self.tell(ready);
+        futures::stream::iter(ready).for_each_concurrent(AT_ONCE_MAX, tell).await;
     }
 
     /// Whether anybody with this process' pool takes messages from the lane.
@@ -179,6 +228,28 @@ impl Dispatch {
 impl Windows {
     fn lock(&self) -> MutexGuard<'_, WindowsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the lane's queue may be asked: it did not fail last, or it is time that one task tries again.
+    fn may_ask(&self, lane: &Lane, now: Timestamp) -> bool {
+        match self.lock().paused.get_mut(lane) {
+            None => true,
+            Some(until) if now < *until => false,
+            Some(until) => {
+                *until = now.after(PUBLISH_MAX + PAUSE);
+                true
+            }
+        }
+    }
+
+    /// The lane's queue failed. Returns whether it did not before.
+    fn pause(&self, lane: &Lane, until: Timestamp) -> bool {
+        self.lock().paused.insert(lane.clone(), until).is_none()
+    }
+
+    /// The lane's queue answered.
+    fn note_answer(&self, lane: &Lane) {
+        self.lock().paused.remove(lane);
     }
 
     fn todo(&self) -> Option<Todo> {

@@ -8,7 +8,7 @@ use tracing::warn;
 use crate::dispatch::Todo;
 use crate::engine::Engine;
 
-/// Dispatches. Any number may run on one store and queue: whom the store gives a task, nobody else is given it.
+/// Dispatches. Any number may run on one store and queue: the store hands each task to one of them.
 pub(crate) struct Dispatcher {
     engine: Engine,
 }
@@ -34,15 +34,20 @@ impl Dispatcher {
                 () = stop.cancelled() => return,
                 todo = self.engine.dispatch().todo() => todo,
             };
-            let options = self.engine.options();
-            // Where the queue or the store is away, there is no hurry.
-            let pause = if self.dispatch(todo).await { options.dispatch_every } else { options.sweep_every };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.engine.parts().clock.sleep(pause) => {}
+                () = self.act_on(todo) => {}
             }
         }
+    }
+
+    async fn act_on(&self, todo: Todo) {
+        self.engine.clock_is_right().await;
+        let options = self.engine.options();
+        // Where the queue or the store does not answer, there is no hurry.
+        let pause = if self.dispatch(todo).await { options.dispatch_every } else { options.sweep_every };
+        self.engine.parts().clock.sleep(pause).await;
     }
 
     /// Whether it could be done.
@@ -52,7 +57,7 @@ impl Dispatcher {
         {
             warn!(
                 error = &error as &dyn std::error::Error,
-                "refused tasks were not put back; the sweeper tells them"
+                "tasks were not put back into the backlog; the sweeper publishes them"
             );
         }
         let refills = todo.contended.iter().map(|lane| async move {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::stream::BoxStream;
 use podium_domain::conversation::Conversation;
@@ -10,7 +11,7 @@ use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Command, Run};
 use podium_domain::time::Timestamp;
-use podium_ports::BoxError;
+use podium_ports::clock::Skew;
 use podium_ports::conductor::{ConductorError, PlanOutcome, TextSink};
 use podium_ports::queue::Lane;
 use podium_ports::store::{RunSummary, StoreError};
@@ -34,9 +35,14 @@ use crate::planner::{MayRetry, Planner, Planning};
 use crate::remover::Remover;
 use crate::settler::Settler;
 use crate::submit::within_abilities;
+use crate::supervision::{LoopEnded, Supervision};
 use crate::sweeper::Sweeper;
 use crate::task::Slots;
+use crate::unreadable::Unreadable;
 use crate::watch::{Update, Watcher};
+
+/// How often it is looked whether the wall clock is right again.
+const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The front half (accept, watch, read, cancel) and, through [`Engine::work`], the loops. Cheap to clone.
 #[derive(Clone)]
@@ -54,7 +60,9 @@ struct Shared {
     creations: Creations,
     charged_creations: ChargedCreations,
     loads: Loads,
+    unreadable: Unreadable,
     metrics: Metrics,
+    supervision: Supervision,
     /// What goes on while nobody waits for it.
     background: TaskTracker,
     /// Whether its loops have begun to run.
@@ -72,23 +80,14 @@ pub enum WatchError {
     Store(#[from] StoreError),
 }
 
-/// What the engine needs does not answer.
-#[derive(Debug, thiserror::Error)]
-#[error("the {part} does not answer")]
-pub struct NotReady {
-    /// Which part.
-    pub part: &'static str,
-    /// What it said.
-    #[source]
-    pub source: BoxError,
-}
-
 impl Engine {
     /// Builds the engine. Must be called inside a tokio runtime: runs are created and loaded and commands are decided in tasks
     /// of their own, which end with the last handle. What it measures goes to the meter that the process has by then.
     pub fn new(parts: Parts, options: Options) -> Self {
         let metrics = Metrics::new(&parts.pool);
-        let (dispatch, holds) = (Dispatch::new(parts.clone(), metrics.clone()), Holds::default());
+        let unreadable = Unreadable::new(parts.clone(), metrics.clone());
+        let dispatch = Dispatch::new(parts.clone(), unreadable.clone(), metrics.clone());
+        let holds = Holds::default();
         let known =
             Known::new(KnownBounds { runs_max: options.known_runs_max, bytes_max: options.known_bytes_max });
         let bounds = Bounds {
@@ -101,6 +100,7 @@ impl Engine {
             dispatch: dispatch.clone(),
             holds: holds.clone(),
             known: known.clone(),
+            unreadable: unreadable.clone(),
             metrics: metrics.clone(),
         };
         let (commands, command_loop) = Commands::new(sides, bounds);
@@ -108,10 +108,13 @@ impl Engine {
         let (charged_creations, to_create_charged) = Gathering::new(bounds);
         let (loads, to_load) = Gathering::new(bounds);
         let loops = TaskTracker::new();
-        loops.spawn(command_loop.run());
-        loops.spawn(gather::create(to_create, Arc::clone(&parts.store)));
-        loops.spawn(gather::create_charged(to_create_charged, Arc::clone(&parts.store)));
-        loops.spawn(gather::load(to_load, Arc::clone(&parts.store)));
+        let supervision = Supervision::default();
+        loops.spawn(supervision.clone().of("command", command_loop.run()));
+        let create = gather::create(to_create, Arc::clone(&parts.store));
+        loops.spawn(supervision.clone().of("creation", create));
+        let create = gather::create_charged(to_create_charged, Arc::clone(&parts.store));
+        loops.spawn(supervision.clone().of("charged creation", create));
+        loops.spawn(supervision.clone().of("load", gather::load(to_load, Arc::clone(&parts.store))));
         let is_at_work = AtomicBool::new(false);
         let shared = Shared {
             parts,
@@ -123,7 +126,9 @@ impl Engine {
             creations,
             charged_creations,
             loads,
+            unreadable,
             metrics,
+            supervision,
             background: TaskTracker::new(),
             is_at_work,
         };
@@ -208,48 +213,26 @@ impl Engine {
         self.shared.is_at_work.load(Ordering::Relaxed)
     }
 
-    /// Whether the store and the queue answer.
-    pub async fn ready(&self) -> Result<(), NotReady> {
-        let not_ready = |part| move |source: BoxError| NotReady { part, source };
-        self.parts().store.ping().await.map_err(Into::into).map_err(not_ready("store"))?;
-        self.parts().queue.ping().await.map_err(Into::into).map_err(not_ready("queue"))
-    }
-
     /// Takes over all that a process left behind that is known to be dead, as the only process on the store: claims are
     /// released and ready tasks published at once instead of after their leases.
     pub async fn take_over(&self) -> Result<(), StoreError> {
         Sweeper::new(self.clone()).take_over().await
     }
 
-    /// Runs the loops of `roles` until `stop`; then work under way is finished within the drain time, or handed back.
-    pub async fn work(&self, roles: Roles, stop: CancellationToken) {
+    /// Runs the loops of `roles` until `stop`; then work under way is finished within the drain time, or handed back. An error if
+    /// a loop panics or ends by itself: then the process must end, as it would look healthy and do nothing.
+    pub async fn work(&self, roles: Roles, stop: CancellationToken) -> Result<(), LoopEnded> {
         self.shared.is_at_work.store(roles.plan || roles.execute, Ordering::Relaxed);
-        let abandon = CancellationToken::new();
-        let mut loops = JoinSet::new();
-        let mut keepers = JoinSet::new();
-        let lease = self.options().lease;
-        let ended = CancellationToken::new();
-        keepers.spawn(self.shared.holds.clone().beat(self.parts().clone(), lease, ended.clone()));
-        if roles.plan || roles.execute {
-            keepers.spawn(self.shared.holds.clone().listen(self.parts().clone(), lease, ended.clone()));
+        let supervision = &self.shared.supervision;
+        let (abandon, ended) = (CancellationToken::new(), CancellationToken::new());
+        let mut keepers = self.keepers(roles, &stop, &ended);
+        let mut lanes = self.lanes(roles, &stop, &abandon);
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            failed = supervision.ended() => return Err(failed),
         }
-        keepers.spawn(Sweeper::new(self.clone()).run(stop.clone()));
-        keepers.spawn(Dispatcher::new(self.clone()).run(stop.clone()));
-        keepers.spawn(Settler::new(self.clone()).run(stop.clone()));
-        if let Some(remover) = Remover::new(self.parts().clone(), self.options()) {
-            keepers.spawn(remover.run(stop.clone()));
-        }
-        let step_lanes = if roles.execute { Lane::steps(self.pool()) } else { Vec::new() };
-        let slots = Slots::new(step_lanes, self.options().step_slots);
-        let executor = Executor::new(self.clone(), slots.clone(), stop.clone());
-        for lane in slots.lanes() {
-            loops.spawn(executor.clone().run(lane.clone(), abandon.clone()));
-        }
-        for lane in Lane::plans().into_iter().filter(|_| roles.plan) {
-            loops.spawn(Planner::new(self.clone()).run(lane, stop.clone(), abandon.clone()));
-        }
-        stop.cancelled().await;
-        let all_done = async { while loops.join_next().await.is_some() {} };
+        let all_done = async { while lanes.join_next().await.is_some() {} };
         tokio::pin!(all_done);
         tokio::select! {
             biased;
@@ -262,6 +245,55 @@ impl Engine {
         }
         ended.cancel();
         while keepers.join_next().await.is_some() {}
+        supervision.first().map_or(Ok(()), Err)
+    }
+
+    /// What keeps the store and the queue in order, whatever the process is for. Heartbeats go on until `ended`.
+    fn keepers(&self, roles: Roles, stop: &CancellationToken, ended: &CancellationToken) -> JoinSet<()> {
+        let supervision = &self.shared.supervision;
+        let mut keepers = JoinSet::new();
+        let beat = self.shared.holds.clone().beat(self.parts().clone(), self.options().lease, ended.clone());
+        keepers.spawn(supervision.clone().until(ended.clone(), "heartbeat", beat));
+        if roles.plan || roles.execute {
+            let listen = self.shared.holds.clone().listen(self.parts().clone(), self.options().lease, ended.clone());
+            keepers.spawn(supervision.clone().until(ended.clone(), "stop", listen));
+        }
+        let sweep = Sweeper::new(self.clone()).run(stop.clone());
+        keepers.spawn(supervision.clone().until(stop.clone(), "sweep", sweep));
+        let dispatch = Dispatcher::new(self.clone()).run(stop.clone());
+        keepers.spawn(supervision.clone().until(stop.clone(), "dispatch", dispatch));
+        let settle = Settler::new(self.clone()).run(stop.clone());
+        keepers.spawn(supervision.clone().until(stop.clone(), "settlement", settle));
+        if let Some(remover) = Remover::new(self.clone()) {
+            keepers.spawn(supervision.clone().until(stop.clone(), "removal", remover.run(stop.clone())));
+        }
+        keepers
+    }
+
+    /// What takes tasks from the lanes and works on them.
+    fn lanes(&self, roles: Roles, stop: &CancellationToken, abandon: &CancellationToken) -> JoinSet<()> {
+        let supervision = &self.shared.supervision;
+        let mut lanes = JoinSet::new();
+        let step_lanes = if roles.execute { Lane::steps(self.pool()) } else { Vec::new() };
+        let slots = Slots::new(step_lanes, self.options().step_slots);
+        let executor = Executor::new(self.clone(), slots.clone(), stop.clone());
+        for lane in slots.lanes() {
+            let serve = executor.clone().run(lane.clone(), abandon.clone());
+            lanes.spawn(supervision.clone().until(stop.clone(), "step lane", serve));
+        }
+        for lane in Lane::plans().into_iter().filter(|_| roles.plan) {
+            let serve = Planner::new(self.clone()).run(lane, stop.clone(), abandon.clone());
+            lanes.spawn(supervision.clone().until(stop.clone(), "plan lane", serve));
+        }
+        lanes
+    }
+
+    /// Waits while the machine's wall clock is too far from the clock that runs are recorded by: then no work is taken.
+    pub(crate) async fn clock_is_right(&self) {
+        let clock = &self.parts().clock;
+        while clock.skew().is_some_and(Skew::is_excessive) {
+            clock.sleep(CLOCK_LOOK_EVERY).await;
+        }
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -290,6 +322,10 @@ impl Engine {
 
     pub(crate) fn charged_creations(&self) -> &ChargedCreations {
         &self.shared.charged_creations
+    }
+
+    pub(crate) fn unreadable(&self) -> &Unreadable {
+        &self.shared.unreadable
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

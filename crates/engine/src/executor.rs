@@ -132,7 +132,11 @@ impl Executor {
         }
         let run = match self.engine.run(message.run).await {
             Ok(Some(run)) => Arc::new(run),
-            Ok(None) | Err(StoreError::Inconsistent { .. }) => return Err(Settle::Ack),
+            Ok(None) => return Err(Settle::Ack),
+            Err(error @ StoreError::Inconsistent { .. }) => {
+                self.engine.unreadable().note(message.run, &error);
+                return Err(Settle::Unreadable);
+            }
             Err(error) => {
                 warn!(run = %message.run, error = &error as &dyn std::error::Error, "could not load");
                 return Err(Settle::Nak(self.engine.options().retry_pause));

@@ -209,6 +209,11 @@ impl Metrics {
         }
     }
 
+    /// A run was found that this process cannot read.
+    pub(crate) fn unreadable(&self) {
+        self.inner.swept.add(1, &[KeyValue::new("podium.kind", "unreadable")]);
+    }
+
     /// A batch of so many commands was committed, of which some have to be decided anew.
     pub(crate) fn committed(&self, commands: usize, anew: usize, took: Duration) {
         self.inner.commit_duration.record(took.as_secs_f64(), &[]);

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use podium_domain::ids::RunId;
 use podium_domain::pool::Pool;
-use podium_domain::run::Run;
 use podium_ports::cache::StepCache;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::conductors::Conductors;
 use podium_ports::limiter::Limiter;
 use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
-use podium_ports::store::{RunStore, StoreError};
+use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 
 use crate::retry_budget::RetryLimits;
@@ -42,24 +40,6 @@ pub struct Parts {
     pub pool: Arc<Pool>,
 }
 
-impl Parts {
-    /// The runs that can be read, and those that cannot: a damaged run must not keep others from going on.
-    pub(crate) async fn load_sound(&self, ids: &[RunId]) -> Result<(Vec<Run>, Vec<RunId>), StoreError> {
-        let (mut ids, mut damaged) = (ids.to_vec(), Vec::new());
-        loop {
-            match self.store.load(&ids).await {
-                Ok(runs) => return Ok((runs.into_iter().flatten().collect(), damaged)),
-                Err(error @ StoreError::Inconsistent { run, .. }) if ids.contains(&run) => {
-                    tracing::error!(%run, error = &error as &dyn std::error::Error, "a run cannot be read");
-                    ids.retain(|id| *id != run);
-                    damaged.push(run);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
 /// What a process does besides accepting, watching and sweeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
@@ -85,7 +65,7 @@ impl Roles {
 pub struct Options {
     /// This process' name in claims.
     pub executor: String,
-    /// How long a claim holds without being extended. It is extended every third of this.
+    /// How long a claim holds without being extended. It is extended every quarter of this.
     pub lease: Duration,
     /// How often the sweeper looks.
     pub sweep_every: Duration,
@@ -139,7 +119,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             executor: "embedded".to_owned(),
-            lease: Duration::from_secs(15),
+            lease: Duration::from_secs(4),
             sweep_every: Duration::from_millis(500),
             dispatch_grace: Duration::from_secs(2),
             dispatch_every: Duration::from_millis(50),

@@ -82,7 +82,7 @@ impl Engine {
         let is_full = rated.len() >= limit as usize;
         let next = rated.last().map(|last| last.run).filter(|_| is_full);
         let ids: Vec<_> = rated.iter().map(|line| line.run).collect();
-        let (runs, _damaged) = self.parts().load_sound(&ids).await?;
+        let (runs, _damaged) = self.unreadable().load(&ids).await?;
         let of_run = |line: RatedRun| {
             let run = runs.iter().find(|run| run.id() == line.run)?;
             outcome(run, line)

@@ -7,7 +7,7 @@ use podium_ports::store::StoreError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::parts::{Options, Parts};
+use crate::engine::Engine;
 
 /// Pause after a full batch. With the default batch, one process removes up to 1,200 runs a second: more than are accepted,
 /// and few enough to leave the store to those who work.
@@ -15,24 +15,30 @@ const BATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Removes what was kept for long enough.
 pub(crate) struct Remover {
-    parts: Parts,
+    engine: Engine,
     runs_kept: Duration,
     every: Duration,
     runs_max: u32,
 }
 
 impl Remover {
-    /// None, if runs are kept for ever.
-    pub(crate) fn new(parts: Parts, options: &Options) -> Option<Self> {
+    /// `None` if runs are kept for ever.
+    pub(crate) fn new(engine: Engine) -> Option<Self> {
+        let options = engine.options();
         let (every, runs_max) = (options.remove_every, options.remove_runs_max.max(1));
-        options.runs_kept.map(|runs_kept| Self { parts, runs_kept, every, runs_max })
+        options.runs_kept.map(|runs_kept| Self { engine, runs_kept, every, runs_max })
     }
 
     /// Looks at once: a process that is often started anew removes, too.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut removed_before = 0;
-        while !stop.is_cancelled() {
-            let removed = self.remove().await.unwrap_or_else(|error| {
+        loop {
+            let removed = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                removed = self.remove() => removed,
+            };
+            let removed = removed.unwrap_or_else(|error| {
                 warn!(error = &error as &dyn std::error::Error, "could not remove old runs");
                 0
             });
@@ -44,14 +50,14 @@ impl Remover {
             }
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
-                () = self.parts.clock.sleep(if is_full { BATCH_PAUSE } else { self.every }) => {}
+                () = stop.cancelled() => return,
+                () = self.engine.parts().clock.sleep(if is_full { BATCH_PAUSE } else { self.every }) => {}
             }
         }
     }
 
     async fn remove(&self) -> Result<u32, StoreError> {
-        let ended_by = self.parts.clock.now().before(self.runs_kept);
-        self.parts.store.remove_ended(ended_by, self.runs_max).await
+        self.engine.clock_is_right().await;
+        self.engine.parts().store.remove_ended(self.engine.now(), self.runs_kept, self.runs_max).await
     }
 }

@@ -23,8 +23,13 @@ impl Settler {
     }
 
     pub(crate) async fn run(self, stop: CancellationToken) {
-        while !stop.is_cancelled() {
-            if let Err(error) = self.settle().await {
+        loop {
+            let settled = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                settled = self.settle() => settled,
+            };
+            if let Err(error) = settled {
                 warn!(
                     error = &error as &dyn std::error::Error,
                     "could not release reservations of ended runs"
@@ -32,7 +37,7 @@ impl Settler {
             }
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
+                () = stop.cancelled() => return,
                 () = self.engine.parts().clock.sleep(self.engine.options().settle_every) => {}
             }
         }
@@ -40,6 +45,7 @@ impl Settler {
 
     /// Goes through all of them, page by page: a run that cannot be read holds up no other.
     async fn settle(&self) -> Result<(), StoreError> {
+        self.engine.clock_is_right().await;
         let ended_by = self.engine.now().before(self.longest_call());
         let (mut after, mut released) = (None, 0_usize);
         loop {

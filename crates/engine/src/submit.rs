@@ -247,22 +247,20 @@ impl Engine {
             // Whoever wrote it has counted it, or has lost the answer.
             Created::Already => {}
         }
-        self.announce(&draft).await;
+        self.announce(&draft);
         Ok(Submitted::New(draft.commit.after.id()))
     }
 
-    /// Publishes what a created run begins with.
-    async fn announce(&self, Draft { commit, effects }: &Draft) {
+    /// Has published what a created run begins with.
+    fn announce(&self, Draft { commit, effects }: &Draft) {
         if self.is_at_work() {
             self.known().note(&commit.after);
         }
-        let published = effects.iter().filter_map(|effect| match effect {
-            Effect::Dispatch { task, not_before } => {
-                Some(self.dispatch().publish(commit, *task, *not_before))
-            }
+        let ready = effects.iter().filter_map(|effect| match *effect {
+            Effect::Dispatch { task, not_before } => Some((task, not_before)),
             Effect::CallOff { .. } | Effect::Stop => None,
         });
-        futures::future::join_all(published).await;
+        self.dispatch().publish_in_passing(commit.clone(), ready.collect());
     }
 
     /// The policy, checked, and narrowed to what the conductor can do and to the workers that can be asked for it.

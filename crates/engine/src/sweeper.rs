@@ -1,11 +1,15 @@
 //! The sweeper: whatever was lost between a commit and its message, or with a dead process, is found in the store here.
+//!
+//! It only looks. What it finds is acted on beside it, so that neither a slow commit nor a queue that does not answer delays the
+//! next look.
 
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::Command;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Hold, ReadyTask, StoreError};
+use podium_ports::store::{Due, Hold, ReadyTask, StoreError};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -13,7 +17,7 @@ use crate::commands::CommandError;
 use crate::engine::Engine;
 use crate::metrics::Found;
 
-/// When no sweep has succeeded for so long, or for as long as a heartbeat may be late, the store was away, and with it every
+/// When the store has not answered for so long, or for as long as a heartbeat may be late, it was unreachable, and with it every
 /// heartbeat.
 const OUTAGE: Duration = Duration::from_secs(2);
 /// Later than any deadline or lease.
@@ -22,26 +26,52 @@ const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 /// Sweeps. Any number may run on one store.
 pub(crate) struct Sweeper {
     engine: Engine,
-    swept_at: Timestamp,
-    hold_leases_until: Timestamp,
+    leases: LeaseGrace,
+    /// Expires leases and ends overdue runs.
+    ending: JoinSet<()>,
+    publishing: JoinSet<()>,
+}
+
+/// After the store was unreachable, holders get one lease's time to extend their leases: they could not do so meanwhile.
+struct LeaseGrace {
+    answered_at: Timestamp,
+    held_until: Timestamp,
+    silence_max: Duration,
+    lease: Duration,
+}
+
+impl LeaseGrace {
+    /// Nobody knows what was before: a process may be started when the store is back, or have waited for it.
+    fn new(now: Timestamp, sweep_every: Duration, lease: Duration) -> Self {
+        let silence_max = OUTAGE.min(lease / 3) + sweep_every;
+        Self { answered_at: now, held_until: now.after(lease), silence_max, lease }
+    }
+
+    /// The store has answered. Between two answers lie a pause and a look, and no work of ours. Returns whether leases may run
+    /// out.
+    fn answered(&mut self, now: Timestamp) -> bool {
+        if now.since(self.answered_at) > self.silence_max {
+            self.held_until = now.after(self.lease);
+            info!("the store was unreachable: leases are held for {} ms", self.lease.as_millis());
+        }
+        self.answered_at = now;
+        now >= self.held_until
+    }
 }
 
 impl Sweeper {
     pub(crate) fn new(engine: Engine) -> Self {
-        let now = engine.now();
-        // Nobody knows what was before: a process may be started when the store is back, or have waited for it.
-        let hold_leases_until = now.after(engine.options().lease);
-        Self { engine, swept_at: now, hold_leases_until }
+        let leases = LeaseGrace::new(engine.now(), engine.options().sweep_every, engine.options().lease);
+        Self { engine, leases, ending: JoinSet::new(), publishing: JoinSet::new() }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         loop {
-            tokio::select! {
+            let swept = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.engine.parts().clock.sleep(self.engine.options().sweep_every) => {}
-            }
-            let swept = self.sweep().await;
+                swept = self.next() => swept,
+            };
             self.engine.metrics().swept(swept.as_ref().ok().copied());
             if let Err(error) = swept {
                 warn!(error = &error as &dyn std::error::Error, "could not sweep");
@@ -49,22 +79,37 @@ impl Sweeper {
         }
     }
 
-    async fn sweep(&mut self) -> Result<Found, StoreError> {
+    async fn next(&mut self) -> Result<Found, StoreError> {
+        self.engine.parts().clock.sleep(self.engine.options().sweep_every).await;
+        self.engine.clock_is_right().await;
         let now = self.engine.now();
         let options = self.engine.options();
-        let again_at = now.after(options.dispatch_grace);
-        let due = self.engine.parts().store.due(now, again_at, options.sweep_tasks_max).await?;
-        // Grace rule: holders could not extend their leases while the store was away. They get one lease's time to.
-        if now.since(self.swept_at) > OUTAGE.min(options.lease / 3) + options.sweep_every {
-            self.hold_leases_until = now.after(options.lease);
-            info!("the store was away: leases are held for {} ms", options.lease.as_millis());
+        let (again_at, limit) = (now.after(options.dispatch_grace), options.sweep_tasks_max);
+        let except = self.engine.unreadable().left_alone();
+        let due = self.engine.parts().store.due_except(now, again_at, limit, &except).await?;
+        let mut due = due;
+        if !self.leases.answered(self.engine.now()) {
+            due.expired.clear();
         }
-        self.swept_at = now;
         self.engine.dispatch().note_backlogs(&due.backlogs);
-        let expired = if now < self.hold_leases_until { &[] } else { due.expired.as_slice() };
-        let found = Found { ready: due.ready.len(), expired: expired.len(), overdue: due.overdue.len() };
-        self.act_on(due.ready, expired, &due.overdue).await?;
-        Ok(found)
+        Ok(self.hand_over(due))
+    }
+
+    /// Has it acted on, unless what was found before still is. Then all of it is found again.
+    fn hand_over(&mut self, due: Due) -> Found {
+        let Due { ready, expired, overdue, .. } = due;
+        let mut found = Found { ready: 0, expired: 0, overdue: 0 };
+        if is_idle(&mut self.ending) && !(expired.is_empty() && overdue.is_empty()) {
+            (found.expired, found.overdue) = (expired.len(), overdue.len());
+            let engine = self.engine.clone();
+            self.ending.spawn(async move { end(&engine, &expired, &overdue).await });
+        }
+        if is_idle(&mut self.publishing) && !ready.is_empty() {
+            found.ready = ready.len();
+            let engine = self.engine.clone();
+            self.publishing.spawn(async move { publish(&engine, ready).await });
+        }
+        found
     }
 
     pub(crate) async fn take_over(self) -> Result<(), StoreError> {
@@ -74,28 +119,71 @@ impl Sweeper {
             info!(claims = due.expired.len(), ready = due.ready.len(), "taking over unfinished work");
         }
         self.engine.dispatch().note_backlogs(&due.backlogs);
-        self.act_on(due.ready, &due.expired, &[]).await
+        end(&self.engine, &due.expired, &[]).await;
+        self.engine.dispatch().tell_all(due.ready).await
     }
+}
 
-    async fn act_on(
-        &self,
-        ready: Vec<ReadyTask>,
-        expired: &[Hold],
-        overdue: &[RunId],
-    ) -> Result<(), StoreError> {
-        let commands = self.engine.commands();
-        let expire = expired.iter().map(|hold| {
-            let command = Command::ExpireLease { task: hold.task, claim: hold.claim };
-            commands.send(hold.run, command)
-        });
-        let fail = overdue.iter().map(|run| commands.send(*run, Command::CheckDeadline));
-        let outcomes =
-            futures::future::join(futures::future::join_all(expire), futures::future::join_all(fail)).await;
-        for error in outcomes.0.into_iter().chain(outcomes.1).filter_map(Result::err) {
-            if !matches!(error, CommandError::Refused(_)) {
-                warn!(error = &error as &dyn std::error::Error, "could not act on what is due");
-            }
+/// Whether the work that was spawned last has ended. Its panic is the sweeper's.
+fn is_idle(work: &mut JoinSet<()>) -> bool {
+    while let Some(ended) = work.try_join_next() {
+        if let Err(error) = ended
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
         }
-        self.engine.dispatch().tell_all(ready).await
+    }
+    work.is_empty()
+}
+
+async fn end(engine: &Engine, expired: &[Hold], overdue: &[RunId]) {
+    let commands = engine.commands();
+    let expire = expired.iter().map(|hold| {
+        let command = Command::ExpireLease { task: hold.task, claim: hold.claim };
+        commands.send(hold.run, command)
+    });
+    let fail = overdue.iter().map(|run| commands.send(*run, Command::CheckDeadline));
+    let outcomes =
+        futures::future::join(futures::future::join_all(expire), futures::future::join_all(fail)).await;
+    for error in outcomes.0.into_iter().chain(outcomes.1).filter_map(Result::err) {
+        // A run that cannot be read is logged once, where it is loaded.
+        if !matches!(error, CommandError::Refused(_) | CommandError::Damaged) {
+            warn!(error = &error as &dyn std::error::Error, "could not act on what is due");
+        }
+    }
+}
+
+async fn publish(engine: &Engine, ready: Vec<ReadyTask>) {
+    if let Err(error) = engine.dispatch().tell_all(ready).await {
+        warn!(error = &error as &dyn std::error::Error, "could not publish what is due");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWEEP: Duration = Duration::from_millis(500);
+    const LEASE: Duration = Duration::from_secs(4);
+
+    #[test]
+    fn leases_are_held_after_the_store_was_silent_and_not_otherwise() {
+        let mut now = Timestamp::from_unix_ms(1_000_000);
+        let mut grace = LeaseGrace::new(now, SWEEP, LEASE);
+        let mut after = |span: Duration| {
+            now = now.after(span);
+            grace.answered(now)
+        };
+        assert!(!after(SWEEP), "what was before the start is not known");
+        for _ in 0..8 {
+            after(SWEEP);
+        }
+        assert!(after(SWEEP));
+        assert!(after(SWEEP + Duration::from_secs(1)), "a slow answer is no outage");
+        assert!(!after(SWEEP + Duration::from_secs(2)));
+        for _ in 0..7 {
+            assert!(!after(SWEEP));
+        }
+        assert!(after(SWEEP));
     }
 }

@@ -19,15 +19,18 @@ use tracing::{debug, warn};
 
 use crate::commands::{CommandError, InHand};
 use crate::engine::Engine;
-use crate::holds::Held;
+use crate::holds::{Held, heartbeat_every};
 
 /// Pause after the queue or the store failed, before the next try.
 pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
 /// How often a result is recorded at a run that other processes keep changing, before its slot is given to other work. The first
 /// tries take half a minute.
 const CONTENDED_MAX: u32 = 60;
-/// How long a message for a task that another process holds stays away.
-const HELD_PAUSE: Duration = Duration::from_secs(5);
+/// How long a message for a run that cannot be read here is kept back, so that a process which can read it gets it.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(5);
+/// How often such a message is put back. Then it is dropped, so that a lane is not filled with messages that nobody can act on;
+/// the sweeper of a process that can read the run publishes the task again.
+const UNREADABLE_DELIVERIES_MAX: u32 = 4;
 /// Pause before the next process is offered a task that this one lacks the worker or the conductor for.
 const ABSENT_PAUSE: Duration = Duration::from_millis(500);
 /// Such a task is failed, with the reason, when less time is left than this.
@@ -40,6 +43,8 @@ pub(crate) enum Settle {
     Ack,
     /// Bring it again after this time.
     Nak(Duration),
+    /// The run cannot be read here: it is for a process of another version.
+    Unreadable,
 }
 
 /// A claim that is about to be committed. It is registered already, so that a run that ends right after the commit finds it.
@@ -169,6 +174,11 @@ pub(crate) async fn serve_lane<W: Work>(
     let mut under_way = JoinSet::new();
     while !stop.is_cancelled() {
         while under_way.try_join_next().is_some() {}
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            () = engine.clock_is_right() => {}
+        }
         // Pull is the back-pressure: no more is fetched than can be worked on at once.
         let Some(first) = slots.take(&lane).await else {
             return;
@@ -184,8 +194,11 @@ pub(crate) async fn serve_lane<W: Work>(
             Ok(deliveries) => deliveries,
             Err(error) => {
                 warn!(%lane, error = &error as &dyn std::error::Error, "could not fetch");
-                engine.parts().clock.sleep(TROUBLE_PAUSE).await;
-                continue;
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => break,
+                    () = engine.parts().clock.sleep(TROUBLE_PAUSE) => continue,
+                }
             }
         };
         engine.metrics().lanes().fetched(&lane, deliveries.len(), 1 + slots.free(&lane));
@@ -225,6 +238,10 @@ async fn answer(delivery: Delivery, settle: Settle) {
     let answered = match settle {
         Settle::Ack => delivery.ack().await,
         Settle::Nak(delay) => delivery.nak(delay).await,
+        Settle::Unreadable if delivery.deliveries() < UNREADABLE_DELIVERIES_MAX => {
+            delivery.nak(UNREADABLE_PAUSE).await
+        }
+        Settle::Unreadable => delivery.ack().await,
     };
     if let Err(error) = answered {
         debug!(%run, error = &error as &dyn std::error::Error, "a message was not answered");
@@ -241,7 +258,7 @@ async fn go_on<W: Work>(work: &W, mut next: Option<W::Next>, abandon: &Cancellat
 async fn stay_in_progress(engine: &Engine, delivery: &Delivery) -> Infallible {
     let lease = engine.options().lease;
     loop {
-        engine.parts().clock.sleep(lease / 3).await;
+        engine.parts().clock.sleep(heartbeat_every(lease)).await;
         // Who cannot extend the lease in the store must not keep the message from those who can.
         if engine.holds().are_cut_off(engine.now(), lease) {
             continue;
@@ -352,11 +369,16 @@ impl Engine {
 
     fn settle_unclaimed(&self, run: RunId, error: &CommandError) -> Settle {
         match error {
-            CommandError::Refused(Refusal::Held) => Settle::Nak(HELD_PAUSE),
-            CommandError::Refused(Refusal::NotBefore(at)) => Settle::Nak(at.since(self.now())),
+            // Its lease may have run out, which the next sweep finds.
+            CommandError::Refused(Refusal::Held) => Settle::Nak(self.options().sweep_every),
+            // Whoever made the task wait publishes it in time. A time that a wrong clock wrote keeps a message for a sweep only.
+            CommandError::Refused(Refusal::NotBefore(at)) => {
+                Settle::Nak(at.since(self.now()).min(self.options().sweep_every))
+            }
             // The step stands otherwise than it was known here: with another worker, it may still be claimed.
             CommandError::Refused(Refusal::NoFallback) => Settle::Nak(TROUBLE_PAUSE),
-            CommandError::Refused(_) | CommandError::UnknownRun | CommandError::Damaged => Settle::Ack,
+            CommandError::Damaged => Settle::Unreadable,
+            CommandError::Refused(_) | CommandError::UnknownRun => Settle::Ack,
             CommandError::Contended | CommandError::Store(_) | CommandError::Stopped => {
                 warn!(%run, %error, "could not claim");
                 Settle::Nak(TROUBLE_PAUSE)
@@ -395,9 +417,8 @@ impl Engine {
                     warn!(%run, %error, "a result could not be recorded, its task is done again");
                     return (Settle::Nak(TROUBLE_PAUSE), None);
                 }
-                Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {
-                    return (Settle::Ack, None);
-                }
+                Err(CommandError::Damaged) => return (Settle::Unreadable, None),
+                Err(CommandError::UnknownRun | CommandError::Stopped) => return (Settle::Ack, None),
                 Err(CommandError::Refused(refusal)) => {
                     debug!(%run, %refusal, "a result was not needed");
                     return (self.settle_refused(run, message).await, None);

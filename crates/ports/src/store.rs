@@ -1,6 +1,7 @@
 //! The truth about runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::budget::{Charge, Shortage};
@@ -13,6 +14,41 @@ use podium_domain::time::Timestamp;
 use crate::BoxError;
 use crate::charge::Booking;
 use crate::queue::Lane;
+
+/// How often the span doubles for which a published task is left alone, each time that nobody has claimed it meanwhile.
+const GRACE_DOUBLINGS_MAX: u32 = 3;
+
+/// When the message of a published task that nobody has claimed counts as lost. The longer the task has been ready, the later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// The earliest moment.
+    pub at: Timestamp,
+    from: Timestamp,
+    most: Duration,
+}
+
+impl Again {
+    /// Of a task that is published at `now` and left alone until `at` at least.
+    pub fn new(now: Timestamp, at: Timestamp) -> Self {
+        let grace = at.since(now);
+        // A takeover publishes at once whatever there is, at the end of time: nothing is added then.
+        let from = if grace.is_zero() { Timestamp::default() } else { now };
+        Self { at, from, most: grace.saturating_mul(1 << GRACE_DOUBLINGS_MAX) }
+    }
+
+    /// The moment for a task that was ready at `ready_at`: doubled each time, up to a bound.
+    pub fn of(self, ready_at: Timestamp) -> Timestamp {
+        self.at.max(self.from.after(self.from.since(ready_at).min(self.most)))
+    }
+
+    /// The numbers that [`Self::of`] is made from, for a statement: it is the greater of `at` and
+    /// `from + min(from - ready_at, most)`, all in milliseconds.
+    pub fn parts_ms(self) -> (u64, u64, u64) {
+        let most = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
+        // No sum of the two may overflow in a statement.
+        (self.at.unix_ms(), self.from.unix_ms().min(u64::MAX >> 3), most.min(u64::MAX >> 3))
+    }
+}
 
 /// Keeps the events of runs, and finds what needs doing.
 ///
@@ -48,19 +84,35 @@ pub trait RunStore: Send + Sync {
     /// Extends leases to `until`, each only if its claim still holds its task; tells which did. No event is written.
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError>;
 
-    /// What the sweeper must act on at `now`, at most `limit` of each kind. Ready tasks that are returned are not returned
-    /// again before `again_at`, so that several sweepers share the work.
-    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError>;
+    /// As [`Self::due_except`], of all runs.
+    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        self.due_except(now, again_at, limit, &[]).await
+    }
 
-    /// Removes runs that ended at `ended_by` or before, with their events and tasks: at most `limit`, those that were accepted
-    /// first. Tells how many; fewer than `limit`: there are no more, or others are removing them.
+    /// What the sweeper must act on at `now`, at most `limit` of each kind, without the runs in `except`. Ready tasks that are
+    /// returned are not returned again before `again_at`, so that several sweepers share the work. A task that has been ready
+    /// for longer than `again_at - now` is left alone for as long as it has been ready, up to eight
+    /// times that span ([`Again`]): a long lane is not published anew with every sweep.
+    ///
+    /// A store with a clock of its own reports a lease or a deadline only if that clock has reached it as well.
+    async fn due_except(
+        &self,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Result<Due, StoreError>;
+
+    /// Removes runs that ended at least `kept` before `now`, with their events and tasks: at most `limit`, those that were
+    /// accepted first. Returns how many; fewer than `limit`: no more are left, or others are removing them. A store with a
+    /// clock of its own takes the earlier of `now` and its own time, so that a caller's wrong clock deletes nothing.
     ///
     /// Also removes the sums of budgets' periods that began [`SUMS_KEPT`](crate::accounts::SUMS_KEPT) before `ended_by`.
     ///
     /// An active run is never removed. What was removed is unknown from then on, and its request id is free: a client that
     /// repeats it begins a new run. It holds nobody up who works on another run, any number may remove at once, and it can be
     /// repeated.
-    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError>;
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError>;
 
     /// Ended runs that still reserve money of a budget (see [`Run::is_unsettled`]) and ended at `ended_by` or before: at most
     /// `limit`, by id, those after `after` if it is given. A store that keeps no budgets has none.

@@ -217,7 +217,7 @@ impl Shared {
             return;
         }
         match self.within("describe a consumer", self.seems_wedged(lane)).await {
-            Ok(seems_wedged) if self.lanes.is_wedged(lane, seems_wedged, wedged_after) => {
+            Ok(oldest) if self.lanes.is_wedged(lane, oldest, wedged_after) => {
                 warn!(%lane, "a consumer has lost track of its messages; making it anew");
                 if let Err(error) = self.within("remove a consumer", self.api.remove_consumer(lane)).await {
                     warn!(%lane, error = &error as &dyn std::error::Error, "the consumer was not removed");
@@ -231,16 +231,17 @@ impl Shared {
         }
     }
 
-    async fn seems_wedged(&self, lane: &Lane) -> Result<bool, NatsError> {
-        let messages = self.api.messages(lane).await?;
+    /// The stream's oldest message, if the consumer seems to have lost track.
+    async fn seems_wedged(&self, lane: &Lane) -> Result<Option<u64>, NatsError> {
+        let state = self.api.state(lane).await?;
         let Some(known) = self.api.consumer_info(lane).await?.map(ConsumerInfo::known) else {
             self.lanes.forget_consumer(lane);
-            return Ok(false);
+            return Ok(None);
         };
-        let unknown = messages.saturating_sub(known);
+        let unknown = state.messages.saturating_sub(known);
         // While much comes and goes the two answers may differ by a little.
         let unknown_max = if known == 0 { 0 } else { self.api.options.lane_messages_max / UNKNOWN_SHARE };
-        Ok(unknown > unknown_max)
+        Ok((unknown > unknown_max).then_some(state.first_seq))
     }
 
     async fn ping(&self) -> Result<(), NatsError> {
@@ -264,7 +265,7 @@ impl StepQueue for NatsQueue {
 
     async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
         let shared = &self.shared;
-        let messages = shared.within("describe a stream", shared.api.messages(lane)).await?;
+        let messages = shared.within("describe a stream", shared.api.state(lane)).await?.messages;
         if messages > 0 {
             shared.look_after(lane).await;
         }

@@ -2,12 +2,14 @@
 //! listens for the signals that end it.
 #![deny(missing_docs)]
 
+mod anchored;
 mod clock;
 pub mod conductor;
 mod logging;
 pub mod settings;
 mod signals;
 
+pub use anchored::AnchoredClock;
 pub use clock::{RandomIds, SystemClock};
 pub use logging::{LogFormat, start_log};
 pub use signals::Signals;

@@ -1,6 +1,9 @@
 -- find_overdue
+-- A caller whose clock is ahead ends nothing early: its time counts only as far as this server's has come.
 SELECT run_id AS "run_id!"
 FROM run_states
-WHERE state = 'active' AND deadline_ms <= $1
+WHERE state = 'active'
+    AND deadline_ms <= (SELECT least($1, floor(extract(EPOCH FROM clock_timestamp()) * 1000)::bigint))
+    AND run_id <> ALL($3::uuid[])
 ORDER BY deadline_ms
 LIMIT $2

@@ -3,13 +3,14 @@
 -- time, and ended runs need no index, which every run would have to write. The walk begins after the runs that were removed last:
 -- their index entries stay until a vacuum may remove them, which a long transaction anywhere prevents. Nothing waits for the disk:
 -- what a crash brings back is removed again. The setting holds for this transaction.
+-- A caller whose clock is ahead removes nothing early: its time counts only as far as this server's has come.
 SELECT run_id AS "run_id!"
 FROM run_states
-WHERE run_id > $4
+WHERE run_id > $5
     AND run_id < $1
     AND state <> 'active'
-    AND ended_ms <= $2
+    AND ended_ms <= (SELECT least($2, floor(extract(EPOCH FROM clock_timestamp()) * 1000)::bigint) - $3)
     AND (SELECT set_config('synchronous_commit', 'off', TRUE)) = 'off'
 ORDER BY run_id
-LIMIT $3
+LIMIT $4
 FOR UPDATE SKIP LOCKED

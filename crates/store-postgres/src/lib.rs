@@ -15,6 +15,7 @@
 mod accounts;
 mod call;
 mod charged;
+mod clock;
 mod columns;
 mod connections;
 mod migrate;
@@ -44,6 +45,7 @@ use podium_ports::store::{
 };
 
 pub use call::{NoAnswer, Standby};
+pub use clock::ClockReading;
 use connections::Connections;
 pub use open::OpenError;
 pub use servers::NoPrimary;
@@ -133,8 +135,14 @@ impl RunStore for Store {
         sweep::extend_leases(self, holds, until).await
     }
 
-    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        sweep::due(self, now, again_at, limit).await
+    async fn due_except(
+        &self,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Result<Due, StoreError> {
+        sweep::due(self, now, again_at, limit, except).await
     }
 
     async fn unsettled(
@@ -146,8 +154,8 @@ impl RunStore for Store {
         sweep::unsettled(self, ended_by, after, limit).await
     }
 
-    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-        remove::remove_ended(self, ended_by, limit).await
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        remove::remove_ended(self, now, kept, limit).await
     }
 
     async fn take(

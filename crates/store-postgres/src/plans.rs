@@ -172,14 +172,14 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "find_expired.sql",
-        arguments: &["8::bigint", "256::bigint"],
+        arguments: &["8::bigint", "256::bigint", RUNS],
         indexes: &["tasks_outstanding"],
         whole: &["tasks_outstanding"],
     },
     Statement { file: "find_key.sql", arguments: &["'\\x00'::bytea"], indexes: &["keys_hash"], whole: &[] },
     Statement {
         file: "find_overdue.sql",
-        arguments: &["8::bigint", "256::bigint"],
+        arguments: &["8::bigint", "256::bigint", RUNS],
         indexes: &["run_states_active"],
         whole: &[],
     },
@@ -221,7 +221,7 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "lock_ended.sql",
-        arguments: &[RUN, "8::bigint", "64::bigint", "copied_id(1, 1)"],
+        arguments: &[RUN, "8::bigint", "1::bigint", "64::bigint", "copied_id(1, 1)"],
         indexes: &["run_states_pkey"],
         whole: &[],
     },
@@ -235,6 +235,7 @@ const STATEMENTS: &[Statement] = &[
         indexes: &["run_states_pkey", "runs_pkey"],
         whole: &[],
     },
+    Statement { file: "read_clock.sql", arguments: &[], indexes: &[], whole: &[] },
     Statement {
         file: "read_events.sql",
         arguments: &[RUN, "0::bigint", "256::bigint"],
@@ -285,7 +286,7 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "tell_ready.sql",
-        arguments: &["8::bigint", "9::bigint", "256::bigint"],
+        arguments: &["8::bigint", "9::bigint", "256::bigint", RUNS, "8::bigint", "8::bigint"],
         indexes: &["tasks_pkey", "tasks_told"],
         whole: &[],
     },

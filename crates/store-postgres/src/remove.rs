@@ -1,6 +1,7 @@
 //! Removing runs that ended long ago.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
@@ -27,14 +28,21 @@ impl Walk {
     }
 }
 
-pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
+pub(crate) async fn remove_ended(
+    store: &Store,
+    now: Timestamp,
+    kept: Duration,
+    limit: u32,
+) -> Result<u32, StoreError> {
+    let ended_by = now.before(kept);
     let later = Timestamp::from_unix_ms(ended_by.unix_ms().saturating_add(1));
     let before = *RunId::least_at(later).as_uuid();
     store.call(&RemoveSums(stored(ended_by.before(SUMS_KEPT).unix_ms()))).await?;
     let (after, limit) = (store.removal.get(), usize::try_from(limit).unwrap_or(usize::MAX));
+    let (now, kept) = (stored(now.unix_ms()), stored(u64::try_from(kept.as_millis()).unwrap_or(u64::MAX)));
     let remove = |after, limit: usize| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        RemoveEnded { after, before, ended_by: stored(ended_by.unix_ms()), limit }
+        RemoveEnded { after, before, now, kept, limit }
     };
     let mut removed = store.call(&remove(after, limit)).await?;
     if removed.len() < limit && !after.is_nil() {
@@ -50,7 +58,8 @@ pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32)
 struct RemoveEnded {
     after: Uuid,
     before: Uuid,
-    ended_by: i64,
+    now: i64,
+    kept: i64,
     limit: i64,
 }
 
@@ -60,9 +69,9 @@ impl Call for RemoveEnded {
     /// Two statements: a single one would not see events that were committed after it began and before it had the locks, and
     /// would leave them behind.
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Self { after, before, ended_by, limit } = self;
+        let Self { after, before, now, kept, limit } = self;
         let mut transaction = connection.begin().await?;
-        let runs = sqlx::query_file_scalar!("queries/lock_ended.sql", before, ended_by, limit, after)
+        let runs = sqlx::query_file_scalar!("queries/lock_ended.sql", before, now, kept, limit, after)
             .fetch_all(&mut *transaction)
             .await?;
         if !runs.is_empty() {

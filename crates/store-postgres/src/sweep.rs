@@ -6,7 +6,7 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Due, Hold, ReadyTask, StoreError};
+use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError};
 use podium_ports::stored::{stored, task};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -41,12 +41,15 @@ pub(crate) async fn due(
     now: Timestamp,
     again_at: Timestamp,
     limit: u32,
+    except: &[RunId],
 ) -> Result<Due, StoreError> {
-    let (now, limit) = (stored(now.unix_ms()), i64::from(limit));
-    let ready = store.call(&TellReady { now, again_at: stored(again_at.unix_ms()), limit }).await?;
+    let except: Vec<_> = except.iter().map(|run| *run.as_uuid()).collect();
+    let again = Again::new(now, again_at);
+    let (now, limit, except) = (stored(now.unix_ms()), i64::from(limit), except.as_slice());
+    let ready = store.call(&TellReady { now, again, limit, except }).await?;
     let backlogs = store.call(&FindBacklogs).await?;
-    let expired = store.call(&FindExpired { now, limit }).await?;
-    let overdue = store.call(&FindOverdue { now, limit }).await?;
+    let expired = store.call(&FindExpired { now, limit, except }).await?;
+    let overdue = store.call(&FindOverdue { now, limit, except }).await?;
     Ok(Due {
         ready: ready.iter().filter_map(|row| row.read().transpose()).collect::<Result<_, _>>()?,
         backlogs: backlogs.iter().filter_map(|lane| lane.parse().ok()).collect(),
@@ -170,18 +173,21 @@ impl Call for ExtendLease {
     }
 }
 
-struct TellReady {
+struct TellReady<'a> {
     now: i64,
-    again_at: i64,
+    again: Again,
     limit: i64,
+    except: &'a [Uuid],
 }
 
-impl Call for TellReady {
+impl Call for TellReady<'_> {
     type Answer = Vec<ReadyRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Self { now, again_at, limit } = self;
-        sqlx::query_file_as!(ReadyRow, "queries/tell_ready.sql", now, again_at, limit)
+        let Self { now, again, limit, except } = self;
+        let (at, from, most) = again.parts_ms();
+        let (at, from, most) = (stored(at), stored(from), stored(most));
+        sqlx::query_file_as!(ReadyRow, "queries/tell_ready.sql", now, at, limit, except, from, most)
             .fetch_all(connection)
             .await
     }
@@ -228,31 +234,35 @@ impl Call for PutBack {
     }
 }
 
-struct FindExpired {
+struct FindExpired<'a> {
     now: i64,
     limit: i64,
+    except: &'a [Uuid],
 }
 
-impl Call for FindExpired {
+impl Call for FindExpired<'_> {
     type Answer = Vec<HoldRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        sqlx::query_file_as!(HoldRow, "queries/find_expired.sql", self.now, self.limit)
+        sqlx::query_file_as!(HoldRow, "queries/find_expired.sql", self.now, self.limit, self.except)
             .fetch_all(connection)
             .await
     }
 }
 
-struct FindOverdue {
+struct FindOverdue<'a> {
     now: i64,
     limit: i64,
+    except: &'a [Uuid],
 }
 
-impl Call for FindOverdue {
+impl Call for FindOverdue<'_> {
     type Answer = Vec<Uuid>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        sqlx::query_file_scalar!("queries/find_overdue.sql", self.now, self.limit).fetch_all(connection).await
+        sqlx::query_file_scalar!("queries/find_overdue.sql", self.now, self.limit, self.except)
+            .fetch_all(connection)
+            .await
     }
 }
 

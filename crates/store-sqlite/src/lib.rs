@@ -95,8 +95,14 @@ impl RunStore for Store {
         sweep::extend_leases(self, holds, until).await
     }
 
-    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        sweep::due(self, now, again_at, limit).await
+    async fn due_except(
+        &self,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Result<Due, StoreError> {
+        sweep::due(self, now, again_at, limit, except).await
     }
 
     async fn unsettled(
@@ -108,8 +114,8 @@ impl RunStore for Store {
         read::unsettled(self, ended_by, after, limit).await
     }
 
-    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-        remove::remove_ended(self, ended_by, limit).await
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        remove::remove_ended(self, now.before(kept), limit).await
     }
 
     async fn take(

@@ -6,7 +6,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Due, Hold, ReadyTask, StoreError};
+use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError};
 use podium_ports::stored::{stored, task};
 use serde::Serialize;
 use sqlx::Row;
@@ -26,9 +26,10 @@ WHERE tasks.run_id = hold.run_id AND tasks.task = hold.task AND tasks.claim = ho
 RETURNING run_id, task, claim";
 
 pub(crate) const TELL_READY: &str = "-- tell_ready
-UPDATE tasks SET told_until_ms = ?2
+UPDATE tasks SET told_until_ms = max(?2, ?5 + min(?5 - ready_ms, ?6))
 WHERE (run_id, task) IN (SELECT run_id, task FROM tasks
                          WHERE state = 'ready' AND told_until_ms IS NOT NULL AND told_until_ms <= ?1
+                             AND run_id NOT IN (SELECT unhex(value) FROM json_each(?4))
                          ORDER BY told_until_ms LIMIT ?3)
 RETURNING run_id, task, lane";
 
@@ -70,10 +71,14 @@ pub(crate) const PUT_BACK: &str = "-- put_back
 UPDATE tasks SET told_until_ms = NULL WHERE run_id = ?1 AND task = ?2 AND state = 'ready'";
 
 pub(crate) const FIND_EXPIRED: &str = "-- find_expired
-SELECT run_id, task, claim FROM tasks WHERE state = 'running' AND lease_until_ms <= ?1 ORDER BY lease_until_ms LIMIT ?2";
+SELECT run_id, task, claim FROM tasks
+WHERE state = 'running' AND lease_until_ms <= ?1 AND run_id NOT IN (SELECT unhex(value) FROM json_each(?3))
+ORDER BY lease_until_ms LIMIT ?2";
 
 pub(crate) const FIND_OVERDUE: &str = "-- find_overdue
-SELECT id FROM runs WHERE state = 'active' AND deadline_ms <= ?1 ORDER BY deadline_ms LIMIT ?2";
+SELECT id FROM runs
+WHERE state = 'active' AND deadline_ms <= ?1 AND id NOT IN (SELECT unhex(value) FROM json_each(?3))
+ORDER BY deadline_ms LIMIT ?2";
 
 #[derive(Serialize)]
 struct HoldRow {
@@ -112,14 +117,19 @@ pub(crate) async fn due(
     now: Timestamp,
     again_at: Timestamp,
     limit: u32,
+    except: &[RunId],
 ) -> Result<Due, StoreError> {
+    let (at, from, most) = Again::new(now, again_at).parts_ms();
     let now = stored(now.unix_ms());
-    let ready = sqlx::query(TELL_READY).bind(now).bind(stored(again_at.unix_ms())).bind(limit);
+    let except: Vec<_> = except.iter().map(|run| hex(run.as_uuid())).collect();
+    let except = serde_json::to_string(&except).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
+    let ready = sqlx::query(TELL_READY).bind(now).bind(stored(at)).bind(limit).bind(&except);
+    let ready = ready.bind(stored(from)).bind(stored(most));
     let ready = ready.fetch_all(&store.writer).await.map_err(unavailable)?;
     let backlogs = sqlx::query(FIND_BACKLOGS).fetch_all(&store.readers).await.map_err(unavailable)?;
-    let expired = sqlx::query(FIND_EXPIRED).bind(now).bind(limit);
+    let expired = sqlx::query(FIND_EXPIRED).bind(now).bind(limit).bind(&except);
     let expired = expired.fetch_all(&store.readers).await.map_err(unavailable)?;
-    let overdue = sqlx::query(FIND_OVERDUE).bind(now).bind(limit);
+    let overdue = sqlx::query(FIND_OVERDUE).bind(now).bind(limit).bind(&except);
     let overdue = overdue.fetch_all(&store.readers).await.map_err(unavailable)?;
     Ok(Due {
         ready: ready.iter().filter_map(|row| ready_task(row).transpose()).collect::<Result<_, _>>()?,

@@ -2,6 +2,7 @@
 //! requirement.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use podium_domain::budget::{Budget, BudgetRef, Charge, Payer, Period, Shortage};
@@ -364,7 +365,7 @@ pub async fn sums_outlive_their_runs(store: AccountsFixture) {
     plan(&mut run, 200_000, &ids);
     run.step(0, "done", &ids);
     store.commit(&mut run).await.unwrap();
-    assert_eq!(store.runs.remove_ended(run.now, 10).await.unwrap(), 1);
+    assert_eq!(store.runs.remove_ended(run.now, Duration::ZERO, 10).await.unwrap(), 1);
     assert_eq!(store.runs.load(&[run.id()]).await.unwrap(), [None]);
     assert_eq!(store.sum(&tenants()).await, (120_000, 0));
 }

@@ -103,7 +103,7 @@ impl PushMetricExporter for Last {
 fn measured(metric: &Metric) -> Measured {
     let (kind, points) = match metric.data() {
         AggregatedMetrics::U64(data) => points(data, |value| *value),
-        AggregatedMetrics::I64(data) => points(data, |value| u64::try_from(*value).unwrap()),
+        AggregatedMetrics::I64(data) => points(data, |value| value.unsigned_abs()),
         AggregatedMetrics::F64(data) => points(data, whole),
     };
     Measured { kind, unit: metric.unit().to_owned(), points }

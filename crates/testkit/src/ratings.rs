@@ -1,5 +1,7 @@
 //! What every store must do that keeps ratings. [`ratings_suite!`](crate::ratings_suite) makes a test of each requirement.
 
+use std::time::Duration;
+
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::rating::Rating;
 use podium_domain::run::{Command, RunSpec};
@@ -114,7 +116,7 @@ pub async fn rated_runs_come_in_order_within_bounds_and_in_pages(store: StoreFix
 pub async fn a_removed_run_takes_its_rating_along(store: StoreFixture) {
     let run = an_ended(&store, &a_tenant(), &SeededIds::new(1)).await;
     assert!(store.first.rate(&a_tenant(), run.id(), &rating(1.0, None), LATER).await.unwrap());
-    assert_eq!(store.first.remove_ended(run.now, 100).await.unwrap(), 1);
+    assert_eq!(store.first.remove_ended(run.now, Duration::ZERO, 100).await.unwrap(), 1);
     assert_eq!(rated(&store).await, []);
     assert!(!store.first.rate(&a_tenant(), run.id(), &rating(1.0, None), LATER).await.unwrap());
     assert_eq!(rated(&store).await, []);

@@ -9,7 +9,9 @@ use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError};
+use podium_ports::store::{
+    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError,
+};
 
 use crate::task_rows::TaskRows;
 
@@ -148,13 +150,22 @@ impl RunStore for TestStore {
         Ok(extended.collect())
     }
 
-    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
+    async fn due_except(
+        &self,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Result<Due, StoreError> {
         let mut rows = self.lock();
-        let ready = rows.tasks.tell_again(now, again_at, limit);
+        let ready = rows.tasks.tell_again(Again::new(now, again_at), now, limit, except);
         let mut due = Due { ready, backlogs: rows.tasks.backlogs(), ..Due::default() };
         let limit = limit as usize;
         for row in rows.runs.values().filter(|row| !row.run.is_ended()) {
             let run = row.run.id();
+            if except.contains(&run) {
+                continue;
+            }
             if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
                 due.overdue.push(run);
             }
@@ -169,8 +180,8 @@ impl RunStore for TestStore {
         Ok(due)
     }
 
-    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-        let mut rows = self.lock();
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        let (mut rows, ended_by) = (self.lock(), now.before(kept));
         let has_ended = |row: &Row| row.run.ended_at().is_some_and(|at| at <= ended_by);
         let ended = rows.runs.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
         let ended: Vec<_> = ended.take(limit as usize).collect();

@@ -7,7 +7,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, ReadyTask, Telling};
+use podium_ports::store::{Again, Commit, ReadyTask, Telling};
 
 /// The ready and the running tasks of all runs.
 #[derive(Clone, Debug, Default)]
@@ -60,15 +60,23 @@ impl TaskRows {
         }
     }
 
-    /// Told tasks that nobody claimed by `now`, at most `limit`; from now on they count as told until `again_at`.
-    pub fn tell_again(&mut self, now: Timestamp, again_at: Timestamp, limit: u32) -> Vec<ReadyTask> {
+    /// Published tasks that nobody claimed by `now`, at most `limit`, of runs that are not in `except`. They count as published
+    /// until the time that `again` gives.
+    pub fn tell_again(
+        &mut self,
+        again: Again,
+        now: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Vec<ReadyTask> {
         let mut ready = Vec::new();
         for (&(run, task), row) in &mut self.rows {
             if let RowState::Told { since, until } = row.state
                 && until <= now
+                && !except.contains(&run)
                 && ready.len() < limit as usize
             {
-                row.state = RowState::Told { since, until: again_at };
+                row.state = RowState::Told { since, until: again.of(since) };
                 ready.push(ReadyTask { run, task, lane: row.lane.clone() });
             }
         }

@@ -4,20 +4,18 @@
 mod settings;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    Backbone, ClusterError, first_signal, instance, main as process, stop_or_second_signal,
+    Backbone, ClusterError, broke_down, first_signal, instance, main as process, stop_or_second_signal,
 };
 use podium_doors::{Access, Listeners};
 use podium_engine::Roles;
-use podium_ports::clock::Clock as _;
 use podium_setup::conductor::Elsewhere;
-use podium_setup::{Signals, SystemClock, conductor};
+use podium_setup::{Signals, conductor};
 use podium_telemetry::Process;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use settings::{Settings, check, keys};
@@ -40,31 +38,31 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
         Process { name: "podium-gateway", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
     let paging = podium_telemetry::door(metrics_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, paging)?;
-    let backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
+    let mut backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
     let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
     let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
-    let access = Access::new(backbone.accounts(), Arc::new(SystemClock), keys_required);
-    let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
+    let access = Access::new(backbone.accounts(), backbone.clock(), keys_required);
+    let mut doors = listeners.open(&engine, &access, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
-    let (stopping, loops) = (CancellationToken::new(), TaskTracker::new());
+    let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());
     loops.spawn({
         let stopping = stopping.clone();
         async move { engine.work(Roles::NONE, stopping).await }
     });
-    loops.close();
-    let broke_down = async {
+    let breakdown = async {
         tokio::select! {
             error = doors.broke_down() => ClusterError::Door(Box::new(error)),
-            () = loops.wait() => ClusterError::BrokeDown,
+            ended = loops.join_next() => broke_down(ended),
+            error = backbone.broke_down() => error,
         }
     };
-    let outcome = first_signal(&mut signals, broke_down).await;
+    let outcome = first_signal(&mut signals, breakdown).await;
     let stop = async {
         doors.close(cluster.drain).await;
         stopping.cancel();
-        loops.wait().await;
+        while loops.join_next().await.is_some() {}
         backbone.close().await;
         telemetry.shut_down().await;
     };

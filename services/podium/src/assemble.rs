@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use podium_domain::pool::Pool;
 use podium_doors::Access;
-use podium_engine::{Engine, Options, Parts, Roles};
+use podium_engine::{Engine, LoopEnded, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::BoxError;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
 use podium_ports::conductors::Conductors;
@@ -34,7 +35,7 @@ pub(crate) struct Embedded {
     conductors: Conductors,
     notices: Vec<String>,
     stop: CancellationToken,
-    loops: JoinSet<()>,
+    loops: JoinSet<Result<(), LoopEnded>>,
     store: Store,
     workers: Workers,
     /// Given up last: the store is closed by then.
@@ -150,10 +151,13 @@ impl Embedded {
         &self.notices
     }
 
-    /// Waits until the loops end by themselves, which they should not.
-    pub(crate) async fn broke_down(&mut self) {
-        if self.loops.join_next().await.is_none() {
-            std::future::pending::<()>().await;
+    /// Waits until the loops end although nobody stopped them, and gives the reason.
+    pub(crate) async fn broke_down(&mut self) -> BoxError {
+        match self.loops.join_next().await {
+            None => std::future::pending().await,
+            Some(Err(panic)) => panic.into(),
+            Some(Ok(Err(ended))) => ended.into(),
+            Some(Ok(Ok(()))) => "the engine's work ended by itself".into(),
         }
     }
 

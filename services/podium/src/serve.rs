@@ -59,8 +59,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
             info!(signal = name, "stopping");
             Ok(ExitCode::SUCCESS)
         }
-        () = embedded.broke_down() => {
-            error!("the engine broke down");
+        error = embedded.broke_down() => {
+            error!(error = &*error as &dyn std::error::Error, "the engine broke down");
             Ok(run_failed())
         }
         error = doors.broke_down() => Err(error.into()),

@@ -94,6 +94,7 @@ impl Nats {
             folder: self.folder.path(),
             program: &self.program,
             arguments: self.arguments(),
+            environment: Vec::new(),
             user: None,
             last_signal: Signal::Kill,
         })?;

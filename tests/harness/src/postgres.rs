@@ -215,6 +215,7 @@ impl Postgres {
             folder: self.folder.path(),
             program: &self.bin.join("postgres"),
             arguments: self.arguments(&data),
+            environment: Vec::new(),
             user: self.user,
             // Not KILL: its children would write on for a moment while their folder is removed.
             last_signal: Signal::Quit,

@@ -44,6 +44,18 @@ impl Program {
     }
 }
 
+/// The library that shows a process another time, where Debian's package `faketime` puts it, or `FAKETIME_LIBRARY`.
+pub(crate) fn faketime() -> Result<PathBuf> {
+    const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
+    let named = env::var_os("FAKETIME_LIBRARY").map(PathBuf::from).into_iter();
+    let folders =
+        fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path().join(LIBRARY));
+    let found = named.chain(folders).find(|library| library.is_file());
+    found.context(
+        "libfaketime is missing; install it (Debian's package: faketime) or name it in FAKETIME_LIBRARY",
+    )
+}
+
 /// `/usr/lib/postgresql/*/bin`, the newest version first.
 fn postgres_folders() -> Vec<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

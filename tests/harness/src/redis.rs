@@ -86,6 +86,7 @@ impl Redis {
             folder: self.folder.path(),
             program: &self.program,
             arguments: self.arguments(),
+            environment: Vec::new(),
             user: None,
             last_signal: Signal::Kill,
         })?;

@@ -76,6 +76,8 @@ pub(crate) struct Launch<'l> {
     pub(crate) folder: &'l Path,
     pub(crate) program: &'l Path,
     pub(crate) arguments: Vec<String>,
+    /// Variables besides those of the test's own process.
+    pub(crate) environment: Vec<(String, String)>,
     pub(crate) user: Option<User>,
     /// What ends it at the end of the test.
     pub(crate) last_signal: Signal,
@@ -101,6 +103,7 @@ impl Server {
             .arg(launch.program)
             .args(&launch.arguments)
             .current_dir(launch.folder)
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

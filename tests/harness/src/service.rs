@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::port::Port;
+use crate::program::faketime;
 use crate::server::{LOG, Launch, Server, Signal, log_end};
 use crate::wait::{first_line, until_it_answers, until_it_ends};
 
@@ -18,6 +19,7 @@ pub struct Service {
     folder: TempDir,
     program: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     ports: Vec<Port>,
 }
 
@@ -34,7 +36,8 @@ impl Service {
         let addresses = std::array::from_fn(|index| ports[index].address());
         let arguments = arguments(addresses);
         let program = program.to_owned();
-        let mut service = Self { server: None, folder, program, arguments, ports };
+        let environment = Vec::new();
+        let mut service = Self { server: None, folder, program, arguments, environment, ports };
         service.start_again().await?;
         Ok(service)
     }
@@ -83,6 +86,22 @@ impl Service {
     /// Adds arguments, from the next start on.
     pub fn add_arguments(&mut self, arguments: impl IntoIterator<Item = String>) {
         self.arguments.extend(arguments);
+    }
+
+    /// Sets its wall clock off, from the next start on: by so many seconds, as libfaketime shows it. Time still passes as it
+    /// does, and the monotonic clock is right. Zero: its clock is the machine's again.
+    pub fn set_clock_off(&mut self, seconds: i64) -> Result<()> {
+        self.environment.clear();
+        if seconds != 0 {
+            let library = faketime()?.display().to_string();
+            let variables = [
+                ("LD_PRELOAD", library),
+                ("FAKETIME", format!("{seconds:+}s")),
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ];
+            self.environment.extend(variables.map(|(name, value)| (name.to_owned(), value)));
+        }
+        Ok(())
     }
 
     /// Starts it with the same arguments, and waits for nothing.
@@ -142,6 +161,7 @@ impl Service {
             folder: self.folder.path(),
             program: &self.program,
             arguments: self.arguments.clone(),
+            environment: self.environment.clone(),
             user: None,
             last_signal: Signal::Kill,
         })

@@ -197,7 +197,8 @@ async fn live(engine: Engine, link: Link, nature: Nature, stop: CancellationToke
     while nature.is_alone && engine.take_over().await.is_err() {
         link.pause(500).await;
     }
-    engine.work(nature.roles, stop).await;
+    let worked = engine.work(nature.roles, stop).await;
+    assert_eq!(worked, Ok(()), "a loop ended");
     link.world.lock().orders.push_back(Order::Stopped { node: link.node, life });
 }
 

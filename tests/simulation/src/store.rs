@@ -8,7 +8,9 @@ use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError};
+use podium_ports::store::{
+    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError,
+};
 use podium_testkit::TaskRows;
 
 use crate::mutation::Mutation;
@@ -107,14 +109,14 @@ impl StoreState {
         is_held
     }
 
-    fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32) -> Due {
+    fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32, except: &[RunId]) -> Due {
         if self.mutation == Some(Mutation::BlindSweep) {
             return Due::default();
         }
-        let ready = self.tasks.tell_again(now, again_at, limit);
+        let ready = self.tasks.tell_again(Again::new(now, again_at), now, limit, except);
         let mut due = Due { ready, backlogs: self.tasks.backlogs(), ..Due::default() };
         let limit = limit as usize;
-        for (id, row) in self.rows.iter().filter(|(_, row)| !row.run.is_ended()) {
+        for (id, row) in self.rows.iter().filter(|(id, row)| !row.run.is_ended() && !except.contains(id)) {
             if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
                 due.overdue.push(*id);
             }
@@ -239,10 +241,16 @@ impl RunStore for SimStore {
         .await
     }
 
-    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        let node = self.0.node;
+    async fn due_except(
+        &self,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Result<Due, StoreError> {
+        let (node, except) = (self.0.node, except.to_vec());
         self.ask(move |core| {
-            let due = core.store.due(now, again_at, limit);
+            let due = core.store.due(now, again_at, limit, &except);
             if due != Due::default() {
                 let (ready, expired, overdue) = (due.ready.len(), due.expired.len(), due.overdue.len());
                 note!(core, "node {node}: due: {ready} ready, {expired} expired, {overdue} overdue");
@@ -252,8 +260,8 @@ impl RunStore for SimStore {
         .await
     }
 
-    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-        self.ask(move |core| core.store.remove_ended(ended_by, limit)).await
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.ask(move |core| core.store.remove_ended(now.before(kept), limit)).await
     }
 
     async fn take(
@@ -408,12 +416,18 @@ mod tests {
             Ok(holds.iter().map(|hold| self.lock().extend(hold, until)).collect())
         }
 
-        async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
-            Ok(self.lock().due(now, again_at, limit))
+        async fn due_except(
+            &self,
+            now: Timestamp,
+            again_at: Timestamp,
+            limit: u32,
+            except: &[RunId],
+        ) -> Result<Due, StoreError> {
+            Ok(self.lock().due(now, again_at, limit, except))
         }
 
-        async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-            Ok(self.lock().remove_ended(ended_by, limit))
+        async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+            Ok(self.lock().remove_ended(now.before(kept), limit))
         }
 
         async fn take(

@@ -115,6 +115,8 @@ impl Run {
             // A claim that was made and lost is not made again: its attempt has ended.
             TaskState::Ready { .. } if found.attempt(claim.id).is_some() => return Err(Refusal::ClaimLost),
             TaskState::Running { claim: holder, .. } if *holder == claim.id => return Ok(Decision::default()),
+            // Only a failed attempt makes a task wait. A later time of a first one was written by a process with a wrong clock.
+            TaskState::Ready { .. } if found.attempts.is_empty() => {}
             state => state.check_claimable(now)?,
         }
         if let Some(end) = self.overdue(now) {
@@ -493,7 +495,7 @@ impl Run {
 }
 
 impl TaskState {
-    /// Whether nothing but somebody's claim is missing, else why not.
+    /// Whether nothing but a claim is missing, else why not.
     fn check_claimable(&self, now: Timestamp) -> Result<(), Refusal> {
         match self {
             Self::Ready { not_before } if now < *not_before => Err(Refusal::NotBefore(*not_before)),

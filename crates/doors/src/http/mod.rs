@@ -10,7 +10,7 @@ mod ratings;
 mod reply;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
@@ -93,12 +93,18 @@ async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// The process can take requests.
-async fn ready(State(door): State<Door>) -> Response {
+/// The process can take requests. With the query `verbose`, a line for each part that it stands on.
+async fn ready(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
     if door.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
-    match door.engine.ready().await {
+    let readiness = door.engine.readiness().await;
+    let is_verbose = query.is_some_and(|query| query.starts_with("verbose"));
+    match readiness.outcome() {
+        outcome if is_verbose => {
+            let status = if outcome.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            (status, readiness.to_string()).into_response()
+        }
         Ok(()) => "ready\n".into_response(),
         Err(error) => {
             tracing::warn!(error = asking::chain(&error), "not ready");

@@ -21,6 +21,7 @@ use crate::holds::Holds;
 use crate::known::Known;
 use crate::metrics::{Metrics, Stage};
 use crate::parts::Parts;
+use crate::unreadable::Unreadable;
 
 /// Batches whose messages and signals are on their way while later ones are decided.
 const FOLLOW_UPS_MAX: usize = 32;
@@ -32,6 +33,7 @@ pub(crate) struct Sides {
     pub(crate) dispatch: Dispatch,
     pub(crate) holds: Holds,
     pub(crate) known: Known,
+    pub(crate) unreadable: Unreadable,
     pub(crate) metrics: Metrics,
 }
 
@@ -165,7 +167,7 @@ impl Writer {
         });
         let (sound, damaged) = match ids.as_slice() {
             [] => (Vec::new(), Vec::new()),
-            ids => match self.sides.parts.load_sound(ids).await {
+            ids => match self.sides.unreadable.load(ids).await {
                 Ok(loaded) => loaded,
                 Err(error) => return Err((requests, error)),
             },
@@ -181,8 +183,8 @@ impl Writer {
         Ok((found, runs))
     }
 
-    /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless,
-    /// so nobody waits for them but a loop that is too far ahead of them.
+    /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless, so
+    /// nobody waits for them.
     async fn follow_up(&self, committed: Vec<(Commit, Vec<Effect>)>) {
         for (commit, effects) in &committed {
             let run = commit.after.id();
@@ -200,7 +202,11 @@ impl Writer {
         let mut follow_ups = self.follow_ups.lock().await;
         while follow_ups.try_join_next().is_some() {}
         if follow_ups.len() >= FOLLOW_UPS_MAX {
-            follow_ups.join_next().await;
+            // The queue does not keep up. A commit's answer never waits for it: the dispatcher publishes these tasks.
+            for (commit, effects) in &committed {
+                self.sides.leave(commit, effects);
+            }
+            return;
         }
         let sides = self.sides.clone();
         follow_ups.spawn(async move {
@@ -225,15 +231,28 @@ impl Sides {
         {
             debug!(run = %run.id(), %error, "other processes were not told to stop");
         }
-        for effect in effects {
-            // What one command of a batch readied, a later one may have claimed or ended.
-            if let Effect::Dispatch { task, not_before } = *effect
-                && run.task(task).is_some_and(|task| matches!(task.state, TaskState::Ready { .. }))
-            {
-                self.dispatch.publish(commit, task, not_before).await;
-            }
+        for (task, not_before) in readied(commit, effects) {
+            self.dispatch.publish(commit, task, not_before).await;
         }
     }
+
+    /// Leaves what became ready to the dispatcher, and watchers to their next look at the store.
+    fn leave(&self, commit: &Commit, effects: &[Effect]) {
+        for (task, _) in readied(commit, effects) {
+            self.dispatch.leave(commit, task);
+        }
+    }
+}
+
+/// The tasks that the commit left ready. What one command of a batch readied, a later one may have claimed or ended.
+fn readied(commit: &Commit, effects: &[Effect]) -> impl Iterator<Item = (TaskRef, Timestamp)> {
+    effects.iter().filter_map(|effect| match *effect {
+        Effect::Dispatch { task, not_before } => {
+            let found = commit.after.task(task)?;
+            matches!(found.state, TaskState::Ready { .. }).then_some((task, not_before))
+        }
+        Effect::CallOff { .. } | Effect::Stop => None,
+    })
 }
 
 /// Whether another process may still work on a task that the commit ended or took away.

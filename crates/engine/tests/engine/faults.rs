@@ -1,5 +1,6 @@
 //! Stores and queues that fail on command, around real ones.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,12 +34,16 @@ pub(crate) struct StoreFaults {
     pub(crate) commits_refused: AtomicUsize,
     /// Commits that still succeed without saying so.
     pub(crate) answers_lost: AtomicUsize,
+    /// Whoever looks for what is due panics.
+    pub(crate) sweeps_panic: AtomicBool,
     /// Leases are not extended, and nobody is told.
     pub(crate) deaf: AtomicBool,
     /// A run whose commits wait.
     pub(crate) held: Mutex<Option<Held>>,
     /// A run that cannot be read.
     pub(crate) damaged: Mutex<Option<RunId>>,
+    /// Runs that cannot be read: a newer version wrote to them.
+    pub(crate) unreadable: Mutex<BTreeSet<RunId>>,
     /// Times that runs were loaded.
     pub(crate) loads: AtomicUsize,
     /// What was written to runs, in order: the names of the events of one commit.
@@ -83,7 +88,11 @@ impl RunStore for FaultyStore {
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
         self.faults.loads.fetch_add(1, Ordering::SeqCst);
         let damaged = *self.faults.damaged.lock().unwrap();
-        match damaged.filter(|run| runs.contains(run)) {
+        let unreadable = {
+            let unreadable = self.faults.unreadable.lock().unwrap();
+            runs.iter().find(|run| unreadable.contains(run)).copied()
+        };
+        match damaged.filter(|run| runs.contains(run)).or(unreadable) {
             Some(run) => Err(StoreError::Inconsistent { run, source: "a test wants it so".into() }),
             None => self.store.load(runs).await,
         }
@@ -116,12 +125,19 @@ impl RunStore for FaultyStore {
         self.store.extend_leases(holds, until).await
     }
 
-    async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        self.store.due(now, again_at, limit).await
+    async fn due_except(
+        &self,
+        now: Timestamp,
+        again_at: Timestamp,
+        limit: u32,
+        except: &[RunId],
+    ) -> Result<Due, StoreError> {
+        assert!(!self.faults.sweeps_panic.load(Ordering::SeqCst), "a test wants it so");
+        self.store.due_except(now, again_at, limit, except).await
     }
 
-    async fn remove_ended(&self, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-        self.store.remove_ended(ended_by, limit).await
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.store.remove_ended(now, kept, limit).await
     }
 
     async fn take(

@@ -116,7 +116,7 @@ impl House {
 
     pub(crate) fn at_work_as(mut self, roles: Roles) -> Self {
         let (engine, stop) = (self.engine.clone(), self.stop.clone());
-        self.work.spawn(async move { engine.work(roles, stop).await });
+        self.work.spawn(async move { engine.work(roles, stop).await.unwrap() });
         self
     }
 

@@ -11,6 +11,8 @@ mod conductors;
 #[cfg(test)]
 mod course;
 #[cfg(test)]
+mod duties;
+#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod estimates;

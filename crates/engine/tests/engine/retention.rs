@@ -68,7 +68,7 @@ async fn a_watcher_of_a_run_that_was_removed_meanwhile_is_told() {
     assert!(matches!(updates.next().await, Some(Ok(Update::Event(_)))));
     house.engine.cancel(id).await.unwrap();
     let end_of_time = Timestamp::from_unix_ms(u64::MAX);
-    assert_eq!(house.parts.store.remove_ended(end_of_time, 1).await.unwrap(), 1);
+    assert_eq!(house.parts.store.remove_ended(end_of_time, Duration::ZERO, 1).await.unwrap(), 1);
     let told = within(updates.next()).await;
     assert!(matches!(told, Some(Err(StoreError::Removed { run })) if run == id), "{told:?}");
 }

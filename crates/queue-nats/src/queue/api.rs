@@ -72,9 +72,14 @@ struct StreamInfo {
     state: StreamState,
 }
 
-#[derive(Deserialize)]
-struct StreamState {
-    messages: usize,
+/// What a lane's stream holds.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct StreamState {
+    /// Messages, those in flight included.
+    pub(super) messages: usize,
+    /// The number of the oldest one.
+    #[serde(default)]
+    pub(super) first_seq: u64,
 }
 
 impl Api {
@@ -115,12 +120,12 @@ impl Api {
         }
     }
 
-    /// How many messages a lane's stream has, those in flight included; none if there is no such stream.
-    pub(super) async fn messages(&self, lane: &Lane) -> Result<usize, NatsError> {
+    /// What a lane's stream holds; nothing if there is no such stream.
+    pub(super) async fn state(&self, lane: &Lane) -> Result<StreamState, NatsError> {
         let subject = format!("STREAM.INFO.{}", self.stream_name(lane));
         match self.ask::<StreamInfo>("describe a stream", &subject, &Value::Null).await {
-            Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(0),
-            info => Ok(info?.state.messages),
+            Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(StreamState::default()),
+            info => Ok(info?.state),
         }
     }
 

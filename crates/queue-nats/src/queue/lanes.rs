@@ -25,7 +25,8 @@ struct LaneState {
     /// Over which connection the consumer was seen.
     consumer: Option<u64>,
     looked_at: Option<Instant>,
-    seems_wedged_since: Option<Instant>,
+    /// Since when the consumer seems to know nothing of the stream's oldest message, and which that is.
+    seems_wedged: Option<(Instant, u64)>,
 }
 
 impl Lanes {
@@ -77,18 +78,16 @@ impl Lanes {
         is_time
     }
 
-    /// Whether the lane has seemed wedged for `wedged_after`, all the times that somebody looked.
-    pub(super) fn is_wedged(&self, lane: &Lane, seems_wedged: bool, wedged_after: Duration) -> bool {
+    /// Whether the lane has seemed wedged for `wedged_after`, all the times that somebody looked, with the same oldest message.
+    /// Of a lane that moves, the two answers of a look may differ again and again, but not about one message.
+    pub(super) fn is_wedged(&self, lane: &Lane, oldest: Option<u64>, wedged_after: Duration) -> bool {
         let mut state = self.lock();
         let lane = state.lanes.entry(lane.clone()).or_default();
-        if !seems_wedged {
-            lane.seems_wedged_since = None;
-            return false;
-        }
-        let since = *lane.seems_wedged_since.get_or_insert_with(Instant::now);
-        let is_wedged = since.elapsed() >= wedged_after;
+        let before = lane.seems_wedged.filter(|(_, before)| oldest == Some(*before));
+        lane.seems_wedged = oldest.map(|oldest| before.unwrap_or_else(|| (Instant::now(), oldest)));
+        let is_wedged = lane.seems_wedged.is_some_and(|(since, _)| since.elapsed() >= wedged_after);
         if is_wedged {
-            lane.seems_wedged_since = None;
+            lane.seems_wedged = None;
         }
         is_wedged
     }
@@ -129,17 +128,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lane_is_wedged_when_it_seems_so_for_long_enough() {
         let lanes = Lanes::default();
-        let seems = |seems| lanes.is_wedged(&LANE, seems, 4 * SECOND);
+        let seems = |oldest| lanes.is_wedged(&LANE, oldest, 4 * SECOND);
         for _ in 0..3 {
-            assert!(!seems(true));
+            assert!(!seems(Some(1)));
             tokio::time::advance(2 * SECOND).await;
-            assert!(!seems(true));
-            assert!(!seems(false), "it has moved");
+            assert!(!seems(Some(1)));
+            assert!(!seems(None), "the consumer knows of it");
         }
-        assert!(!seems(true));
+        for oldest in 1..9 {
+            assert!(!seems(Some(oldest)), "the lane moves");
+            tokio::time::advance(2 * SECOND).await;
+        }
+        assert!(!seems(Some(9)));
         tokio::time::advance(4 * SECOND).await;
-        assert!(seems(true));
-        assert!(!seems(true), "it was made anew");
+        assert!(seems(Some(9)));
+        assert!(!seems(Some(9)), "it was made anew");
     }
 
     #[tokio::test(start_paused = true)]

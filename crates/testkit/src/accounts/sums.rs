@@ -1,5 +1,7 @@
 //! Requirements of the sums of budgets: runs that reserve nothing, periods, released reservations, retention, corrections.
 
+use std::time::Duration;
+
 use podium_domain::budget::{Budget, BudgetRef, Charge, Period, Shortage};
 use podium_domain::ids::ClaimId;
 use podium_domain::run::{Command, RunSpec};
@@ -182,9 +184,9 @@ pub async fn sums_of_old_periods_are_removed_and_those_of_all_time_kept(store: A
     let spec = RunSpec { budgets: budgets.clone(), hold: NANO(10), ..a_spec() };
     store.create(&mut Driven::accept(ids.run_id(at), spec)).await.unwrap();
     let kept = monthly.from.after(SUMS_KEPT);
-    store.runs.remove_ended(kept, 10).await.unwrap();
+    store.runs.remove_ended(kept, Duration::ZERO, 10).await.unwrap();
     assert_eq!(totals(&store.accounts.charges(&budgets).await.unwrap()), [10, 10]);
-    store.runs.remove_ended(Timestamp::from_unix_ms(kept.unix_ms() + 1), 10).await.unwrap();
+    store.runs.remove_ended(Timestamp::from_unix_ms(kept.unix_ms() + 1), Duration::ZERO, 10).await.unwrap();
     assert_eq!(totals(&store.accounts.charges(&budgets).await.unwrap()), [0, 10]);
 }
 

@@ -34,7 +34,7 @@ async fn a_cancelled(store: &StoreFixture, ids: &SeededIds) -> (Driven, ClaimId)
 }
 
 async fn remove(store: &StoreFixture, ended_by: Timestamp, limit: u32) -> u32 {
-    store.first.remove_ended(ended_by, limit).await.expect("the store removes")
+    store.first.remove_ended(ended_by, Duration::ZERO, limit).await.expect("the store removes")
 }
 
 pub(crate) async fn an_active_run_is_never_removed(store: &StoreFixture) {
@@ -126,7 +126,7 @@ pub(crate) async fn two_removers_share_the_work(store: &StoreFixture) {
     }
     let removals = (0..8).map(|index| {
         let handle = Arc::clone(if index % 2 == 0 { &store.first } else { &store.second });
-        async move { handle.remove_ended(END_OF_TIME, 10).await.expect("the store removes") }
+        async move { handle.remove_ended(END_OF_TIME, Duration::ZERO, 10).await.expect("the store removes") }
     });
     let removed = join_all(removals).await;
     assert_eq!(removed.iter().sum::<u32>(), 40, "each is removed once: {removed:?}");
@@ -143,7 +143,7 @@ pub(crate) async fn what_is_written_while_a_run_is_removed_leaves_nothing(store:
         late.push(run.commit());
     }
     let writes = join_all(late.chunks(1).map(|commit| store.second.commit(commit)));
-    let removals = join_all((0..20).map(|_| store.first.remove_ended(END_OF_TIME, 1)));
+    let removals = join_all((0..20).map(|_| store.first.remove_ended(END_OF_TIME, Duration::ZERO, 1)));
     let (written, removed) = join!(writes, removals);
     for answer in written {
         drop(answer.expect("the store answers"));

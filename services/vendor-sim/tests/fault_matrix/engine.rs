@@ -64,7 +64,7 @@ impl AtWork {
         let engine = Engine::new(parts, options);
         let (stop, mut work) = (CancellationToken::new(), JoinSet::new());
         let (at_work, stopping) = (engine.clone(), stop.clone());
-        work.spawn(async move { at_work.work(Roles::ALL, stopping).await });
+        work.spawn(async move { at_work.work(Roles::ALL, stopping).await.unwrap() });
         Self { engine, conductor, pool, stop, work, _folder: folder }
     }
 

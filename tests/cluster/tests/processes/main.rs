@@ -8,6 +8,8 @@ mod chaos;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod clocks;
+#[cfg(test)]
 mod compose;
 #[cfg(test)]
 mod duplicates;

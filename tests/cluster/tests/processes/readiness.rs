@@ -1,10 +1,14 @@
 //! Readiness follows what a process stands on, and says what is missing; liveness does not.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use podium_harness::Service;
 use podium_local_cluster::{Cluster, Shape};
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::http::get;
 
@@ -49,10 +53,18 @@ async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
     assert!(doors.iter().all(|(door, _)| script_says_ready(*door)));
 
     cluster.nats.kill().await;
-    for (door, _) in &doors {
+    let gateway = doors[0].0;
+    for (door, _) in &doors[1..] {
         misses(*door, "queue").await;
         assert!(!script_says_ready(*door));
     }
+    // A gateway accepts runs, which wait in Postgres.
+    let names_it = async || {
+        let (status, body) = get(gateway, "/readyz?verbose").await?;
+        (status == 200 && body.contains("queue: down")).then_some(())
+    };
+    crate::until("it is ready and says what is down", NOTICE_MAX, names_it).await;
+    assert!(script_says_ready(gateway));
     // One that is started meanwhile waits for it.
     cluster.executors[0].start_unready().await.unwrap();
     let executor = cluster.executors[0].address(0);
@@ -67,24 +79,46 @@ async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
     cluster.postgres.crash().await.unwrap();
     for (door, _) in &doors {
         misses(*door, "store").await;
+        let asked = Instant::now();
+        get(*door, "/readyz").await.unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(1), "a probe waits for a second");
     }
+    assert_eq!(grpc_health(cluster.gateways[0].address(1)).await, ServingStatus::NotServing);
     cluster.postgres.start_again().await.unwrap();
     for (door, _) in &doors {
         is_ready(*door).await;
     }
 
-    // Only those who call workers need Redis.
+    // With a share of the limits, executors work without Redis, and say so.
     cluster.redis.kill().await;
     for (door, calls) in &doors {
-        if *calls {
-            misses(*door, "limiter").await;
-        } else {
-            is_ready(*door).await;
-        }
+        let says = async || {
+            let (status, body) = get(*door, "/readyz?verbose").await?;
+            (status == 200 && body.contains("limiter: down") == *calls).then_some(())
+        };
+        crate::until("it is ready without Redis", NOTICE_MAX, says).await;
     }
     cluster.redis.start_again().await.unwrap();
     for (door, _) in &doors {
         is_ready(*door).await;
     }
+    assert_eq!(grpc_health(cluster.gateways[0].address(1)).await, ServingStatus::Serving);
+    // Without one they do not.
+    let executor = &mut cluster.executors[0];
+    executor.add_arguments(["--set".to_owned(), "redis_away=hold".to_owned()]);
+    executor.start_again().await.unwrap();
+    cluster.redis.kill().await;
+    misses(cluster.executors[0].address(0), "limiter").await;
+    cluster.redis.start_again().await.unwrap();
+    is_ready(cluster.executors[0].address(0)).await;
     cluster.stop().await.unwrap();
+}
+
+/// What the health service of gRPC says, as soon as it is what `/readyz` says.
+async fn grpc_health(door: SocketAddr) -> ServingStatus {
+    let channel = Endpoint::from_shared(format!("http://{door}")).unwrap().connect().await.unwrap();
+    let mut health = HealthClient::new(channel);
+    crate::pause(Duration::from_secs(3)).await;
+    let answer = health.check(HealthCheckRequest { service: String::new() }).await.unwrap();
+    answer.into_inner().status()
 }

@@ -1,0 +1,81 @@
+//! Noticing loops that end although they must not: a process without one of them looks healthy and does not work.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+/// A loop of the engine ended although nobody stopped it. The process must end: others take over what it held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoopEnded {
+    /// It panicked.
+    #[error("the engine's {name} loop panicked: {message}")]
+    Panicked {
+        /// Which loop.
+        name: &'static str,
+        /// What the panic said.
+        message: String,
+    },
+    /// It returned.
+    #[error("the engine's {name} loop ended by itself")]
+    Returned {
+        /// Which loop.
+        name: &'static str,
+    },
+}
+
+/// Watches loops. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Supervision {
+    first: Arc<OnceLock<LoopEnded>>,
+    has_ended: CancellationToken,
+}
+
+impl Supervision {
+    /// The loop, whose panic is noticed. It may return.
+    pub(crate) async fn of(self, name: &'static str, work: impl Future<Output = ()>) {
+        if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
+            self.note(LoopEnded::Panicked { name, message: message_of(&*panic) });
+        }
+    }
+
+    /// The same of a loop that must not return before `stop`.
+    pub(crate) async fn until(
+        self,
+        stop: CancellationToken,
+        name: &'static str,
+        work: impl Future<Output = ()>,
+    ) {
+        self.clone().of(name, work).await;
+        if !stop.is_cancelled() {
+            self.note(LoopEnded::Returned { name });
+        }
+    }
+
+    /// The first loop that ended, once one has.
+    pub(crate) async fn ended(&self) -> LoopEnded {
+        loop {
+            self.has_ended.cancelled().await;
+            if let Some(first) = self.first() {
+                return first;
+            }
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<LoopEnded> {
+        self.first.get().cloned()
+    }
+
+    fn note(&self, ended: LoopEnded) {
+        let _ = self.first.set(ended);
+        self.has_ended.cancel();
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}

@@ -1,0 +1,353 @@
+//! The duties of a process do not wait for each other: what it does while the queue is slow or does not answer, while it cannot
+//! read some runs, while its clock is wrong, and when one of its loops panics. Time is virtual.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::{RunId, StepIndex};
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
+use podium_domain::time::Timestamp;
+use podium_engine::{Engine, LoopEnded, Options, Roles};
+use podium_memory::{MemoryQueue, QueueOptions};
+use podium_ports::clock::{Clock, Skew};
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
+use podium_ports::store::RunStore;
+use podium_testkit::{Answer, TestClock, TestStore, plan_of};
+use tokio_util::sync::CancellationToken;
+
+use crate::faults::{FaultyStore, StoreFaults};
+use crate::house::{House, within};
+
+/// How long `NatsQueue` takes to fail without a connection.
+const NO_ANSWER: Duration = Duration::from_secs(2);
+const STEP: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
+
+/// A queue whose publishes take a while, or that does not answer.
+struct SlowQueue {
+    queue: Arc<dyn StepQueue>,
+    clock: TestClock,
+    takes: Duration,
+    is_slow: AtomicBool,
+    is_unreachable: AtomicBool,
+    /// Publishes never get an answer.
+    are_messages_lost: AtomicBool,
+    published: AtomicUsize,
+}
+
+impl SlowQueue {
+    async fn answers(&self) -> Result<(), QueueError> {
+        if self.is_unreachable.load(Ordering::SeqCst) {
+            self.clock.sleep(NO_ANSWER).await;
+            return Err(QueueError::Unavailable("a test wants it so".into()));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl StepQueue for SlowQueue {
+    async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+        self.published.fetch_add(1, Ordering::SeqCst);
+        self.answers().await?;
+        if self.are_messages_lost.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if self.is_slow.load(Ordering::SeqCst) {
+            self.clock.sleep(self.takes).await;
+        }
+        self.queue.publish(lane, message).await
+    }
+
+    async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
+        self.answers().await?;
+        self.queue.fetch(lane, max, wait).await
+    }
+
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.answers().await?;
+        self.queue.room(lane).await
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        self.answers().await
+    }
+}
+
+/// An engine under virtual time, its queue and the faults of its store.
+struct Scene {
+    house: House,
+    queue: Arc<SlowQueue>,
+    faults: Arc<StoreFaults>,
+    clock: TestClock,
+}
+
+async fn a_scene(options: Options) -> Scene {
+    let faults: Arc<StoreFaults> = Arc::default();
+    let around = |_| FaultyStore::around(Arc::new(TestStore::new()) as Arc<dyn RunStore>, &faults);
+    let house = House::idle(options.clone(), around).await;
+    // The real store, which was opened and is not used, has threads of its own.
+    tokio::time::pause();
+    let clock = TestClock::new();
+    let queue = Arc::new(SlowQueue {
+        queue: Arc::clone(&house.parts.queue),
+        clock,
+        takes: Duration::from_millis(40),
+        is_slow: false.into(),
+        is_unreachable: false.into(),
+        are_messages_lost: false.into(),
+        published: 0.into(),
+    });
+    let house = house.with_queue(queue.clone(), options);
+    house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    Scene { house, queue, faults, clock }
+}
+
+fn due_in(deadline: Duration) -> Policy {
+    let deadline_ms = u64::try_from(deadline.as_millis()).unwrap();
+    Policy { deadline_ms, ..Policy::new(Tier::Ultra, Effort::Medium) }
+}
+
+fn overran(run: &Run) -> Duration {
+    let RunState::Failed { reason: FailReason::DeadlineExceeded { .. } } = run.state() else {
+        panic!("{run:#?}")
+    };
+    run.ended_at().unwrap().since(run.spec().deadline_at)
+}
+
+#[tokio::test]
+async fn a_run_is_accepted_at_once_while_the_queue_does_not_answer() {
+    let scene = a_scene(Options::default()).await;
+    scene.queue.is_unreachable.store(true, Ordering::SeqCst);
+    let began = scene.clock.now();
+    scene.house.ask().await;
+    assert_eq!(scene.clock.now().since(began), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn deadlines_are_enforced_while_the_queue_does_not_answer() {
+    let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+    for _ in 0..40 {
+        house.ask().await;
+    }
+    let house = house.at_work_as(Roles::NONE);
+    queue.is_unreachable.store(true, Ordering::SeqCst);
+    clock.sleep(Duration::from_secs(3)).await;
+    let run = house.ask_under(due_in(Duration::from_secs(1))).await;
+    let run = house.ended(run).await;
+    assert!(overran(&run) <= Duration::from_secs(2), "{:?}", overran(&run));
+}
+
+#[tokio::test]
+async fn waiting_tasks_are_published_soon_after_the_queue_answers_again() {
+    let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    queue.is_unreachable.store(true, Ordering::SeqCst);
+    let house = house.at_work();
+    let mut runs = Vec::new();
+    for _ in 0..40 {
+        runs.push(house.ask().await);
+    }
+    clock.sleep(Duration::from_secs(30)).await;
+    queue.is_unreachable.store(false, Ordering::SeqCst);
+    let back_at = clock.now();
+    for run in runs {
+        assert_eq!(house.ended(run).await.answer(), Some("fine"));
+    }
+    let took = clock.now().since(back_at);
+    assert!(took <= Duration::from_secs(6), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_lease_runs_out_while_messages_are_slow() {
+    let options = Options { lease: Duration::from_secs(3), ..Options::default() };
+    let Scene { mut house, queue, clock, .. } = a_scene(options.clone()).await;
+    house.vendor.script("quick", [Answer::hang()]);
+    house = house.at_work();
+    let run = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    house.kill().await;
+    // Published tasks that nobody takes, as in a lane whose messages wait for longer than the grace.
+    for _ in 0..60 {
+        house.ask().await;
+    }
+    queue.is_slow.store(true, Ordering::SeqCst);
+    let began = clock.now();
+    let second = house.beside(options.clone(), 9, |_| ()).at_work_as(Roles::NONE);
+    let is_lost = |run: &Run| run.task(STEP).unwrap().attempts[0].outcome == AttemptOutcome::Lost;
+    second.until(run, is_lost).await;
+    let took = clock.now().since(began);
+    // The second process holds leases for one lease after its start.
+    assert!(took <= options.lease + 2 * options.sweep_every, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_process_ends_at_once_while_the_queue_does_not_answer() {
+    let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+    for _ in 0..40 {
+        house.ask().await;
+    }
+    queue.is_unreachable.store(true, Ordering::SeqCst);
+    let (engine, stop) = (house.engine.clone(), CancellationToken::new());
+    let stopped = stop.clone();
+    let began = clock.now();
+    let work = async { engine.work(Roles::NONE, stopped).await };
+    let end = async {
+        clock.sleep(Duration::from_secs(10)).await;
+        stop.cancel();
+    };
+    let (worked, ()) = futures::join!(work, end);
+    assert_eq!(worked, Ok(()));
+    let took = clock.now().since(began);
+    assert!(took < Duration::from_millis(10_100), "{took:?}");
+}
+
+/// Each plan's commit readies a step, whose message gets no answer.
+#[tokio::test]
+async fn commits_are_answered_while_messages_get_no_answer() {
+    let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+    let mut runs = Vec::new();
+    for _ in 0..100 {
+        runs.push(house.ask().await);
+    }
+    clock.sleep(Duration::from_millis(10)).await;
+    queue.are_messages_lost.store(true, Ordering::SeqCst);
+    let house = house.at_work_as(Roles::PLANNER);
+    let began = clock.now();
+    for run in runs {
+        house.until(run, |run| run.rounds().first().is_some_and(|round| round.plan().is_some())).await;
+    }
+    let took = clock.now().since(began);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test]
+async fn the_work_of_a_killed_executor_is_taken_over_within_five_seconds() {
+    let options = |executor: &str| Options { executor: executor.to_owned(), ..Options::default() };
+    let Scene { house, clock, .. } = a_scene(options("first")).await;
+    house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
+    // As long as a cluster's queue waits.
+    let ack_wait = options("").lease + options("").sweep_every;
+    let queue = QueueOptions { ack_wait, ..QueueOptions::default() };
+    let queue = Arc::new(MemoryQueue::new(Arc::new(clock), queue));
+    let mut first = house.with_queue(queue, options("first")).at_work();
+    let run = first.ask().await;
+    within(first.vendor.until_called(1)).await;
+    let second = first.beside(options("second"), 9, |_| ()).at_work();
+    // It has not just started.
+    clock.sleep(Duration::from_millis(20_900)).await;
+    first.kill().await;
+    let killed_at = clock.now();
+    let run = second.ended(run).await;
+    let attempts = &run.task(STEP).unwrap().attempts;
+    let took = attempts[1].started_at.since(killed_at);
+    assert!(attempts[1].executor == "second" && took <= Duration::from_secs(5), "{took:?}: {attempts:#?}");
+}
+
+#[tokio::test]
+async fn more_unreadable_runs_than_a_sweep_takes_stop_no_deadline_of_others() {
+    let options = Options { sweep_tasks_max: 2, ..Options::default() };
+    let Scene { house, faults, clock, .. } = a_scene(options).await;
+    let mut unreadable = Vec::new();
+    for _ in 0..7 {
+        unreadable.push(house.ask_under(due_in(Duration::from_secs(1))).await);
+    }
+    faults.unreadable.lock().unwrap().extend(&unreadable);
+    let run = house.ask_under(due_in(Duration::from_secs(2))).await;
+    let house = house.at_work_as(Roles::NONE);
+    let run = house.ended(run).await;
+    assert!(overran(&run) <= Duration::from_secs(3), "{:?}", overran(&run));
+
+    // And they are not loaded by every sweep.
+    let loads = faults.loads.load(Ordering::SeqCst);
+    clock.sleep(Duration::from_secs(20)).await;
+    let more = faults.loads.load(Ordering::SeqCst) - loads;
+    assert!(more <= unreadable.len(), "{more}");
+    faults.unreadable.lock().unwrap().clear();
+    for run in unreadable {
+        house.ended(run).await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_an_unreadable_run_is_kept_for_a_process_that_can_read_it() {
+    let Scene { house, queue, faults, clock } = a_scene(Options::default()).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ask().await;
+    faults.unreadable.lock().unwrap().insert(run);
+    let house = house.at_work();
+    clock.sleep(Duration::from_secs(4)).await;
+    assert_eq!(queue.published.load(Ordering::SeqCst), 1, "it is neither acked nor published again");
+    faults.unreadable.lock().unwrap().clear();
+    assert_eq!(house.ended(run).await.answer(), Some("fine"));
+}
+
+#[tokio::test]
+async fn a_loop_that_panics_ends_the_work() {
+    let Scene { house, faults, .. } = a_scene(Options::default()).await;
+    faults.sweeps_panic.store(true, Ordering::SeqCst);
+    let worked = within(house.engine.work(Roles::ALL, CancellationToken::new())).await;
+    let message = "a test wants it so".to_owned();
+    assert_eq!(worked, Err(LoopEnded::Panicked { name: "sweep", message }));
+}
+
+/// Follows the test's time, and knows of a wall clock.
+struct Skewed {
+    clock: TestClock,
+    ahead_ms: AtomicI64,
+}
+
+#[async_trait]
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+
+    fn skew(&self) -> Option<Skew> {
+        Some(Skew { ahead_ms: self.ahead_ms.load(Ordering::SeqCst), max: Duration::from_secs(30) })
+    }
+}
+
+async fn is_ready(engine: &Engine) -> Result<(), String> {
+    engine.ready().await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_process_whose_wall_clock_is_far_off_takes_no_work_until_it_is_right() {
+    let Scene { house, clock, .. } = a_scene(Options::default()).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let skewed = Arc::new(Skewed { clock, ahead_ms: AtomicI64::new(-30_001) });
+    let of_skewed = skewed.clone();
+    let off = house.beside(Options::default(), 8, |parts| parts.clock = of_skewed).at_work();
+    let run: RunId = off.ask().await;
+    clock.sleep(Duration::from_secs(20)).await;
+    assert_eq!(off.engine.run(run).await.unwrap().unwrap().version(), 1, "nobody has claimed it");
+    let says = is_ready(&off.engine).await.unwrap_err();
+    assert_eq!(says, "the wall clock is 30001 ms behind the database's; at most 30000 ms are allowed");
+    skewed.ahead_ms.store(30_000, Ordering::SeqCst);
+    assert_eq!(off.ended(run).await.answer(), Some("fine"));
+    assert_eq!(is_ready(&off.engine).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_process_that_only_accepts_is_ready_without_the_queue_and_hears_it_within_a_second() {
+    for (roles, outcome) in [(Roles::NONE, Ok(())), (Roles::ALL, Err("the queue does not answer".to_owned()))]
+    {
+        let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+        let house = house.at_work_as(roles);
+        clock.sleep(Duration::from_secs(1)).await;
+        queue.is_unreachable.store(true, Ordering::SeqCst);
+        let began = clock.now();
+        assert_eq!(is_ready(&house.engine).await, outcome);
+        assert!(clock.now().since(began) < Duration::from_secs(1));
+        let says = house.engine.readiness().await.to_string();
+        assert!(says.contains("\nstore: up\nqueue: down, the queue does not answer"), "{says}");
+        tokio::time::resume();
+    }
+}

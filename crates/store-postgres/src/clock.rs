@@ -1,0 +1,41 @@
+//! The database's clock.
+
+use std::time::Duration;
+
+use podium_ports::store::StoreError;
+use sqlx::PgConnection;
+use tokio::time::Instant;
+
+use crate::Store;
+use crate::call::Call;
+
+/// What the database's clock showed at some moment between two moments of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    /// When it was asked.
+    pub asked_at: Instant,
+    /// When it had answered.
+    pub answered_at: Instant,
+    /// What it showed in between, since the Unix epoch, to a microsecond.
+    pub shown: Duration,
+}
+
+impl Store {
+    /// Reads the database's clock. The two moments leave out how long a connection was waited for.
+    pub async fn read_clock(&self) -> Result<ClockReading, StoreError> {
+        self.call(&ReadClock).await
+    }
+}
+
+struct ReadClock;
+
+impl Call for ReadClock {
+    type Answer = ClockReading;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<ClockReading, sqlx::Error> {
+        let asked_at = Instant::now();
+        let now_us = sqlx::query_file_scalar!("queries/read_clock.sql").fetch_one(connection).await?;
+        let shown = Duration::from_micros(u64::try_from(now_us).unwrap_or_default());
+        Ok(ClockReading { asked_at, answered_at: Instant::now(), shown })
+    }
+}
