@@ -1,4 +1,6 @@
-//! The one table of errors: what each is called, and what it looks like at the gRPC door and at the OpenAI door.
+//! The one table of errors: the name of each, and how the gRPC API and the OpenAI-compatible API report it.
+//!
+//! An error is bounded, whatever a client sent: clients read it from headers, which they limit to a few kilobytes.
 
 use std::fmt;
 
@@ -7,6 +9,16 @@ use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 
 /// The domain of every google.rpc.ErrorInfo.
 const DOMAIN: &str = "podium";
+/// Most problems that one error lists.
+const PROBLEMS_MAX: usize = 12;
+/// Longest message of an error, in bytes.
+const MESSAGE_BYTES_MAX: usize = 2048;
+/// The same in a gRPC status, which has the message twice, once percent-encoded. Clients accept 8 KiB of metadata by default.
+const STATUS_MESSAGE_BYTES_MAX: usize = 1024;
+/// Most bytes of all problems of a gRPC status together.
+const VIOLATIONS_BYTES_MAX: usize = 2048;
+/// Longest name of a field, in bytes.
+const FIELD_BYTES_MAX: usize = 128;
 
 /// Everything that can go wrong towards a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +45,19 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// The request is longer than allowed.
     BodyTooLarge,
-    /// The run has ended and cannot be taken back.
+    /// The request's body is not JSON by its headers, or is compressed.
+    UnsupportedMediaType,
+    /// The request's body did not arrive in time.
+    RequestTimeout,
+    /// The request came from a web page, or was sent to a host name, that is not allowed.
+    ForeignOrigin,
+    /// The request's transfer coding is not implemented.
+    UnsupportedTransferCoding,
+    /// The conversation fits the context of no worker.
+    ContextLengthExceeded,
+    /// The request id was used for another request.
+    IdempotencyMismatch,
+    /// The run has ended and cannot be cancelled.
     RunEnded,
     /// The run has not ended, and cannot be rated yet.
     RunNotEnded,
@@ -51,7 +75,7 @@ pub enum ErrorCode {
     InvalidApiKey,
     /// A key is needed and there is none.
     MissingApiKey,
-    /// The run has no answer: somebody took it back.
+    /// The run has no answer: a client cancelled it.
     RunCancelled,
     /// Part of an answer was streamed that the final answer does not begin with.
     AnswerRestarted,
@@ -59,13 +83,17 @@ pub enum ErrorCode {
     CallDeadlineExceeded,
     /// The server is going down.
     Stopping,
+    /// The run has no answer: its worker's vendor kept refusing calls because of its rate limit.
+    WorkerRateLimited,
+    /// Clients have not read too many bytes of answers.
+    Overloaded,
     /// The store or the queue does not answer.
     Unavailable,
     /// A defect of ours.
     Internal,
 }
 
-/// What an error looks like at each door.
+/// How each API reports an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The reason in google.rpc.ErrorInfo.
@@ -86,10 +114,11 @@ pub struct Mapping {
 const INVALID: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
 const QUOTA: &str = "insufficient_quota";
+const RATE: &str = "rate_limit_error";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 34] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -101,6 +130,12 @@ impl ErrorCode {
         Self::RouteNotFound,
         Self::MethodNotAllowed,
         Self::BodyTooLarge,
+        Self::UnsupportedMediaType,
+        Self::RequestTimeout,
+        Self::ForeignOrigin,
+        Self::UnsupportedTransferCoding,
+        Self::ContextLengthExceeded,
+        Self::IdempotencyMismatch,
         Self::RunEnded,
         Self::RunNotEnded,
         Self::PlanningFailed,
@@ -114,6 +149,8 @@ impl ErrorCode {
         Self::AnswerRestarted,
         Self::CallDeadlineExceeded,
         Self::Stopping,
+        Self::WorkerRateLimited,
+        Self::Overloaded,
         Self::Unavailable,
         Self::Internal,
     ];
@@ -156,6 +193,44 @@ impl ErrorCode {
             Self::BodyTooLarge => {
                 ("BODY_TOO_LARGE", Code::ResourceExhausted, 413, INVALID, "request_too_large", false)
             }
+            Self::UnsupportedMediaType => (
+                "UNSUPPORTED_MEDIA_TYPE",
+                Code::InvalidArgument,
+                415,
+                INVALID,
+                "unsupported_media_type",
+                false,
+            ),
+            Self::RequestTimeout => {
+                ("REQUEST_TIMEOUT", Code::Cancelled, 408, INVALID, "request_timeout", true)
+            }
+            Self::ForeignOrigin => {
+                ("FOREIGN_ORIGIN", Code::PermissionDenied, 403, INVALID, "foreign_origin", false)
+            }
+            Self::UnsupportedTransferCoding => (
+                "UNSUPPORTED_TRANSFER_CODING",
+                Code::Unimplemented,
+                501,
+                INVALID,
+                "unsupported_transfer_coding",
+                false,
+            ),
+            Self::ContextLengthExceeded => (
+                "CONTEXT_LENGTH_EXCEEDED",
+                Code::InvalidArgument,
+                400,
+                INVALID,
+                "context_length_exceeded",
+                false,
+            ),
+            Self::IdempotencyMismatch => (
+                "IDEMPOTENCY_MISMATCH",
+                Code::FailedPrecondition,
+                409,
+                INVALID,
+                "idempotency_mismatch",
+                false,
+            ),
             Self::RunEnded => ("RUN_ENDED", Code::FailedPrecondition, 409, INVALID, "run_ended", false),
             Self::RunNotEnded => {
                 ("RUN_NOT_ENDED", Code::FailedPrecondition, 409, INVALID, "run_not_ended", false)
@@ -192,6 +267,10 @@ impl ErrorCode {
                 true,
             ),
             Self::Stopping => ("STOPPING", Code::Unavailable, 503, SERVER, "stopping", true),
+            Self::WorkerRateLimited => {
+                ("WORKER_RATE_LIMITED", Code::ResourceExhausted, 429, RATE, "worker_rate_limited", true)
+            }
+            Self::Overloaded => ("OVERLOADED", Code::Unavailable, 503, SERVER, "overloaded", true),
             Self::Unavailable => ("UNAVAILABLE", Code::Unavailable, 503, SERVER, "unavailable", true),
             Self::Internal => ("INTERNAL", Code::Internal, 500, SERVER, "internal_error", false),
         };
@@ -234,26 +313,84 @@ pub struct ApiError {
 impl ApiError {
     /// An error that no field is to blame for.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), fields: Vec::new() }
+        Self { code, message: cut(message.into(), MESSAGE_BYTES_MAX), fields: Vec::new() }
     }
 
     /// An error that one field is to blame for.
     pub fn on_field(code: ErrorCode, field: impl Into<String>, message: impl Into<String>) -> Self {
-        let message = message.into();
-        let fields = vec![FieldProblem { field: field.into(), problem: message.clone() }];
+        let message = cut(message.into(), MESSAGE_BYTES_MAX);
+        let field = cut(field.into(), FIELD_BYTES_MAX);
+        let fields = vec![FieldProblem { field, problem: message.clone() }];
         Self { code, message, fields }
     }
 
-    /// All that is wrong with a request; `problems` is not empty.
-    pub fn on_fields(problems: Vec<FieldProblem>) -> Self {
-        let lines: Vec<_> = problems.iter().map(|p| p.problem.as_str()).collect();
-        Self { code: ErrorCode::InvalidValue, message: lines.join("; "), fields: problems }
+    /// Everything that is wrong with a request.
+    pub fn on_fields(problems: Problems) -> Self {
+        let mut message = String::new();
+        for problem in &problems.listed {
+            if !message.is_empty() {
+                message.push_str("; ");
+            }
+            message.push_str(&problem.problem);
+        }
+        let mut message = cut(message, MESSAGE_BYTES_MAX - MORE.len());
+        if problems.are_cut {
+            message.push_str(MORE);
+        }
+        Self { code: ErrorCode::InvalidValue, message, fields: problems.listed }
     }
 
     /// The first field that is to blame.
     pub fn param(&self) -> Option<&str> {
         self.fields.first().map(|field| field.field.as_str())
     }
+}
+
+const MORE: &str = "; and more";
+
+/// What is wrong with the fields of a request: the first few problems, so that a wrong request costs no more than a right one.
+#[derive(Debug, Default)]
+pub struct Problems {
+    listed: Vec<FieldProblem>,
+    are_cut: bool,
+}
+
+impl Problems {
+    /// Lists a problem, unless the list is full.
+    pub fn add(&mut self, field: &str, problem: impl Into<String>) {
+        if self.listed.len() == PROBLEMS_MAX {
+            self.are_cut = true;
+            return;
+        }
+        let (field, problem) =
+            (cut(field.to_owned(), FIELD_BYTES_MAX), cut(problem.into(), MESSAGE_BYTES_MAX));
+        self.listed.push(FieldProblem { field, problem });
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    /// How many are listed.
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Whether no other problem is listed any more.
+    pub fn is_full(&self) -> bool {
+        self.are_cut
+    }
+}
+
+/// The beginning of a text, at most `bytes` long.
+fn cut(mut text: String, bytes: usize) -> String {
+    const MARK: &str = "…";
+    if text.len() > bytes {
+        text.truncate(text.floor_char_boundary(bytes.saturating_sub(MARK.len())));
+        text.push_str(MARK);
+    }
+    text
 }
 
 impl fmt::Display for ApiError {
@@ -270,10 +407,14 @@ impl From<ApiError> for Status {
         let mut details = ErrorDetails::new();
         details.set_error_info(mapping.reason, DOMAIN, [] as [(String, String); 0]);
         if !error.fields.is_empty() {
-            let violations = error.fields.into_iter().map(|p| FieldViolation::new(p.field, p.problem));
+            let each = VIOLATIONS_BYTES_MAX / error.fields.len();
+            let violations = error.fields.into_iter().map(|problem| {
+                let rest = each.saturating_sub(problem.field.len());
+                FieldViolation::new(problem.field, cut(problem.problem, rest))
+            });
             details.set_bad_request(violations.collect::<Vec<_>>());
         }
-        Self::with_error_details(mapping.grpc, error.message, details)
+        Self::with_error_details(mapping.grpc, cut(error.message, STATUS_MESSAGE_BYTES_MAX), details)
     }
 }
 
@@ -291,6 +432,10 @@ mod tests {
             let mapping = code.mapping();
             assert!(reasons.insert(mapping.reason) && codes.insert(mapping.code), "{code:?}");
             assert!(mapping.reason.len() <= 63);
+            if mapping.status == 501 {
+                assert_eq!(mapping.grpc, Code::Unimplemented, "{code:?}");
+                continue;
+            }
             let ours_to_mend = matches!(mapping.grpc, Code::Internal | Code::Unavailable | Code::Aborted);
             assert_eq!(
                 mapping.status >= 500,
@@ -311,5 +456,28 @@ mod tests {
             (Code::InvalidArgument, "INVALID_VALUE", "podium")
         );
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "policy.steps_max");
+    }
+
+    #[test]
+    fn an_error_with_many_long_problems_fits_the_headers_of_a_grpc_client() {
+        let mut problems = Problems::default();
+        for index in 0..100_000 {
+            problems.add(&format!("messages[{index}].role"), "é".repeat(5_000));
+        }
+        assert!(problems.is_full());
+        let error = ApiError::on_fields(problems);
+        assert!(error.message.len() <= 2048 && error.message.ends_with("; and more"), "{}", error.message);
+        assert_eq!(error.fields.len(), 12);
+        let mut headers = tonic::codegen::http::HeaderMap::new();
+        Status::from(error).add_header(&mut headers).unwrap();
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+        assert!(bytes < 8 << 10, "{bytes}");
+    }
+
+    #[test]
+    fn a_cut_text_ends_at_a_character() {
+        assert_eq!(cut("ééé".to_owned(), 6), "ééé");
+        assert_eq!(cut("ééé".to_owned(), 5), "é…");
+        assert_eq!(cut("abcdef".to_owned(), 5), "ab…");
     }
 }

@@ -14,7 +14,7 @@ pub mod openai;
 mod runs;
 
 pub use attempts::AttemptNumbers;
-pub use error::{ApiError, ErrorCode, FieldProblem, Mapping};
+pub use error::{ApiError, ErrorCode, FieldProblem, Mapping, Problems};
 pub use events::event;
 pub use model::{ModelName, UnknownModel};
 pub use new_run::NewRun;

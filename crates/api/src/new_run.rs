@@ -1,19 +1,20 @@
-//! A checked wish for a run, whichever door it came through.
+//! A request for a run that was checked, whichever API it came through.
 
 use std::collections::BTreeSet;
 
 use podium_domain::answer::{AnswerForm, JsonSchema};
 use podium_domain::content::Part;
-use podium_domain::conversation::{Conversation, Message, Role};
+use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
+use podium_domain::pool::WORKERS_MAX;
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
 
 use crate::image::{of_bytes, of_url};
 use crate::v1;
-use crate::{ApiError, ErrorCode, FieldProblem, ModelName};
+use crate::{ApiError, ErrorCode, ModelName, Problems};
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,20 +40,21 @@ pub struct NewRun {
 impl TryFrom<v1::CreateRunRequest> for NewRun {
     type Error = ApiError;
 
-    /// Checks every field; all that is wrong is reported at once.
+    /// Checks every field and reports the first dozen problems at once. The number of messages and parts is checked before any
+    /// of them is looked at.
     fn try_from(request: v1::CreateRunRequest) -> Result<Self, ApiError> {
-        let mut problems = Vec::new();
+        let mut problems = Problems::default();
         let model = model(&request.model)?;
         let request_id = request_id(request.request_id, &mut problems);
         let conversation = conversation(request.messages, &mut problems);
         let effort = effort(request.effort, &mut problems);
         let policy = policy(model.tier, effort, request.policy.unwrap_or_default(), &mut problems);
         if request.answer_tokens_max == Some(0) {
-            problems.push(problem("answer_tokens_max", "answer_tokens_max is 0, it must be at least 1"));
+            problems.add("answer_tokens_max", "answer_tokens_max is 0, it must be at least 1");
         }
         let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
         let answer = answer(request.response_format, &mut problems);
-        let stops = Stops::new(request.stop).map_err(|e| problems.push(problem("stop", e.to_string())));
+        let stops = Stops::new(request.stop).map_err(|e| problems.add("stop", e.to_string()));
         match (conversation, stops, problems.is_empty()) {
             (Some(conversation), Ok(stops), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
@@ -72,10 +74,6 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
     }
 }
 
-fn problem(field: &str, problem: impl Into<String>) -> FieldProblem {
-    FieldProblem { field: field.to_owned(), problem: problem.into() }
-}
-
 fn model(name: &str) -> Result<ModelName, ApiError> {
     if name.is_empty() {
         return Ok(ModelName::of_tier(Tier::Ultra));
@@ -85,43 +83,64 @@ fn model(name: &str) -> Result<ModelName, ApiError> {
     })
 }
 
-fn request_id(id: String, problems: &mut Vec<FieldProblem>) -> Option<RequestId> {
+fn request_id(id: String, problems: &mut Problems) -> Option<RequestId> {
     if id.is_empty() {
         return None;
     }
-    RequestId::new(id).map_err(|e| problems.push(problem("request_id", e.to_string()))).ok()
+    RequestId::new(id).map_err(|e| problems.add("request_id", e.to_string())).ok()
 }
 
-fn conversation(messages: Vec<v1::Message>, problems: &mut Vec<FieldProblem>) -> Option<Conversation> {
+fn conversation(messages: Vec<v1::Message>, problems: &mut Problems) -> Option<Conversation> {
+    if let Err(e) = counts(&messages) {
+        problems.add("messages", e.to_string());
+        return None;
+    }
     let known = problems.len();
-    let messages: Vec<_> = messages
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, message)| {
-            let role = match message.role() {
-                v1::Role::System => Role::System,
-                v1::Role::User => Role::User,
-                v1::Role::Assistant => Role::Assistant,
-                v1::Role::Unspecified => {
-                    let field = format!("messages[{index}].role");
-                    problems.push(problem(&field, format!("{field} must be system, user or assistant")));
+    let mut read = Vec::with_capacity(messages.len());
+    for (index, message) in messages.into_iter().enumerate() {
+        let role = match message.role() {
+            v1::Role::System => Role::System,
+            v1::Role::User => Role::User,
+            v1::Role::Assistant => Role::Assistant,
+            v1::Role::Unspecified => {
+                let field = format!("messages[{index}].role");
+                problems.add(&field, format!("{field} must be system, user or assistant"));
+                if problems.is_full() {
                     return None;
                 }
-            };
-            let parts = message.parts.into_iter().enumerate().filter_map(|(position, sent)| {
-                let field = format!("messages[{index}].parts[{position}]");
-                part(role, sent)
-                    .map_err(|must_be| problems.push(problem(&field, format!("{field} must be {must_be}"))))
-                    .ok()
-            });
-            let parts: Vec<_> = parts.collect();
-            Some(Message::new(role, message.text).with(parts))
-        })
-        .collect();
+                continue;
+            }
+        };
+        let mut parts = Vec::with_capacity(message.parts.len());
+        for (position, sent) in message.parts.into_iter().enumerate() {
+            match part(role, sent) {
+                Ok(part) => parts.push(part),
+                Err(must_be) => {
+                    let field = format!("messages[{index}].parts[{position}]");
+                    problems.add(&field, format!("{field} must be {must_be}"));
+                    if problems.is_full() {
+                        return None;
+                    }
+                }
+            }
+        }
+        read.push(Message::new(role, message.text).with(parts));
+    }
     if problems.len() > known {
         return None;
     }
-    Conversation::new(messages).map_err(|e| problems.push(problem("messages", e.to_string()))).ok()
+    Conversation::new(read).map_err(|e| problems.add("messages", e.to_string())).ok()
+}
+
+/// Checks how many messages and parts there are.
+fn counts(messages: &[v1::Message]) -> Result<(), ConversationError> {
+    if messages.len() > MESSAGES_MAX {
+        return Err(ConversationError::TooMany { count: messages.len() });
+    }
+    match messages.iter().map(|message| message.parts.len()).find(|count| *count > PARTS_MAX) {
+        Some(count) => Err(ConversationError::TooManyParts { count }),
+        None => Ok(()),
+    }
 }
 
 /// A piece of a message; an error says what it must be.
@@ -132,16 +151,16 @@ fn part(role: Role, part: v1::Part) -> Result<Part, String> {
         None => None,
     };
     match image {
-        Some(_) if role != Role::User => Err("text: pictures are for messages of the user".to_owned()),
+        Some(_) if role != Role::User => Err("text: only messages of the user may have images".to_owned()),
         Some(v1::image::Image::Url(url)) => of_url(&url).map(Part::Image),
         Some(v1::image::Image::Data(v1::ImageData { media_type, data })) => {
             of_bytes(&media_type, &data).map(Part::Image)
         }
-        None => Err("text or a picture".to_owned()),
+        None => Err("text or an image".to_owned()),
     }
 }
 
-fn answer(wanted: Option<v1::ResponseFormat>, problems: &mut Vec<FieldProblem>) -> AnswerForm {
+fn answer(wanted: Option<v1::ResponseFormat>, problems: &mut Problems) -> AnswerForm {
     use v1::response_format::Format;
     let Some(wanted) = wanted else { return AnswerForm::Text };
     let form = match wanted.format {
@@ -152,18 +171,17 @@ fn answer(wanted: Option<v1::ResponseFormat>, problems: &mut Vec<FieldProblem>) 
             AnswerForm::JsonSchema(JsonSchema { name, schema, strict })
         }
         None => {
-            let problem = problem("response_format", "response_format must be json_object or json_schema");
-            problems.push(problem);
+            problems.add("response_format", "response_format must be json_object or json_schema");
             return AnswerForm::Text;
         }
     };
     if let Err(e) = form.check() {
-        problems.push(problem(&format!("response_format.{}", e.field()), e.to_string()));
+        problems.add(&format!("response_format.{}", e.field()), e.to_string());
     }
     form
 }
 
-fn effort(effort: i32, problems: &mut Vec<FieldProblem>) -> Effort {
+fn effort(effort: i32, problems: &mut Problems) -> Effort {
     match v1::Effort::try_from(effort) {
         Ok(v1::Effort::Unspecified | v1::Effort::Medium) => Effort::Medium,
         Ok(v1::Effort::Low) => Effort::Low,
@@ -174,13 +192,13 @@ fn effort(effort: i32, problems: &mut Vec<FieldProblem>) -> Effort {
         Ok(v1::Effort::Max) => Effort::Max,
         Err(_) => {
             let names = Effort::ALL.map(Effort::as_str).join(", ");
-            problems.push(problem("effort", format!("unknown effort {effort}, it must be one of {names}")));
+            problems.add("effort", format!("unknown effort {effort}, it must be one of {names}"));
             Effort::Medium
         }
     }
 }
 
-fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<FieldProblem>) -> Policy {
+fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problems) -> Policy {
     let mut policy = Policy::new(tier, effort);
     // A number that does not even fit is far out of its bounds: the check below says so.
     let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
@@ -197,7 +215,8 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
         Ok(v1::Fallback::Pool) => policy.fallback = PoolRule::Pool,
         Err(_) => {
             let fallback = wanted.fallback;
-            problems.push(problem("policy.fallback", format!("fallback {fallback} is none of none, pool")));
+            problems
+                .add("policy.fallback", format!("fallback {fallback} is unknown, it must be none or pool"));
         }
     }
     match v1::BrokenAnswer::try_from(wanted.broken_answer) {
@@ -206,8 +225,8 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
         Ok(v1::BrokenAnswer::Again) => policy.broken_answer = BrokenAnswer::Again,
         Err(_) => {
             let broken = wanted.broken_answer;
-            let must_be = format!("broken_answer {broken} is none of elsewhere, again");
-            problems.push(problem("policy.broken_answer", must_be));
+            let must_be = format!("broken_answer {broken} is unknown, it must be elsewhere or again");
+            problems.add("policy.broken_answer", must_be);
         }
     }
     match v1::Hedging::try_from(wanted.hedging) {
@@ -216,7 +235,7 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
         Ok(v1::Hedging::Pool) => policy.hedging = PoolRule::Pool,
         Err(_) => {
             let hedging = wanted.hedging;
-            problems.push(problem("policy.hedging", format!("hedging {hedging} is none of none, pool")));
+            problems.add("policy.hedging", format!("hedging {hedging} is unknown, it must be none or pool"));
         }
     }
     match v1::StepCaching::try_from(wanted.step_cache) {
@@ -225,28 +244,34 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Vec<Fie
         Ok(v1::StepCaching::Exact) => policy.step_cache = StepCaching::Exact,
         Err(_) => {
             let caching = wanted.step_cache;
-            problems
-                .push(problem("policy.step_cache", format!("step_cache {caching} is none of off, exact")));
+            problems.add(
+                "policy.step_cache",
+                format!("step_cache {caching} is unknown, it must be off or exact"),
+            );
         }
     }
     if let Err(e) = policy.check() {
-        problems.push(problem(&format!("policy.{}", e.field), e.to_string()));
+        problems.add(&format!("policy.{}", e.field), e.to_string());
     }
-    if !wanted.workers_allowed.is_empty() {
+    let workers = wanted.workers_allowed.len();
+    if workers > WORKERS_MAX {
+        let message = format!("policy.workers_allowed has {workers} names, the limit is {WORKERS_MAX}");
+        problems.add("policy.workers_allowed", message);
+    } else if workers > 0 {
         let ids = wanted.workers_allowed.into_iter().map(WorkerId::new).collect::<Result<BTreeSet<_>, _>>();
         match ids {
             Ok(ids) => policy.workers_allowed = WorkersAllowed::Only(ids),
-            Err(e) => problems.push(problem("policy.workers_allowed", e.to_string())),
+            Err(e) => problems.add("policy.workers_allowed", e.to_string()),
         }
     }
     policy
 }
 
-fn sampling(wanted: v1::Sampling, problems: &mut Vec<FieldProblem>) -> Sampling {
+fn sampling(wanted: v1::Sampling, problems: &mut Problems) -> Sampling {
     let v1::Sampling { temperature, top_p, seed } = wanted;
     let sampling = Sampling { temperature, top_p, seed };
     if let Err(e) = sampling.check() {
-        problems.push(problem(&format!("sampling.{}", e.field), e.to_string()));
+        problems.add(&format!("sampling.{}", e.field), e.to_string());
     }
     sampling
 }
@@ -303,6 +328,31 @@ mod tests {
             "stop",
         ];
         assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn too_many_messages_are_refused_before_any_is_looked_at() {
+        let mut request = asking("why?");
+        request.messages = vec![v1::Message::default(); 2_000_000];
+        let error = NewRun::try_from(request).unwrap_err();
+        assert_eq!(error.message, "messages has 2000000 entries, the limit is 1000");
+        let mut request = asking("why?");
+        request.messages[0].parts = vec![v1::Part::default(); 300_000];
+        let error = NewRun::try_from(request).unwrap_err();
+        assert_eq!(error.message, "a message has 300000 parts, the limit is 256");
+        let mut request = asking("why?");
+        let workers_allowed = vec!["!".to_owned(); 300_000];
+        request.policy = Some(v1::Policy { workers_allowed, ..Default::default() });
+        assert!(NewRun::try_from(request).unwrap_err().message.contains("300000 names, the limit is"));
+    }
+
+    #[test]
+    fn a_request_with_many_wrong_messages_lists_a_dozen_problems() {
+        let mut request = asking("why?");
+        request.messages = vec![v1::Message::default(); 1000];
+        let error = NewRun::try_from(request).unwrap_err();
+        assert_eq!(error.fields.len(), 12);
+        assert!(error.message.ends_with("; and more") && error.message.len() < 2048, "{}", error.message);
     }
 
     #[test]
@@ -375,7 +425,10 @@ mod tests {
         assert_eq!(fields, ["messages[0].parts[0]", "messages[0].parts[1]", "messages[0].parts[2]"]);
         let theirs = with_parts(v1::Role::Assistant, vec![Some(picture(data("image/png", b"PNG")))]);
         assert!(
-            NewRun::try_from(theirs).unwrap_err().message.contains("pictures are for messages of the user")
+            NewRun::try_from(theirs)
+                .unwrap_err()
+                .message
+                .contains("only messages of the user may have images")
         );
     }
 

@@ -87,17 +87,14 @@ fn narrow(field: &Field<'_>, max: u16) -> Result<u16, ApiError> {
 
 /// Names of workers; none: all of the pool.
 fn workers(field: &Field<'_>) -> Result<WorkersAllowed, ApiError> {
-    let names = field.array()?;
-    if names.len() > WORKERS_MAX {
-        return Err(field.must_be(&format!("at most {WORKERS_MAX} names")));
-    }
+    let names = field.array_of(WORKERS_MAX)?;
     let name = |name: &Field<'_>| {
         let wrong = |e: podium_domain::ids::InvalidName| {
             ApiError::on_field(ErrorCode::InvalidValue, &*name.path, format!("`{}`: {e}", name.path))
         };
         WorkerId::new(name.string()?).map_err(wrong)
     };
-    let ids = names.iter().map(name).collect::<Result<BTreeSet<_>, _>>()?;
+    let ids = names.map(|field| name(&field)).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(if ids.is_empty() { WorkersAllowed::All } else { WorkersAllowed::Only(ids) })
 }
 

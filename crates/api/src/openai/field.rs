@@ -61,10 +61,21 @@ impl<'a> Field<'a> {
         Ok(high ^ low)
     }
 
-    pub(super) fn array(&self) -> Result<Vec<Field<'a>>, ApiError> {
+    /// The elements of an array, in order. A path is made for an element when it is asked for.
+    pub(super) fn array(&self) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
         let values = self.value.as_array().ok_or_else(|| self.must_be("an array"))?;
         let at = |(index, value)| Field::new(format!("{}[{index}]", self.path), value);
-        Ok(values.iter().enumerate().map(at).collect())
+        Ok(values.iter().enumerate().map(at))
+    }
+
+    /// The same, of an array that may have at most `max` elements.
+    pub(super) fn array_of(&self, max: usize) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
+        let elements = self.array()?;
+        if elements.len() > max {
+            let message = format!("`{}` has {} entries, the limit is {max}", self.path, elements.len());
+            return Err(ApiError::on_field(ErrorCode::InvalidValue, &self.path, message));
+        }
+        Ok(elements)
     }
 
     pub(super) fn object(&self) -> Result<&'a Map<String, Value>, ApiError> {
@@ -92,7 +103,7 @@ impl<'a> Field<'a> {
         ApiError::on_field(ErrorCode::InvalidValue, &self.path, message)
     }
 
-    /// The error for something that Chat Completions has and Podium has not.
+    /// The error for something that Chat Completions has and Podium does not have.
     pub(super) fn unsupported(&self, what_works: &str) -> ApiError {
         let message = format!("`{}` is not supported here: {what_works}", self.path);
         ApiError::on_field(ErrorCode::UnsupportedParameter, &self.path, message)
@@ -114,7 +125,8 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
-        Value::String(text) if text.chars().count() <= SHOWN_CHARS_MAX => format!("`{text}`"),
+        // With its quotes, which tell it from a number.
+        Value::String(text) if text.chars().count() <= SHOWN_CHARS_MAX => format!("`{value}`"),
         Value::String(_) => "a long string".to_owned(),
         Value::Array(_) => "an array".to_owned(),
         Value::Object(_) => "an object".to_owned(),

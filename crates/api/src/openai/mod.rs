@@ -5,11 +5,14 @@
 
 mod extension;
 mod field;
+mod json;
 mod parameters;
 mod rating;
 mod request;
 mod response;
+mod run;
 
 pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
+pub use run::run_body;

@@ -38,11 +38,13 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "seed"
         | "response_format"
         | "stop" => Rule::Read,
-        // Notes of the client's own, and hints for caches that we do not have.
+        // Notes of the client's own, and hints for caches that Podium does not have.
         "user" | "service_tier" | "prompt_cache_key" | "prompt_cache_retention" | "safety_identifier" => {
             Rule::Ignored(|field| field.string().map(drop))
         }
-        "metadata" => Rule::Ignored(|field| field.object().map(drop)),
+        // How long answers should be, which models may follow or not.
+        "verbosity" => Rule::Ignored(|field| field.one_of(&["low", "medium", "high"]).map(drop)),
+        "metadata" | "prompt_cache_options" => Rule::Ignored(|field| field.object().map(drop)),
         "store" | "parallel_tool_calls" => Rule::Ignored(|field| field.boolean().map(drop)),
         "n" => unsupported(|value| *value == 1, "a run has one answer, so it must be 1"),
         "presence_penalty" | "frequency_penalty" => unsupported(
@@ -63,10 +65,9 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             |value| value.as_array().is_some_and(|all| all.iter().all(|one| one == "text")),
             "answers are plain text, so it must be [\"text\"]",
         ),
-        "verbosity" => {
-            unsupported(|value| *value == "medium", "say in the messages how long the answer should be")
+        "audio" | "moderation" | "prediction" | "web_search_options" => {
+            unsupported(|_| false, "leave it out")
         }
-        "audio" | "prediction" | "web_search_options" => unsupported(|_| false, "leave it out"),
         _ => return None,
     };
     Some(rule)

@@ -1,8 +1,7 @@
 //! The body of a rating. OpenAI has none; it is read as strictly as a completion's.
 
-use serde_json::Value;
-
 use super::field::{Field, missing, unknown};
+use super::json;
 use crate::{ApiError, ErrorCode};
 
 /// What a client thinks of a run.
@@ -18,10 +17,8 @@ impl RatingRequest {
     /// Reads a body: `score`, or `thumb` (`up` or `down`) in its place, and `comment`.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
-        let value: Value =
-            serde_json::from_slice(body).map_err(|e| invalid(format!("the request is not JSON: {e}")))?;
-        let object =
-            value.as_object().ok_or_else(|| invalid("the request is not a JSON object".to_owned()))?;
+        let value = json::parse(body)?;
+        let object = value.as_object().ok_or_else(|| invalid("the body must be a JSON object".to_owned()))?;
         if let Some(name) = object.keys().find(|name| !["score", "thumb", "comment"].contains(&name.as_str()))
         {
             return Err(unknown(name));
@@ -35,7 +32,7 @@ impl RatingRequest {
             (None, Some(thumb)) if thumb.one_of(&["up", "down"])? == "up" => 1.0,
             (None, Some(_)) => 0.0,
             (None, None) => return Err(missing("score")),
-            (Some(_), Some(thumb)) => return Err(thumb.unsupported("there is a `score` already")),
+            (Some(_), Some(thumb)) => return Err(thumb.unsupported("`score` is given as well")),
         };
         let comment = member("comment").map(|comment| comment.string().map(ToOwned::to_owned)).transpose()?;
         Ok(Self { score, comment })
@@ -57,13 +54,13 @@ mod tests {
         assert_eq!(parsed(r#"{"thumb": "up"}"#), Ok((1.0, None)));
         assert_eq!(parsed(r#"{"thumb": "down", "comment": null}"#), Ok((0.0, None)));
         for (body, said) in [
-            ("no", "is not JSON"),
-            ("[]", "is not a JSON object"),
+            ("no", "is not valid JSON"),
+            ("[]", "must be a JSON object"),
             ("{}", "`score` is missing"),
             (r#"{"score": 2}"#, "from 0 to 1"),
             (r#"{"score": "1"}"#, "from 0 to 1"),
             (r#"{"thumb": "sideways"}"#, "one of `up`, `down`"),
-            (r#"{"score": 1, "thumb": "up"}"#, "there is a `score` already"),
+            (r#"{"score": 1, "thumb": "up"}"#, "`score` is given as well"),
             (r#"{"score": 1, "comment": 7}"#, "a string"),
             (r#"{"score": 1, "stars": 5}"#, "no parameter `stars`"),
         ] {

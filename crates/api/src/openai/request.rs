@@ -1,15 +1,16 @@
-//! A Chat Completions request, read into a wish for a run.
+//! A Chat Completions request, converted into a request for a run.
 
 use podium_domain::answer::{AnswerForm, AnswerFormError, JsonSchema};
 use podium_domain::content::{Image, Part};
-use podium_domain::conversation::{Conversation, Message, Role};
+use podium_domain::conversation::{Conversation, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::policy::{Effort, Policy};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
-use podium_domain::stops::Stops;
+use podium_domain::stops::{STOPS_MAX, Stops};
 use serde_json::{Map, Value};
 
 use super::extension::bound;
 use super::field::{Field, missing, unknown};
+use super::json;
 use super::parameters::{Rule, rule};
 use crate::image::of_url;
 use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
@@ -28,10 +29,7 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Reads the body of a request. The first problem is reported, as OpenAI does.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let not_json = |e: serde_json::Error| {
-            ApiError::new(ErrorCode::InvalidJson, format!("the body does not read as JSON: {e}"))
-        };
-        let body: Value = serde_json::from_slice(body).map_err(not_json)?;
+        let body = json::parse(body)?;
         let Some(body) = body.as_object() else {
             return Err(ApiError::new(ErrorCode::InvalidJson, "the body must be a JSON object"));
         };
@@ -137,7 +135,7 @@ fn stream_options(field: &Field<'_>) -> Result<bool, ApiError> {
 }
 
 fn messages(field: &Field<'_>) -> Result<Vec<Message>, ApiError> {
-    field.array()?.iter().map(message).collect()
+    field.array_of(MESSAGES_MAX)?.map(|field| message(&field)).collect()
 }
 
 fn message(field: &Field<'_>) -> Result<Message, ApiError> {
@@ -164,7 +162,7 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), Api
             "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
                 let asks_for_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
                 if !asks_for_nothing {
-                    return Err(here.unsupported("messages are text and pictures; leave it out"));
+                    return Err(here.unsupported("messages are text and images; leave it out"));
                 }
             }
             _ => return Err(unknown(&here.path)),
@@ -173,16 +171,16 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), Api
     Ok(())
 }
 
-/// A message. Texts that stand side by side are lines of one text.
+/// A message. Adjacent texts become lines of one text.
 fn said(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
     let parts = match content.value {
         Value::String(text) => return Ok(Message::new(role, text.as_str())),
-        Value::Array(_) => content.array()?,
+        Value::Array(_) => content.array_of(PARTS_MAX)?,
         _ => return Err(content.must_be("a string or an array of parts")),
     };
     let mut said: Vec<Part> = Vec::new();
-    for sent in &parts {
-        match (part(role, sent)?, said.last_mut()) {
+    for sent in parts {
+        match (part(role, &sent)?, said.last_mut()) {
             (Part::Text(more), Some(Part::Text(text))) => {
                 text.push('\n');
                 text.push_str(&more);
@@ -204,7 +202,9 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
     match kind.string()? {
         "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
         "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
-        "image_url" => Err(kind.unsupported("pictures are for messages of the user, so it must be `text`")),
+        "image_url" => {
+            Err(kind.unsupported("only messages of the user may have images, so it must be `text`"))
+        }
         _ => Err(kind.unsupported("it must be `text` or `image_url`")),
     }
 }
@@ -212,7 +212,7 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
 fn image(field: &Field<'_>) -> Result<Image, ApiError> {
     let image = field.object()?;
     if let Some(detail) = field.member(image, "detail") {
-        // How closely a picture is looked at is each worker's own affair.
+        // Each worker decides how closely it looks at an image.
         detail.one_of(&["auto", "low", "high"])?;
     }
     if let Some(name) = image.keys().find(|name| !["url", "detail"].contains(&name.as_str())) {
@@ -247,8 +247,8 @@ fn stops(field: &Field<'_>) -> Result<Stops, ApiError> {
     let texts = match field.value {
         Value::String(text) => vec![text.clone()],
         Value::Array(_) => {
-            let texts = field.array()?;
-            texts.iter().map(|text| text.string().map(str::to_owned)).collect::<Result<_, _>>()?
+            let texts = field.array_of(STOPS_MAX)?;
+            texts.map(|text| text.string().map(str::to_owned)).collect::<Result<_, _>>()?
         }
         _ => return Err(field.must_be("a string or an array of strings")),
     };
@@ -431,6 +431,22 @@ mod tests {
         ] {
             assert_eq!(refusal("messages", json!([message])).1, param);
         }
+    }
+
+    #[test]
+    fn arrays_that_are_too_long_are_refused_by_their_length() {
+        let zeros = |count| Value::Array(vec![json!(0); count]);
+        let said = |name: &str, value: Value| with(name, value).unwrap_err().message;
+        assert_eq!(said("messages", zeros(1001)), "`messages` has 1001 entries, the limit is 1000");
+        assert_eq!(said("stop", zeros(5)), "`stop` has 5 entries, the limit is 4");
+        let message = json!([{"role": "user", "content": zeros(257)}]);
+        assert_eq!(said("messages", message), "`messages[0].content` has 257 entries, the limit is 256");
+    }
+
+    #[test]
+    fn an_error_shows_the_quotes_of_a_string() {
+        let message = with("max_tokens", json!("5")).unwrap_err().message;
+        assert!(message.ends_with("it is `\"5\"`"), "{message}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::ApiError;
 
-/// Seconds since the Unix epoch, as OpenAI tells times.
+/// Seconds since the Unix epoch, as OpenAI writes times.
 pub const fn unix_seconds(at: Timestamp) -> u64 {
     at.unix_ms() / 1000
 }
@@ -37,7 +37,7 @@ struct Body<'a> {
 
 /// What Chat Completions has no words for, wherever the usage is told.
 #[derive(Serialize)]
-struct RunBody {
+pub(super) struct RunBody {
     /// What all of it cost, in billionths of a US dollar.
     cost_nano_usd: u64,
     /// The share of it that bought nothing.
@@ -49,7 +49,7 @@ struct RunBody {
 }
 
 impl RunBody {
-    fn of(run: &Run) -> Self {
+    pub(super) fn of(run: &Run) -> Self {
         Self {
             cost_nano_usd: run.cost().nano_usd(),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
@@ -113,7 +113,7 @@ struct Delta<'a> {
 /// Totals include planning; the `orchestration` fields tell planning's share. What came from the step cache consumed nothing and
 /// is not in them: the `step_cache` fields tell what it would have been.
 #[derive(Serialize)]
-struct UsageBody {
+pub(super) struct UsageBody {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
@@ -145,7 +145,7 @@ fn is_zero(tokens: &u64) -> bool {
 }
 
 impl UsageBody {
-    fn of(run: &Run) -> Self {
+    pub(super) fn of(run: &Run) -> Self {
         Self::told(run.usage(), run.planning_usage(), run.saved().usage)
     }
 
@@ -319,7 +319,7 @@ impl<'a> ErrorBody<'a> {
     }
 }
 
-fn json(body: &impl Serialize) -> String {
+pub(super) fn json(body: &impl Serialize) -> String {
     serde_json::to_string(body).expect("structs of strings and numbers serialize")
 }
 

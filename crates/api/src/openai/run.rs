@@ -1,0 +1,92 @@
+//! A run as `GET /v1/runs/{id}` returns it. OpenAI has nothing of the kind.
+
+use podium_domain::money::Cost;
+use podium_domain::run::{Attempt, Run, RunState};
+use serde::Serialize;
+
+use super::response::{RunBody, UsageBody, json, unix_seconds};
+
+#[derive(Serialize)]
+struct Body<'a> {
+    id: String,
+    object: &'static str,
+    state: &'static str,
+    model: &'a str,
+    created: u64,
+    deadline: u64,
+    ended: Option<u64>,
+    answer: Option<&'a str>,
+    error: Option<Failure>,
+    usage: UsageBody,
+    podium: RunBody,
+    steps: Vec<StepBody<'a>>,
+}
+
+/// Why there is no answer.
+#[derive(Serialize)]
+struct Failure {
+    code: &'static str,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct StepBody<'a> {
+    /// From 0; each follow-up round plans anew.
+    round: usize,
+    /// From 0, within its round.
+    index: usize,
+    /// The worker that was planned.
+    worker: &'a str,
+    /// The worker that did it instead.
+    fell_back_to: Option<&'a str>,
+    state: &'static str,
+    subtask: &'a str,
+    attempts: usize,
+    cost_nano_usd: u64,
+}
+
+/// A run as it stands, as JSON.
+pub fn run_body(run: &Run) -> String {
+    let spec = run.spec();
+    json(&Body {
+        id: run.id().to_string(),
+        object: "run",
+        state: run.state().as_str(),
+        model: &spec.model,
+        created: unix_seconds(spec.accepted_at),
+        deadline: unix_seconds(spec.deadline_at),
+        ended: run.ended_at().map(unix_seconds),
+        answer: run.answer(),
+        error: failure(run.state()),
+        usage: UsageBody::of(run),
+        podium: RunBody::of(run),
+        steps: steps(run),
+    })
+}
+
+fn failure(state: &RunState) -> Option<Failure> {
+    match state {
+        RunState::Failed { reason } => Some(Failure { code: reason.code(), message: reason.to_string() }),
+        RunState::Active | RunState::Succeeded { .. } | RunState::Cancelled => None,
+    }
+}
+
+fn steps(run: &Run) -> Vec<StepBody<'_>> {
+    let mut bodies = Vec::new();
+    for (number, round) in run.rounds().iter().enumerate() {
+        for (index, (step, done)) in round.known_steps().iter().zip(&round.steps).enumerate() {
+            let attempts = &done.task.attempts;
+            bodies.push(StepBody {
+                round: number,
+                index,
+                worker: step.worker.as_str(),
+                fell_back_to: done.worker.as_ref().map(|worker| worker.as_str()),
+                state: done.task.state.as_str(),
+                subtask: &step.subtask,
+                attempts: attempts.len(),
+                cost_nano_usd: attempts.iter().map(Attempt::total_cost).sum::<Cost>().nano_usd(),
+            });
+        }
+    }
+    bodies
+}
