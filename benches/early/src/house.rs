@@ -107,6 +107,7 @@ impl House {
             key: None,
             budgets: Vec::new(),
             request_id: None,
+            request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
             conversation: Conversation::question_only(course.to_string())?,

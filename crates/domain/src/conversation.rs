@@ -235,7 +235,7 @@ fn push_turn(text: &mut String, words: &str) {
         let is_forged = |beginning: &&str| {
             line.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning))
         };
-        if BEGINNINGS.iter().any(|beginning| is_forged(&beginning)) {
+        if BEGINNINGS.iter().any(is_forged) {
             text.push_str("  ");
         }
         text.push_str(line);

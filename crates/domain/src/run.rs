@@ -56,6 +56,9 @@ pub struct RunSpec {
     pub hold: Cost,
     /// The client's own name for the request.
     pub request_id: Option<RequestId>,
+    /// A hash of what the client asked for, if the request has an id of the client's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_digest: Option<String>,
     /// The model that the client named, such as `podium-ultra`.
     pub model: String,
     /// The client's messages.

@@ -58,7 +58,8 @@ fn hash(key: &str) -> KeyHash {
     KeyHash(Sha256::digest(key.as_bytes()).into())
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
@@ -112,19 +113,21 @@ impl Access {
         Self { accounts, clock, keys_required, known: Arc::default() }
     }
 
-    /// Who sends that `authorization`.
+    /// Whether callers must show a key.
+    pub(crate) fn needs_key(&self) -> bool {
+        self.keys_required
+    }
+
+    /// Whether that `authorization` holds something that is looked up as a key.
+    pub(crate) fn is_key(&self, authorization: Option<&str>) -> bool {
+        matches!(self.shown(authorization), Ok(Shown::Key(_)))
+    }
+
+    /// The caller that sends this `authorization`.
     ///
-    /// Where no key is required, one that cannot be ours is passed over, since most clients must send something.
+    /// Where no key is required, a value that cannot be one of Podium's keys is ignored, since most clients must send something.
     pub(crate) async fn caller(&self, authorization: Option<&str>) -> Result<Caller, ApiError> {
-        let shown = match authorization.map(bearer) {
-            Some(Some(key)) if self.keys_required || key.starts_with(PREFIX) => Shown::Key(hash(key)),
-            Some(None) if self.keys_required => return Err(invalid()),
-            None if self.keys_required => {
-                let message = "a key is needed: `authorization: Bearer KEY`";
-                return Err(ApiError::new(ErrorCode::MissingApiKey, message));
-            }
-            _ => Shown::Nothing,
-        };
+        let shown = self.shown(authorization)?;
         let now = self.clock.now();
         if let Some(known) = self.lock().get(&shown).filter(|known| now < known.until) {
             return known.caller.clone().ok_or_else(invalid);
@@ -138,6 +141,18 @@ impl Access {
             table.insert(shown, Known { caller: caller.clone(), until: now.after(KNOWN_FOR) });
         }
         caller.ok_or_else(invalid)
+    }
+
+    fn shown(&self, authorization: Option<&str>) -> Result<Shown, ApiError> {
+        match authorization.map(bearer) {
+            Some(Some(key)) if self.keys_required || key.starts_with(PREFIX) => Ok(Shown::Key(hash(key))),
+            Some(None) if self.keys_required => Err(invalid()),
+            None if self.keys_required => {
+                let message = "an API key is required: send it as `authorization: Bearer KEY`";
+                Err(ApiError::new(ErrorCode::MissingApiKey, message))
+            }
+            _ => Ok(Shown::Nothing),
+        }
     }
 
     async fn look_up(&self, shown: Shown) -> Result<Option<Caller>, ApiError> {

@@ -1,4 +1,4 @@
-//! What the doors share: asking the engine, and telling a client what went wrong without telling it too much.
+//! What both APIs share: requests to the engine, and errors that a client may see.
 
 use std::error::Error;
 
@@ -13,7 +13,9 @@ use podium_engine::{
 };
 use podium_ports::store::StoreError;
 
-use crate::access::Caller;
+use sha2::{Digest as _, Sha256};
+
+use crate::access::{Caller, hex};
 
 /// Accepts a run.
 pub async fn submit(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submitted, ApiError> {
@@ -44,11 +46,13 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         );
         return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
     }
+    let request_digest = new_run.request_id.is_some().then(|| digest(&new_run));
     Ok(Submit {
         tenant: caller.tenant,
         key: caller.key,
         budgets: caller.budgets,
         request_id: new_run.request_id,
+        request_digest,
         model: new_run.model.to_string(),
         conductor: new_run.model.conductor,
         conversation: new_run.conversation,
@@ -60,13 +64,35 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
     })
 }
 
-/// A tenant's run as it stands. Another's is one that there is not.
+/// What a client asks for, as a hash: a request id that comes with another one is refused. It covers what a client can set, by
+/// its values, so that a default for something new does not make the same request another one.
+fn digest(new_run: &NewRun) -> String {
+    let policy = &new_run.policy;
+    let parts = serde_json::json!([
+        new_run.model.to_string(),
+        new_run.conversation,
+        new_run.answer_tokens_max,
+        new_run.sampling,
+        new_run.answer,
+        new_run.stops,
+        policy.effort,
+        [policy.steps_max, policy.rounds_max],
+        policy.attempts_max,
+        policy.deadline_ms,
+        policy.cost_max,
+        policy.output_bytes_max,
+        policy.workers_allowed,
+    ]);
+    hex(&Sha256::digest(parts.to_string().as_bytes()))
+}
+
+/// A tenant's run as it stands. To other tenants it does not exist.
 pub async fn load(engine: &Engine, tenant: &TenantId, id: RunId) -> Result<Run, ApiError> {
     let run = engine.run(id).await.map_err(|e| store_error(&e))?;
     run.filter(|run| run.spec().tenant == *tenant).ok_or_else(|| unknown_run(id))
 }
 
-/// The error for a run that there is not.
+/// The error for a run that does not exist.
 pub(crate) fn unknown_run(id: RunId) -> ApiError {
     ApiError::on_field(ErrorCode::RunNotFound, "run_id", format!("there is no run `{id}`"))
 }
@@ -77,7 +103,7 @@ pub(crate) fn run_error(run: &Run) -> Option<ApiError> {
         RunState::Succeeded { .. } => None,
         RunState::Failed { reason } => Some(fail_error(run.id(), reason)),
         RunState::Cancelled => {
-            Some(ApiError::new(ErrorCode::RunCancelled, format!("run {} was taken back", run.id())))
+            Some(ApiError::new(ErrorCode::RunCancelled, format!("run {} was cancelled", run.id())))
         }
         RunState::Active => {
             Some(ApiError::new(ErrorCode::Internal, format!("run {} has not ended", run.id())))
@@ -119,13 +145,14 @@ fn submit_error(error: &SubmitError) -> ApiError {
         SubmitError::NoWorkerAllowed => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
         }
+        SubmitError::OtherRequest { .. } => ApiError::new(ErrorCode::IdempotencyMismatch, error.to_string()),
         SubmitError::OverBudget(e) => ApiError::new(ErrorCode::InsufficientQuota, e.to_string()),
         SubmitError::Store(e) => store_error(e),
         SubmitError::Illegal(e) => defect(e),
     }
 }
 
-/// What a client is told when a run cannot be watched.
+/// The error for a run that cannot be watched.
 pub fn watch_error(id: RunId, error: &WatchError) -> ApiError {
     match error {
         WatchError::UnknownRun => unknown_run(id),
@@ -133,16 +160,31 @@ pub fn watch_error(id: RunId, error: &WatchError) -> ApiError {
     }
 }
 
-/// What a client is told when an answer breaks off.
-pub(crate) fn answer_error(error: &AnswerError) -> ApiError {
-    match error {
+/// The error for an answer that breaks off. It says where the rest is, as the client has no run id from a header in every SDK.
+pub(crate) fn answer_error(run: RunId, error: &AnswerError) -> ApiError {
+    let error = match error {
         AnswerError::Store(e) => store_error(e),
         AnswerError::Diverged { .. } => ApiError::new(ErrorCode::AnswerRestarted, error.to_string()),
         AnswerError::Unreadable { .. } => defect(error),
-    }
+    };
+    ApiError::new(error.code, format!("{}; GET /v1/runs/{run} returns the answer", error.message))
 }
 
-/// What a client is told when a run cannot be taken back.
+/// The error for a stream that is cut off because the server stops.
+pub(crate) fn stopping_stream(run: RunId) -> ApiError {
+    let message = format!("the server is stopping, the run goes on; GET /v1/runs/{run} returns the answer");
+    ApiError::new(ErrorCode::Stopping, message)
+}
+
+/// The error for an answer that cannot be held, as other clients do not read theirs.
+pub(crate) fn overloaded(run: RunId) -> ApiError {
+    let message = format!(
+        "too many bytes of answers wait for clients that do not read them; GET /v1/runs/{run} returns the answer later"
+    );
+    ApiError::new(ErrorCode::Overloaded, message)
+}
+
+/// The error for a run that cannot be cancelled.
 pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
     match error {
         CommandError::UnknownRun => unknown_run(id),
@@ -154,7 +196,7 @@ pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
     }
 }
 
-/// Keeps what a client thinks of a run.
+/// Stores a client's rating of a run.
 pub(crate) async fn rate(
     engine: &Engine,
     tenant: &TenantId,
@@ -176,7 +218,7 @@ pub(crate) fn rating(score: f64, comment: Option<String>) -> Result<Rating, ApiE
         .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, e.field(), e.to_string()))
 }
 
-/// What a client is told when the store fails. Its own words go to the log.
+/// The error for a store that fails. The details go to the log.
 pub(crate) fn store_error(error: &StoreError) -> ApiError {
     match error {
         StoreError::Unavailable(_) => {
@@ -188,12 +230,12 @@ pub(crate) fn store_error(error: &StoreError) -> ApiError {
     }
 }
 
-/// What a client is told when the server is going down.
+/// The error for a server that is stopping.
 pub(crate) fn stopping() -> ApiError {
     ApiError::new(ErrorCode::Stopping, "the server is stopping")
 }
 
-/// What a client is told of a defect: that there is one. The log has the rest.
+/// The error for a defect. The details go to the log.
 pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
     tracing::error!(error = chain(error), "a request met a defect");
     ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more")
@@ -209,4 +251,36 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_api::v1;
+
+    use super::*;
+
+    fn new_run(change: impl FnOnce(&mut v1::CreateRunRequest)) -> NewRun {
+        let text = "why?".to_owned();
+        let message = v1::Message { role: v1::Role::User.into(), text, ..Default::default() };
+        let mut request = v1::CreateRunRequest { messages: vec![message], ..Default::default() };
+        change(&mut request);
+        NewRun::try_from(request).unwrap()
+    }
+
+    #[test]
+    fn two_requests_have_one_digest_only_if_they_ask_for_the_same() {
+        let same = digest(&new_run(|_| {}));
+        assert_eq!(digest(&new_run(|request| request.request_id = "other".to_owned())), same);
+        assert_eq!(digest(&new_run(|request| request.model = "podium-ultra".to_owned())), same);
+        for other in [
+            new_run(|request| request.messages[0].text.push('!')),
+            new_run(|request| request.model = "podium-mini".to_owned()),
+            new_run(|request| request.effort = v1::Effort::High.into()),
+            new_run(|request| request.answer_tokens_max = Some(5)),
+            new_run(|request| request.stop = vec!["x".to_owned()]),
+            new_run(|request| request.policy = Some(v1::Policy { steps_max: Some(2), ..Default::default() })),
+        ] {
+            assert_ne!(digest(&other), same, "{other:?}");
+        }
+    }
 }

@@ -1,73 +1,80 @@
-//! Opening both doors, and closing them without dropping anybody who is half-way through.
+//! Starting both servers, and stopping them without dropping requests under way.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_engine::Engine;
+use podium_ports::server::ServerLimits;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::info;
 
 use crate::access::Access;
+use crate::connections::{Connections, Protocol};
 use crate::grpc::GrpcError;
 use crate::{Closing, grpc, http};
 
-/// How long the doors may take to end requests that were cut.
+/// How long the servers may take to end requests that were cut.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
-/// Both doors' ports, taken. Nobody is answered before [`Listeners::open`].
+/// Both servers' ports, bound. No request is answered before [`Listeners::open`].
 pub struct Listeners {
     http: TcpListener,
     grpc: TcpListener,
 }
 
-/// A door cannot listen.
+/// A server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for {door}")]
 pub struct ListenError {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
-    /// What for.
+    /// The protocol: HTTP or gRPC.
     pub door: &'static str,
-    /// What the system says.
+    /// The error of the system.
     #[source]
     pub source: io::Error,
 }
 
-/// A door ended by itself.
+/// A server ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
-    /// The HTTP door.
-    #[error("the HTTP door broke down")]
-    Http(#[source] io::Error),
-    /// The gRPC door.
+    /// The gRPC server.
     #[error(transparent)]
     Grpc(#[from] GrpcError),
-    /// One of them, without saying why.
-    #[error("a door closed by itself")]
+    /// One of them, for no known reason.
+    #[error("a server ended without being stopped")]
     Closed,
 }
 
 impl Listeners {
-    /// Takes both ports: one in use is found out before anything else is started.
+    /// Binds both ports, so that one in use is found before anything else is started.
     pub async fn bind(http: SocketAddr, grpc: SocketAddr) -> Result<Self, ListenError> {
         Ok(Self { http: bind(http, "HTTP").await?, grpc: bind(grpc, "gRPC").await? })
     }
 
-    /// Where the doors are: HTTP, gRPC.
+    /// The addresses: HTTP, gRPC.
     pub fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.http.local_addr()?, self.grpc.local_addr()?))
     }
 
-    /// Opens the doors to an engine. `started` is in seconds since the Unix epoch.
-    pub fn open(self, engine: &Engine, access: &Access, started: u64) -> Doors {
+    /// Serves an engine within limits. `started` is in seconds since the Unix epoch.
+    pub fn open(self, engine: &Engine, access: &Access, limits: ServerLimits, started: u64) -> Doors {
         let closing = Closing::default();
         let mut tasks = JoinSet::new();
-        let http = http::serve(self.http, (engine.clone(), access.clone()), started, closing.clone());
-        tasks.spawn(async move { http.await.map_err(DoorError::Http) });
-        let grpc = grpc::serve(self.grpc, (engine.clone(), access.clone()), closing.stopping.clone());
+        let shared = || (engine.clone(), access.clone());
+        let http = http::router(shared(), &limits.hosts_allowed, started, closing.clone());
+        let connections = Connections::new(limits);
+        let stopping = closing.stopping.clone();
+        let http = Arc::clone(&connections).serve(self.http, (http, Protocol::Http), stopping.clone());
+        tasks.spawn(async move {
+            http.await;
+            Ok(())
+        });
+        let grpc = grpc::serve(self.grpc, connections, shared(), stopping);
         tasks.spawn(async move { grpc.await.map_err(DoorError::from) });
         Doors { tasks, closing }
     }
@@ -77,14 +84,14 @@ async fn bind(address: SocketAddr, door: &'static str) -> Result<TcpListener, Li
     TcpListener::bind(address).await.map_err(|source| ListenError { address, door, source })
 }
 
-/// Both doors, open.
+/// Both servers, running.
 pub struct Doors {
     tasks: JoinSet<Result<(), DoorError>>,
     closing: Closing,
 }
 
 impl Doors {
-    /// Waits until a door ends by itself, which it should not.
+    /// Waits until a server ends without being stopped, which it should not.
     pub async fn broke_down(&mut self) -> DoorError {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,
@@ -97,11 +104,13 @@ impl Doors {
         self.closing.stopping.cancel();
         let mut all_closed = async || while self.tasks.join_next().await.is_some() {};
         if timeout(drain, all_closed()).await.is_err() {
-            info!("the drain time of the doors is over: requests under way are cut");
+            info!("the drain time is over: requests under way are cut");
             self.closing.cut.cancel();
             let _ = timeout(CUT_WAIT, all_closed()).await;
         }
-        // A connection that will not end holds nobody back.
+        self.closing.left.close();
+        let _ = timeout(CUT_WAIT, self.closing.left.wait()).await;
+        // A connection that does not end delays nothing.
         self.tasks.abort_all();
     }
 }

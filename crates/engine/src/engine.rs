@@ -9,7 +9,7 @@ use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
-use podium_domain::run::{Command, Run};
+use podium_domain::run::{Command, Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Skew;
 use podium_ports::conductor::{ConductorError, PlanOutcome, TextSink};
@@ -27,6 +27,7 @@ use crate::dispatch::Dispatch;
 use crate::dispatcher::Dispatcher;
 use crate::executor::Executor;
 use crate::gather::{self, ChargedCreations, Creations, Gathering, Loads};
+use crate::history::history;
 use crate::holds::Holds;
 use crate::known::{Bounds as KnownBounds, Known};
 use crate::metrics::Metrics;
@@ -183,6 +184,12 @@ impl Engine {
         after: u64,
     ) -> Result<BoxStream<'static, Result<Update, StoreError>>, WatchError> {
         Ok(Watcher::new(self.parts().clone(), id, after).await?.into_stream())
+    }
+
+    /// The stored events after event `after` of a run that has ended, up to the one that ended it. They are read while they are
+    /// taken, so that a slow reader holds few of them.
+    pub fn history(&self, id: RunId, after: u64) -> BoxStream<'static, Result<SequencedEvent, StoreError>> {
+        history(self.parts().clone(), id, after)
     }
 
     /// The answer as it is written: texts that concatenate to the run's answer, then the run as it ended.

@@ -18,6 +18,7 @@ mod estimate;
 mod executor;
 mod gather;
 mod hedging;
+mod history;
 mod holds;
 mod known;
 mod metrics;

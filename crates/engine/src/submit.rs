@@ -34,6 +34,8 @@ pub struct Submit {
     pub budgets: Vec<Budget>,
     /// The client's own name for it: repeating it gives the same run.
     pub request_id: Option<RequestId>,
+    /// A hash of what is asked for. A request id that comes with another one is refused.
+    pub request_digest: Option<String>,
     /// The model that the client named.
     pub model: String,
     /// The name and version of the conductor that alone will do, if the client named one.
@@ -104,6 +106,14 @@ pub enum SubmitError {
     /// No worker is left.
     #[error("policy workers_allowed leaves no worker of the pool")]
     NoWorkerAllowed,
+    /// The tenant used the request id before, for a request that asks for something else.
+    #[error(
+        "the request id was used for another request, which is run {run}; use a new id for a new request"
+    )]
+    OtherRequest {
+        /// The run of that request.
+        run: RunId,
+    },
     /// A budget has no room for the least that the run can cost.
     #[error(transparent)]
     OverBudget(Shortage),
@@ -185,6 +195,7 @@ impl Engine {
             budgets: request.budgets.iter().map(|budget| budget.at(now)).collect(),
             hold,
             request_id: request.request_id,
+            request_digest: request.request_digest,
             model: request.model,
             conversation: request.conversation,
             deadline_at: now.after(policy.deadline()),
@@ -242,13 +253,26 @@ impl Engine {
             self.creations().ask(commit.clone()).await?
         };
         match created {
-            Created::Existing(id) => return Ok(Submitted::Existing(id)),
+            Created::Existing(id) => return self.existing(id, commit.after.spec()).await,
             Created::New => self.metrics().happened(&commit.after, &commit.events),
             // Whoever wrote it has counted it, or has lost the answer.
             Created::Already => {}
         }
         self.announce(&draft);
         Ok(Submitted::New(draft.commit.after.id()))
+    }
+
+    /// The run that the same request id had become before, if it is of the same request. One that was accepted before digests
+    /// were stored is.
+    async fn existing(&self, id: RunId, spec: &RunSpec) -> Result<Submitted, SubmitError> {
+        let before = match &spec.request_digest {
+            Some(_) => self.run(id).await?.and_then(|run| run.spec().request_digest.clone()),
+            None => None,
+        };
+        if before.is_some() && before != spec.request_digest {
+            return Err(SubmitError::OtherRequest { run: id });
+        }
+        Ok(Submitted::Existing(id))
     }
 
     /// Has published what a created run begins with.

@@ -13,6 +13,7 @@ pub mod limiter;
 pub mod live;
 pub mod queue;
 pub mod schema;
+pub mod server;
 pub mod store;
 pub mod stored;
 pub mod vendor;

@@ -4,6 +4,7 @@
 mod checker;
 mod hardware;
 mod secret;
+mod server;
 mod sources;
 mod step_cache;
 pub mod values;
@@ -13,6 +14,7 @@ use std::fmt;
 pub use checker::Checker;
 pub use hardware::hardware;
 pub use secret::{SecretError, SecretRef};
+pub use server::{SERVER_KEYS, server_limits};
 pub use sources::Sources;
 pub use step_cache::step_cache;
 

@@ -121,6 +121,7 @@ pub fn a_spec() -> RunSpec {
         budgets: Vec::new(),
         hold: Cost::ZERO,
         request_id: None,
+        request_digest: None,
         model: "podium-ultra".to_owned(),
         conversation: Conversation::question_only("Why is the sky blue?").expect("it is a question"),
         deadline_at: accepted_at.after(policy.deadline()),

@@ -1,4 +1,4 @@
-//! The gateway: the front door. It accepts runs, streams them to clients and takes them back; others plan and execute.
+//! The gateway: the cluster's API server. It accepts runs, streams them to clients and cancels them; others plan and execute.
 #![deny(missing_docs)]
 
 mod settings;
@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
-    let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required } = settings;
+    let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required, limits } = settings;
     podium_setup::start_log(&cluster.log, cluster.log_format);
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
@@ -43,7 +43,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
     let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
     let access = Access::new(backbone.accounts(), backbone.clock(), keys_required);
-    let mut doors = listeners.open(&engine, &access, unix_seconds(backbone.clock().now()));
+    let mut doors = listeners.open(&engine, &access, limits, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());

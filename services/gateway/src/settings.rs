@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use podium_cluster::{ClusterSettings, KEYS};
-use podium_setup::settings::{Key, SettingsError, Sources, values};
+use podium_ports::server::ServerLimits;
+use podium_setup::settings::{Key, SERVER_KEYS, SettingsError, Sources, server_limits, values};
 
 /// A checked setup.
 pub(crate) struct Settings {
@@ -17,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// Whether who asks must show a key.
     pub(crate) keys_required: bool,
+    /// What clients may take of the gateway.
+    pub(crate) limits: ServerLimits,
 }
 
 pub(crate) fn keys() -> Vec<Key> {
@@ -32,7 +35,7 @@ pub(crate) fn keys() -> Vec<Key> {
         // Whether who asks must show a key; else who shows none is the tenant `local`.
         ("keys_required", Some("false")),
     ];
-    [KEYS, own].concat()
+    [KEYS, own, SERVER_KEYS].concat()
 }
 
 /// Checks everything.
@@ -41,6 +44,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
     let cluster = ClusterSettings::read(&mut checker);
     let keys_required = checker.read("keys_required", values::yes_or_no);
+    let limits = server_limits(&mut checker);
     let settings = || {
         Some(Settings {
             cluster: cluster?,
@@ -48,6 +52,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             grpc_listen: grpc_listen?,
             metrics_listen,
             keys_required: keys_required?,
+            limits: limits?,
         })
     };
     checker.finish(settings())

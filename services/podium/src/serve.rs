@@ -50,7 +50,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
     let access = embedded.access(settings.keys_required);
-    let mut doors = listeners.open(&engine, &access, unix_seconds(SystemClock.now()));
+    let mut doors =
+        listeners.open(&engine, &access, settings.limits.clone(), unix_seconds(SystemClock.now()));
     let (conductor, pool) = (engine.conductor_ids().collect::<Vec<_>>().join(", "), engine.pool().version());
     info!(%http, %grpc, conductor, pool, "listening");
     drop(engine);

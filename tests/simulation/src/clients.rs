@@ -142,6 +142,7 @@ impl Ask {
             key: None,
             budgets: Vec::new(),
             request_id,
+            request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
             conversation: Conversation::question_only(format!("Question {number}?"))

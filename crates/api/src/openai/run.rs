@@ -1,5 +1,6 @@
 //! A run as `GET /v1/runs/{id}` returns it. OpenAI has nothing of the kind.
 
+use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::run::{Attempt, Run, RunState};
 use serde::Serialize;
@@ -80,7 +81,7 @@ fn steps(run: &Run) -> Vec<StepBody<'_>> {
                 round: number,
                 index,
                 worker: step.worker.as_str(),
-                fell_back_to: done.worker.as_ref().map(|worker| worker.as_str()),
+                fell_back_to: done.worker.as_ref().map(WorkerId::as_str),
                 state: done.task.state.as_str(),
                 subtask: &step.subtask,
                 attempts: attempts.len(),

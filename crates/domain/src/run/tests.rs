@@ -89,6 +89,7 @@ fn accepted(policy: Policy) -> Run {
         budgets: Vec::new(),
         hold: Cost::ZERO,
         request_id: None,
+        request_digest: None,
         model: "podium-ultra".to_owned(),
         conversation: Conversation::question_only("why?").unwrap(),
         deadline_at: NOW.after(policy.deadline()),

@@ -6,11 +6,11 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use podium_api::{ApiError, ErrorCode};
 use tonic::Status;
-use tonic::body::Body;
 use tower::{Layer, Service};
 
 /// How much earlier than tonic's timer this one fires.

@@ -1,4 +1,4 @@
-//! The gRPC door: `podium.v1`, health, reflection.
+//! The gRPC API: `podium.v1`, health, reflection.
 
 mod deadline;
 mod ratings;
@@ -6,58 +6,96 @@ mod service;
 mod watch;
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
-use podium_api::v1::podium_service_server::PodiumServiceServer;
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use podium_api::v1::podium_service_server::{PodiumServiceServer, SERVICE_NAME};
+use podium_api::{ApiError, ErrorCode};
 use podium_engine::Engine;
 use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use tonic::codec::CompressionEncoding::Gzip;
 use tonic::server::NamedService as _;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
+use tonic::{Code, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::access::Access;
+use crate::connections::{Connections, Protocol};
 
 pub use service::Runs;
 
-/// Most bytes of one message, in or out. A request is bounded far below that; a run with its outputs may be large.
-const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of a request: a conversation of the longest kind and all around it.
+const REQUEST_BYTES_MAX: usize = 2 << 20;
+/// Most bytes of a message that is sent. A run with its outputs may be large.
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
 /// How often the health service follows readiness.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
-const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
-const STREAMS_MAX: u32 = 1024;
-const HEADER_BYTES_MAX: u32 = 16 << 10;
 
 /// The service over an engine; its watches end when `stop` is cancelled.
 fn service(engine: Engine, access: Access, stop: CancellationToken) -> PodiumServiceServer<Runs> {
     PodiumServiceServer::new(Runs::new(engine, access, stop))
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+        .accept_compressed(Gzip)
+        .send_compressed(Gzip)
 }
 
-/// Why the door does not open or broke down.
+/// Finds out who calls before the message is read, and gives errors of the transport the details that all others have.
+async fn identify(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_ours = path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some();
+    if !is_ours {
+        return next.run(request).await;
+    }
+    // A value that is not text cannot be a key either.
+    let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+    match access.caller(shown).await {
+        Ok(caller) => request.extensions_mut().insert(caller),
+        Err(error) => return Status::from(error).into_http(),
+    };
+    let response = next.run(request).await;
+    match detailed(&response) {
+        Some(status) => status.into_http(),
+        None => response,
+    }
+}
+
+/// The status of a call that failed before it reached the service, with details.
+fn detailed(response: &Response) -> Option<Status> {
+    let status = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty())?;
+    let code = match status.code() {
+        Code::OutOfRange => ErrorCode::BodyTooLarge,
+        Code::Internal | Code::InvalidArgument => ErrorCode::InvalidValue,
+        Code::Unimplemented => ErrorCode::RouteNotFound,
+        _ => return None,
+    };
+    Some(ApiError::new(code, status.message()).into())
+}
+
+/// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum GrpcError {
-    /// The descriptors that the build made do not read.
+    /// The descriptors that the build made cannot be decoded.
     #[error("reflection does not start")]
     Reflection(#[from] tonic_reflection::server::Error),
-    /// The server ended by itself.
-    #[error("the gRPC door broke down")]
-    Transport(#[from] tonic::transport::Error),
 }
 
 /// Serves gRPC until `stop` is cancelled and the calls under way are done.
 pub(crate) async fn serve(
     listener: TcpListener,
+    connections: Arc<Connections>,
     (engine, access): (Engine, Access),
     stop: CancellationToken,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    // Alive as long as anything turns, also while it drains: a restart would help nobody then.
+    // The process is alive also while it drains: a restart would help nobody then.
     health.set_service_status("liveness", ServingStatus::Serving).await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -65,30 +103,28 @@ pub(crate) async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let follow = follow_readiness(engine.clone(), health.clone());
-    let (stopped, stopping) = (stop.clone(), stop.clone());
-    let shutdown = async move {
-        stopped.cancelled().await;
-        health.set_not_serving::<PodiumServiceServer<Runs>>().await;
-        health.set_service_status("", ServingStatus::NotServing).await;
-    };
-    let serving = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
-        .http2_keepalive_timeout(Some(KEEPALIVE_WAIT))
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .max_concurrent_streams(STREAMS_MAX)
-        .layer(deadline::DeadlineLayer)
-        .add_service(service(engine, access, stop))
+    let services = Routes::new(service(engine, access.clone(), stop.clone()))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), shutdown);
+        .prepare();
+    let router = services
+        .into_axum_router()
+        .layer(middleware::from_fn_with_state(access, identify))
+        .layer(deadline::DeadlineLayer);
+    let not_serving = async {
+        stop.cancelled().await;
+        health.set_not_serving::<PodiumServiceServer<Runs>>().await;
+        health.set_service_status("", ServingStatus::NotServing).await;
+    };
+    let serving = connections.serve(listener, (router, Protocol::Grpc), stop.clone());
     tokio::select! {
-        served = serving => Ok(served?),
-        never = follow_until(follow, stopping) => match never {},
+        _ = futures::future::join(serving, not_serving) => Ok(()),
+        never = follow_until(follow, stop.clone()) => match never {},
     }
 }
 
-/// Follows until the server stops; what it says then is not changed any more.
+/// Follows until the server stops. What the health service says then does not change any more.
 async fn follow_until(follow: impl Future<Output = Infallible>, stop: CancellationToken) -> Infallible {
     tokio::select! {
         biased;

@@ -34,8 +34,14 @@ pub(super) async fn watch(
     after: u64,
     stop: CancellationToken,
 ) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
-    let attempts = AttemptNumbers::of(&asking::load(engine, tenant, id).await?);
-    let updates = engine.watch(id, after).await.map_err(|e| asking::watch_error(id, &e))?;
+    let run = asking::load(engine, tenant, id).await?;
+    let attempts = AttemptNumbers::of(&run);
+    let updates = if run.is_ended() {
+        engine.history(id, after).map(|event| event.map(Update::Event)).boxed()
+    } else {
+        engine.watch(id, after).await.map_err(|e| asking::watch_error(id, &e))?
+    };
+    drop(run);
     let watch = Watch { updates, attempts, sequence: after, stop };
     let messages = stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;

@@ -3,48 +3,61 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Extension;
+use axum::body::Body;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use podium_api::openai::{ChatRequest, Completion, ErrorBody};
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::{RequestId, RunId, TenantId};
 use podium_domain::run::Run;
-use podium_engine::{AnswerError, AnswerPart, Ending};
+use podium_engine::{AnswerError, AnswerPart, Ending, Submitted};
 use tokio_util::sync::CancellationToken;
 
+use super::leaving::{Leaving, accept};
 use super::money::EstimateBody;
 use super::reply::{Refusal, json, name_run};
-use super::{BODY_BYTES_MAX, Door};
+use super::{Door, parsed};
+use crate::access::Caller;
 use crate::asking;
+use crate::connections::{Held, Unread};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// Silence on a stream after which a comment is sent, so that nobody in between closes it.
+/// Silence on a stream after which a comment is sent, so that no proxy closes it.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Longest piece in which an answer is streamed that is there already. No character is longer.
+const PIECE_BYTES_MAX: usize = 4096;
 
 pub(super) async fn complete(
     State(door): State<Door>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Result<Response, Refusal> {
     if door.stopping.is_cancelled() {
         return Err(asking::stopping().into());
     }
-    let caller = door.caller(&headers).await?;
-    let mut request = ChatRequest::parse(&whole(body)?)?;
+    let mut request = parsed(body, ChatRequest::parse).await?;
     request.new_run.request_id = idempotency_key(&headers)?;
+    let (new_run, engine) = (request.new_run, door.engine.clone());
+    let is_findable = new_run.request_id.is_some();
     if !request.stream {
-        let (submitted, ending) = asking::ask(&door.engine, caller, request.new_run).await?;
-        return whole_answer(&door, submitted.run_id(), ending).await;
+        let asking = async move { asking::ask(&engine, caller, new_run).await };
+        let (asked, leaving) =
+            accept(&door, is_findable, asking, |(submitted, _)| submitted.run_id()).await?;
+        return whole_answer(&door, asked, leaving, &unread).await;
     }
     let tenant = caller.tenant.clone();
-    let id = asking::submit(&door.engine, caller, request.new_run).await?.run_id();
-    let mut response = streamed(&door, (&tenant, id), request.include_usage).await?;
+    let asking = async move { asking::submit(&engine, caller, new_run).await };
+    let (submitted, leaving) = accept(&door, is_findable, asking, |submitted| submitted.run_id()).await?;
+    let id = submitted.run_id();
+    let mut response = streamed(&door, (&tenant, id), leaving, (request.include_usage, &unread)).await?;
     name_run(&mut response, id);
     Ok(response)
 }
@@ -52,24 +65,13 @@ pub(super) async fn complete(
 /// `POST /v1/estimates`: a request for a completion, and what it could cost.
 pub(super) async fn estimate(
     State(door): State<Door>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let caller = door.caller(&headers).await?;
-    let request = ChatRequest::parse(&whole(body)?)?;
+    let request = parsed(body, ChatRequest::parse).await?;
     let estimate = asking::estimate(&door.engine, caller, request.new_run).await?;
     let body = serde_json::to_string(&EstimateBody::of(&estimate)).map_err(|e| asking::defect(&e))?;
     Ok(json(body))
-}
-
-pub(super) fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
-    body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let message = format!("the request is longer than {BODY_BYTES_MAX} bytes");
-            ApiError::new(ErrorCode::BodyTooLarge, message)
-        }
-        _ => ApiError::new(ErrorCode::InvalidJson, "the request broke off"),
-    })
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
@@ -86,35 +88,62 @@ type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
 async fn streamed(
     door: &Door,
     (tenant, id): (&TenantId, RunId),
-    include_usage: bool,
+    leaving: Leaving,
+    (include_usage, unread): (bool, &Unread),
 ) -> Result<Response, ApiError> {
     let run = asking::load(&door.engine, tenant, id).await?;
-    let streaming = Streaming {
-        completion: Completion::of(&run),
-        include_usage,
-        answer: door.engine.answer(id).await.map_err(|e| asking::watch_error(id, &e))?,
-        cut: door.cut.clone(),
-        stage: Stage::Opening,
+    let completion = Completion::of(&run);
+    let (answer, held) = if run.is_ended() {
+        // It is there as a whole, and counts as held until it is read.
+        let bytes = run.answer().map_or(0, str::len);
+        (replayed(run), Some(unread.hold(bytes).map_err(|_| asking::overloaded(id))?))
+    } else {
+        drop(run);
+        (door.engine.answer(id).await.map_err(|e| asking::watch_error(id, &e))?, None)
     };
+    let (cut, stage) = (door.cut.clone(), Stage::Opening);
+    let streaming = Streaming { id, leaving, completion, include_usage, answer, cut, stage, _held: held };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_EVERY).text("keep-alive");
     Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive).into_response())
 }
 
-async fn whole_answer(door: &Door, id: RunId, mut ending: Ending) -> Result<Response, Refusal> {
-    // What its workers write on the way is of no concern here.
+/// The answer of a run that has ended, in pieces.
+fn replayed(run: Run) -> Answer {
+    stream::unfold(Some((Box::new(run), 0)), |state| async {
+        let (run, at) = state?;
+        let rest = run.answer().map_or("", |answer| &answer[at..]);
+        if rest.is_empty() {
+            return Some((Ok(AnswerPart::Ended(run)), None));
+        }
+        let piece = rest[..rest.floor_char_boundary(PIECE_BYTES_MAX)].to_owned();
+        let at = at + piece.len();
+        Some((Ok(AnswerPart::Text(piece)), Some((run, at))))
+    })
+    .boxed()
+}
+
+async fn whole_answer(
+    door: &Door,
+    (submitted, mut ending): (Submitted, Ending),
+    mut leaving: Leaving,
+    unread: &Unread,
+) -> Result<Response, Refusal> {
+    let id = submitted.run_id();
     let ended = tokio::select! {
         run = ending.run() => run.map_err(|e| asking::watch_error(id, &e)),
         () = door.cut.cancelled() => {
             Err(asking::stopping())
         }
     };
+    leaving.disarm();
     let run = ended.map_err(|e| Refusal::of_run(e, id))?;
     match (Completion::of(&run).whole(&run), asking::run_error(&run)) {
-        (Some(body), None) => {
+        (Some(body), None) if unread.admits(body.len()) => {
             let mut response = json(body);
             name_run(&mut response, id);
             Ok(response)
         }
+        (Some(_), None) => Err(Refusal::of_run(asking::overloaded(id), id)),
         (_, Some(error)) => Err(Refusal::of_run(error, id)),
         (None, None) => Err(Refusal::of_run(no_output(id), id)),
     }
@@ -124,20 +153,23 @@ fn no_output(run: RunId) -> ApiError {
     ApiError::new(ErrorCode::Internal, format!("run {run} succeeded without an output"))
 }
 
-/// Where a stream of chunks stands.
+/// How far a stream of chunks has come.
 enum Stage {
     Opening,
     Answering,
-    /// These are left to be said, the last one first.
+    /// These chunks are left to be sent, the last one first.
     Closing(Vec<String>),
 }
 
 struct Streaming {
+    id: RunId,
+    leaving: Leaving,
     completion: Completion,
     include_usage: bool,
     answer: Answer,
     cut: CancellationToken,
     stage: Stage,
+    _held: Option<Held>,
 }
 
 impl Streaming {
@@ -161,12 +193,12 @@ impl Streaming {
         }
         let part = tokio::select! {
             part = self.answer.next() => part,
-            () = self.cut.cancelled() => return Some(self.fail(&asking::stopping())),
+            () = self.cut.cancelled() => return Some(self.fail(&asking::stopping_stream(self.id))),
         };
         match part? {
             Ok(AnswerPart::Text(text)) => Some(self.completion.delta(&text, self.include_usage)),
             Ok(AnswerPart::Ended(run)) => Some(self.end(&run)),
-            Err(error) => Some(self.fail(&asking::answer_error(&error))),
+            Err(error) => Some(self.fail(&asking::answer_error(self.id, &error))),
         }
     }
 
@@ -174,6 +206,7 @@ impl Streaming {
         if let Some(error) = asking::run_error(run) {
             return self.fail(&error);
         }
+        self.leaving.disarm();
         let mut left = vec!["[DONE]".to_owned()];
         if self.include_usage {
             left.push(self.completion.usage(run));
@@ -184,6 +217,7 @@ impl Streaming {
 
     /// An error event; nothing follows it.
     fn fail(&mut self, error: &ApiError) -> String {
+        self.leaving.disarm();
         self.stage = Stage::Closing(Vec::new());
         ErrorBody::new(error).to_json()
     }

@@ -1,34 +1,47 @@
-//! The HTTP door: OpenAI's Chat Completions, the models, what runs could cost, budgets, ratings, health.
+//! The HTTP API: OpenAI's Chat Completions, runs, models, estimates, budgets, ratings, health.
 //!
-//! A client that goes away cancels nothing: its run goes on, and a repeated request with the same `Idempotency-Key` finds
-//! it. Taking a run back is an act of its own, at the gRPC door.
+//! A request without an `Idempotency-Key` whose client leaves cancels its run, since nobody else could read the answer. With a
+//! key the run goes on, and a repeated request with the same key finds it.
 
 mod chat;
+mod front;
+mod leaving;
 mod models;
 mod money;
 mod ratings;
 mod reply;
+mod runs;
+
+use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
-use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt as _;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use podium_api::{ApiError, ErrorCode};
+use podium_domain::ids::{InvalidId, RunId};
 use podium_engine::Engine;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::access::{Access, Caller};
+use crate::access::Access;
+use crate::connections::BodyTimeout;
 use crate::{Closing, asking};
+use front::shown;
 use reply::Refusal;
 
 /// Most bytes of a request: a conversation of the longest kind, with room for escapes.
 const BODY_BYTES_MAX: usize = 2 << 20;
+/// A body that is longer is parsed on a thread of its own: parsing takes milliseconds.
+const PARSE_AT_ONCE_MAX: usize = 256 << 10;
 const REQUEST_ID: &str = "x-request-id";
 
 /// What every handler may use.
@@ -36,59 +49,100 @@ const REQUEST_ID: &str = "x-request-id";
 struct Door {
     engine: Engine,
     access: Access,
+    hosts_allowed: Arc<[String]>,
     /// When the server started, in seconds since the Unix epoch.
     started: u64,
-    /// No new work, please.
+    /// The server takes no new work.
     stopping: CancellationToken,
     /// Streams under way end now.
     cut: CancellationToken,
+    /// What goes on after a client has left.
+    left: TaskTracker,
 }
 
-impl Door {
-    /// Who asks.
-    async fn caller(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
-        // What is no text is no key either.
-        let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-        self.access.caller(authorization).await
-    }
-}
-
-/// Serves HTTP until `closing.stopping` and the requests under way are done. `started` is in seconds since the Unix epoch.
-pub(crate) async fn serve(
-    listener: TcpListener,
+/// The HTTP API. `started` is in seconds since the Unix epoch.
+pub(crate) fn router(
     (engine, access): (Engine, Access),
+    hosts_allowed: &[String],
     started: u64,
     closing: Closing,
-) -> std::io::Result<()> {
-    let listener = listener.tap_io(|connection| {
-        // A stream of small chunks must not wait to fill packets; a connection that refuses works all the same.
-        let _ = connection.set_nodelay(true);
-    });
-    let stopping = closing.stopping.clone();
-    let router = router((engine, access), started, closing);
-    axum::serve(listener, router).with_graceful_shutdown(async move { stopping.cancelled().await }).await
-}
-
-fn router((engine, access): (Engine, Access), started: u64, closing: Closing) -> Router {
-    let door = Door { engine, access, started, stopping: closing.stopping, cut: closing.cut };
-    Router::new()
+) -> Router {
+    let hosts_allowed = hosts_allowed.into();
+    let Closing { stopping, cut, left } = closing;
+    let door = Door { engine, access, hosts_allowed, started, stopping, cut, left };
+    let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/estimates", post(chat::estimate))
         .route("/v1/budgets", get(money::budgets))
+        .route("/v1/runs/{id}", get(runs::one))
+        .route("/v1/runs/{id}/cancel", post(runs::cancel))
         .route("/v1/runs/{id}/rating", post(ratings::rate))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one))
+        .route_layer(middleware::from_fn_with_state(door.clone(), front::check));
+    let all = api
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(CatchPanicLayer::custom(|_| panicked()))
         .layer(middleware::from_fn(name_request))
-        .with_state(door)
+        .with_state(door);
+    Router::new().fallback_service(all.map_request(front::without_slash))
 }
 
-/// The process turns.
+/// The whole body of a request.
+async fn whole(mut body: Body) -> Result<Bytes, ApiError> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| broke_off(&error))?.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            return Err(front::too_large());
+        }
+        if whole.is_empty() && http_body::Body::is_end_stream(&body) {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+fn broke_off(error: &axum::Error) -> ApiError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(timeout) = error.downcast_ref::<BodyTimeout>() {
+            return ApiError::new(ErrorCode::RequestTimeout, timeout.to_string());
+        }
+        cause = error.source();
+    }
+    ApiError::new(ErrorCode::InvalidJson, "the request's body broke off")
+}
+
+/// The whole body of a request, parsed.
+async fn parsed<T: Send + 'static>(
+    body: Body,
+    parse: fn(&[u8]) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let bytes = whole(body).await?;
+    if bytes.len() <= PARSE_AT_ONCE_MAX {
+        return parse(&bytes);
+    }
+    tokio::task::spawn_blocking(move || parse(&bytes)).await.map_err(|e| asking::defect(&e))?
+}
+
+/// The part of a path that a route has a name for.
+fn segment(path: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
+    let invalid = |_| ApiError::new(ErrorCode::RouteNotFound, "the path is not valid UTF-8");
+    path.map(|Path(segment)| segment).map_err(invalid)
+}
+
+/// The id of a run in a path.
+fn run_id(text: &str) -> Result<RunId, ApiError> {
+    text.parse()
+        .map_err(|e: InvalidId| ApiError::on_field(ErrorCode::InvalidValue, "run_id", format!("run_id: {e}")))
+}
+
+/// The process is alive.
 async fn healthy() -> &'static str {
     "ok\n"
 }
@@ -114,12 +168,14 @@ async fn ready(State(door): State<Door>, RawQuery(query): RawQuery) -> Response 
 }
 
 async fn unknown_route(request: Request) -> Refusal {
-    let message = format!("there is no route {} {}", request.method(), request.uri().path());
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let message = format!("there is no route {method} {path}");
     ApiError::new(ErrorCode::RouteNotFound, message).into()
 }
 
 async fn unknown_method(request: Request) -> Refusal {
-    let message = format!("{} has no method {}", request.uri().path(), request.method());
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let message = format!("{path} has no method {method}");
     ApiError::new(ErrorCode::MethodNotAllowed, message).into()
 }
 

@@ -1,17 +1,17 @@
 //! The list of models.
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_api::openai::{Model, ModelList};
 use podium_api::{ApiError, ErrorCode, ModelName};
 
-use super::Door;
+use super::front::shown;
 use super::reply::{Refusal, json};
+use super::{Door, segment};
 use crate::asking;
 
-pub(super) async fn list(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Refusal> {
-    door.caller(&headers).await?;
+pub(super) async fn list(State(door): State<Door>) -> Result<Response, Refusal> {
     let names = ModelName::served_by(door.engine.conductor_ids());
     let models = names.iter().map(|name| Model::new(name.to_string(), door.started)).collect();
     body(&ModelList::new(models))
@@ -19,14 +19,13 @@ pub(super) async fn list(State(door): State<Door>, headers: HeaderMap) -> Result
 
 pub(super) async fn one(
     State(door): State<Door>,
-    headers: HeaderMap,
-    Path(id): Path<String>,
+    path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    door.caller(&headers).await?;
+    let id = segment(path)?;
     let name = id.parse::<ModelName>().ok().filter(|name| name.is_served_by(door.engine.conductor_ids()));
     let name = name.ok_or_else(|| {
-        let shown: String = id.chars().take(100).collect();
-        ApiError::on_field(ErrorCode::ModelNotFound, "model", format!("there is no model `{shown}`"))
+        let message = format!("there is no model `{}`", shown(&id));
+        ApiError::on_field(ErrorCode::ModelNotFound, "model", message)
     })?;
     body(&Model::new(name.to_string(), door.started))
 }

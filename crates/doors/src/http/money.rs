@@ -1,7 +1,7 @@
 //! What runs could cost and what budgets hold, as JSON. Amounts are billionths of a US dollar.
 
+use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_engine::Estimate;
 use podium_ports::accounts::BudgetSum;
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Door;
 use super::reply::{Refusal, json};
+use crate::access::Caller;
 use crate::asking;
 
 /// What a run could cost.
@@ -86,8 +87,10 @@ impl BudgetBody {
 }
 
 /// `GET /v1/budgets`: those that the caller's runs are charged to.
-pub(super) async fn budgets(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Refusal> {
-    let caller = door.caller(&headers).await?;
+pub(super) async fn budgets(
+    State(door): State<Door>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Refusal> {
     let sums = door.access.sums(&caller).await?;
     let body = BudgetsBody { object: "list", data: sums.iter().map(BudgetBody::of).collect() };
     Ok(json(serde_json::to_string(&body).map_err(|e| asking::defect(&e))?))

@@ -1,18 +1,16 @@
 //! `POST /v1/runs/{id}/rating`: what a client thinks of a run.
 
-use axum::extract::rejection::BytesRejection;
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use podium_api::openai::RatingRequest;
-use podium_api::{ApiError, ErrorCode};
-use podium_domain::ids::{InvalidId, RunId};
 use serde::Serialize;
 
-use super::Door;
-use super::chat::whole;
 use super::reply::{Refusal, json, name_run};
+use super::{Door, parsed, run_id, segment};
+use crate::access::Caller;
 use crate::asking;
 
 #[derive(Serialize)]
@@ -26,17 +24,14 @@ struct RatingBody<'a> {
 
 pub(super) async fn rate(
     State(door): State<Door>,
-    headers: HeaderMap,
-    Path(id): Path<String>,
-    body: Result<Bytes, BytesRejection>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let tenant = door.caller(&headers).await?.tenant;
-    let id: RunId = id.parse().map_err(|e: InvalidId| {
-        ApiError::on_field(ErrorCode::InvalidValue, "run_id", format!("run_id: {e}"))
-    })?;
-    let RatingRequest { score, comment } = RatingRequest::parse(&whole(body)?)?;
+    let id = run_id(&segment(path)?)?;
+    let RatingRequest { score, comment } = parsed(body, RatingRequest::parse).await?;
     let rating = asking::rating(score, comment)?;
-    asking::rate(&door.engine, &tenant, id, &rating).await?;
+    asking::rate(&door.engine, &caller.tenant, id, &rating).await?;
     let body = RatingBody {
         object: "run.rating",
         run_id: id.to_string(),

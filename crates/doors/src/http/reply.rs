@@ -1,10 +1,10 @@
-//! Errors in OpenAI's shape.
+//! Errors in OpenAI's shape, and headers that every answer has.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use podium_api::ApiError;
 use podium_api::openai::ErrorBody;
+use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::RunId;
 
 /// The header that names the run behind a response.
@@ -33,21 +33,44 @@ impl From<ApiError> for Refusal {
     }
 }
 
+/// The same error with the names that fields have in a body of this API.
+fn in_words_of_http(mut error: ApiError) -> ApiError {
+    for problem in &mut error.fields {
+        if let Some(name) = problem.field.strip_prefix("policy.") {
+            problem.field = format!("podium.{name}");
+        } else if let Some(name) = problem.field.strip_prefix("sampling.") {
+            problem.field = name.to_owned();
+        }
+    }
+    error
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mapping = self.error.code.mapping();
+        let error = in_words_of_http(self.error);
+        let mapping = error.code.mapping();
         let status = StatusCode::from_u16(mapping.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, ErrorBody::new(&self.error).to_json()).into_response();
+        let mut response = (status, ErrorBody::new(&error).to_json()).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(SHOULD_RETRY, HeaderValue::from_static(if mapping.retry { "true" } else { "false" }));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(seconds) = retry_after(error.code) {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(seconds));
         }
         if let Some(run) = self.run {
             name_run(&mut response, run);
         }
         response
+    }
+}
+
+/// In how many seconds the same request may succeed, where that is known.
+fn retry_after(code: ErrorCode) -> Option<&'static str> {
+    match code {
+        ErrorCode::Stopping | ErrorCode::Unavailable | ErrorCode::Overloaded => Some("1"),
+        // The run has waited until its deadline already.
+        ErrorCode::WorkerRateLimited => Some("20"),
+        _ => None,
     }
 }
 
@@ -65,9 +88,26 @@ pub(super) fn name_run(response: &mut Response, run: RunId) {
 
 #[cfg(test)]
 mod tests {
-    use podium_api::ErrorCode;
-
     use super::*;
+
+    #[test]
+    fn an_error_names_fields_as_the_client_wrote_them() {
+        let field = |field: &str| {
+            in_words_of_http(ApiError::on_field(ErrorCode::InvalidValue, field, "x")).fields.remove(0).field
+        };
+        assert_eq!(field("policy.workers_allowed"), "podium.workers_allowed");
+        assert_eq!(field("sampling.temperature"), "temperature");
+        assert_eq!(field("messages[0].role"), "messages[0].role");
+    }
+
+    #[test]
+    fn a_refusal_that_passes_says_when_to_try_again() {
+        for code in [ErrorCode::WorkerRateLimited, ErrorCode::Overloaded, ErrorCode::Unavailable] {
+            let response = Refusal::from(ApiError::new(code, "later")).into_response();
+            assert!([429, 503].contains(&response.status().as_u16()));
+            assert!(response.headers().contains_key(RETRY_AFTER), "{code:?}");
+        }
+    }
 
     #[test]
     fn clients_are_told_not_to_pay_again_for_a_run_that_failed() {

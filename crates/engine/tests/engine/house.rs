@@ -192,6 +192,7 @@ pub(crate) fn request(policy: Policy) -> Submit {
         key: None,
         budgets: Vec::new(),
         request_id: None,
+        request_digest: None,
         model: "podium-ultra".to_owned(),
         conductor: None,
         conversation: Conversation::question_only("Why is the sky blue?").unwrap(),

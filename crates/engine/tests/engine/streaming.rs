@@ -173,3 +173,21 @@ async fn an_answer_that_contradicts_what_was_shown_is_an_error_never_a_mixture()
     assert!(matches!(end, AnswerError::Diverged { run } if run == id), "{end}");
     assert_eq!(house.ended(id).await.answer(), Some("No"));
 }
+
+#[tokio::test]
+async fn the_history_of_an_ended_run_is_what_its_watchers_saw() {
+    let house = House::with_plan(plan_of(&[("checker", "one", &[]), ("checker", "two", &[0])])).await;
+    house.vendor.otherwise(Answer::text("done"));
+    let id = house.ask().await;
+    house.ended(id).await;
+    let updates: Vec<_> = within(house.engine.watch(id, 3).await.unwrap().collect()).await;
+    let event = |update| match update {
+        Update::Event(event) => event,
+        other => panic!("an ended run has only events: {other:?}"),
+    };
+    let seen: Vec<_> = updates.into_iter().map(|update| event(update.unwrap())).collect();
+    let history: Vec<_> = within(house.engine.history(id, 3).collect()).await;
+    let history: Vec<_> = history.into_iter().map(Result::unwrap).collect();
+    assert!(history.len() > 4, "it takes more than one page: {}", history.len());
+    assert_eq!(history, seen);
+}

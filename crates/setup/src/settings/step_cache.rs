@@ -27,7 +27,6 @@ pub fn step_cache(checker: &mut Checker) -> Option<Option<CacheOptions>> {
         ttl: Duration::from_millis(ttl?),
         entries_max: usize::try_from(entries_max?).ok()?,
         entry_bytes_max: usize::try_from(entry_bytes_max?).ok()?,
-        ..CacheOptions::default()
     };
     Some(is_on?.then_some(options))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use podium_ports::conductor::LocalLimits;
 use podium_setup::conductor::ConductorChoices;
-use podium_setup::settings::{Checker, SettingsError, Sources, hardware, step_cache, values};
+use podium_setup::settings::{Checker, SettingsError, Sources, hardware, server_limits, step_cache, values};
 use podium_telemetry::TelemetrySettings;
 
 use super::{PoolChoice, Settings};
@@ -14,6 +14,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
     let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
     let keys_required = checker.read("keys_required", values::yes_or_no);
+    let limits = server_limits(&mut checker);
     let data = data(&mut checker);
     let pool = checker.read("pool", pool);
     let conductors = ConductorChoices::read(&mut checker, values::conductor);
@@ -32,6 +33,7 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             grpc_listen: grpc_listen?,
             metrics_listen,
             keys_required: keys_required?,
+            limits: limits?,
             data: data?,
             pool: pool?,
             conductors: conductors?,

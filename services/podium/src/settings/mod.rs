@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
+use podium_ports::server::ServerLimits;
 use podium_setup::LogFormat;
 use podium_setup::conductor::ConductorChoices;
 use podium_setup::settings::Key;
@@ -27,6 +28,21 @@ pub(crate) const KEYS: &[Key] = &[
     ("allow_remote", Some("false")),
     // Whether who asks must show a key; else who shows none is the tenant `local`.
     ("keys_required", Some("false")),
+    // Most connections of HTTP and gRPC clients together. A new one takes the place of the one that is idle for longest. Default:
+    // half of the files that the process may have open, at most 16384.
+    ("connections_max", None),
+    // Milliseconds until the head of a connection's first request must have arrived.
+    ("request_head_ms", Some("10000")),
+    // Milliseconds until the body of a request must have arrived.
+    ("request_body_ms", Some("30000")),
+    // Milliseconds after which a connection without a request under way is closed.
+    ("connection_idle_ms", Some("75000")),
+    // Milliseconds after which an answer is given up whose client takes nothing of it.
+    ("answer_stall_ms", Some("30000")),
+    // Most bytes of answers that are held until clients have read them.
+    ("unread_bytes_max", Some("268435456")),
+    // Host names, separated by commas, that requests and web pages may come by while no key is required; `localhost` may always.
+    ("hosts_allowed", None),
     // The folder that keeps the runs. Default: in the user's data folder.
     ("data", None),
     // `demo`, or a pool file.
@@ -83,6 +99,8 @@ pub(crate) struct Settings {
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// Whether who asks must show a key.
     pub(crate) keys_required: bool,
+    /// What clients may take of the server.
+    pub(crate) limits: ServerLimits,
     /// The folder that keeps the runs.
     pub(crate) data: PathBuf,
     /// The workers.

@@ -84,6 +84,7 @@ impl AtWork {
             key: None,
             budgets: Vec::new(),
             request_id: None,
+            request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
             conversation: Conversation::question_only(QUESTION).unwrap(),

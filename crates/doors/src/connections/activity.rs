@@ -1,0 +1,144 @@
+//! What a connection is doing: whether requests are under way, and since when there are none.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use podium_ports::server::ServerLimits;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// The state of one connection.
+pub(super) struct Activity {
+    state: Mutex<State>,
+    /// A request began or ended.
+    changed: Notify,
+    /// A connection may have become one that can be closed for another; of all connections.
+    freed: Arc<Notify>,
+    /// The connection must end at once.
+    pub(super) close: CancellationToken,
+}
+
+struct State {
+    /// Requests of which the head has arrived and the answer is not sent.
+    open: usize,
+    /// Those of them of which the body has arrived, too.
+    received: usize,
+    /// When the connection was accepted, or when its last request ended.
+    quiet_since: Instant,
+    has_asked: bool,
+}
+
+impl Activity {
+    pub(super) fn new(freed: Arc<Notify>) -> Self {
+        let state = State { open: 0, received: 0, quiet_since: Instant::now(), has_asked: false };
+        Self { state: Mutex::new(state), changed: Notify::new(), freed, close: CancellationToken::new() }
+    }
+
+    /// Counts a request until the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
+        let mut state = self.lock();
+        state.open += 1;
+        state.has_asked = true;
+        RequestGuard { activity: Arc::clone(self), is_received: AtomicBool::new(false) }
+    }
+
+    /// Since when the connection waits for its client, if no request is being answered.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        let state = self.lock();
+        (state.received == 0).then_some(state.quiet_since)
+    }
+
+    /// Returns once the client has been silent for too long.
+    pub(super) async fn is_silent(&self, limits: &ServerLimits) {
+        loop {
+            match self.due(limits) {
+                None => self.changed.notified().await,
+                Some(due) if Instant::now() >= due => return,
+                Some(due) => sleep_until(due).await,
+            }
+        }
+    }
+
+    fn due(&self, limits: &ServerLimits) -> Option<Instant> {
+        let state = self.lock();
+        let limit = if state.has_asked { limits.idle } else { limits.head };
+        (state.open == 0).then(|| state.quiet_since + limit)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request under way. It ends when this is dropped.
+pub(super) struct RequestGuard {
+    activity: Arc<Activity>,
+    is_received: AtomicBool,
+}
+
+impl RequestGuard {
+    /// The body has arrived: from now on the connection is not closed for another one.
+    pub(super) fn received(&self) {
+        if !self.is_received.swap(true, Ordering::Relaxed) {
+            self.activity.lock().received += 1;
+        }
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        let mut state = self.activity.lock();
+        state.open -= 1;
+        if self.is_received.load(Ordering::Relaxed) {
+            state.received -= 1;
+        }
+        if state.open == 0 {
+            state.quiet_since = Instant::now();
+        }
+        drop(state);
+        self.activity.changed.notify_one();
+        self.activity.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_request_is_silent_after_the_head_limit() {
+        let (activity, begun) = (Activity::new(Arc::default()), Instant::now());
+        activity.is_silent(&ServerLimits::default()).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_under_way_is_never_silence_and_the_idle_limit_follows_it() {
+        let activity = Arc::new(Activity::new(Arc::default()));
+        let request = activity.begin();
+        let limits = ServerLimits::default();
+        let silent = activity.is_silent(&limits);
+        tokio::pin!(silent);
+        let hour = Duration::from_hours(1);
+        assert!(tokio::time::timeout(hour, silent.as_mut()).await.is_err());
+        drop(request);
+        let begun = Instant::now();
+        silent.await;
+        assert_eq!(begun.elapsed(), limits.idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_request_arrives_slowly_still_waits_for_its_client() {
+        let activity = Arc::new(Activity::new(Arc::default()));
+        let request = activity.begin();
+        assert!(activity.waiting_since().is_some());
+        request.received();
+        request.received();
+        assert!(activity.waiting_since().is_none());
+        drop(request);
+        assert!(activity.waiting_since().is_some());
+    }
+}

@@ -1,0 +1,274 @@
+//! Sending an answer to a client that may not read it.
+//!
+//! An answer is sent in small pieces, and the next piece is handed over when the client has taken the one before. A client that
+//! takes nothing for too long loses its answer, and what the answer held is freed. All answers together hold at most as many
+//! bytes as the server's limit.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::activity::RequestGuard;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Longest piece of an answer.
+const PIECE_BYTES_MAX: usize = 16 << 10;
+/// The unit in which held bytes are counted.
+const UNIT_BYTES: usize = 1 << 10;
+
+/// How many more bytes of answers may be held until clients have read them.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread(Arc<Semaphore>);
+
+impl Unread {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(Semaphore::new((bytes_max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS))))
+    }
+
+    /// Whether an answer of that length may be held now. Pieces of other answers are always sent.
+    pub(crate) fn admits(&self, bytes: usize) -> bool {
+        bytes <= PIECE_BYTES_MAX || self.0.available_permits() >= bytes / UNIT_BYTES
+    }
+
+    /// Counts bytes as held until the guard is dropped.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Flooded> {
+        let units = u32::try_from(bytes / UNIT_BYTES).map_err(|_| Flooded)?;
+        Arc::clone(&self.0).try_acquire_many_owned(units).map(Held).map_err(|_| Flooded)
+    }
+}
+
+/// Bytes of an answer that are held.
+pub(crate) struct Held(#[expect(dead_code, reason = "it counts until it is dropped")] OwnedSemaphorePermit);
+
+/// Too many bytes are held for clients that do not read them.
+#[derive(Debug, thiserror::Error)]
+#[error("too many bytes of answers wait for clients that do not read them")]
+pub(crate) struct Flooded;
+
+/// The answer was given up because its client did not read it.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer broke off")]
+struct BrokenOff;
+
+/// On which terms a connection's answers are sent.
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub(super) stall: Duration,
+    pub(super) unread: Unread,
+    /// Ends the connection.
+    pub(super) close: CancellationToken,
+    /// The tasks that hand answers over.
+    pub(super) relays: TaskTracker,
+}
+
+/// An answer on its way. `request` ends with it. An answer over HTTP/1 that is one piece is left to the connection, which has a
+/// time-out for writing; a client of HTTP/2 can stop one answer while it reads others.
+pub(super) fn send(body: Body, request: Arc<RequestGuard>, terms: &Terms, version: http::Version) -> Body {
+    let bytes = body.size_hint().exact();
+    let is_piece = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES_MAX as u64);
+    if body.is_end_stream() || is_piece && version < http::Version::HTTP_2 {
+        return Body::new(Counted { body, _request: request });
+    }
+    let (pieces, relayed) = mpsc::channel(1);
+    terms.relays.spawn(relay(body, pieces, terms.clone(), request));
+    Body::new(Relayed { pieces: relayed, left: bytes, is_complete: false })
+}
+
+/// A body with its request.
+struct Counted {
+    body: Body,
+    _request: Arc<RequestGuard>,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+enum Piece {
+    Frame(Result<Frame<Bytes>, BoxError>),
+    /// The answer is complete.
+    End,
+}
+
+/// A body whose frames another task hands over.
+struct Relayed {
+    pieces: mpsc::Receiver<Piece>,
+    /// How many bytes are left, where that is known.
+    left: Option<u64>,
+    is_complete: bool,
+}
+
+impl http_body::Body for Relayed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.is_complete {
+            return Poll::Ready(None);
+        }
+        self.pieces.poll_recv(context).map(|piece| match piece {
+            Some(Piece::Frame(frame)) => {
+                if let (Some(left), Ok(frame)) = (&mut self.left, &frame) {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    *left = left.saturating_sub(bytes as u64);
+                }
+                Some(frame)
+            }
+            Some(Piece::End) => {
+                self.is_complete = true;
+                None
+            }
+            None => {
+                self.is_complete = true;
+                Some(Err(BrokenOff.into()))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_complete || self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Hands a body over piece by piece. It ends early when the client has left; if the client only does not read, its connection is
+/// ended after twice the time.
+async fn relay(body: Body, pieces: mpsc::Sender<Piece>, terms: Terms, request: Arc<RequestGuard>) {
+    if hand_over(body, &pieces, &terms).await.is_err() {
+        tokio::select! {
+            () = pieces.closed() => {}
+            () = sleep_until(Instant::now() + terms.stall) => terms.close.cancel(),
+        }
+    }
+    drop(request);
+}
+
+/// The client took nothing for too long, or has left.
+struct Unsent;
+
+async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) -> Result<(), Unsent> {
+    let send = async |piece| match timeout(terms.stall, pieces.send(piece)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Unsent),
+    };
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            () = pieces.closed() => return Err(Unsent),
+        };
+        let Some(frame) = frame else { return send(Piece::End).await };
+        let mut data = match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => data,
+            Ok(Err(trailers)) => {
+                send(Piece::Frame(Ok(trailers))).await?;
+                continue;
+            }
+            Err(error) => return send(Piece::Frame(Err(error.into()))).await,
+        };
+        let held = if data.len() > PIECE_BYTES_MAX { Some(terms.unread.hold(data.len())) } else { None };
+        if let Some(Err(flooded)) = held {
+            tracing::warn!("an answer is given up: {flooded}");
+            return send(Piece::Frame(Err(flooded.into()))).await;
+        }
+        while !data.is_empty() {
+            let piece = data.split_to(data.len().min(PIECE_BYTES_MAX));
+            send(Piece::Frame(Ok(Frame::data(piece)))).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::activity::Activity;
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(30);
+
+    fn terms(bytes_max: usize) -> Terms {
+        let (close, relays) = (CancellationToken::new(), TaskTracker::new());
+        Terms { stall: STALL, unread: Unread::new(bytes_max), close, relays }
+    }
+
+    fn request() -> Arc<RequestGuard> {
+        Arc::new(Arc::new(Activity::new(Arc::default())).begin())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_is_sent_in_pieces_with_its_length() {
+        let sent = Bytes::from(vec![7; 100_000]);
+        let body = send(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_11);
+        assert_eq!(body.size_hint().exact(), Some(100_000));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), sent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_reads_is_freed_and_then_its_connection_ends() {
+        let terms = terms(1 << 20);
+        let begun = Instant::now();
+        let body = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
+        // The answer takes all that may be held.
+        tokio::task::yield_now().await;
+        assert!(!terms.unread.admits(1 << 20));
+        terms.close.cancelled().await;
+        assert_eq!(begun.elapsed(), 2 * STALL);
+        assert!(terms.unread.admits(1 << 20));
+        assert!(body.collect().await.is_err(), "it must not look complete");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_beyond_what_may_be_held_is_given_up() {
+        let terms = terms(1 << 20);
+        let first = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
+        tokio::task::yield_now().await;
+        let second = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
+        assert!(second.collect().await.is_err());
+        assert_eq!(first.collect().await.unwrap().to_bytes().len(), 1 << 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_whose_client_left_is_dropped_at_once() {
+        let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
+        let never = futures::stream::once(async move {
+            let _dropped = dropped;
+            std::future::pending::<Result<Bytes, BoxError>>().await
+        });
+        let begun = Instant::now();
+        drop(send(Body::from_stream(never), request(), &terms(1 << 20), http::Version::HTTP_11));
+        assert!(is_dropped.await.is_err());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,16 @@
+//! Both servers over real sockets, with an engine behind them whose workers are scripted.
+
+#[cfg(test)]
+mod bounds;
+#[cfg(test)]
+mod connections;
+#[cfg(test)]
+mod front;
+#[cfg(test)]
+mod house;
+#[cfg(test)]
+mod idempotency;
+#[cfg(test)]
+mod leaving;
+#[cfg(test)]
+mod runs;

@@ -1,0 +1,51 @@
+//! The events of a run that has ended, read from the store while they are taken.
+
+use std::collections::VecDeque;
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use podium_domain::ids::RunId;
+use podium_domain::run::SequencedEvent;
+use podium_ports::store::StoreError;
+
+use crate::parts::Parts;
+
+/// Events read at a time: an event may hold a whole output, and the reader may be slow.
+const PAGE: u32 = 4;
+
+struct History {
+    parts: Parts,
+    id: RunId,
+    after: u64,
+    page: VecDeque<SequencedEvent>,
+    is_over: bool,
+}
+
+/// A run's events after `after`, up to the one that ended it.
+pub(crate) fn history(
+    parts: Parts,
+    id: RunId,
+    after: u64,
+) -> BoxStream<'static, Result<SequencedEvent, StoreError>> {
+    let history = History { parts, id, after, page: VecDeque::new(), is_over: false };
+    stream::unfold(history, |mut history| async { Some((history.next().await.transpose()?, history)) })
+        .boxed()
+}
+
+impl History {
+    async fn next(&mut self) -> Result<Option<SequencedEvent>, StoreError> {
+        if self.page.is_empty() && !self.is_over {
+            let events = self.parts.store.events(self.id, self.after, PAGE).await;
+            // After an error nothing follows.
+            self.is_over = events.is_err();
+            self.page = events?.into();
+        }
+        let Some(event) = self.page.pop_front().filter(|_| !self.is_over) else {
+            self.is_over = true;
+            return Ok(None);
+        };
+        self.after = event.sequence;
+        self.is_over = event.event.is_final();
+        Ok(Some(event))
+    }
+}

@@ -1,0 +1,114 @@
+//! The keys of a server's limits, which every program has that serves clients.
+
+use std::time::Duration;
+
+use podium_ports::server::ServerLimits;
+
+use super::values::number;
+use super::{Checker, Key};
+
+/// An hour.
+const WAIT_MS_MAX: u64 = 3_600_000;
+const CONNECTIONS_MAX: u64 = 1_000_000;
+const UNREAD_BYTES_MIN: u64 = 16 << 20;
+const UNREAD_BYTES_MAX: u64 = 1 << 40;
+const HOSTS_MAX: usize = 64;
+
+/// The keys and their defaults.
+pub const SERVER_KEYS: &[Key] = &[
+    // Most connections of HTTP and gRPC clients together. A new one takes the place of the one that is idle for longest. Default:
+    // half of the files that the process may have open, at most 16384.
+    ("connections_max", None),
+    // Milliseconds until the head of a connection's first request must have arrived.
+    ("request_head_ms", Some("10000")),
+    // Milliseconds until the body of a request must have arrived.
+    ("request_body_ms", Some("30000")),
+    // Milliseconds after which a connection without a request under way is closed.
+    ("connection_idle_ms", Some("75000")),
+    // Milliseconds after which an answer is given up whose client takes nothing of it.
+    ("answer_stall_ms", Some("30000")),
+    // Most bytes of answers that are held until clients have read them.
+    ("unread_bytes_max", Some("268435456")),
+    // Host names, separated by commas, that requests and web pages may come by while no key is required; `localhost` may always.
+    ("hosts_allowed", None),
+];
+
+/// Reads them.
+pub fn server_limits(checker: &mut Checker) -> Option<ServerLimits> {
+    let given = checker.written("connections_max").is_some();
+    let connections_max = checker.read_if_given("connections_max", |text| number(text, 1, CONNECTIONS_MAX));
+    let mut wait = |key| checker.read(key, |text| number(text, 1, WAIT_MS_MAX)).map(Duration::from_millis);
+    let [head, body] = [wait("request_head_ms"), wait("request_body_ms")];
+    let [idle, stall] = [wait("connection_idle_ms"), wait("answer_stall_ms")];
+    let unread_bytes =
+        checker.read("unread_bytes_max", |text| number(text, UNREAD_BYTES_MIN, UNREAD_BYTES_MAX));
+    let hosts_given = checker.written("hosts_allowed").is_some();
+    let hosts = checker.read_if_given("hosts_allowed", hosts);
+    Some(ServerLimits {
+        connections_max: if given { Some(usize::try_from(connections_max?).ok()?) } else { None },
+        head: head?,
+        body: body?,
+        idle: idle?,
+        stall: stall?,
+        unread_bytes_max: usize::try_from(unread_bytes?).ok()?,
+        hosts_allowed: if hosts_given { hosts? } else { Vec::new() },
+    })
+}
+
+fn hosts(text: &str) -> Result<Vec<String>, String> {
+    let names: Vec<_> = text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+    let is_name = |name: &String| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+    };
+    if names.len() > HOSTS_MAX || !names.iter().all(is_name) {
+        return Err(format!(
+            "is `{text}`, it must be at most {HOSTS_MAX} host names without ports, separated by commas"
+        ));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Sources;
+
+    fn read(flags: &[(&'static str, &str)]) -> Result<ServerLimits, Vec<String>> {
+        let mut sources = Sources::new(SERVER_KEYS);
+        for (key, value) in flags {
+            sources.flag(key, Some(value));
+        }
+        let mut checker = sources.into_checker();
+        let read = server_limits(&mut checker);
+        checker.finish(read).map_err(|e| e.0)
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_limits() {
+        assert_eq!(read(&[]), Ok(ServerLimits::default()));
+    }
+
+    #[test]
+    fn every_limit_can_be_set_within_its_bounds() {
+        let limits = read(&[
+            ("connections_max", "7"),
+            ("request_head_ms", "1"),
+            ("unread_bytes_max", "16777216"),
+            ("hosts_allowed", "Podium.internal, gateway"),
+        ])
+        .unwrap();
+        assert_eq!((limits.connections_max, limits.head), (Some(7), Duration::from_millis(1)));
+        assert_eq!(limits.unread_bytes_max, 16 << 20);
+        assert_eq!(limits.hosts_allowed, ["podium.internal", "gateway"]);
+        let wrong = [
+            ("connections_max", "0"),
+            ("request_head_ms", "0"),
+            ("request_body_ms", "x"),
+            ("connection_idle_ms", "3600001"),
+            ("answer_stall_ms", ""),
+            ("unread_bytes_max", "1"),
+            ("hosts_allowed", "http://a"),
+        ];
+        assert_eq!(read(&wrong).unwrap_err().len(), wrong.len());
+    }
+}
