@@ -8,7 +8,7 @@ fn nano(nano: u64) -> Cost {
 }
 
 /// A run of one step that is charged to a budget.
-fn charged(policy: Policy) -> Run {
+fn charged(policy: &Policy) -> Run {
     let mut spec = accepted(policy.clone()).spec().clone();
     let payer = Payer::Tenant(spec.tenant.clone());
     let budget = Budget { payer, tenant: spec.tenant.clone(), period: Period::Day, cap: None };
@@ -16,7 +16,7 @@ fn charged(policy: Policy) -> Run {
     let event = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
     let run = Run::replay(accepted(policy.clone()).id(), &[event]).unwrap();
     let task = TaskRef::Plan { round: 0 };
-    let planned = Planned { plan: plan("[[]]", &policy), reasoning: String::new(), fallback: None };
+    let planned = Planned { plan: plan("[[]]", policy), reasoning: String::new(), fallback: None };
     let complete = Command::CompletePlan {
         round: 0,
         claim: claim_id(task, 1),
@@ -47,7 +47,7 @@ fn a_lost_attempt_counts_for_the_cost_cap() {
 
 #[test]
 fn a_lost_attempt_is_released_after_the_end_of_its_run() {
-    let run = drive(charged(policy(2, 1)), &[claimed(step(0), 1)]);
+    let run = drive(charged(&policy(2, 1)), &[claimed(step(0), 1)]);
     assert_eq!(run.decide(&Command::ReleaseLost, NOW), Err(Refusal::Active));
     let run = drive(run, &[Command::Cancel]);
     assert!(run.is_unsettled());
@@ -64,7 +64,7 @@ fn a_lost_attempt_is_released_after_the_end_of_its_run() {
 
 #[test]
 fn a_report_after_the_release_is_booked_once() {
-    let lost = drive(charged(policy(2, 1)), &[claimed(step(0), 1), Command::Cancel, Command::ReleaseLost]);
+    let lost = drive(charged(&policy(2, 1)), &[claimed(step(0), 1), Command::Cancel, Command::ReleaseLost]);
     let late = [
         done_for(3),
         Command::FailAttempt {
@@ -84,13 +84,13 @@ fn a_report_after_the_release_is_booked_once() {
 fn an_absurd_cost_is_booked_with_a_bound() {
     let ten_dollars = 10_000_000_000;
     for (said, booked) in [(6, 6), (ten_dollars, ten_dollars), (u64::MAX, ten_dollars)] {
-        let run = drive(charged(policy(2, 1)), &[claimed(step(0), 1), done_for(said)]);
+        let run = drive(charged(&policy(2, 1)), &[claimed(step(0), 1), done_for(said)]);
         assert_eq!(run.cost(), nano(booked), "{said}");
         assert_eq!(run.booked().spent, nano(booked), "{said}");
     }
     // Ten times the worst case, where that is more.
     let Command::Claim { task, claim } = claimed(step(0), 1) else { unreachable!() };
     let expensive = Command::Claim { task, claim: Claim { reserve: nano(2 * ten_dollars), ..claim } };
-    let run = drive(charged(policy(2, 1)), &[expensive, done_for(u64::MAX)]);
+    let run = drive(charged(&policy(2, 1)), &[expensive, done_for(u64::MAX)]);
     assert_eq!(run.cost(), nano(20 * ten_dollars));
 }
