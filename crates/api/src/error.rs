@@ -282,7 +282,11 @@ impl ErrorCode {
         use podium_domain::run::FailReason as Reason;
         match reason {
             Reason::PlanningFailed { .. } => Self::PlanningFailed,
-            Reason::FinalStepFailed { .. } => Self::FinalStepFailed,
+            Reason::FinalStepFailed { .. } => match reason.cause() {
+                Some("worker_rate_limited") => Self::WorkerRateLimited,
+                Some("context_length_exceeded") => Self::ContextLengthExceeded,
+                _ => Self::FinalStepFailed,
+            },
             Reason::DeadlineExceeded { .. } => Self::RunDeadlineExceeded,
             Reason::CostCapReached { .. } => Self::CostCapReached,
             Reason::BudgetExhausted { .. } => Self::InsufficientQuota,

@@ -140,7 +140,7 @@ fn submit_error(error: &SubmitError) -> ApiError {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, field, e.to_string())
         }
         SubmitError::ContextExceeded { .. } => {
-            ApiError::on_field(ErrorCode::InvalidValue, "messages", error.to_string())
+            ApiError::on_field(ErrorCode::ContextLengthExceeded, "messages", error.to_string())
         }
         SubmitError::NoWorkerAllowed => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
