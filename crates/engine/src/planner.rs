@@ -321,8 +321,13 @@ impl Planning<'_> {
         let Ok(plan) = PlanDraft::single(&worker.id, subtask).check(&parts.pool, &request.policy) else {
             return Err(error);
         };
-        warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
         let (usage, cost) = error.consumed();
+        // A workflow that does not fit the policy, such as one of several steps in a mini run: the same for each such run.
+        if matches!(error.cause(), ConductorError::NoPlan { .. }) && usage == Usage::default() {
+            debug!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
+        } else {
+            warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
+        }
         let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.told()) };
         Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
     }

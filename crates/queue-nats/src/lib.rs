@@ -16,4 +16,4 @@ mod subjects;
 pub use error::NatsError;
 pub use link::{AtStart, ConnectionOptions, ServerVersion, SignIn};
 pub use live::{LiveOptions, NatsLive};
-pub use queue::{NatsQueue, QueueOptions};
+pub use queue::{NatsQueue, QueueOptions, Storage};

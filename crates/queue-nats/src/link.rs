@@ -390,8 +390,13 @@ fn note(told: &watch::Sender<Health>, event: &Event) {
             health.is_connected = true;
             health.connections += 1;
         }),
-        Event::Disconnected | Event::Closed => {
+        Event::Disconnected => {
             warn!("the connection to NATS is down");
+            told.send_modify(|health| health.is_connected = false);
+        }
+        // By this process: the client itself never gives up.
+        Event::Closed => {
+            debug!("the connection to NATS was closed");
             told.send_modify(|health| health.is_connected = false);
         }
         Event::SlowConsumer(_) => told.send_modify(|health| health.overflows += 1),

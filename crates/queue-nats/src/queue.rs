@@ -28,7 +28,7 @@ use crate::link::{ConnectionOptions, Link, ServerVersion};
 use crate::subjects;
 use api::{Api, ConsumerInfo};
 use lanes::Lanes;
-pub use options::QueueOptions;
+pub use options::{QueueOptions, Storage};
 use pull::{Ended, Pull};
 
 /// What is asked of the server, in errors.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use super::body::BODY_BYTES_MAX;
-use super::options::QueueOptions;
+use super::options::{QueueOptions, Storage};
 use crate::error::NatsError;
 use crate::link::{Link, read};
 use crate::subjects;
@@ -72,6 +72,16 @@ struct StreamInfo {
     state: StreamState,
 }
 
+#[derive(Deserialize)]
+struct StreamConfig {
+    config: StreamStorage,
+}
+
+#[derive(Deserialize)]
+struct StreamStorage {
+    storage: String,
+}
+
 /// What a lane's stream holds.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct StreamState {
@@ -88,11 +98,43 @@ impl Api {
         let (name, stream) = (self.stream_name(lane), self.stream(lane));
         match self.ask::<Nothing>("make a stream", &format!("STREAM.CREATE.{name}"), &stream).await {
             Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) => {
+                if self.is_stored_otherwise(&name).await? {
+                    // NATS moves no stream. Its messages are published again, by the sweepers and from the store.
+                    info!(stream = name, "making the stream again with the storage that the options say");
+                    self.remove_stream(&name).await?;
+                    let subject = format!("STREAM.CREATE.{name}");
+                    return self.ask::<Nothing>("make a stream", &subject, &stream).await.map(drop);
+                }
                 info!(stream = name, "changing the stream to what the options say");
                 let subject = format!("STREAM.UPDATE.{name}");
                 self.ask::<Nothing>("change a stream", &subject, &stream).await.map(drop)
             }
             made => made.map(drop),
+        }
+    }
+
+    /// Whether a stream is there that keeps its messages elsewhere than the options say.
+    async fn is_stored_otherwise(&self, name: &str) -> Result<bool, NatsError> {
+        let subject = format!("STREAM.INFO.{name}");
+        match self.ask::<StreamConfig>("describe a stream", &subject, &Value::Null).await {
+            Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(false),
+            info => Ok(info?.config.storage != self.storage()),
+        }
+    }
+
+    async fn remove_stream(&self, name: &str) -> Result<(), NatsError> {
+        let subject = format!("STREAM.DELETE.{name}");
+        match self.ask::<Nothing>("remove a stream", &subject, &Value::Null).await {
+            Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(()),
+            removed => removed.map(drop),
+        }
+    }
+
+    /// The options' storage, in NATS' words.
+    const fn storage(&self) -> &'static str {
+        match self.options.storage {
+            Storage::File => "file",
+            Storage::Memory => "memory",
         }
     }
 
@@ -152,19 +194,24 @@ impl Api {
 
     fn stream(&self, lane: &Lane) -> Value {
         let options = &self.options;
+        let bytes_max = match options.storage {
+            Storage::File => i64::try_from(options.lane_messages_max * MESSAGE_BYTES_MAX).unwrap_or(i64::MAX),
+            // The server would set so much memory aside. The number of messages is the bound.
+            Storage::Memory => -1,
+        };
         json!({
             "name": self.stream_name(lane),
             "description": "podium: tasks that may be ready",
             "subjects": [subjects::filter(&options.prefix, lane)],
             "retention": "workqueue",
-            "storage": "file",
+            "storage": self.storage(),
             "num_replicas": options.replicas,
             // One message a task, queued or in flight; a second one is refused.
             "max_msgs_per_subject": 1,
             "discard": "new",
             "discard_new_per_subject": true,
             "max_msgs": options.lane_messages_max,
-            "max_bytes": options.lane_messages_max * MESSAGE_BYTES_MAX,
+            "max_bytes": bytes_max,
             "max_age": nanoseconds(options.message_age_max),
         })
     }

@@ -8,6 +8,16 @@ use crate::subjects::is_name;
 /// The longest lane: a window, not a backlog.
 const LANE_MESSAGES_MAX: usize = 100_000;
 
+/// Where NATS keeps the messages of a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// On its disk: they survive a restart of the server.
+    #[default]
+    File,
+    /// In its memory: no disk can fill up, and after a restart the sweepers publish the messages again.
+    Memory,
+}
+
 /// The queue's bounds and names. All processes of a cluster use the same: whoever connects last changes the streams to its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
@@ -24,6 +34,8 @@ pub struct QueueOptions {
     pub lane_messages_max: usize,
     /// On how many servers of a NATS cluster each message is: 1, 3 or 5.
     pub replicas: usize,
+    /// Where NATS keeps them.
+    pub storage: Storage,
     /// For how long a lane's consumer may know nothing of messages that are there before it is made anew.
     pub wedged_after: Duration,
 }
@@ -37,6 +49,7 @@ impl Default for QueueOptions {
             message_age_max: Duration::from_hours(4),
             lane_messages_max: 256,
             replicas: 1,
+            storage: Storage::default(),
             wedged_after: Duration::from_secs(10),
         }
     }

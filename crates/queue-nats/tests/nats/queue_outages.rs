@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::servers::{CALL_MAX, a_queue, to};
 use async_nats::jetstream;
+use async_nats::jetstream::stream::StorageType;
 use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
 use podium_harness::{Nats, Wire};
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
-use podium_queue_nats::{AtStart, ConnectionOptions, NatsError, NatsQueue, QueueOptions};
+use podium_queue_nats::{AtStart, ConnectionOptions, NatsError, NatsQueue, QueueOptions, Storage};
 use podium_testkit::{SeededIds, TestClock};
 use tokio::time::{Instant, timeout};
 
@@ -296,6 +297,23 @@ async fn processes_with_other_options_change_the_stream_and_keep_its_messages() 
     must_fetch(&after).await.in_progress().await.unwrap();
     let refused = after.publish(&LANE, messages(2)[1]).await;
     assert!(matches!(refused, Err(QueueError::Full { messages_max: 1, .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_moves_from_the_disk_to_memory_and_back() {
+    let server = Nats::start().await.unwrap();
+    for (storage, kept) in [
+        (Storage::File, StorageType::File),
+        (Storage::Memory, StorageType::Memory),
+        (Storage::File, StorageType::File),
+    ] {
+        let queue = a_queue(&server, QueueOptions { storage, ..QueueOptions::default() }).await;
+        must_publish(&queue, messages(1)[0]).await;
+        let stream = js(&server).await.get_stream(STREAM).await.unwrap();
+        assert_eq!(stream.cached_info().config.storage, kept);
+        must_fetch(&queue).await.ack().await.unwrap();
+        queue.close().await;
+    }
 }
 
 /// A newer process's message waits for one that can read it.
