@@ -5,18 +5,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use podium_cluster::{Work, check_work, main as process, work_keys, work_until_signal};
+use podium_cluster::{Program, Work, check_work, executor_keys, main as process, work_until_signal};
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, FinishReason, VendorError, Vendors};
 
 /// Its name as a program.
-pub(crate) const EXECUTOR: &str = "podium-executor";
+pub(crate) use podium_cluster::EXECUTOR;
 
 /// Runs the process.
 pub(crate) fn main() -> ExitCode {
-    let serve = |settings| work_until_signal(settings, Work::ExecuteWith(|| Arc::new(AtOnce)));
-    process(EXECUTOR, env!("CARGO_PKG_VERSION"), &work_keys(), check_work, serve)
+    let program = Program {
+        name: EXECUTOR,
+        version: env!("CARGO_PKG_VERSION"),
+        about: "An executor whose workers answer at once, for measurements.",
+    };
+    let work = Work::ExecuteWith(|| Arc::new(AtOnce));
+    let check = |sources| check_work(sources, work);
+    process(&program, &executor_keys(), check, |settings| work_until_signal(settings, work))
 }
 
 /// Workers that say one word at once.

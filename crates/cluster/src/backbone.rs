@@ -83,7 +83,7 @@ impl Readiness {
 impl Backbone {
     /// Connects. Only Postgres has to answer: NATS and Redis are tried for ever, and readiness says what is missing.
     pub async fn connect(settings: &ClusterSettings, roles: Roles) -> Result<Self, ClusterError> {
-        let pool = Arc::new(read_pool(settings)?);
+        let pool = Arc::clone(&settings.pool);
         let vendors =
             HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
         let store = postgres::connect(&settings.postgres, &options(settings)).await?;
@@ -224,13 +224,6 @@ fn options(settings: &ClusterSettings) -> Options {
     }
 }
 
-fn read_pool(settings: &ClusterSettings) -> Result<Pool, ClusterError> {
-    let path = &settings.pool;
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ClusterError::Unreadable { path: path.clone(), source })?;
-    Pool::parse(&text).map_err(|source| ClusterError::Pool { path: path.clone(), source })
-}
-
 /// How long a message may stay unanswered. A process that works on a task extends its lease and answers for its message every
 /// quarter of a lease. If the process dies, the sweepers find the lease within a sweep of its end, and the message comes back
 /// then: if it comes earlier, it is put back for another sweep.
@@ -262,6 +255,7 @@ async fn nats(
     let unusable = |source| ClusterError::Server { server: "NATS", advice: "", source: Box::new(source) };
     let options = QueueOptions {
         replicas: settings.replicas,
+        storage: settings.storage,
         lane_messages_max: settings.lane_messages_max,
         ack_wait,
         ..QueueOptions::default()

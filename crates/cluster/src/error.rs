@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use podium_domain::pool::PoolError;
 use podium_ports::BoxError;
 use podium_setup::conductor::ChooseError;
 use podium_setup::settings::SecretError;
@@ -12,8 +11,8 @@ use podium_telemetry::TelemetryError;
 /// Why a process of a cluster ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// A secret cannot be had.
-    #[error("{key} cannot be had")]
+    /// A secret is unavailable.
+    #[error("the secret of {key} is unavailable")]
     Secret {
         /// The key that says where it is.
         key: &'static str,
@@ -21,16 +20,7 @@ pub enum ClusterError {
         #[source]
         source: SecretError,
     },
-    /// The pool changed since the settings were checked, and is wrong now.
-    #[error("pool {} cannot be used", path.display())]
-    Pool {
-        /// Its file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        source: PoolError,
-    },
-    /// The pool file cannot be read any more.
+    /// A file that the settings name cannot be read any more.
     #[error("{} cannot be read", path.display())]
     Unreadable {
         /// The file.
@@ -53,7 +43,7 @@ pub enum ClusterError {
         #[source]
         source: BoxError,
     },
-    /// The conductor cannot be had.
+    /// The conductor is unavailable.
     #[error(transparent)]
     Conductor(#[from] ChooseError),
     /// Something of the operating system's.

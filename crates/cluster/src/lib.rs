@@ -1,4 +1,4 @@
-//! The processes of a cluster: how they are set up, what they stand on (Postgres, NATS, Redis), how they end.
+//! The common parts of a cluster's processes: settings, command line, connections (Postgres, NATS, Redis), shutdown.
 #![deny(missing_docs)]
 
 mod address;
@@ -16,9 +16,9 @@ mod work;
 
 pub use backbone::{Backbone, instance};
 pub use error::ClusterError;
-pub use process::{first_signal, main, main_with_inspection, stop_or_second_signal};
+pub use process::{Program, first_signal, main, main_with_inspection, stop_or_second_signal};
 pub use settings::{
-    Away, Certificates, ClientCertificate, ClusterSettings, HEALTH_KEYS, KEYS, NatsSettings, NatsUser,
-    Pooler, PostgresSettings, RedisSettings,
+    Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, GATEWAY, KEYS, NatsSettings, NatsUser,
+    PLANNER, Pooler, PostgresSettings, RedisSettings, executor_keys, planner_keys,
 };
-pub use work::{Work, WorkSettings, broke_down, check_work, work_keys, work_until_signal};
+pub use work::{Work, WorkSettings, broke_down, check_work, work_until_signal};

@@ -1,16 +1,16 @@
-//! What is the same for every process of a cluster: its command line, its way to the exit code, its end.
+//! The command line of a cluster's processes, their exit codes and their shutdown.
 
 use std::error::Error as StdError;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write as _};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Args, Command, FromArgMatches as _};
 use podium_ports::BoxError;
 use podium_setup::Signals;
-use podium_setup::settings::{Key, SettingsError, Sources};
+use podium_setup::settings::{Key, SettingsError, Sources, listing};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{info, warn};
 
@@ -23,9 +23,21 @@ const THREADS: &str = "TOKIO_WORKER_THREADS";
 /// The exit code for a setup that is wrong.
 const USAGE: u8 = 2;
 
-/// The command line of every process of a cluster. Settings come from defaults, the file, the environment
-/// (`PODIUM__KEY`) and `--set`, in rising order.
-#[derive(Debug, Parser)]
+/// A program of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it does, for `--help`.
+    pub about: &'static str,
+}
+
+const AFTER_HELP: &str = "Settings come from their defaults, the file of --config, the environment (PODIUM__KEY) and --set; a later \
+                          one wins. --print-keys prints a settings file that explains each key.";
+
+#[derive(Debug, Args)]
 struct Arguments {
     /// Read settings from this file, as `key = value` lines in TOML.
     #[arg(long, value_name = "FILE")]
@@ -33,48 +45,47 @@ struct Arguments {
     /// Set one key; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Check the settings and the pool, and stop.
+    /// Check the settings, the pool, the conductor and the secrets as a start does, then exit.
     #[arg(long)]
     check_config: bool,
-    /// Print the keys with their defaults, and stop.
+    /// Print a settings file with all keys, their defaults and their meaning, then exit.
     #[arg(long)]
     print_keys: bool,
-    /// Print the version, and stop.
-    #[arg(long)]
-    version: bool,
+}
+
+impl Program {
+    fn command(&self) -> Command {
+        let command = Command::new(self.name).version(self.version).about(self.about).after_help(AFTER_HELP);
+        Arguments::augment_args(command).max_term_width(110)
+    }
 }
 
 /// Runs a process: reads its settings by `check`, then serves by `serve`.
 pub fn main<S, F: Future<Output = Result<(), ClusterError>>>(
-    name: &str,
-    version: &str,
+    program: &Program,
     keys: &[Key],
     check: impl FnOnce(Sources) -> Result<S, SettingsError>,
     serve: impl FnOnce(S) -> F,
 ) -> ExitCode {
-    main_with_inspection(name, version, keys, check, |_| Ok(None), serve)
+    main_with_inspection(program, keys, check, |_| Ok(None), serve)
 }
 
 /// The same; under `--check-config`, `inspect` also looks at the machine, and says what it finds or what is missing.
 pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
-    name: &str,
-    version: &str,
+    program: &Program,
     keys: &[Key],
     check: impl FnOnce(Sources) -> Result<S, SettingsError>,
     inspect: impl FnOnce(&S) -> Result<Option<String>, BoxError>,
     serve: impl FnOnce(S) -> F,
 ) -> ExitCode {
-    let arguments = Arguments::parse();
-    if arguments.version {
-        println(&format!("{name} {version}"));
-        return ExitCode::SUCCESS;
-    }
+    let name = program.name;
+    let matches = program.command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if arguments.print_keys {
-        for (key, default) in keys {
-            println(&format!("{key} = {}", default.unwrap_or("(no default)")));
-        }
-        return ExitCode::SUCCESS;
+        return if print(&listing(name, keys)) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    // The one TLS provider, for everything that speaks TLS. A second call (tests) changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = match check(sources(&arguments, keys)) {
         Ok(settings) => settings,
         Err(error) => {
@@ -85,10 +96,8 @@ pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
     if arguments.check_config {
         return match inspect(&settings) {
             Ok(found) => {
-                println("the configuration is right");
-                if let Some(line) = found {
-                    println(&line);
-                }
+                let found = found.map(|line| format!("{line}\n")).unwrap_or_default();
+                print(&format!("the configuration is right\n{found}"));
                 ExitCode::SUCCESS
             }
             Err(error) => {
@@ -97,8 +106,6 @@ pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
             }
         };
     }
-    // The one TLS provider, for everything that speaks TLS. A second call (tests) changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -144,9 +151,13 @@ fn sources(arguments: &Arguments, keys: &[Key]) -> Sources {
     sources
 }
 
-#[expect(clippy::print_stdout, reason = "what was asked for on the command line")]
-fn println(line: &str) {
-    println!("{line}");
+/// Writes to standard output; whether that worked. A reader that went away is no error.
+fn print(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) => error.kind() == io::ErrorKind::BrokenPipe,
+        Ok(()) => true,
+    }
 }
 
 fn complain(name: &str, error: &dyn StdError) {
@@ -180,5 +191,19 @@ pub async fn stop_or_second_signal(signals: &mut Signals, stop: impl Future<Outp
             warn!(signal = name, "ending at once; others take over what was under way");
             std::process::exit(INTERRUPTED);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_says_what_the_process_is() {
+        let program = Program { name: "podium-x", version: "1.2.3", about: "Does one thing." };
+        let mut command = program.command();
+        command.clone().debug_assert();
+        let help = command.render_help().to_string();
+        assert!(help.starts_with("Does one thing.") && help.contains("--print-keys"), "{help}");
     }
 }

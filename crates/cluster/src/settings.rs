@@ -1,21 +1,27 @@
 //! How the processes of a cluster are set up. The keys here are those of all of them; a service may add its own.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
-use podium_setup::LogFormat;
-use podium_setup::conductor::{ConductorChoice, ConductorChoices};
-use podium_setup::settings::{Checker, Key, hardware, step_cache, values};
+use podium_setup::conductor::{ConductorChoice, ConductorChoices, Place};
+use podium_setup::settings::{Checker, hardware, step_cache, values};
+use podium_setup::{Identity, LogFormat, with_causes};
 use podium_telemetry::TelemetrySettings;
+use podium_vendors::{EnvironmentKeys, HttpVendors};
+use tracing::info;
+
+use crate::instance;
 
 mod certificates;
+mod keys;
 mod servers;
 mod urls;
 
 pub use certificates::{Certificates, ClientCertificate};
+pub use keys::{EXECUTOR, GATEWAY, KEYS, PLANNER, executor_keys, planner_keys};
 pub use servers::{Away, NatsSettings, NatsUser, Pooler, PostgresSettings, RedisSettings};
 use servers::{nats, postgres, redis};
 
@@ -23,115 +29,6 @@ const SLOTS_MAX: u64 = 4096;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
 /// From what NTP keeps to a day.
 const CLOCK_SKEW_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
-
-/// The keys that every process of a cluster has, and their defaults.
-pub const KEYS: &[Key] = &[
-    // The truth: postgres://USER@HOST:PORT/DATABASE, without a password; several HOST:PORT with commas, of which the one is used
-    // that takes writes. `?sslmode=verify-full` checks who the server is.
-    ("postgres", None),
-    // `env:NAME` or `file:PATH`.
-    ("postgres_password", None),
-    // A PEM file with the certificate of whoever signed the server's one; with it, sslmode is verify-full unless given.
-    ("postgres_root_certificates", None),
-    // PEM files with a certificate and its key, for servers that ask clients for one.
-    ("postgres_client_certificate", None),
-    ("postgres_client_key", None),
-    // What is between this process and Postgres: `none`, or `transaction` for a pooler that lends a session for a transaction at a
-    // time, such as PgBouncer 1.21 or newer.
-    ("postgres_pooler", Some("none")),
-    // Most connections of this process to Postgres. Times the number of processes, it must stay below the server's max_connections.
-    ("postgres_connections", Some("8")),
-    // Whether this process applies pending migrations as it starts: `auto`, or `never` where `podium migrate` does it, and the role
-    // of this process may not create tables.
-    ("postgres_migrate", Some("auto")),
-    // The queue and the live stream: nats://HOST:PORT, tls://HOST:PORT encrypted; several with commas. One of a user with a
-    // password: nats://USER@HOST:PORT.
-    ("nats", Some("nats://127.0.0.1:4222")),
-    // `env:NAME` or `file:PATH`: a user's password; or, in its place, a token, or the seed of an nkey.
-    ("nats_password", None),
-    ("nats_token", None),
-    ("nats_nkey", None),
-    // A file with a user's credentials (.creds), in their place.
-    ("nats_credentials", None),
-    // A PEM file with the certificate of whoever signed the servers' ones, if the system does not know it.
-    ("nats_root_certificates", None),
-    // PEM files with a certificate and its key, for servers that ask clients for one.
-    ("nats_client_certificate", None),
-    ("nats_client_key", None),
-    // Copies of each stream that NATS keeps: 1, 3 or 5.
-    ("nats_replicas", Some("1")),
-    // Messages of a lane that NATS holds, the rest waits in Postgres: about twice the slots of all processes that serve it.
-    ("lane_messages_max", Some("256")),
-    // Limits that all share who call models, executors and planners: redis://HOST:PORT or redis://USER@HOST:PORT, rediss:// with
-    // TLS.
-    ("redis", Some("redis://127.0.0.1:6379")),
-    // `env:NAME` or `file:PATH`.
-    ("redis_password", None),
-    // A PEM file with the certificate of whoever signed the server's one, if the system does not know it.
-    ("redis_root_certificates", None),
-    // PEM files with a certificate and its key, for servers that ask clients for one.
-    ("redis_client_certificate", None),
-    ("redis_client_key", None),
-    // Limits while Redis is unreachable. `local`: each process goes on with its part of every limit, one divided by the number of
-    // processes that Redis last knew of. `local:SHARE`: a fixed part, over 0 to 1. `hold`: no worker is called.
-    ("redis_away", Some("local")),
-    // The pool file.
-    ("pool", None),
-    // `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`. A
-    // gateway only reads its name and abilities.
-    ("conductor", None),
-    // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
-    ("conductor_next", None),
-    ("conductor_next_share", Some("0")),
-    // Whether gateways plan at once where no model is needed (`fixed`, `direct`), or leave that to planners as well.
-    ("plan_at_once", Some("true")),
-    // Plans made at the same time, for each tier.
-    ("plan_slots", Some("4")),
-    // Plans that a model in the planner writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
-    ("plan_sequences", Some("8")),
-    // Plans that may wait while the conductor's model has as many as it takes.
-    ("plans_waiting_max", Some("256")),
-    // Layers of a model in the planner that GPUs compute: `all`, or a number; the processor computes the rest.
-    ("gpu_layers", Some("0")),
-    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
-    ("gpus", Some("all")),
-    ("gpu_split", Some("layer")),
-    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
-    ("gpu_required", None),
-    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
-    ("kv_cache", Some("f16")),
-    // Steps run at the same time, for each vendor and tier.
-    ("step_slots", Some("32")),
-    // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
-    ("step_cache", Some("off")),
-    // Milliseconds that an output is kept for it.
-    ("step_cache_ttl_ms", Some("3600000")),
-    // Outputs that are kept; beyond, the oldest goes.
-    ("step_cache_entries_max", Some("4096")),
-    // Bytes of an output that is kept.
-    ("step_cache_entry_bytes_max", Some("65536")),
-    // Milliseconds that a claim holds without a sign of life. A process gives one every quarter of it.
-    ("lease_ms", Some("4000")),
-    // Milliseconds that the machine's clock may be off from Postgres' one. Beyond, the process is not ready and takes no work.
-    ("clock_skew_ms_max", Some("30000")),
-    // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`. Each process removes what is
-    // older, so all of them should be told the same.
-    ("runs_kept", Some("30d")),
-    // Milliseconds that work under way may still take once the process is told to stop.
-    ("drain_ms", Some("20000")),
-    // The OpenTelemetry collector that metrics are delivered to over gRPC: http://HOST:PORT, https:// with TLS. Default: what
-    // OTEL_EXPORTER_OTLP_ENDPOINT names, else none.
-    ("otlp_endpoint", None),
-    // Milliseconds between two deliveries. Default: OTEL_METRIC_EXPORT_INTERVAL, else a minute.
-    ("otlp_every_ms", None),
-    // What is logged: a level, or a list such as `info,podium_engine=debug`.
-    ("log", Some("info")),
-    // `text` or `json`.
-    ("log_format", Some("text")),
-];
-
-/// Where a health door listens, which also shows metrics, at `/metrics`; for the processes that have no other door.
-pub const HEALTH_KEYS: &[Key] = &[("listen", Some("127.0.0.1:8082")), ("allow_remote", Some("false"))];
 
 /// What every process of a cluster is told.
 #[derive(Clone, Debug)]
@@ -142,8 +39,8 @@ pub struct ClusterSettings {
     pub nats: NatsSettings,
     /// Redis.
     pub redis: RedisSettings,
-    /// The pool file.
-    pub pool: PathBuf,
+    /// The pool of workers.
+    pub pool: Arc<Pool>,
     /// Who plans.
     pub conductors: ConductorChoices,
     /// Whether gateways plan where no model is needed.
@@ -170,16 +67,21 @@ pub struct ClusterSettings {
     pub log: String,
     /// How it is logged.
     pub log_format: LogFormat,
+    /// The keys that were given and that this process does not use, each with its source.
+    pub unused: Vec<String>,
 }
 
 impl ClusterSettings {
-    /// Reads the shared keys; what is wrong is left with the checker.
-    pub fn read(checker: &mut Checker) -> Option<Self> {
+    /// Reads the shared keys for `program`, whose conductors plan at `place`. Problems are left with the checker.
+    pub fn read(checker: &mut Checker, program: &str, place: Place) -> Option<Self> {
         let postgres = postgres(checker);
         let nats = nats(checker);
         let redis = redis(checker);
         let pool = checker.read("pool", pool);
         let conductors = ConductorChoices::read(checker, conductor);
+        if let (Some(pool), Some(conductors)) = (&pool, &conductors) {
+            conductors.check(checker, pool, place);
+        }
         let plan_at_once = checker.read("plan_at_once", values::yes_or_no);
         let plan_slots = checker.read("plan_slots", slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
@@ -218,7 +120,17 @@ impl ClusterSettings {
             telemetry,
             log: log?,
             log_format: log_format?,
+            unused: checker.unused_by(program),
         })
+    }
+
+    /// Starts the log of `program`.
+    pub fn start_log(&self, program: &str, version: &str) {
+        let identity = Identity { service: program, version, instance: &instance() };
+        podium_setup::start_log(&self.log, self.log_format, &identity);
+        if !self.unused.is_empty() {
+            info!(keys = self.unused.join(", "), "{program} does not use some of the keys that were given");
+        }
     }
 }
 
@@ -235,13 +147,15 @@ fn conductor(text: &str) -> Result<ConductorChoice, String> {
     }
 }
 
-/// A pool file that reads and is right, so that a wrong one is listed with everything else.
-fn pool(text: &str) -> Result<PathBuf, String> {
+/// A pool file, read and checked, so that its problems are listed with all others.
+fn pool(text: &str) -> Result<Arc<Pool>, String> {
     let path = values::path(text)?;
     let file =
         std::fs::read_to_string(&path).map_err(|e| format!("is `{text}`, which cannot be read: {e}"))?;
-    Pool::parse(&file).map_err(|e| format!("is `{text}`, which cannot be used: {e}"))?;
-    Ok(path)
+    let pool = Pool::parse(&file).map_err(|e| format!("is `{text}`, which cannot be used: {e}"))?;
+    HttpVendors::new(&pool, &EnvironmentKeys)
+        .map_err(|e| format!("is `{text}`, whose vendors cannot be used: {}", with_causes(&e)))?;
+    Ok(Arc::new(pool))
 }
 
 #[cfg(test)]
@@ -256,7 +170,7 @@ mod tests {
             sources.flag(key, Some(value));
         }
         let mut checker = sources.into_checker();
-        let settings = ClusterSettings::read(&mut checker);
+        let settings = ClusterSettings::read(&mut checker, GATEWAY, Place::Elsewhere);
         checker.finish(settings).map_err(|e| e.0)
     }
 
@@ -340,13 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_right_setup_reads() {
+    fn a_right_setup_is_accepted() {
         let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
+        let secret = format!("file:{pool}");
         let flags = [
             ("postgres", "postgres://podium@127.0.0.1:5432/podium"),
-            ("postgres_password", "env:PGPASSWORD"),
+            ("postgres_password", &secret),
             ("nats", "nats://podium@a:4222, nats://podium@b:4222"),
-            ("nats_password", "env:NATS_PASSWORD"),
+            ("nats_password", &secret),
             ("conductor", "direct"),
             ("pool", pool),
         ];
@@ -357,5 +272,82 @@ mod tests {
         assert_eq!(settings.nats.servers, ["nats://a:4222", "nats://b:4222"]);
         assert!(matches!(settings.nats.user, NatsUser::Password { user, .. } if user == "podium"));
         assert_eq!(settings.redis.away, Away::Local(None), "each process has its part of the limits");
+    }
+
+    #[test]
+    fn a_conductor_that_a_start_would_refuse_is_refused() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
+        for (conductor, says) in [
+            ("worker:nobody", "no worker `nobody`"),
+            ("direct:nobody", "no worker `nobody`"),
+            ("fixed:/nope.yaml", "/nope.yaml"),
+            (&format!("fixed:{file}"), "demo.toml"),
+            ("llama:/nope", "/nope"),
+            ("model:/nope.toml#x", "/nope.toml"),
+            (&format!("model:{file}#nobody"), "no worker `nobody`"),
+        ] {
+            let problem = problem(&[("conductor", conductor)]);
+            assert!(
+                problem.starts_with("conductor (from") && problem.contains(says),
+                "{conductor}: {problem}"
+            );
+        }
+        let problem = problem(&[("conductor_next", "direct")]);
+        assert!(problem.starts_with("conductor_next (from"), "{problem}");
+    }
+
+    #[test]
+    fn a_share_needs_a_conductor_to_follow() {
+        let problem = problem(&[("conductor_next_share", "0.1")]);
+        assert!(problem.contains("conductor_next is not set"), "{problem}");
+    }
+
+    #[test]
+    fn secrets_ports_and_log_levels_are_checked() {
+        for (key, value) in [
+            ("postgres_password", "env:PODIUM_TEST_NO_SUCH_VARIABLE"),
+            ("redis_password", "file:/nope"),
+            ("postgres", "postgres://db:99999/podium"),
+            ("log", "infoo"),
+        ] {
+            let problem = problem(&[(key, value)]);
+            assert!(problem.starts_with(key), "{value}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_typo_gets_a_suggestion_and_a_broken_file_no_missing_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("podium.toml");
+        let problems = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut sources = Sources::new(KEYS);
+            sources.read_file(&path);
+            let mut checker = sources.into_checker();
+            let settings = ClusterSettings::read(&mut checker, GATEWAY, Place::Elsewhere);
+            checker.finish(settings).unwrap_err().0
+        };
+        let broken = problems("postgres = ");
+        assert!(broken.len() == 1 && broken[0].contains("invalid TOML"), "{broken:#?}");
+        let typo = problems("postgers_password = 'env:A'");
+        assert!(
+            typo[0].ends_with("unknown key `postgers_password`; did you mean `postgres_password`?"),
+            "{typo:#?}"
+        );
+        let strange = problems("colour = 'red'");
+        assert!(strange[0].ends_with("--print-keys lists all keys"), "{strange:#?}");
+    }
+
+    #[test]
+    fn keys_of_other_processes_are_accepted_and_named() {
+        let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
+        let flags = [
+            ("postgres", "postgres://db/podium"),
+            ("conductor", "direct"),
+            ("pool", pool),
+            ("gpu_layers", "all"),
+            ("log", "warn"),
+        ];
+        assert_eq!(read(&flags).unwrap().unused, ["gpu_layers (from --gpu-layers)"]);
     }
 }

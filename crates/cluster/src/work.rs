@@ -1,4 +1,4 @@
-//! A process that works: a planner or an executor. It has the engine's loops and a health door.
+//! Planners and executors: the engine's loops, and a listener for health and metrics.
 
 use std::error::Error;
 use std::io;
@@ -9,8 +9,8 @@ use podium_engine::{LoopEnded, Roles};
 use podium_ports::conductors::Conductors;
 use podium_ports::hardware::GpuError;
 use podium_ports::vendor::Vendors;
-use podium_setup::conductor::OpenBundle;
-use podium_setup::settings::{Checker, Key, SettingsError, Sources};
+use podium_setup::conductor::{OpenBundle, Place};
+use podium_setup::settings::{Checker, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
 use podium_telemetry::{Paging, Process};
 use tokio::net::TcpListener;
@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::error::ClusterError;
 use crate::health::Phase;
-use crate::settings::{ClusterSettings, HEALTH_KEYS, KEYS};
+use crate::settings::{ClusterSettings, EXECUTOR, PLANNER};
 use crate::{Backbone, first_signal, health, instance, stop_or_second_signal};
 
 /// What a planner or an executor is told.
@@ -33,16 +33,11 @@ pub struct WorkSettings {
     pub listen: SocketAddr,
 }
 
-/// The keys of a planner or an executor.
-pub fn work_keys() -> Vec<Key> {
-    [KEYS, HEALTH_KEYS].concat()
-}
-
-/// Checks everything.
-pub fn check_work(sources: Sources) -> Result<WorkSettings, SettingsError> {
+/// Checks the settings of a planner or an executor.
+pub fn check_work(sources: Sources, work: Work) -> Result<WorkSettings, SettingsError> {
     let mut checker = sources.into_checker();
     let [listen] = checker.listen(["listen"]);
-    let cluster = ClusterSettings::read(&mut checker);
+    let cluster = ClusterSettings::read(&mut checker, work.program(), work.place());
     let settings = cluster.zip(listen).map(|(cluster, listen)| WorkSettings { cluster, listen });
     Checker::finish(checker, settings)
 }
@@ -61,8 +56,16 @@ pub enum Work {
 impl Work {
     const fn program(self) -> &'static str {
         match self {
-            Self::Plan(_) => "podium-planner",
-            Self::Execute | Self::ExecuteWith(_) => "podium-executor",
+            Self::Plan(_) => PLANNER,
+            Self::Execute | Self::ExecuteWith(_) => EXECUTOR,
+        }
+    }
+
+    /// Where its conductors plan.
+    const fn place(self) -> Place {
+        match self {
+            Self::Plan(open_bundle) => Place::Here(open_bundle),
+            Self::Execute | Self::ExecuteWith(_) => Place::Elsewhere,
         }
     }
 
@@ -78,7 +81,7 @@ impl Work {
 pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(), ClusterError> {
     let WorkSettings { cluster, listen } = settings;
     let roles = work.roles();
-    podium_setup::start_log(&cluster.log, cluster.log_format);
+    cluster.start_log(work.program(), env!("CARGO_PKG_VERSION"));
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
     let listener = TcpListener::bind(listen).await.map_err(system("the health door cannot listen"))?;

@@ -1,16 +1,17 @@
 //! Makes the conductor that the settings name.
 
+mod prepared;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use podium_bundle::{Bundle, MANIFEST_FILE};
-use podium_conductor::{DirectConductor, FixedConductor, RemoteConductor, RemoteOptions};
+use podium_bundle::MANIFEST_FILE;
+use podium_conductor::DirectConductor;
 use podium_domain::ids::WorkerId;
-use podium_domain::policy::STEPS_MAX;
-use podium_domain::pool::{Pool, UnknownWorker};
+use podium_domain::pool::Pool;
 use podium_domain::share::Share;
 use podium_ports::BoxError;
 use podium_ports::conductor::{
@@ -19,17 +20,16 @@ use podium_ports::conductor::{
 use podium_ports::conductors::{Conductors, SameConductor};
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
-use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio_util::sync::CancellationToken;
 
+use self::prepared::{Prepared, prepare};
 use crate::settings::{Checker, values};
+use crate::with_causes;
 
 /// The bundle that is trained on the demo's workers, from the project's folder.
 const DEMO_BUNDLE: &str = "models/nano";
 /// The pool that it is trained on.
 const DEMO_POOL: &str = "demo";
-/// The variable that holds the key of a remote conductor's endpoint.
-const REMOTE_KEY: &str = "PODIUM_CONDUCTOR_API_KEY";
 
 /// Who plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +104,15 @@ impl ConductorChoices {
             ConductorChoice::Auto => Err("is `auto`, it must say who is to follow".to_owned()),
             choice => Ok(choice),
         });
-        let share = checker.read("conductor_next_share", values::share)?;
-        Some(Self { current: current?, next: next.map(|next| (next, share)) })
+        let is_alone = checker.written("conductor_next").is_none();
+        let share = checker.read("conductor_next_share", |text| match values::share(text)? {
+            share if is_alone && Share::new(0.0).is_ok_and(|none| share > none) => {
+                Err(format!("is `{text}`, but conductor_next is not set: nothing would get that share"))
+            }
+            share => Ok(share),
+        });
+        share?;
+        Some(Self { current: current?, next: next.zip(share) })
     }
 
     /// Whether one of them is a model that runs in the process that plans.
@@ -123,10 +130,23 @@ impl ConductorChoices {
         std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
     }
 
-    /// Refuses what this binary cannot do at all, without starting anything.
-    pub fn check(&self, open_bundle: Option<OpenBundle>) -> Result<(), ChooseError> {
-        self.current.check(open_bundle)?;
-        self.next.iter().try_for_each(|(next, _)| next.check(open_bundle))
+    /// Checks both against the pool as a start does, except that no model is loaded or called. Problems are left with the
+    /// checker.
+    pub fn check(&self, checker: &mut Checker, pool: &Arc<Pool>, place: Place) {
+        let mut id = |key, choice: &ConductorChoice| match prepare(choice, pool, place) {
+            Ok(prepared) => Some(prepared.id()),
+            Err(error) => {
+                checker.problem(key, &format!("is `{choice}`, which cannot be used: {}", error.reason()));
+                None
+            }
+        };
+        let current = id("conductor", &self.current);
+        let next = self.next.as_ref().and_then(|(next, _)| id("conductor_next", next));
+        if let (Some(current), Some(next)) = (current, next)
+            && current == next
+        {
+            checker.problem("conductor_next", &format!("is invalid: {}", SameConductor { id: next }));
+        }
     }
 }
 
@@ -137,7 +157,7 @@ impl fmt::Display for ConductorChoices {
     }
 }
 
-/// Why a conductor cannot be had.
+/// Why a conductor is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
     /// It cannot be used.
@@ -162,14 +182,23 @@ pub enum ChooseError {
     Same(#[from] SameConductor),
 }
 
-impl ConductorChoice {
-    /// Refuses what this binary cannot do at all, without starting anything.
-    pub fn check(&self, open_bundle: Option<OpenBundle>) -> Result<(), ChooseError> {
+impl ChooseError {
+    /// What is wrong, without the conductor's name.
+    fn reason(&self) -> String {
         match self {
-            Self::Llama(_) if open_bundle.is_none() => Err(ChooseError::NoLlama { name: self.to_string() }),
-            _ => Ok(()),
+            Self::Unusable { source, .. } => with_causes(&**source),
+            other => with_causes(other),
         }
     }
+}
+
+/// Where a conductor plans.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// In this process; the function loads a bundle, in programs that can.
+    Here(Option<OpenBundle>),
+    /// In another process: only its id and abilities matter here.
+    Elsewhere,
 }
 
 /// Opens a bundle under llama.cpp. Only the programs that link it have such a function.
@@ -204,7 +233,7 @@ pub struct Callees {
     pub limiter: Arc<dyn Limiter>,
 }
 
-/// Makes the conductor. `open_bundle` is how this program loads a model, if it can, and `limits` what that may take.
+/// Makes the conductor. `open_bundle` loads a model, in programs that can, with at most `limits`.
 pub async fn choose(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,
@@ -212,33 +241,7 @@ pub async fn choose(
     open_bundle: Option<OpenBundle>,
     limits: LocalLimits,
 ) -> Result<Chosen, ChooseError> {
-    let unusable = |source: BoxError| ChooseError::Unusable { name: choice.to_string(), source };
-    let unknown = |source: UnknownWorker| unusable(Box::new(source));
-    match choice {
-        ConductorChoice::Auto => automatic(pool, open_bundle, limits).await,
-        ConductorChoice::Llama(folder) => local(folder, pool, open_bundle, limits).await,
-        ConductorChoice::Direct(None) => Ok(Chosen::none(pool)),
-        ConductorChoice::Direct(Some(worker)) => {
-            DirectConductor::to_worker(Arc::clone(pool), worker.clone()).map(Chosen::of).map_err(unknown)
-        }
-        ConductorChoice::Fixed(file) => {
-            FixedConductor::read(file, Arc::clone(pool)).map(Chosen::of).map_err(|e| unusable(Box::new(e)))
-        }
-        ConductorChoice::Worker(id) => {
-            let worker = pool.worker(id).ok_or_else(|| unknown(UnknownWorker { id: id.clone() }))?;
-            let Callees { vendors, limiter } = callees.clone();
-            let options = remote_options(limits);
-            let conductor =
-                RemoteConductor::new((vendors, limiter), worker.clone(), Arc::clone(pool), options);
-            Ok(Chosen::of(conductor))
-        }
-        ConductorChoice::Model { file, worker } => {
-            of_file((file, worker), pool, Arc::clone(&callees.limiter), limits).map_err(unusable)
-        }
-        ConductorChoice::Remote { url, model } => {
-            remote((url, model), pool, Arc::clone(&callees.limiter), limits).map_err(unusable)
-        }
-    }
+    prepare(choice, pool, Place::Here(open_bundle))?.start(pool, callees, limits).await
 }
 
 /// The conductors of a process, and what has to be known about them.
@@ -285,80 +288,6 @@ pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'sta
     } else {
         Ok(bundle)
     }
-}
-
-async fn automatic(
-    pool: &Arc<Pool>,
-    open_bundle: Option<OpenBundle>,
-    limits: LocalLimits,
-) -> Result<Chosen, ChooseError> {
-    match demo_bundle(pool, open_bundle) {
-        Ok(bundle) => local(bundle, pool, open_bundle, limits).await,
-        Err(why) => {
-            let notice = format!("nothing is planned, each question goes to one worker as it is: {why}");
-            Ok(Chosen { notice: Some(notice), ..Chosen::none(pool) })
-        }
-    }
-}
-
-async fn local(
-    folder: &Path,
-    pool: &Arc<Pool>,
-    open_bundle: Option<OpenBundle>,
-    limits: LocalLimits,
-) -> Result<Chosen, ChooseError> {
-    let name = || format!("llama:{}", folder.display());
-    let open = open_bundle.ok_or_else(|| ChooseError::NoLlama { name: name() })?;
-    let opened = open(folder.to_owned(), Arc::clone(pool), limits).await;
-    let conductor = opened.map_err(|source| ChooseError::Unusable { name: name(), source })?;
-    Ok(Chosen { conductor, notice: None })
-}
-
-fn remote_options(limits: LocalLimits) -> RemoteOptions {
-    RemoteOptions { waiting_max: limits.waiting_max.get(), ..RemoteOptions::default() }
-}
-
-/// A model that is not of the pool, and has a file of its own. A vendor of the same name is the same account.
-fn of_file(
-    (file, worker): (&Path, &WorkerId),
-    pool: &Arc<Pool>,
-    limiter: Arc<dyn Limiter>,
-    limits: LocalLimits,
-) -> Result<Chosen, BoxError> {
-    let theirs = Pool::parse(&std::fs::read_to_string(file)?)?;
-    let model = theirs.worker(worker).ok_or_else(|| UnknownWorker { id: worker.clone() })?.clone();
-    let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&theirs, &EnvironmentKeys)?);
-    let options = remote_options(limits);
-    Ok(Chosen::of(RemoteConductor::new((vendors, limiter), model, Arc::clone(pool), options)))
-}
-
-/// A model that is not of the pool: its prices are unknown, so its planning counts as free.
-fn remote(
-    (url, model): (&str, &str),
-    pool: &Arc<Pool>,
-    limiter: Arc<dyn Limiter>,
-    limits: LocalLimits,
-) -> Result<Chosen, BoxError> {
-    let id = WorkerId::new(model)?;
-    let key = match std::env::var_os(REMOTE_KEY) {
-        Some(_) => format!("api_key_env = \"{REMOTE_KEY}\"\n"),
-        None => String::new(),
-    };
-    let (url, model) = (toml::Value::from(url), toml::Value::from(model));
-    let of_one = Pool::parse(&format!(
-        "schema = 1\nname = \"conductor\"\nversion = \"1\"\n\
-         [[vendors]]\nid = \"conductor\"\napi = \"openai-chat\"\nbase_url = {url}\n{key}\
-         [[workers]]\nid = \"{id}\"\nvendor = \"conductor\"\nmodel = {model}\ndescription = \"plans\"\n\
-         context_tokens = 32768\noutput_tokens_max = 8192\n\
-         usd_per_million_tokens = {{ input = 0.0, output = 0.0 }}\n"
-    ))?;
-    let worker = of_one.workers().first().cloned().ok_or("the endpoint has no model")?;
-    let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(&of_one, &EnvironmentKeys)?);
-    let options = remote_options(limits);
-    let conductor = RemoteConductor::new((vendors, limiter), worker, Arc::clone(pool), options);
-    let notice =
-        format!("the prices of conductor `{id}` are unknown: what planning costs is counted as nothing");
-    Ok(Chosen { notice: Some(notice), ..Chosen::of(conductor) })
 }
 
 /// Stands in for a conductor that runs in another process: it is known by name and abilities, and asks no model here.
@@ -418,27 +347,18 @@ pub async fn describe_all(
     }
 }
 
-/// What there is to know of a conductor that runs elsewhere. Of a bundle only the manifest is read, no weights.
-pub async fn describe(
+/// The id and abilities of a conductor that runs elsewhere. Of a bundle only the manifest is read, no weights.
+async fn describe(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,
     callees: &Callees,
 ) -> Result<Elsewhere, ChooseError> {
-    if let ConductorChoice::Llama(folder) = choice {
-        return described_bundle(folder, pool)
-            .map_err(|source| ChooseError::Unusable { name: choice.to_string(), source });
+    let prepared = prepare(choice, pool, Place::Elsewhere)?;
+    if let Prepared::Bundle { id, abilities, .. } = prepared {
+        return Ok(Elsewhere { id, abilities, here: None });
     }
-    let conductor = choose(choice, pool, callees, None, LocalLimits::default()).await?.conductor;
+    let needs_no_model = matches!(prepared, Prepared::Plain { .. });
+    let conductor = prepared.start(pool, callees, LocalLimits::default()).await?.conductor;
     let (id, abilities) = (conductor.id().to_owned(), conductor.abilities());
-    let needs_no_model = matches!(choice, ConductorChoice::Fixed(_) | ConductorChoice::Direct(_));
     Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })
-}
-
-fn described_bundle(folder: &Path, pool: &Pool) -> Result<Elsewhere, BoxError> {
-    let bundle = Bundle::read(folder)?;
-    let manifest = bundle.manifest();
-    // Whoever accepts runs finds out as early as whoever plans them.
-    manifest.fit(pool)?;
-    let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: manifest.rounds_max() };
-    Ok(Elsewhere { id: manifest.id(), abilities, here: None })
 }

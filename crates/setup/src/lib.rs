@@ -1,5 +1,4 @@
-//! What every program of ours does before it works: reads its settings, starts its log, takes the time, makes its conductor,
-//! listens for the signals that end it.
+//! The start of every program: settings, log, clock, conductor, signals.
 #![deny(missing_docs)]
 
 mod anchored;
@@ -11,8 +10,14 @@ mod signals;
 
 pub use anchored::AnchoredClock;
 pub use clock::{RandomIds, SystemClock};
-pub use logging::{LogFormat, start_log};
+pub use logging::{Identity, LogFormat, start_log};
 pub use signals::Signals;
+
+/// An error and its causes in one line.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
 
 /// Of all programs of ours. A run's life is many small texts, and glibc's allocator took a quarter of an executor's time.
 #[global_allocator]

@@ -1,8 +1,9 @@
-//! How a process is set up: from defaults, a file, the environment and flags, in rising order. Everything that is wrong is
-//! found at once, and each problem says where its value came from.
+//! Settings of a process: from defaults, a file, the environment and flags, in rising order. All problems are listed at once,
+//! each with the source of its value.
 
 mod checker;
 mod hardware;
+mod key;
 mod secret;
 mod server;
 mod sources;
@@ -13,15 +14,13 @@ use std::fmt;
 
 pub use checker::Checker;
 pub use hardware::hardware;
+pub use key::{Key, listing};
 pub use secret::{SecretError, SecretRef};
 pub use server::{SERVER_KEYS, server_limits};
 pub use sources::Sources;
 pub use step_cache::step_cache;
 
-/// A key, and its default if it has one. The file has it as `key = value`, the environment as `PODIUM__KEY`.
-pub type Key = (&'static str, Option<&'static str>);
-
-/// Everything that is wrong with a setup.
+/// All problems of a process' settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError(pub Vec<String>);
 

@@ -57,12 +57,13 @@ fn endpoint(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use podium_setup::settings::Sources;
+    use podium_setup::settings::{Key, Sources};
 
     use super::*;
 
     fn read(flags: &[(&'static str, &str)]) -> Result<TelemetrySettings, Vec<String>> {
-        let mut sources = Sources::new(&[("otlp_endpoint", None), ("otlp_every_ms", None)]);
+        let mut sources =
+            Sources::new(&[Key::optional("otlp_endpoint", "", ""), Key::optional("otlp_every_ms", "", "")]);
         for (key, value) in flags {
             sources.flag(key, Some(value));
         }

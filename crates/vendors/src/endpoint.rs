@@ -78,6 +78,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether it needs a key and has none.
+    pub(crate) fn has_no_key(&self) -> bool {
+        self.keys.are_all_missing()
+    }
+
     /// The secrets that are not there, each with what follows.
     pub(crate) fn missing_secrets(&self) -> Vec<String> {
         let id = &self.vendor.id;

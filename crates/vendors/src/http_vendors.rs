@@ -77,6 +77,11 @@ impl HttpVendors {
         Ok(Self { endpoints, clients })
     }
 
+    /// The vendors that cannot be called because every key of theirs is missing.
+    pub fn without_keys(&self) -> impl Iterator<Item = &VendorId> {
+        self.endpoints.iter().filter(|(_, endpoint)| endpoint.has_no_key()).map(|(id, _)| id)
+    }
+
     /// A sentence for each secret that is not where the pool says, such as a key in an environment variable.
     pub fn missing_secrets(&self) -> impl Iterator<Item = String> {
         self.endpoints.values().flat_map(Endpoint::missing_secrets)

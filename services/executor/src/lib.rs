@@ -3,10 +3,35 @@
 
 use std::process::ExitCode;
 
-use podium_cluster::{Work, check_work, main as process, work_keys, work_until_signal};
+use podium_cluster::{
+    EXECUTOR, Program, Work, check_work, executor_keys, main as process, work_until_signal,
+};
+
+const PROGRAM: Program = Program {
+    name: EXECUTOR,
+    version: env!("CARGO_PKG_VERSION"),
+    about: "An executor of a Podium cluster: calls the vendors' models for the steps of each run.",
+};
 
 /// Runs the process.
 pub fn main() -> ExitCode {
-    let serve = |settings| work_until_signal(settings, Work::Execute);
-    process("podium-executor", env!("CARGO_PKG_VERSION"), &work_keys(), check_work, serve)
+    let check = |sources| check_work(sources, Work::Execute);
+    process(&PROGRAM, &executor_keys(), check, |settings| work_until_signal(settings, Work::Execute))
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_setup::settings::listing;
+
+    use super::*;
+
+    #[test]
+    fn the_example_file_is_what_print_keys_prints() {
+        let example = include_str!("../../../deploy/settings/podium-executor.toml");
+        assert_eq!(
+            example,
+            listing(EXECUTOR, &executor_keys()),
+            "podium-executor --print-keys has other text"
+        );
+    }
 }

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    Backbone, ClusterError, broke_down, first_signal, instance, main as process, stop_or_second_signal,
+    Backbone, ClusterError, GATEWAY, Program, broke_down, first_signal, instance, main as process,
+    stop_or_second_signal,
 };
 use podium_doors::{Access, Listeners};
 use podium_engine::Roles;
@@ -16,26 +17,32 @@ use podium_setup::{Signals, conductor};
 use podium_telemetry::Process;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use settings::{Settings, check, keys};
 
+const PROGRAM: Program = Program {
+    name: GATEWAY,
+    version: env!("CARGO_PKG_VERSION"),
+    about: "The gateway of a Podium cluster: serves the OpenAI-compatible HTTP API and gRPC, accepts runs and streams their \
+            answers.",
+};
+
 /// Runs the process.
 pub fn main() -> ExitCode {
-    process("podium-gateway", env!("CARGO_PKG_VERSION"), &keys(), check, serve)
+    process(&PROGRAM, &keys(), check, serve)
 }
 
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required, limits } = settings;
-    podium_setup::start_log(&cluster.log, cluster.log_format);
+    cluster.start_log(PROGRAM.name, PROGRAM.version);
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
     // Both ports are taken before anything is connected to: a port in use is found out at once.
     let listeners =
         Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Door(Box::new(e)))?;
     let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
-    let process =
-        Process { name: "podium-gateway", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
+    let process = Process { name: PROGRAM.name, version: PROGRAM.version, instance: &instance() };
     let paging = podium_telemetry::door(metrics_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, paging)?;
     let mut backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
@@ -46,6 +53,11 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let mut doors = listeners.open(&engine, &access, limits, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
+    if !keys_required && [http, grpc].iter().any(|address| !address.ip().is_loopback()) {
+        warn!(
+            "other machines can reach this gateway and need no key; keys_required = true refuses requests without one"
+        );
+    }
     let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());
     loops.spawn({
         let stopping = stopping.clone();

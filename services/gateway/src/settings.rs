@@ -1,9 +1,10 @@
-//! What a gateway is told besides what every process of a cluster is told.
+//! A gateway's own settings, besides those of every process of a cluster.
 
 use std::net::SocketAddr;
 
-use podium_cluster::{ClusterSettings, KEYS};
+use podium_cluster::{ClusterSettings, GATEWAY, KEYS};
 use podium_ports::server::ServerLimits;
+use podium_setup::conductor::Place;
 use podium_setup::settings::{Key, SERVER_KEYS, SettingsError, Sources, server_limits, values};
 
 /// A checked setup.
@@ -24,25 +25,32 @@ pub(crate) struct Settings {
 
 pub(crate) fn keys() -> Vec<Key> {
     let own: &[Key] = &[
-        // Where the OpenAI-compatible HTTP door listens.
-        ("listen", Some("127.0.0.1:8080")),
-        // Where the gRPC door listens.
-        ("grpc_listen", Some("127.0.0.1:8081")),
-        // Where Prometheus reads metrics, at `/metrics`; they are of all tenants. Default: nowhere.
-        ("metrics_listen", None),
-        // Whether the doors may listen where other machines reach them.
-        ("allow_remote", Some("false")),
-        // Whether who asks must show a key; else who shows none is the tenant `local`.
-        ("keys_required", Some("false")),
+        Key::new("listen", "127.0.0.1:8080", "The address of the OpenAI-compatible HTTP API, as HOST:PORT."),
+        Key::new("grpc_listen", "127.0.0.1:8081", "The address of the gRPC API, as HOST:PORT."),
+        Key::optional(
+            "metrics_listen",
+            "127.0.0.1:9464",
+            "The address where Prometheus reads metrics, at /metrics; they are of all tenants. Unset: nowhere.",
+        ),
+        Key::new(
+            "allow_remote",
+            "false",
+            "Whether these addresses may be ones that other machines can reach; set keys_required as well then.",
+        ),
+        Key::new(
+            "keys_required",
+            "false",
+            "Whether requests without a key are refused. If not, they are of the tenant `local`.",
+        ),
     ];
-    [KEYS, own, SERVER_KEYS].concat()
+    [KEYS, own, &SERVER_KEYS].concat()
 }
 
 /// Checks everything.
 pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
     let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
-    let cluster = ClusterSettings::read(&mut checker);
+    let cluster = ClusterSettings::read(&mut checker, GATEWAY, Place::Elsewhere);
     let keys_required = checker.read("keys_required", values::yes_or_no);
     let limits = server_limits(&mut checker);
     let settings = || {
@@ -56,4 +64,17 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
         })
     };
     checker.finish(settings())
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_setup::settings::listing;
+
+    use super::*;
+
+    #[test]
+    fn the_example_file_is_what_print_keys_prints() {
+        let example = include_str!("../../../deploy/settings/podium-gateway.toml");
+        assert_eq!(example, listing(GATEWAY, &keys()), "podium-gateway --print-keys has other text");
+    }
 }

@@ -5,7 +5,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use podium_cluster::{
-    Work, WorkSettings, check_work, main_with_inspection as process, work_keys, work_until_signal,
+    PLANNER, Program, Work, WorkSettings, check_work, main_with_inspection as process, planner_keys,
+    work_until_signal,
 };
 use podium_setup::conductor::OpenBundle;
 
@@ -15,10 +16,17 @@ const OPEN_BUNDLE: Option<OpenBundle> = Some(podium_llama::open);
 #[cfg(not(feature = "llama"))]
 const OPEN_BUNDLE: Option<OpenBundle> = None;
 
+const PROGRAM: Program = Program {
+    name: PLANNER,
+    version: env!("CARGO_PKG_VERSION"),
+    about: "A planner of a Podium cluster: asks the conductor for the workflow of each run.",
+};
+
 /// Runs the process.
 pub fn main() -> ExitCode {
-    let serve = |settings| work_until_signal(settings, Work::Plan(OPEN_BUNDLE));
-    process("podium-planner", env!("CARGO_PKG_VERSION"), &work_keys(), check_work, inspect, serve)
+    let work = Work::Plan(OPEN_BUNDLE);
+    let check = |sources| check_work(sources, work);
+    process(&PROGRAM, &planner_keys(), check, inspect, |settings| work_until_signal(settings, work))
 }
 
 /// What a model that runs here would be computed on, or that the GPU is missing.
@@ -34,4 +42,17 @@ fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Se
 #[expect(clippy::unnecessary_wraps, reason = "a build with a model may miss its GPU")]
 fn inspect(_: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_setup::settings::listing;
+
+    use super::*;
+
+    #[test]
+    fn the_example_file_is_what_print_keys_prints() {
+        let example = include_str!("../../../deploy/settings/podium-planner.toml");
+        assert_eq!(example, listing(PLANNER, &planner_keys()), "podium-planner --print-keys has other text");
+    }
 }

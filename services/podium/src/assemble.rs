@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use podium_domain::ids::VendorId;
 use podium_domain::pool::Pool;
 use podium_doors::Access;
 use podium_engine::{Engine, LoopEnded, Options, Parts, Roles};
@@ -24,7 +25,7 @@ use crate::OPEN_BUNDLE;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::error::Error;
 use crate::pool::{self, Pace, Workers};
-use crate::settings::Settings;
+use crate::settings::{Settings, instance};
 
 /// Share of the drain time, in tenths, that is kept for the engine; the doors have the rest before it.
 pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
@@ -34,6 +35,8 @@ pub(crate) struct Embedded {
     engine: Engine,
     conductors: Conductors,
     notices: Vec<String>,
+    /// Vendors whose keys are all missing.
+    keyless: Vec<VendorId>,
     stop: CancellationToken,
     loops: JoinSet<Result<(), LoopEnded>>,
     store: Store,
@@ -103,6 +106,7 @@ impl Embedded {
         let pool = Arc::clone(workers.pool());
         let vendors = HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
         let mut notices = notices(&workers, &vendors);
+        let keyless = vendors.without_keys().cloned().collect();
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
         let limiter = Arc::new(MemoryLimiter::new(Arc::new(SystemClock)));
         let callees = Callees { vendors, limiter };
@@ -118,16 +122,19 @@ impl Embedded {
         notices.extend(chosen.notices);
         let conductors = chosen.conductors;
         let options = Options {
-            executor: format!("podium-{}", std::process::id()),
+            executor: instance(),
+            plan_slots: settings.plan_slots(),
+            step_slots: settings.step_slots(&pool),
             runs_kept: settings.runs_kept,
             drain: settings.drain * ENGINE_DRAIN_TENTHS / 10,
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let parts = parts(store.clone(), callees, (conductors.clone(), settings.step_cache), pool);
+        let parts =
+            parts(store.clone(), callees, (conductors.clone(), settings.step_cache), (pool, &options));
         let engine = Engine::new(parts, options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
-        Ok(Self { engine, conductors, notices, stop, loops, store, workers, _data: data })
+        Ok(Self { engine, conductors, notices, keyless, stop, loops, store, workers, _data: data })
     }
 
     fn working(mut self) -> Self {
@@ -144,6 +151,20 @@ impl Embedded {
     /// Who may ask.
     pub(crate) fn access(&self, keys_required: bool) -> Access {
         Access::new(Arc::new(self.store.clone()), Arc::new(SystemClock), keys_required)
+    }
+
+    /// The workers whose vendor's key is set or not needed; none if that is all of them.
+    pub(crate) fn workers_with_keys(&self) -> Result<Option<Vec<String>>, Error> {
+        if self.keyless.is_empty() {
+            return Ok(None);
+        }
+        let workers = self.workers.pool().workers().iter();
+        let usable = workers.filter(|worker| !self.keyless.contains(&worker.vendor));
+        let usable: Vec<_> = usable.map(|worker| worker.id.as_str().to_owned()).collect();
+        if usable.is_empty() {
+            return Err(Error::NoKeys { pool: self.workers.pool().version() });
+        }
+        Ok(Some(usable))
     }
 
     /// What the user should know before trusting an answer.
@@ -206,13 +227,16 @@ fn parts(
     store: Store,
     Callees { vendors, limiter }: Callees,
     (conductors, step_cache): (Conductors, Option<CacheOptions>),
-    pool: Arc<Pool>,
+    (pool, options): (Arc<Pool>, &Options),
 ) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let cache = |options| Arc::new(MemoryCache::new(Arc::new(SystemClock), options)) as Arc<dyn StepCache>;
+    // A lane holds more messages than it has slots, so that no slot waits for the store.
+    let lane_messages_max = QueueOptions::default().lane_messages_max.max(2 * options.step_slots);
+    let queue_options = QueueOptions { lane_messages_max, ..QueueOptions::default() };
     Parts {
         store: Arc::new(store),
-        queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
+        queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), queue_options)),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
         limiter,
         cache: step_cache.map(cache),

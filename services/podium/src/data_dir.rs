@@ -45,8 +45,7 @@ impl DataDir {
         let refused = |source| DataDirError::Refused { path: path.to_owned(), source };
         create(path).map_err(refused)?;
         let file = path.join("lock");
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file);
-        let mut lock = options.map_err(refused)?;
+        let mut lock = open_lock(&file).map_err(refused)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -68,6 +67,15 @@ impl DataDir {
     pub(crate) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
     }
+}
+
+/// Opens the lock's file, which only its owner may read.
+fn open_lock(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)
 }
 
 #[cfg(unix)]
@@ -106,5 +114,16 @@ mod tests {
         assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
         drop(first);
         DataDir::open(&path).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_can_read_the_lock() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let _data = DataDir::open(folder.path()).unwrap();
+        let mode = fs::metadata(folder.path().join("lock")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -17,6 +17,7 @@ use podium_setup::settings::SettingsError;
 use podium_telemetry::TelemetryError;
 
 use crate::data_dir::DataDirError;
+use crate::terminal;
 
 /// The exit code for a run that failed, and for everything else that went wrong.
 const FAILED: u8 = 1;
@@ -144,6 +145,41 @@ pub(crate) enum Error {
         #[source]
         source: BoxError,
     },
+    /// The server refuses the caller's key.
+    #[error("server {url} refused the request: {message}; set {variable} to a valid key")]
+    KeyRefused {
+        /// The server.
+        url: String,
+        /// What it says.
+        message: String,
+        /// The variable that holds the key.
+        variable: &'static str,
+    },
+    /// Something else than Podium's gRPC API answers.
+    #[error(
+        "server {url} answers, but is not Podium's gRPC API ({message}); name its gRPC port, which is 8081 by default, \
+         not its HTTP port"
+    )]
+    NotPodium {
+        /// The server.
+        url: String,
+        /// What is wrong with its answer.
+        message: String,
+    },
+    /// A server's URL cannot be parsed.
+    #[error("invalid server URL `{url}`: it must be like http://127.0.0.1:8081")]
+    BadUrl {
+        /// As it was given.
+        url: String,
+    },
+    /// No worker can be called.
+    #[error(
+        "no worker of pool {pool} can be called: none of its vendors has a key; set the keys that are named above"
+    )]
+    NoKeys {
+        /// The pool.
+        pool: String,
+    },
     /// The question is not one.
     #[error("the question is blank")]
     NoQuestion,
@@ -193,6 +229,8 @@ impl Error {
                 | Self::Conductor(_)
                 | Self::NoDemoConductor { .. }
                 | Self::Vendors(_)
+                | Self::BadUrl { .. }
+                | Self::NoKeys { .. }
                 | Self::NoQuestion
                 | Self::NoPicture { .. }
                 | Self::PictureTooLong { .. }
@@ -208,10 +246,10 @@ pub(crate) fn run_failed() -> ExitCode {
 
 /// Writes an error with everything that caused it.
 pub(crate) fn print(error: &Error) {
-    eprintln!("podium: {error}");
+    terminal::note(&error.to_string());
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        eprintln!("  because: {cause}");
+        eprintln!("  because: {}", terminal::visible(&cause.to_string()));
         source = cause.source();
     }
 }

@@ -12,6 +12,7 @@ mod pool;
 mod report;
 mod serve;
 mod settings;
+mod terminal;
 mod trial;
 
 use podium_setup::conductor::OpenBundle;

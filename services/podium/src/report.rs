@@ -197,12 +197,12 @@ pub(crate) fn describe(report: &RunReport) -> String {
         line(
             &format!("step {}", step.index + 1),
             &format!(
-                "{} by {}{sees}: {}{}, {} attempt(s), {}, ${:.6}",
+                "{} by {}{sees}: {}{}, {}, {}, ${:.6}",
                 step.subtask,
                 step.worker,
                 step.state,
                 if step.is_from_cache { " from the cache" } else { "" },
-                step.attempts,
+                count(step.attempts, "attempt"),
                 step.duration_ms.map_or_else(|| "no time yet".to_owned(), |ms| format!("{ms} ms")),
                 step.cost_usd
             ),
@@ -255,6 +255,9 @@ pub(crate) struct SummaryReport {
     fallbacks: u32,
     hedges: u32,
     accepted_at_ms: u64,
+    /// In UTC, to the second.
+    #[serde(skip)]
+    accepted_at: String,
     duration_ms: Option<u64>,
 }
 
@@ -273,6 +276,10 @@ impl SummaryReport {
             fallbacks: run.fallbacks,
             hedges: run.hedges,
             accepted_at_ms: run.accept_time.as_ref().map(unix_ms).unwrap_or_default(),
+            accepted_at: run
+                .accept_time
+                .map(|at| Timestamp { nanos: 0, ..at }.to_string())
+                .unwrap_or_default(),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
         }
     }
@@ -283,21 +290,30 @@ impl SummaryReport {
         let question: String = question.chars().take(60).collect();
         let Self { run_id, state, steps, cost_usd, model, .. } = self;
         let beside = self.beside();
-        format!("{run_id}  {state:<9}  {steps} steps  ${cost_usd:.6}{beside}  {model}  {question}")
+        let (at, steps) = (&self.accepted_at, count(*steps, "step"));
+        format!("{run_id}  {at}  {state:<9}  {steps}  ${cost_usd:.6}{beside}  {model}  {question}")
     }
 
     /// What went beside the plan, if anything did.
     fn beside(&self) -> String {
         let money = |usd: f64, what: &str| (usd > 0.0).then(|| format!("${usd:.6} {what}"));
-        let times = |count: u32, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let times = |number: u32, what: &str| (number > 0).then(|| count(number, what));
         let parts = [
             money(self.wasted_usd, "wasted"),
             money(self.saved_usd, "saved"),
-            times(self.fallbacks, "fallbacks"),
-            times(self.hedges, "hedges"),
+            times(self.fallbacks, "fallback"),
+            times(self.hedges, "hedge"),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    }
+}
+
+/// A number of things, such as `1 step` or `2 steps`.
+pub(crate) fn count(number: impl TryInto<u64>, thing: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
     }
 }
 
@@ -342,18 +358,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_what_went_beside_the_plan_and_only_that() {
+    fn a_line_shows_waste_savings_fallbacks_and_hedges_if_any() {
         let plain = v1::RunSummary {
             run_id: "r1".to_owned(),
             state: v1::RunState::Succeeded.into(),
             model: "podium-ultra".to_owned(),
             question: "Why is\nthe sky blue?".to_owned(),
             steps: 3,
+            accept_time: Some(Timestamp { seconds: 1_795_392_000, nanos: 5 }),
             cost_nano_usd: 5_000_000,
             ..v1::RunSummary::default()
         };
         let line = |run: &v1::RunSummary| SummaryReport::of(run).line();
-        assert_eq!(line(&plain), "r1  succeeded  3 steps  $0.005000  podium-ultra  Why is the sky blue?");
+        assert_eq!(
+            line(&plain),
+            "r1  2026-11-23T00:00:00Z  succeeded  3 steps  $0.005000  podium-ultra  Why is the sky blue?"
+        );
         let beside = v1::RunSummary {
             wasted_cost_nano_usd: 1_000_000,
             saved_cost_nano_usd: 2_000_000,
@@ -361,7 +381,7 @@ mod tests {
             hedges: 2,
             ..plain
         };
-        let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallbacks, 2 hedges)  podium-ultra";
+        let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallback, 2 hedges)  podium-ultra";
         assert!(line(&beside).contains(expected), "{}", line(&beside));
     }
 }

@@ -12,16 +12,15 @@ use tracing::{error, info, warn};
 
 use crate::assemble::{ENGINE_DRAIN_TENTHS, Embedded};
 use crate::error::{Error, run_failed};
-use crate::settings::Settings;
-use crate::{OPEN_BUNDLE, cli, pool};
+use crate::settings::{Settings, instance};
+use crate::{cli, pool};
 
 /// The exit code after a second signal, as shells count an interrupt.
 const INTERRUPTED: i32 = 130;
 
-/// Checks what can be checked without starting anything.
-pub(crate) fn check(settings: &Settings) -> Result<ExitCode, Error> {
+/// Reports settings that were checked as a start checks them.
+pub(crate) fn report(settings: &Settings) -> Result<ExitCode, Error> {
     let pool = pool::read(&settings.pool)?;
-    settings.conductors.check(OPEN_BUNDLE)?;
     cli::print_line(&format!(
         "the configuration is right: pool {}, conductor {}",
         pool.version(),
@@ -37,18 +36,19 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
     // Both ports are taken before a model is loaded: a port in use is found out at once.
     let listeners = Listeners::bind(settings.listen, settings.grpc_listen).await?;
-    let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
-    let process = Process {
-        name: "podium",
-        version: env!("CARGO_PKG_VERSION"),
-        instance: &format!("podium-{}", std::process::id()),
-    };
+    let (http, grpc) = listeners.addresses().map_err(system("a listener's address cannot be read"))?;
+    let process = Process { name: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
     let paging = podium_telemetry::door(settings.metrics_listen).await?;
     let telemetry = podium_telemetry::start(&settings.telemetry, &process, paging)?;
     let mut embedded = signals.or_end(Embedded::start(&settings, pool::Pace::Instant)).await?;
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
+    if !settings.keys_required && [http, grpc].iter().any(|address| !address.ip().is_loopback()) {
+        warn!(
+            "other machines can reach this server and need no key; keys_required = true refuses requests without one"
+        );
+    }
     let access = embedded.access(settings.keys_required);
     let mut doors =
         listeners.open(&engine, &access, settings.limits.clone(), unix_seconds(SystemClock.now()));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use podium_queue_nats::Storage;
 use podium_setup::settings::{Checker, SecretRef, values};
 use podium_store_postgres::Migrate;
 
@@ -47,6 +48,8 @@ pub struct NatsSettings {
     pub certificates: Certificates,
     /// Copies of each stream.
     pub replicas: usize,
+    /// Where NATS keeps the messages.
+    pub storage: Storage,
     /// Most messages of a lane.
     pub lane_messages_max: usize,
 }
@@ -129,6 +132,11 @@ pub(super) fn nats(checker: &mut Checker) -> Option<NatsSettings> {
         "1" | "3" | "5" => values::number(text, 1, 5),
         _ => Err(format!("is `{text}`, it must be 1, 3 or 5")),
     });
+    let storage = checker.read("nats_storage", |text| match text {
+        "file" => Ok(Storage::File),
+        "memory" => Ok(Storage::Memory),
+        _ => Err(format!("is `{text}`, it must be file or memory")),
+    });
     let lane_messages_max =
         checker.read("lane_messages_max", |text| values::number(text, 1, LANE_MESSAGES_MAX));
     Some(NatsSettings {
@@ -136,6 +144,7 @@ pub(super) fn nats(checker: &mut Checker) -> Option<NatsSettings> {
         user: user?,
         certificates: certificates?,
         replicas: usize::try_from(replicas?).ok()?,
+        storage: storage?,
         lane_messages_max: usize::try_from(lane_messages_max?).ok()?,
     })
 }

@@ -38,7 +38,19 @@ fn parts<'t>(text: &'t str, schemes: &[&str]) -> Result<Parts<'t>, String> {
             "has an `@` behind its host; a password, which may be meant, belongs elsewhere".to_owned()
         );
     }
+    hosts.split(',').try_for_each(port)?;
     Ok(Parts { user, hosts, rest })
+}
+
+/// A host's port, where it has one, is a port.
+fn port(host: &str) -> Result<(), String> {
+    // What is in brackets is an IPv6 address.
+    let after_address = host.rsplit_once(']').map_or(host, |(_, after)| after);
+    let Some((_, port)) = after_address.rsplit_once(':') else { return Ok(()) };
+    match port.parse::<u16>() {
+        Ok(1..) => Ok(()),
+        _ => Err("has an invalid port; a port is 1 to 65535".to_owned()),
+    }
 }
 
 /// A Postgres address, whose hosts may be several, and whether its `sslmode` checks who the server is; none if it says nothing of
@@ -54,13 +66,13 @@ pub(super) fn postgres(text: &str) -> Result<(String, Option<bool>), String> {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         if !POSTGRES_PARAMETERS.contains(&name) {
             return Err(format!(
-                "has a parameter that is not known here; there are {}",
+                "has an unknown parameter; the known ones are {}",
                 POSTGRES_PARAMETERS.join(", ")
             ));
         }
         if name == "sslmode" {
             if !SSL_MODES.contains(&value) {
-                return Err(format!("has a wrong sslmode; there are {}", SSL_MODES.join(", ")));
+                return Err(format!("has an unknown sslmode; the known ones are {}", SSL_MODES.join(", ")));
             }
             checks = Some(CHECKING_SSL_MODES.contains(&value));
         }
@@ -98,4 +110,25 @@ pub(super) fn redis(text: &str) -> Result<(String, bool), String> {
         return Err("must be a host and a port, with at most the number of a database behind them".to_owned());
     }
     Ok((text.to_owned(), text.starts_with("rediss://")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_checked_in_every_address() {
+        for right in
+            ["postgres://db/podium", "postgres://a:5432,b:6432/podium", "postgres://[::1]:5432/podium"]
+        {
+            assert!(postgres(right).is_ok(), "{right}");
+        }
+        for wrong in ["postgres://db:99999/podium", "postgres://a:5432,b:0/podium", "postgres://db:x/podium"]
+        {
+            assert!(postgres(wrong).unwrap_err().contains("port"), "{wrong}");
+        }
+        assert!(nats("nats://a:4222, nats://b:99999").unwrap_err().contains("port"));
+        assert!(redis("redis://cache:99999").unwrap_err().contains("port"));
+        assert!(redis("redis://[::1]").is_ok());
+    }
 }

@@ -92,6 +92,11 @@ pub struct RemoteConductor {
 }
 
 impl RemoteConductor {
+    /// The id of a conductor that asks `model`.
+    pub fn id_of(model: &Worker) -> String {
+        format!("remote-{}", model.id)
+    }
+
     /// A conductor that asks `model` for plans over `pool`: by way of `vendors`, which must know the model's vendor, and as
     /// `limiter` lets it. The model itself need not be of the pool.
     pub fn new(
@@ -123,7 +128,7 @@ impl RemoteConductor {
         template: PromptTemplate,
         options: RemoteOptions,
     ) -> Self {
-        let id = format!("remote-{}", model.id);
+        let id = Self::id_of(&model);
         let places = Places::new(model.limits.in_flight_max as usize, options.waiting_max);
         let wishes = Wishes::of(&model);
         let (retries, metrics) = (RetryPurse::default(), Metrics::new(&id));

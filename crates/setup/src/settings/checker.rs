@@ -33,7 +33,10 @@ impl Checker {
     /// The value of a key that has a default or must be given.
     pub fn read<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let Some(value) = self.written(key).map(str::to_owned) else {
-            self.problem(key, "is missing, and has no default");
+            // A file that could not be read may well have it.
+            if !self.sources.is_incomplete {
+                self.problem(key, "is missing, and has no default");
+            }
             return None;
         };
         read(&value).map_err(|what| self.problem(key, &what)).ok()
@@ -44,9 +47,18 @@ impl Checker {
         if self.written(key).is_some() { self.read(key, read) } else { None }
     }
 
-    /// Addresses to listen on, of which no two may be the same; none for a key that has no default and is not given. Unless
-    /// `allow_remote` says so, other machines must not be
-    /// able to reach them.
+    /// Whether the key was given by a file, the environment or a flag.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.sources.values.get(key).is_some_and(|(_, origin)| *origin != Origin::Default)
+    }
+
+    /// The keys that were given and that `program` does not use, each with its source.
+    pub fn unused_by(&self, program: &str) -> Vec<String> {
+        self.sources.unused_by(program)
+    }
+
+    /// Addresses to listen on; none for a key that is unset. Two equal addresses are a problem, and so is an address that
+    /// other machines can reach unless `allow_remote` is true.
     pub fn listen<const N: usize>(&mut self, keys: [&str; N]) -> [Option<SocketAddr>; N] {
         let remote = self.read("allow_remote", values::yes_or_no);
         let addresses = keys.map(|key| self.read_if_given(key, values::address));
@@ -54,13 +66,13 @@ impl Checker {
             let Some(address) = address else { continue };
             if remote == Some(false) && !address.ip().is_loopback() {
                 let what = format!(
-                    "is `{address}`, which other machines can reach; --allow-remote allows that, nothing else does"
+                    "is `{address}`, which other machines can reach; set allow_remote = true to allow that"
                 );
                 self.problem(key, &what);
             }
             let same = (index + 1..N).find(|later| addresses[*later] == Some(address));
             if let Some(same) = same.filter(|_| address.port() != 0) {
-                let what = format!("and {} are both `{address}`: each door needs its own", keys[same]);
+                let what = format!("and {} are both `{address}`: each listener needs its own", keys[same]);
                 self.problem(key, &what);
             }
         }

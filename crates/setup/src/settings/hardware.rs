@@ -69,11 +69,11 @@ mod tests {
     use super::*;
 
     const KEYS: &[Key] = &[
-        ("gpu_layers", Some("0")),
-        ("gpus", Some("all")),
-        ("gpu_split", Some("layer")),
-        ("gpu_required", None),
-        ("kv_cache", Some("f16")),
+        Key::new("gpu_layers", "0", ""),
+        Key::new("gpus", "all", ""),
+        Key::new("gpu_split", "layer", ""),
+        Key::optional("gpu_required", "", ""),
+        Key::new("kv_cache", "f16", ""),
     ];
 
     fn read(flags: &[(&'static str, &str)]) -> Result<Hardware, Vec<String>> {

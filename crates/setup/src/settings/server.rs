@@ -15,22 +15,36 @@ const UNREAD_BYTES_MAX: u64 = 1 << 40;
 const HOSTS_MAX: usize = 64;
 
 /// The keys and their defaults.
-pub const SERVER_KEYS: &[Key] = &[
-    // Most connections of HTTP and gRPC clients together. A new one takes the place of the one that is idle for longest. Default:
-    // half of the files that the process may have open, at most 16384.
-    ("connections_max", None),
-    // Milliseconds until the head of a connection's first request must have arrived.
-    ("request_head_ms", Some("10000")),
-    // Milliseconds until the body of a request must have arrived.
-    ("request_body_ms", Some("30000")),
-    // Milliseconds after which a connection without a request under way is closed.
-    ("connection_idle_ms", Some("75000")),
-    // Milliseconds after which an answer is given up whose client takes nothing of it.
-    ("answer_stall_ms", Some("30000")),
-    // Most bytes of answers that are held until clients have read them.
-    ("unread_bytes_max", Some("268435456")),
-    // Host names, separated by commas, that requests and web pages may come by while no key is required; `localhost` may always.
-    ("hosts_allowed", None),
+pub const SERVER_KEYS: [Key; 7] = [
+    Key::optional(
+        "connections_max",
+        "16384",
+        "Most connections of HTTP and gRPC clients together. A new one takes the place of the one that has been idle for \
+         longest. Unset: half of the files that the process may have open, at most 16384.",
+    ),
+    Key::new(
+        "request_head_ms",
+        "10000",
+        "Milliseconds until the head of a connection's first request must have arrived, 1 to an hour.",
+    ),
+    Key::new("request_body_ms", "30000", "Milliseconds until the body of a request must have arrived, 1 to an hour."),
+    Key::new(
+        "connection_idle_ms",
+        "75000",
+        "Milliseconds after which a connection without a request under way is closed, 1 to an hour.",
+    ),
+    Key::new(
+        "answer_stall_ms",
+        "30000",
+        "Milliseconds after which an answer is given up if its client reads nothing of it, 1 to an hour.",
+    ),
+    Key::new("unread_bytes_max", "268435456", "Most bytes of answers that are held until clients have read them."),
+    Key::optional(
+        "hosts_allowed",
+        "podium.internal",
+        "Host names, separated by commas, that requests and web pages may name while no key is required; localhost is \
+         always allowed.",
+    ),
 ];
 
 /// Reads them.
@@ -74,7 +88,7 @@ mod tests {
     use crate::settings::Sources;
 
     fn read(flags: &[(&'static str, &str)]) -> Result<ServerLimits, Vec<String>> {
-        let mut sources = Sources::new(SERVER_KEYS);
+        let mut sources = Sources::new(&SERVER_KEYS);
         for (key, value) in flags {
             sources.flag(key, Some(value));
         }

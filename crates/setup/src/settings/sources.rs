@@ -30,32 +30,40 @@ impl fmt::Display for Origin {
     }
 }
 
+/// How alike two names are, from 0 to 1, before one is suggested for the other.
+const ALIKE: f64 = 0.8;
+
 /// Values as they were written, not checked yet.
 #[derive(Debug)]
 pub struct Sources {
     keys: Vec<Key>,
     pub(super) values: BTreeMap<&'static str, (String, Origin)>,
     pub(super) problems: Vec<String>,
+    /// Whether a file could not be read, so that nobody knows which keys it has.
+    pub(super) is_incomplete: bool,
 }
 
 impl Sources {
     /// The defaults of these keys.
     pub fn new(keys: &[Key]) -> Self {
-        let defaults = keys.iter().filter_map(|(key, value)| Some((*key, (value.as_ref()?).to_string())));
+        let defaults = keys.iter().filter_map(|key| Some((key.name, key.default?.to_owned())));
         let values = defaults.map(|(key, value)| (key, (value, Origin::Default))).collect();
-        Self { keys: keys.to_vec(), values, problems: Vec::new() }
+        Self { keys: keys.to_vec(), values, problems: Vec::new(), is_incomplete: false }
     }
 
     /// Takes in a file of `key = value` lines in TOML.
     pub fn read_file(&mut self, path: &Path) {
         let problem = |what: String| format!("{}: {what}", path.display());
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) => return self.problems.push(problem(e.to_string())),
-        };
-        let table: toml::Table = match text.parse() {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"));
+        let table = text.and_then(|text| {
+            text.parse::<toml::Table>().map_err(|e| format!("invalid TOML: {}", e.to_string().trim_end()))
+        });
+        let table = match table {
             Ok(table) => table,
-            Err(e) => return self.problems.push(problem(format!("it does not read as TOML: {e}"))),
+            Err(what) => {
+                self.is_incomplete = true;
+                return self.problems.push(problem(what));
+            }
         };
         for (name, value) in table {
             let value = match value {
@@ -97,13 +105,27 @@ impl Sources {
     }
 
     fn put(&mut self, name: &str, value: String, origin: Origin) {
-        if let Some((key, _)) = self.keys.iter().find(|(key, _)| *key == name) {
-            self.values.insert(key, (value, origin));
-        } else {
-            let keys: Vec<_> = self.keys.iter().map(|(key, _)| *key).collect();
-            self.problems
-                .push(format!("{origin}: there is no key `{name}`; the keys are {}", keys.join(", ")));
+        if let Some(key) = self.keys.iter().find(|key| key.name == name) {
+            self.values.insert(key.name, (value, origin));
+            return;
         }
+        let alike = self.keys.iter().map(|key| (strsim::jaro_winkler(key.name, name), key.name));
+        let nearest = alike.filter(|(alike, _)| *alike >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
+        let advice = match nearest {
+            Some((_, nearest)) => format!("did you mean `{nearest}`?"),
+            None => "--print-keys lists all keys".to_owned(),
+        };
+        self.problems.push(format!("{origin}: unknown key `{name}`; {advice}"));
+    }
+
+    /// The keys that were given and that `program` does not use, each with its source.
+    pub(super) fn unused_by(&self, program: &str) -> Vec<String> {
+        let unused = self.keys.iter().filter(|key| !key.is_used_by(program));
+        let given = unused.filter_map(|key| match self.values.get(key.name) {
+            Some((_, origin)) if *origin != Origin::Default => Some(format!("{} (from {origin})", key.name)),
+            _ => None,
+        });
+        given.collect()
     }
 
     /// What checks the values.

@@ -37,10 +37,10 @@ mod tests {
     use crate::settings::{Key, Sources};
 
     const KEYS: &[Key] = &[
-        ("step_cache", Some("off")),
-        ("step_cache_ttl_ms", Some("3600000")),
-        ("step_cache_entries_max", Some("4096")),
-        ("step_cache_entry_bytes_max", Some("65536")),
+        Key::new("step_cache", "off", ""),
+        Key::new("step_cache_ttl_ms", "3600000", ""),
+        Key::new("step_cache_entries_max", "4096", ""),
+        Key::new("step_cache_entry_bytes_max", "65536", ""),
     ];
 
     fn read(flags: &[(&'static str, &str)]) -> Result<Option<CacheOptions>, Vec<String>> {

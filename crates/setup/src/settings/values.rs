@@ -75,12 +75,21 @@ pub fn runs_kept(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(Duration::from_hours(hours)))
 }
 
-/// What is logged.
+/// What is logged: levels, or TARGET=LEVEL, separated by commas. A bare word that is no level would silence everything else.
 pub fn log_filter(text: &str) -> Result<String, String> {
+    for part in text.split(',').map(str::trim) {
+        let (target, level) =
+            part.rsplit_once('=').map_or((None, part), |(target, level)| (Some(target), level));
+        let is_level = level.parse::<tracing_subscriber::filter::LevelFilter>().is_ok() && !level.is_empty();
+        if !is_level || target.is_some_and(|target| target.trim().is_empty()) {
+            return Err(format!(
+                "is `{text}`, in which `{part}` is neither a level (off, error, warn, info, debug, trace) nor TARGET=LEVEL; an \
+                 example is info,podium_engine=debug"
+            ));
+        }
+    }
     let filter = text.parse::<tracing_subscriber::filter::Targets>();
-    filter
-        .map(|_| text.to_owned())
-        .map_err(|_| format!("is `{text}`, it must be a level or a list such as info,podium_engine=debug"))
+    filter.map(|_| text.to_owned()).map_err(|e| format!("is `{text}`, which cannot be parsed: {e}"))
 }
 
 /// How log lines look.
@@ -136,6 +145,16 @@ fn worker_id(name: &str) -> Result<WorkerId, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_filter_names_known_levels() {
+        for right in ["info", "off", "WARN", "info,podium_engine=debug", "info, sqlx=off"] {
+            assert!(log_filter(right).is_ok(), "{right}");
+        }
+        for wrong in ["infoo", "", "info,", "podium_engine", "podium_engine=infoo", "=info"] {
+            assert!(log_filter(wrong).unwrap_err().contains("is `"), "{wrong}");
+        }
+    }
 
     #[test]
     fn runs_are_kept_for_days_hours_or_ever() {

@@ -6,7 +6,7 @@ use clap::Args;
 use podium_domain::ids::TenantId;
 use podium_ports::accounts::Accounts;
 
-use super::SetupArgs;
+use super::DataArgs;
 use crate::data_dir::DataDir;
 use crate::error::Error;
 
@@ -17,7 +17,7 @@ pub(super) struct AccountsArgs {
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     postgres: Option<String>,
     #[command(flatten)]
-    setup: SetupArgs,
+    setup: DataArgs,
 }
 
 impl AccountsArgs {

@@ -16,6 +16,7 @@ use super::{EffortName, SetupArgs, TierName, picture};
 use crate::draw::{Board, Drawing};
 use crate::error::{Error, run_failed};
 use crate::report::RunReport;
+use crate::terminal;
 use podium_setup::SystemClock;
 
 /// How often a drawing on a terminal is brought up to date while nothing happens.
@@ -52,7 +53,7 @@ pub(super) struct AskArgs {
     /// Print one JSON document instead of the answer.
     #[arg(long)]
     json: bool,
-    /// Ask the server whose gRPC door is at this URL, such as `http://127.0.0.1:8081`.
+    /// Ask the server whose gRPC API is at this URL, such as `http://127.0.0.1:8081`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["embedded", "data", "pool", "conductor"])]
     server: Option<String>,
     /// Ask no server, even if one runs. Naming a pool, a conductor or a data folder implies it.
@@ -66,7 +67,7 @@ pub(super) struct AskArgs {
 pub(crate) enum Drawn {
     /// It ended, one way or another.
     Ended(Box<v1::Run>),
-    /// The user interrupted; it was taken back.
+    /// The user interrupted; it was cancelled.
     Interrupted,
 }
 
@@ -82,7 +83,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     };
     let mut backend = Backend::open(&wanted, &settings).await?;
     match &backend {
-        Backend::Here(here) => here.0.notices().iter().for_each(|notice| eprintln!("podium: {notice}")),
+        Backend::Here(here) => here.0.notices().iter().for_each(|notice| terminal::note(notice)),
         Backend::Server(_) if wanted == Wanted::Either => {
             eprintln!("podium: asking the server on {}; --embedded asks none", settings.grpc_listen);
         }
@@ -92,6 +93,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     if let Some(message) = request.messages.last_mut() {
         message.parts = pictures;
     }
+    restrict(&mut request, &backend)?;
     request.stop = args.stop;
     request.sampling = Some(v1::Sampling { temperature: args.temperature, top_p: None, seed: args.seed });
     let drawn = draw_run(&mut backend, request).await;
@@ -99,10 +101,20 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     match drawn? {
         Drawn::Ended(run) => print_run(&run, args.json),
         Drawn::Interrupted => {
-            eprintln!("podium: interrupted; the run was taken back");
+            eprintln!("podium: interrupted; the run was cancelled");
             Ok(ExitCode::from(130))
         }
     }
+}
+
+/// Workers whose vendor's key is missing here are not offered to the conductor.
+fn restrict(request: &mut v1::CreateRunRequest, backend: &Backend) -> Result<(), Error> {
+    if let Backend::Here(here) = backend
+        && let Some(workers_allowed) = here.0.workers_with_keys()?
+    {
+        request.policy.get_or_insert_default().workers_allowed = workers_allowed;
+    }
+    Ok(())
 }
 
 /// The question as it was given, or from standard input.
@@ -127,7 +139,7 @@ fn print_run(run: &v1::Run, as_json: bool) -> Result<ExitCode, Error> {
     } else if let Some(answer) = &report.answer {
         print_line(answer)?;
     } else {
-        eprintln!("podium: {}", report.why_no_answer());
+        terminal::note(&report.why_no_answer());
     }
     Ok(if report.answer.is_some() { ExitCode::SUCCESS } else { run_failed() })
 }
@@ -138,7 +150,7 @@ pub(crate) fn is_live() -> bool {
     std::io::stderr().is_terminal() && !dumb
 }
 
-/// Begins a run and draws it on standard error until it ends. An interrupt takes it back.
+/// Starts a run and draws it on standard error until it ends. An interrupt cancels it.
 pub(crate) async fn draw_run(backend: &mut Backend, request: v1::CreateRunRequest) -> Result<Drawn, Error> {
     let question = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
     let run = backend.create(request).await?;
@@ -161,7 +173,7 @@ pub(crate) async fn draw_run(backend: &mut Backend, request: v1::CreateRunReques
             Followed::Ended => break,
             Followed::Interrupted => {
                 watched.drawing.finish(&watched.board);
-                // A run that has just ended cannot be taken back; then it is shown as it ended.
+                // A run that has just ended cannot be cancelled; then it is shown as it ended.
                 if backend.cancel(&run.run_id).await.is_ok() {
                     return Ok(Drawn::Interrupted);
                 }

@@ -13,7 +13,7 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 use crate::assemble::Embedded;
 use crate::error::Error;
@@ -58,8 +58,11 @@ impl Backend {
             Wanted::Either => {
                 let url = format!("http://{}", settings.grpc_listen);
                 match connect(&url, PROBE_WAIT).await {
-                    Ok(server) => Ok(server),
-                    Err(_nobody_there) => Ok(Self::here(start(settings).await?)),
+                    // Whatever else listens there is no reason not to answer.
+                    Err(Error::NoServer { .. } | Error::NotPodium { .. }) => {
+                        Ok(Self::here(start(settings).await?))
+                    }
+                    outcome => outcome,
                 }
             }
         }
@@ -104,7 +107,7 @@ impl Backend {
         response.map_err(|e| refused(&e))?.into_inner().run.ok_or_else(no_run)
     }
 
-    /// Takes a run back.
+    /// Cancels a run.
     pub(crate) async fn cancel(&mut self, run_id: &str) -> Result<(), Error> {
         let request = v1::CancelRunRequest { run_id: run_id.to_owned() };
         match self {
@@ -191,7 +194,9 @@ async fn start(settings: &Settings) -> Result<Embedded, Error> {
 async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
     let no_server =
         |source: tonic::transport::Error| Error::NoServer { url: url.to_owned(), source: source.into() };
-    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(no_server)?;
+    let is_absolute = url.starts_with("http://") || url.starts_with("https://");
+    let endpoint = Endpoint::from_shared(url.to_owned()).ok().filter(|_| is_absolute);
+    let endpoint = endpoint.ok_or_else(|| Error::BadUrl { url: url.to_owned() })?;
     let endpoint = endpoint
         .connect_timeout(wait)
         .tcp_nodelay(true)
@@ -205,8 +210,22 @@ async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
     let probe = client.list_runs(v1::ListRunsRequest { page_size: 1, page_token: String::new() });
     match tokio::time::timeout(CONNECT_WAIT, probe).await {
         Ok(Ok(_)) => Ok(Backend::Server(Box::new(client))),
-        Ok(Err(status)) => Err(Error::NoServer { url: url.to_owned(), source: Box::new(status) }),
+        Ok(Err(status)) => Err(not_served(url, status)),
         Err(elapsed) => Err(Error::NoServer { url: url.to_owned(), source: Box::new(elapsed) }),
+    }
+}
+
+/// Why a server did not answer the first call.
+fn not_served(url: &str, status: Status) -> Error {
+    let (url, message) = (url.to_owned(), status.message().to_owned());
+    match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => {
+            Error::KeyRefused { url, message, variable: API_KEY }
+        }
+        Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted | Code::Aborted => {
+            Error::NoServer { url, source: Box::new(status) }
+        }
+        _ => Error::NotPodium { url, message },
     }
 }
 
@@ -253,4 +272,23 @@ pub(crate) fn refused(status: &Status) -> Error {
 
 fn no_run() -> Error {
     Error::Refused("the server sent an answer without a run".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_no_url_is_named() {
+        let Err(error) = connect("127.0.0.1:8081", CONNECT_WAIT).await else { panic!("it connected") };
+        assert!(error.to_string().starts_with("invalid server URL `127.0.0.1:8081`"), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_and_a_wrong_port_are_told_from_silence() {
+        let said = |code| not_served("http://h:1", Status::new(code, "words")).to_string();
+        assert!(said(Code::Unauthenticated).ends_with("set PODIUM_API_KEY to a valid key"));
+        assert!(said(Code::Internal).contains("is not Podium's gRPC API"));
+        assert!(said(Code::Unavailable).ends_with("does not answer"));
+    }
 }

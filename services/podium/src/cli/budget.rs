@@ -19,6 +19,7 @@ use super::output::{print_json, print_line};
 use super::runs::SourceArgs;
 use crate::error::{Error, run_failed};
 use crate::report::unix_ms;
+use crate::terminal;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BudgetCommand {
@@ -54,7 +55,12 @@ pub(super) struct OfArgs {
 
 /// A number of US dollars that a flag gave.
 pub(super) fn cost(flag: &str, usd: f64) -> Result<Cost, Error> {
-    Cost::from_usd(usd).ok_or_else(|| Error::Refused(format!("{flag} is {usd}, it must be 0 to 1e9")))
+    let cost = Cost::from_usd(usd).filter(|cost| *cost > Cost::ZERO || usd == 0.0);
+    cost.ok_or_else(|| {
+        Error::Refused(format!(
+            "invalid {flag} {usd}: it must be 0, or from 0.000000001 (the smallest amount) to 1000000000"
+        ))
+    })
 }
 
 #[derive(Debug, Args)]
@@ -62,7 +68,7 @@ pub(super) struct SetArgs {
     #[command(flatten)]
     of: OfArgs,
     /// How many US dollars may be spent in each period; if not given, what is spent is only counted.
-    #[arg(long = "usd", value_name = "USD")]
+    #[arg(long = "usd", value_name = "USD", allow_negative_numbers = true)]
     usd: Option<f64>,
     /// The period, in UTC.
     #[arg(long, value_enum, default_value = "month")]
@@ -143,16 +149,22 @@ impl OfArgs {
 }
 
 async fn set(args: SetArgs) -> Result<ExitCode, Error> {
+    let cap = args.usd.map(|usd| cost("--usd", usd)).transpose()?;
     let accounts = args.of.accounts.open().await?;
     let (payer, tenant) = (args.of.payer()?, args.of.tenant.clone());
+    let keys = accounts.keys(&tenant).await?;
+    if keys.is_empty() && tenant.as_str() != "local" {
+        terminal::note(&format!(
+            "tenant {tenant} has no keys yet: check the name; its budget is set all the same"
+        ));
+    }
     if let Payer::Key(id) = &payer
-        && !accounts.keys(&tenant).await?.iter().any(|key| key.id == *id)
+        && !keys.iter().any(|key| key.id == *id)
     {
         eprintln!("podium: tenant {tenant} has no key {id}");
         return Ok(run_failed());
     }
     let period = args.period.into();
-    let cap = args.usd.map(|usd| cost("--usd", usd)).transpose()?;
     accounts.set_budget(&Budget { payer, tenant, period, cap }).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -264,4 +276,19 @@ fn print(reports: &[Report], nobody: &str, as_json: bool) -> Result<ExitCode, Er
     }
     reports.iter().try_for_each(|report| print_line(&report.line()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_is_zero_or_one_that_can_be_counted() {
+        assert_eq!(cost("--usd", 0.0).unwrap(), Cost::ZERO);
+        assert_eq!(cost("--usd", 0.000_000_001).unwrap(), Cost::from_nano_usd(1));
+        for wrong in [-1.0, 1e-10, 1e10, f64::NAN, f64::INFINITY] {
+            let said = cost("--usd", wrong).unwrap_err().to_string();
+            assert!(said.starts_with("invalid --usd"), "{said}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use podium_head::LinearHead;
 use super::output::print_line;
 use crate::error::Error;
 use crate::pool;
+use crate::report::count;
 use crate::settings::PoolChoice;
 
 #[derive(Debug, Subcommand)]
@@ -79,8 +80,12 @@ fn verify(args: &VerifyArgs) -> Result<(), Error> {
     if let Some(head) = &manifest.head {
         LinearHead::read(&bundle.path(&head.file))?;
     }
-    let files = manifest.files().len();
-    print_line(&format!("bundle {} is whole: {files} file(s) are as {}", manifest.id(), bundle.sha256()))?;
+    let files = count(manifest.files().len(), "file");
+    print_line(&format!(
+        "bundle {} is complete: {files} checked against {}",
+        manifest.id(),
+        bundle.sha256()
+    ))?;
     match pool {
         Some(pool) => {
             manifest.fit(&pool)?;

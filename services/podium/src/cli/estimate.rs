@@ -29,7 +29,7 @@ pub(super) struct EstimateArgs {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
-    /// Ask the server whose gRPC door is at this URL, such as `http://127.0.0.1:8081`.
+    /// Ask the server whose gRPC API is at this URL, such as `http://127.0.0.1:8081`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "pool", "conductor"])]
     server: Option<String>,
     #[command(flatten)]

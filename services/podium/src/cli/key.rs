@@ -16,6 +16,7 @@ use super::accounts::{AccountsArgs, tenant};
 use super::budget::{PeriodName, cost};
 use super::output::print_line;
 use crate::error::{Error, run_failed};
+use crate::terminal;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -23,7 +24,7 @@ pub(super) enum KeyCommand {
     Create(CreateArgs),
     /// List a tenant's keys, the oldest first.
     List(ListArgs),
-    /// Make a key worthless, within seconds.
+    /// Revoke a key; servers refuse it within seconds.
     Revoke(RevokeArgs),
 }
 
@@ -33,11 +34,11 @@ pub(super) struct CreateArgs {
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: TenantId,
     /// How many US dollars may be spent with it in each period; without it, no more than its tenant may.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     budget_usd: Option<f64>,
-    /// The period of the budget, in UTC.
-    #[arg(long, value_enum, default_value = "month")]
-    period: PeriodName,
+    /// The period of the budget, in UTC [default: month].
+    #[arg(long, value_enum, requires = "budget_usd")]
+    period: Option<PeriodName>,
     #[command(flatten)]
     accounts: AccountsArgs,
 }
@@ -72,6 +73,7 @@ pub(super) async fn key(command: KeyCommand) -> Result<ExitCode, Error> {
 }
 
 async fn create(args: CreateArgs) -> Result<ExitCode, Error> {
+    let cap = args.budget_usd.map(|usd| cost("--budget-usd", usd)).transpose()?;
     let accounts = args.accounts.open().await?;
     let mut random = [0; 32];
     OsRng.try_fill_bytes(&mut random).map_err(|e| Error::System {
@@ -87,10 +89,10 @@ async fn create(args: CreateArgs) -> Result<ExitCode, Error> {
         revoked_at: None,
     };
     // The budget first: there must be no moment in which the key may spend what it likes.
-    if let Some(usd) = args.budget_usd {
+    if cap.is_some() {
         let (payer, tenant) = (Payer::Key(id.clone()), args.tenant);
-        let cap = Some(cost("--budget-usd", usd)?);
-        accounts.set_budget(&Budget { payer, tenant, period: args.period.into(), cap }).await?;
+        let period = args.period.unwrap_or(PeriodName::Month).into();
+        accounts.set_budget(&Budget { payer, tenant, period, cap }).await?;
     }
     match accounts.add_key(&record, &key.hash()).await? {
         KeyAdded::Added => {
@@ -106,7 +108,12 @@ async fn create(args: CreateArgs) -> Result<ExitCode, Error> {
 }
 
 async fn list(args: ListArgs) -> Result<ExitCode, Error> {
-    for key in args.accounts.open().await?.keys(&args.tenant).await? {
+    let keys = args.accounts.open().await?.keys(&args.tenant).await?;
+    if keys.is_empty() {
+        terminal::note(&format!("tenant {} has no keys", args.tenant));
+        return Ok(run_failed());
+    }
+    for key in keys {
         let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
         print_line(&format!("{}  {state}", key.id))?;
     }

@@ -23,10 +23,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podium_domain::policy::{Effort, Tier};
-use podium_setup::settings::Sources;
+use podium_setup::settings::{Sources, listing};
 
 use crate::error::{self, Error};
-use crate::settings::{KEYS, Settings, check};
+use crate::settings::{Depth, KEYS, Settings, check};
 use crate::{demo, serve};
 
 pub(crate) use ask::{Drawn, draw_run};
@@ -49,9 +49,9 @@ enum Command {
     Ask(ask::AskArgs),
     /// Let the conductor plan a question, and run nothing.
     Plan(plan::PlanArgs),
-    /// Tell what a question could cost, and run nothing.
+    /// Estimate the cost of a question, and run nothing.
     Estimate(estimate::EstimateArgs),
-    /// Look at runs, and rate them.
+    /// List, show, cancel and rate runs.
     #[command(subcommand)]
     Runs(runs::RunsCommand),
     /// Look at pools of workers.
@@ -132,7 +132,35 @@ impl SetupArgs {
 
     /// The checked setup.
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
-        Ok(check(self.sources())?)
+        Ok(check(self.sources(), Depth::Values)?)
+    }
+}
+
+/// Options of a command that reads a data folder and plans nothing.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct DataArgs {
+    /// Read settings from this file, as `key = value` lines in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read and write this data folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<String>,
+    /// What to log: a level, or a list such as `info,podium_engine=debug`.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// Of no use here; accepted so that every command takes the flags of `podium ask`.
+    #[arg(long, hide = true)]
+    pool: Option<String>,
+    /// As `pool`.
+    #[arg(long, hide = true)]
+    conductor: Option<String>,
+}
+
+impl DataArgs {
+    /// The checked setup.
+    pub(crate) fn settings(&self) -> Result<Settings, Error> {
+        let Self { config, data, log, pool, conductor } = self.clone();
+        SetupArgs { config, data, pool, conductor, log, ..SetupArgs::default() }.settings()
     }
 }
 
@@ -140,13 +168,13 @@ impl SetupArgs {
 struct ServeArgs {
     #[command(flatten)]
     setup: SetupArgs,
-    /// Where the OpenAI-compatible HTTP door listens [default: 127.0.0.1:8080].
+    /// Address of the OpenAI-compatible HTTP API [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where the gRPC door listens [default: 127.0.0.1:8081].
+    /// Address of the gRPC API [default: 127.0.0.1:8081].
     #[arg(long, value_name = "ADDRESS")]
     grpc_listen: Option<String>,
-    /// Allow addresses that other machines can reach. Without `--keys-required`, whoever reaches a door may use it.
+    /// Allow addresses that other machines can reach. Without `--keys-required`, everybody who can reach them may use them.
     #[arg(long)]
     allow_remote: bool,
     /// Refuse requests without a key; `podium key create` makes one.
@@ -158,16 +186,28 @@ struct ServeArgs {
     /// How long runs are kept after their end: days or hours such as 30d or 12h, or forever [default: 30d].
     #[arg(long, value_name = "TIME")]
     runs_kept: Option<String>,
-    /// Answer a step with what the same request got before, where temperature 0 or a seed says that it may: off or exact
-    /// [default: off].
+    /// Reuse cached answers for identical deterministic step requests (temperature 0 or a seed): off or exact [default: off].
     #[arg(long, value_name = "USE")]
     step_cache: Option<String>,
     /// How log lines look: text or json [default: text].
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// Check the settings, the pool and the conductor's name, and stop.
+    /// Set one key; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    instead: InsteadArgs,
+}
+
+/// What `podium serve` may do in place of serving.
+#[derive(Debug, Args)]
+struct InsteadArgs {
+    /// Check the settings, the pool and the conductor as a start does, then exit.
     #[arg(long)]
     check_config: bool,
+    /// Print a settings file with all keys, their defaults and their meaning, then exit.
+    #[arg(long)]
+    print_keys: bool,
 }
 
 impl ServeArgs {
@@ -181,7 +221,8 @@ impl ServeArgs {
         sources.flag("runs_kept", self.runs_kept.as_deref());
         sources.flag("step_cache", self.step_cache.as_deref());
         sources.flag("log_format", self.log_format.as_deref());
-        Ok(check(sources)?)
+        self.set.iter().for_each(|text| sources.set(text));
+        Ok(check(sources, Depth::Server)?)
     }
 }
 
@@ -269,7 +310,10 @@ fn die_quietly() {
 
 async fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
-        Command::Serve(args) if args.check_config => serve::check(&args.settings()?),
+        Command::Serve(args) if args.instead.print_keys => {
+            print_line(listing("podium serve", KEYS).trim_end()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Serve(args) if args.instead.check_config => serve::report(&args.settings()?),
         Command::Serve(args) => serve::serve(args.settings()?).await,
         Command::Ask(args) => ask::ask(args).await,
         Command::Plan(args) => plan::plan(args).await,

@@ -3,9 +3,14 @@
 use std::io::{self, Write as _};
 
 use crate::error::Error;
+use crate::terminal;
 
-/// Writes a line to standard output.
+/// Writes a line to standard output; on a terminal, control characters are shown and not sent.
 pub(crate) fn print_line(text: &str) -> Result<(), Error> {
+    print(&if terminal::is_stdout() { terminal::visible(text) } else { text.into() })
+}
+
+fn print(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
@@ -19,5 +24,5 @@ pub(crate) fn print_line(text: &str) -> Result<(), Error> {
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Error::System { what: "the report cannot be written as JSON", source: e.into() })?;
-    print_line(&text)
+    print(&if terminal::is_stdout() { terminal::visible_json(&text) } else { text })
 }

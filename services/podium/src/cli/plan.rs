@@ -16,6 +16,7 @@ use super::{EffortName, SetupArgs, TierName};
 use crate::assemble::Embedded;
 use crate::error::Error;
 use crate::pool::Pace;
+use crate::terminal;
 
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
@@ -62,11 +63,11 @@ pub(super) async fn plan(args: PlanArgs) -> Result<ExitCode, Error> {
     let conversation = Conversation::question_only(question).map_err(|e| Error::Refused(e.to_string()))?;
     let policy = Policy::new(args.tier.into(), args.effort.into());
     let embedded = Embedded::start_idle(&settings, Pace::Instant).await?;
-    embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
+    embedded.notices().iter().for_each(|notice| terminal::note(notice));
     let live = is_live();
     let write = move |text: &str| {
         if live {
-            eprint!("{text}");
+            eprint!("{}", terminal::visible(text));
             let _ = std::io::stderr().flush();
         }
     };
@@ -90,7 +91,7 @@ fn print(embedded: &Embedded, outcome: &PlanOutcome, as_json: bool) -> Result<()
         return print_json(&report(embedded, outcome, planned));
     }
     if let Some(why) = &planned.fallback {
-        eprintln!("podium: the plan is a substitute: {why}");
+        terminal::note(&format!("the plan is a substitute: {why}"));
     }
     for (index, step) in planned.plan.indexed() {
         let sees: Vec<_> = step.access.as_slice().iter().map(ToString::to_string).collect();

@@ -13,6 +13,7 @@ use super::SetupArgs;
 use super::output::print_line;
 use crate::error::Error;
 use crate::pool::{self, Pace};
+use crate::report::count;
 use crate::settings::PoolChoice;
 use crate::trial;
 
@@ -42,7 +43,8 @@ pub(super) async fn pool(command: PoolCommand) -> Result<ExitCode, Error> {
     };
     let pool = pool::read(&choice)?;
     let (workers, vendors) = (pool.workers().len(), pool.vendors().len());
-    print_line(&format!("pool {}: {workers} workers of {vendors} vendors", pool.version()))?;
+    let (workers, vendors) = (count(workers, "worker"), count(vendors, "vendor"));
+    print_line(&format!("pool {}: {workers} of {vendors}", pool.version()))?;
     let now = SystemClock.now();
     pool.workers().iter().try_for_each(|worker| print_line(&line(worker, now)))?;
     for worker in pool.unpriced_at(now) {

@@ -17,6 +17,7 @@ use crate::assemble::Embedded;
 use crate::error::Error;
 use crate::pool::Pace;
 use crate::settings::Settings;
+use crate::terminal;
 
 /// Asks all, and writes one line for each answer. A run that failed is no outcome: it says nothing about the question.
 pub(super) async fn record(
@@ -27,7 +28,7 @@ pub(super) async fn record(
 ) -> Result<ExitCode, Error> {
     let settings = Settings { conductors: ConductorChoices::one(ConductorChoice::Direct(None)), ..settings };
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
-    embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
+    embedded.notices().iter().for_each(|notice| terminal::note(notice));
     let engine = embedded.engine();
     let workers: Vec<WorkerId> = engine.pool().workers().iter().map(|worker| worker.id.clone()).collect();
     let total = items.len() * workers.len();
@@ -45,7 +46,7 @@ pub(super) async fn record(
         let (item, worker, answer) = answered?;
         cost += Cost::from_nano_usd(answer.cost_nano_usd);
         if let Some(error) = answer.error {
-            eprintln!("podium: question `{}` to {worker}: {error}", item.id);
+            terminal::note(&format!("question `{}` to {worker}: {error}", item.id));
             failed += 1;
             continue;
         }

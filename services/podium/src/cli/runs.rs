@@ -1,4 +1,4 @@
-//! `podium runs`: the runs that there are, one of them in full, and what is thought of them.
+//! `podium runs`: lists, shows, cancels and rates runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use podium_api::v1;
 
-use super::SetupArgs;
+use super::DataArgs;
 use super::backend::{Backend, Wanted};
 use super::outcomes::{self, Written};
 use super::output::{print_json, print_line};
 use crate::assemble::Embedded;
 use crate::error::Error;
-use crate::report::{RunReport, SummaryReport, describe};
+use crate::report::{RunReport, SummaryReport, count, describe};
+use crate::terminal;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RunsCommand {
@@ -20,7 +21,9 @@ pub(super) enum RunsCommand {
     List(ListArgs),
     /// Show one run: its plan, who did what, what it cost.
     Show(ShowArgs),
-    /// Say how good the answer of a run was; the last word counts.
+    /// Cancel a run that has not ended.
+    Cancel(CancelArgs),
+    /// Rate the answer of a run; the last rating counts.
     Rate(RateArgs),
     /// Write what ratings say about single workers to a file that `podium head train` reads.
     Outcomes(OutcomesArgs),
@@ -45,12 +48,21 @@ pub(super) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct CancelArgs {
+    /// The run's id.
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    from: SourceArgs,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct RateArgs {
     /// The run's id.
     #[arg(value_name = "ID")]
     id: String,
-    /// From 0 (useless) to 1 (right).
-    #[arg(value_name = "SCORE")]
+    /// From 0 (useless) to 1 (right); up is 1, down is 0.
+    #[arg(value_name = "SCORE", value_parser = score)]
     score: f64,
     /// Why, in words.
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -85,11 +97,11 @@ struct FromArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// Ask the server whose gRPC door is at this URL, such as `http://127.0.0.1:8081`.
+    /// Ask the server whose gRPC API is at this URL, such as `http://127.0.0.1:8081`.
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     server: Option<String>,
     #[command(flatten)]
-    setup: SetupArgs,
+    setup: DataArgs,
 }
 
 impl SourceArgs {
@@ -103,9 +115,24 @@ impl SourceArgs {
         let url = self.server.clone().unwrap_or_else(|| format!("http://{}", settings.grpc_listen));
         match Backend::open(&Wanted::Server(url), &settings).await {
             Ok(backend) => Ok(backend),
-            Err(error) if self.server.is_some() => Err(error),
-            Err(_nobody_there) => Ok(Backend::here(Embedded::open_to_read(&settings).await?)),
+            Err(Error::NoServer { .. } | Error::NotPodium { .. }) if self.server.is_none() => {
+                Ok(Backend::here(Embedded::open_to_read(&settings).await?))
+            }
+            Err(error) => Err(error),
         }
+    }
+}
+
+/// A rating, as a number or as a thumb.
+fn score(text: &str) -> Result<f64, String> {
+    match text {
+        "up" => Ok(1.0),
+        "down" => Ok(0.0),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|score| (0.0..=1.0).contains(score))
+            .ok_or_else(|| "a score is a number from 0 to 1, or up or down".to_owned()),
     }
 }
 
@@ -129,6 +156,12 @@ pub(super) async fn runs(command: RunsCommand) -> Result<ExitCode, Error> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        RunsCommand::Cancel(CancelArgs { id, from }) => {
+            let mut backend = from.open().await?;
+            let cancelled = backend.cancel(&id).await;
+            backend.close().await;
+            cancelled.map(|()| ExitCode::SUCCESS)
+        }
         RunsCommand::Rate(RateArgs { id, score, comment, from }) => {
             let mut backend = from.open().await?;
             let rated = backend.rate(v1::RateRunRequest { run_id: id, score: Some(score), comment }).await;
@@ -142,7 +175,8 @@ pub(super) async fn runs(command: RunsCommand) -> Result<ExitCode, Error> {
             backend.close().await;
             let Written { outcomes, questions } = written?;
             let file = args.out.display();
-            print_line(&format!("recorded   {outcomes} outcomes of {questions} questions in {file}"))?;
+            let (outcomes, questions) = (count(outcomes, "outcome"), count(questions, "question"));
+            print_line(&format!("recorded   {outcomes} of {questions} in {file}"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -153,10 +187,23 @@ fn list(runs: &[v1::RunSummary], as_json: bool) -> Result<ExitCode, Error> {
     if as_json {
         print_json(&reports)?;
     } else if reports.is_empty() {
-        eprintln!("podium: there are no runs yet");
+        terminal::note("there are no runs yet");
     }
     for report in reports.iter().filter(|_| !as_json) {
         print_line(&report.line())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rating_is_a_number_or_a_thumb() {
+        assert_eq!((score("up"), score("down"), score("0.5")), (Ok(1.0), Ok(0.0), Ok(0.5)));
+        for wrong in ["", "2", "-0.1", "NaN", "sideways"] {
+            assert!(score(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 
 use super::board::{Board, End, Row, RowState};
-use super::text::{column, cut, dollars, fit, seconds, sees};
+use super::text::{column, cut, dollars, fit, seconds, sees, width};
 
 /// Widest drawing, whatever the terminal has.
 const COLUMNS_MAX: usize = 140;
@@ -113,7 +113,8 @@ impl Layout {
         };
         let fixed =
             MARK_COLUMNS + LABEL_COLUMNS + self.worker_columns + 2 + TIME_COLUMNS + 1 + COST_COLUMNS + 1;
-        let said = column(&said(row), self.screen.columns.saturating_sub(fixed));
+        let columns = self.screen.columns.saturating_sub(fixed);
+        let said = column(&said(row, columns), columns);
         let (label, worker) = (column(label, LABEL_COLUMNS), column(&row.worker, self.worker_columns));
         let line = format!("{label}{worker}  {said} {time:>TIME_COLUMNS$} {cost:>COST_COLUMNS$}");
         // A row that the terminal would wrap could not be redrawn.
@@ -139,8 +140,8 @@ impl Layout {
     }
 }
 
-/// The middle of a row: what is to be done, and what came of it so far.
-fn said(row: &Row) -> String {
+/// The middle of a row: the subtask, and its result so far. A long subtask leaves the result half of the columns.
+fn said(row: &Row, columns: usize) -> String {
     let again = if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
     let subtask = if row.subtask == "plan" { "" } else { row.subtask.as_str() };
     let news = match (&row.state, &row.output, &row.error) {
@@ -150,6 +151,9 @@ fn said(row: &Row) -> String {
         _ => tail(&row.live),
     };
     let arrow = if news.is_empty() || subtask.is_empty() { "" } else { " → " };
+    let beside = width(&format!("{again}{arrow}"));
+    let for_news = width(&fit(&news, columns)).min(columns / 2);
+    let subtask = fit(subtask, columns.saturating_sub(beside + for_news));
     format!("{subtask}{again}{arrow}{news}")
 }
 

@@ -9,6 +9,8 @@ use std::io::Write as _;
 
 use podium_api::v1::WatchRunResponse;
 
+use crate::terminal::visible;
+
 pub(crate) use board::Board;
 pub(crate) use text::sees;
 
@@ -30,7 +32,7 @@ impl Drawing {
     pub(crate) fn show(&mut self, board: &Board, update: &WatchRunResponse) {
         match self {
             Self::Live(frame) => write(&frame.redraw(board, live::Screen::of_terminal())),
-            Self::Lines => write(&lines::describe(board, update)),
+            Self::Lines => write(&visible(&lines::describe(board, update))),
         }
     }
 

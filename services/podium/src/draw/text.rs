@@ -4,28 +4,32 @@ use std::time::Duration;
 
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::terminal::visible;
+
 /// What a step sees, for people: the round before under the name `earlier`, if it sees that, then steps by their numbers.
 pub(crate) fn sees(access: &[u32], earlier: Option<&str>) -> Vec<String> {
     earlier.map(str::to_owned).into_iter().chain(access.iter().map(|seen| (seen + 1).to_string())).collect()
 }
 
-/// The text in one line of at most `columns` columns, with an ellipsis where it was cut. Control characters, which could
-/// move the cursor or worse, become blanks.
+/// The text in one line of at most `columns` columns, with an ellipsis where it was cut. Control characters are shown.
 pub(super) fn fit(text: &str, columns: usize) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(&clean.split_whitespace().collect::<Vec<_>>().join(" "), columns)
+    cut(&visible(&text.split_whitespace().collect::<Vec<_>>().join(" ")), columns)
+}
+
+/// The columns that a text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
 /// At most `columns` columns of the text, with an ellipsis where it was cut.
 pub(super) fn cut(text: &str, columns: usize) -> String {
-    let width = |c: char| c.width().unwrap_or(0);
-    if text.chars().map(width).sum::<usize>() <= columns {
+    if width(text) <= columns {
         return text.to_owned();
     }
     let mut fitted = String::new();
     let mut used = 1;
     for c in text.chars() {
-        used += width(c);
+        used += c.width().unwrap_or(0);
         if used > columns {
             break;
         }
@@ -40,7 +44,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 /// The text, filled up with blanks to `columns`, or cut to them.
 pub(super) fn column(text: &str, columns: usize) -> String {
     let mut fitted = fit(text, columns);
-    let used: usize = fitted.chars().map(|c| c.width().unwrap_or(0)).sum();
+    let used = width(&fitted);
     fitted.extend(std::iter::repeat_n(' ', columns.saturating_sub(used)));
     fitted
 }
@@ -68,7 +72,7 @@ mod tests {
         assert_eq!(fit("short", 10), "short");
         assert_eq!(fit("much too long", 6), "much …");
         assert_eq!(fit("日本語です", 5), "日本…");
-        assert_eq!(fit("a\u{1b}[2J\nb", 10), "a [2J b");
+        assert_eq!(fit("a\u{1b}[2J\nb\u{202e}", 20), "a^[[2J b<U+202E>");
         assert_eq!(fit("abc", 0), "");
         assert_eq!(column("ab", 4), "ab  ");
     }

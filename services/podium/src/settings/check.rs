@@ -1,24 +1,44 @@
 //! Turns values as they were written into a checked setup.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use podium_ports::conductor::LocalLimits;
-use podium_setup::conductor::ConductorChoices;
+use podium_setup::conductor::{ConductorChoices, Place};
 use podium_setup::settings::{Checker, SettingsError, Sources, hardware, server_limits, step_cache, values};
+use podium_setup::with_causes;
 use podium_telemetry::TelemetrySettings;
+use podium_vendors::{EnvironmentKeys, HttpVendors};
 
-use super::{PoolChoice, Settings};
+use super::{PoolChoice, SLOTS_MAX, Settings};
+use crate::{OPEN_BUNDLE, pool};
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Each value by itself, for commands that may need no pool and no conductor.
+    Values,
+    /// The pool and the conductors as well, as a server needs them.
+    Server,
+}
 
 /// Checks everything.
-pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
+pub(crate) fn check(sources: Sources, depth: Depth) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
     let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
     let keys_required = checker.read("keys_required", values::yes_or_no);
     let limits = server_limits(&mut checker);
     let data = data(&mut checker);
-    let pool = checker.read("pool", pool);
+    let pool = checker.read("pool", pool_choice);
     let conductors = ConductorChoices::read(&mut checker, values::conductor);
+    if depth == Depth::Server
+        && let (Some(pool), Some(conductors)) = (&pool, &conductors)
+    {
+        together(&mut checker, pool, conductors);
+    }
     let runs_kept = checker.read("runs_kept", values::runs_kept);
+    let plan_slots = checker.read_if_given("plan_slots", slots);
+    let step_slots = checker.read_if_given("step_slots", slots);
     let sequences_max = checker.read("plan_sequences", values::plan_sequences);
     let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
     let hardware = hardware(&mut checker);
@@ -39,6 +59,8 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             conductors: conductors?,
             runs_kept: runs_kept?,
             step_cache: step_cache?,
+            plan_slots,
+            step_slots,
             local: LocalLimits {
                 sequences_max: sequences_max?,
                 waiting_max: waiting_max?,
@@ -69,7 +91,24 @@ fn data(checker: &mut Checker) -> Option<PathBuf> {
     folder.map(|folder| folder.join("podium"))
 }
 
-fn pool(text: &str) -> Result<PoolChoice, String> {
+/// Checks the pool file, its vendors, and the conductors against it.
+fn together(checker: &mut Checker, choice: &PoolChoice, conductors: &ConductorChoices) {
+    let pool = match pool::read(choice) {
+        Ok(pool) => Arc::new(pool),
+        Err(error) => return checker.problem("pool", &format!("is invalid: {}", with_causes(&error))),
+    };
+    if let Err(error) = HttpVendors::new(&pool, &EnvironmentKeys) {
+        checker.problem("pool", &format!("has vendors that cannot be used: {}", with_causes(&error)));
+    }
+    conductors.check(checker, &pool, Place::Here(OPEN_BUNDLE));
+}
+
+fn slots(text: &str) -> Result<usize, String> {
+    let slots = values::number(text, 1, SLOTS_MAX as u64)?;
+    usize::try_from(slots).map_err(|e| e.to_string())
+}
+
+fn pool_choice(text: &str) -> Result<PoolChoice, String> {
     match text {
         "" => Err("is empty, it must be `demo` or a pool file".to_owned()),
         "demo" => Ok(PoolChoice::Demo),

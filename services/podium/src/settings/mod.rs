@@ -1,92 +1,34 @@
 //! How this process is set up.
 
 mod check;
+mod keys;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_ports::server::ServerLimits;
-use podium_setup::LogFormat;
-use podium_setup::conductor::ConductorChoices;
-use podium_setup::settings::Key;
+use podium_setup::conductor::{ConductorChoice, ConductorChoices};
+use podium_setup::{Identity, LogFormat};
 use podium_telemetry::TelemetrySettings;
 
-pub(crate) use check::check;
+pub(crate) use check::{Depth, check};
+pub(crate) use keys::KEYS;
 
-/// The keys and their defaults.
-pub(crate) const KEYS: &[Key] = &[
-    // Where the OpenAI-compatible HTTP door listens.
-    ("listen", Some("127.0.0.1:8080")),
-    // Where the gRPC door listens.
-    ("grpc_listen", Some("127.0.0.1:8081")),
-    // Where Prometheus reads metrics, at `/metrics`; they are of all tenants. Default: nowhere.
-    ("metrics_listen", None),
-    // Whether the doors may listen where other machines reach them.
-    ("allow_remote", Some("false")),
-    // Whether who asks must show a key; else who shows none is the tenant `local`.
-    ("keys_required", Some("false")),
-    // Most connections of HTTP and gRPC clients together. A new one takes the place of the one that is idle for longest. Default:
-    // half of the files that the process may have open, at most 16384.
-    ("connections_max", None),
-    // Milliseconds until the head of a connection's first request must have arrived.
-    ("request_head_ms", Some("10000")),
-    // Milliseconds until the body of a request must have arrived.
-    ("request_body_ms", Some("30000")),
-    // Milliseconds after which a connection without a request under way is closed.
-    ("connection_idle_ms", Some("75000")),
-    // Milliseconds after which an answer is given up whose client takes nothing of it.
-    ("answer_stall_ms", Some("30000")),
-    // Most bytes of answers that are held until clients have read them.
-    ("unread_bytes_max", Some("268435456")),
-    // Host names, separated by commas, that requests and web pages may come by while no key is required; `localhost` may always.
-    ("hosts_allowed", None),
-    // The folder that keeps the runs. Default: in the user's data folder.
-    ("data", None),
-    // `demo`, or a pool file.
-    ("pool", Some("demo")),
-    // `auto`, `llama:FOLDER`, `worker:WORKER`, `model:FILE#WORKER`, `remote:URL#MODEL`, `fixed:FILE`, `direct` or `direct:WORKER`.
-    ("conductor", Some("auto")),
-    // Who is to follow, as `conductor`, and its share of the runs that name no conductor, 0 to 1. Both are loaded.
-    ("conductor_next", None),
-    ("conductor_next_share", Some("0")),
-    // How long runs are kept after their end: days or hours such as `30d` or `12h`, or `forever`.
-    ("runs_kept", Some("30d")),
-    // Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with them.
-    ("plan_sequences", Some("8")),
-    // Plans that may wait while the conductor's model has as many as it takes.
-    ("plans_waiting_max", Some("256")),
-    // Layers of a model in this process that GPUs compute: `all`, or a number; the processor computes the rest.
-    ("gpu_layers", Some("0")),
-    // Which GPUs: `all`, or numbers such as `0,1`; and how it is spread over them: `layer`, `row`, or `none` (the first has all).
-    ("gpus", Some("all")),
-    ("gpu_split", Some("layer")),
-    // Whether a promised GPU that is not there is an error, which is the default; else the processor computes instead.
-    ("gpu_required", None),
-    // How it keeps the text so far: `f16`, `bf16`, `q8_0` or `q4_0`.
-    ("kv_cache", Some("f16")),
-    // Whether steps may be answered with what the same request got before (temperature 0 or a seed, same tenant): `off` or `exact`.
-    ("step_cache", Some("off")),
-    // Milliseconds that an output is kept for it.
-    ("step_cache_ttl_ms", Some("3600000")),
-    // Outputs that are kept; beyond, the oldest goes.
-    ("step_cache_entries_max", Some("4096")),
-    // Bytes of an output that is kept.
-    ("step_cache_entry_bytes_max", Some("65536")),
-    // Milliseconds that requests and calls under way may still take once the server is told to stop.
-    ("drain_ms", Some("10000")),
-    // The OpenTelemetry collector that metrics are delivered to over gRPC: http://HOST:PORT, https:// with TLS. Default: what
-    // OTEL_EXPORTER_OTLP_ENDPOINT names, else none.
-    ("otlp_endpoint", None),
-    // Milliseconds between two deliveries. Default: OTEL_METRIC_EXPORT_INTERVAL, else a minute.
-    ("otlp_every_ms", None),
-    // What is logged: a level, or a list such as `info,podium_engine=debug`. Default: `info` for a server, else `warn`.
-    ("log", None),
-    // `text` or `json`.
-    ("log_format", Some("text")),
-];
+/// Most slots of a lane.
+pub(crate) const SLOTS_MAX: usize = 65_536;
+/// Plans at the same time where no model in this process writes them.
+const PLAN_SLOTS: usize = 256;
+/// Steps at the same time, unless the pool allows more: enough that vendors' limits decide, and not this process.
+const STEP_SLOTS: usize = 1024;
+
+/// The name of this process among others, in claims and in what it measures and logs.
+pub(crate) fn instance() -> String {
+    format!("podium-{}", std::process::id())
+}
 
 /// A checked setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +53,10 @@ pub(crate) struct Settings {
     pub(crate) runs_kept: Option<Duration>,
     /// How much the step cache remembers; none: there is none.
     pub(crate) step_cache: Option<CacheOptions>,
+    /// Plans made at the same time, for each tier; none: as the conductor can take.
+    pub(crate) plan_slots: Option<usize>,
+    /// Steps run at the same time, for each vendor and tier; none: as the pool allows.
+    pub(crate) step_slots: Option<usize>,
     /// What a model in this process may take.
     pub(crate) local: LocalLimits,
     /// How long work under way may still take at the end.
@@ -126,7 +72,27 @@ pub(crate) struct Settings {
 impl Settings {
     /// Starts logging. `level` is what is logged where the settings do not say.
     pub(crate) fn start_log(&self, level: &str) {
-        podium_setup::start_log(self.log.as_deref().unwrap_or(level), self.log_format);
+        let instance = instance();
+        let identity =
+            Identity { service: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance };
+        podium_setup::start_log(self.log.as_deref().unwrap_or(level), self.log_format, &identity);
+    }
+
+    /// Plans made at the same time, for each tier.
+    pub(crate) fn plan_slots(&self) -> usize {
+        self.plan_slots.unwrap_or_else(|| {
+            if self.conductors.need_a_model_here() || self.conductors.current == ConductorChoice::Auto {
+                self.local.sequences_max.get().into()
+            } else {
+                PLAN_SLOTS
+            }
+        })
+    }
+
+    /// Steps run at the same time, for each vendor and tier.
+    pub(crate) fn step_slots(&self, pool: &Pool) -> usize {
+        let of_workers = pool.workers().iter().map(|worker| worker.limits.in_flight_max as usize);
+        self.step_slots.unwrap_or_else(|| of_workers.fold(STEP_SLOTS, usize::max).min(SLOTS_MAX))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use podium_domain::ids::WorkerId;
 use podium_setup::conductor::ConductorChoice;
-use podium_setup::settings::Sources;
+use podium_setup::settings::{Sources, listing};
 
 use super::*;
 
@@ -17,11 +17,11 @@ fn sources(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Sour
 }
 
 fn settings(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Settings {
-    check(sources(environment, flags)).unwrap()
+    check(sources(environment, flags), Depth::Values).unwrap()
 }
 
 fn problems(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Vec<String> {
-    check(sources(environment, flags)).unwrap_err().0
+    check(sources(environment, flags), Depth::Server).unwrap_err().0
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_flag_wins_over_the_environment_and_that_over_a_file() {
     sources.read_environment([("PODIUM__LISTEN".to_owned(), "127.0.0.1:4".to_owned())]);
     sources.read_environment([("PODIUM__GRPC_LISTEN".to_owned(), "127.0.0.1:5".to_owned())]);
     sources.flag("listen", Some("127.0.0.1:6"));
-    let settings = check(sources).unwrap();
+    let settings = check(sources, Depth::Values).unwrap();
     assert_eq!((settings.listen.port(), settings.grpc_listen.port()), (6, 5));
     assert_eq!(settings.drain, Duration::from_millis(3));
 }
@@ -53,7 +53,7 @@ fn every_problem_is_listed_with_its_origin() {
     let problems = problems(&environment, &[("listen", "here"), ("conductor", "bach")]);
     assert_eq!(problems.len(), 4, "{problems:#?}");
     for (part, said) in [
-        ("PODIUM__COLOUR", "no key `colour`"),
+        ("PODIUM__COLOUR", "unknown key `colour`"),
         ("listen (from --listen)", "is `here`"),
         ("conductor (from --conductor)", "`bach`"),
         ("drain_ms (from PODIUM__DRAIN_MS)", "`soon`"),
@@ -117,4 +117,51 @@ fn who_is_to_follow_has_a_share() {
     for wrong in [("conductor_next", "auto"), ("conductor_next_share", "2"), ("conductor_next_share", "a")] {
         assert_eq!(problems(&[], &[wrong]).len(), 1, "{wrong:?}");
     }
+}
+
+#[test]
+fn a_server_is_refused_what_its_start_would_refuse() {
+    for (flags, says) in [
+        (vec![("conductor", "worker:nobody")], "no worker `nobody`"),
+        (vec![("conductor", "direct:nobody")], "no worker `nobody`"),
+        (vec![("conductor", "fixed:/nope")], "/nope"),
+        (vec![("conductor", "llama:/nope")], "llama"),
+        (vec![("conductor", "model:/nope#x")], "/nope"),
+        (vec![("pool", "/nope.toml"), ("conductor", "direct")], "/nope.toml"),
+        (vec![("conductor", "direct"), ("conductor_next", "direct")], "both `direct`"),
+        (vec![("conductor_next_share", "0.5")], "conductor_next is not set"),
+        (vec![("log", "infoo")], "infoo"),
+    ] {
+        let problems = problems(&[], &[flags.clone(), vec![("data", "d")]].concat());
+        assert!(problems.len() == 1 && problems[0].contains(says), "{flags:?}: {problems:#?}");
+    }
+}
+
+#[test]
+fn a_workflow_whose_workers_the_pool_lacks_is_refused() {
+    let workflow = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conductors/reflection.yaml");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("workflow.yaml");
+    let text = std::fs::read_to_string(workflow).unwrap();
+    std::fs::write(&file, text.replace("worker: ", "worker: x-")).unwrap();
+    let conductor = format!("fixed:{}", file.display());
+    let problems = problems(&[], &[("conductor", &conductor)]);
+    assert!(problems.len() == 1 && problems[0].starts_with("conductor (from --conductor)"), "{problems:#?}");
+}
+
+#[test]
+fn slots_follow_the_pool_unless_they_are_set() {
+    let slots = |flags: &[(&'static str, &str)], in_flight_max: &str| {
+        let demo = include_str!("../../../../pools/demo.toml");
+        let pool = demo.replace("in_flight_max = 32", &format!("in_flight_max = {in_flight_max}"));
+        settings(&[], flags).step_slots(&podium_domain::pool::Pool::parse(&pool).unwrap())
+    };
+    assert_eq!(slots(&[], "16"), 1024);
+    assert_eq!(slots(&[], "2000"), 2000);
+    assert_eq!(slots(&[("step_slots", "32")], "2000"), 32);
+}
+
+#[test]
+fn the_example_file_is_what_print_keys_prints() {
+    assert_eq!(include_str!("../../../../deploy/settings/podium.toml"), listing("podium serve", KEYS));
 }

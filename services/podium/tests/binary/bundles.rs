@@ -104,7 +104,7 @@ fn adapters_and_worked_examples_are_packed_checked_and_shown() {
     let packed = run(&["bundle", "pack", &copy]);
     assert!(packed.status.success(), "{}", stderr(&packed));
     let verified = run(&["bundle", "verify", &copy, "--pool", "demo"]);
-    assert!(stdout(&verified).contains("is whole: 3 file(s)"), "{}{}", stdout(&verified), stderr(&verified));
+    assert!(stdout(&verified).contains("is complete: 3 files"), "{}{}", stdout(&verified), stderr(&verified));
     let inspected = stdout(&run(&["bundle", "inspect", &copy]));
     for part in [
         "adapters[0]  a.gguf, 0.0 MB, ",

@@ -272,12 +272,52 @@ fn what_has_to_be_written_otherwise_exits_with_2() {
         (vec!["pool", "check", "/nowhere/pool.toml"], "/nowhere/pool.toml cannot be read"),
         (vec!["serve", "--check-config", "--listen", "0.0.0.0:80", "--drain-ms", "x"], "has 2 problems"),
         (vec!["ask", "why?", "--embedded", "--conductor", "direct:nobody"], "no worker `nobody`"),
+        (vec!["serve", "--check-config", "--conductor", "worker:nobody"], "no worker `nobody`"),
+        (vec!["serve", "--check-config", "--conductor", "fixed:/nope"], "/nope"),
+        (vec!["serve", "--check-config", "--set", "log=infoo"], "neither a level"),
+        (vec!["serve", "--check-config", "--set", "steps_slots=5"], "did you mean `step_slots`?"),
+        (vec!["runs", "list", "--server", "127.0.0.1:8081"], "invalid server URL `127.0.0.1:8081`"),
     ] {
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(said), "{said} in {}", stderr(&output));
         assert_eq!(stdout(&output), "");
     }
+}
+
+#[test]
+fn keys_and_budgets_refuse_amounts_and_flags_that_do_nothing() {
+    let folder = Folder::new();
+    let data = folder.path("data").display().to_string();
+    for (arguments, said) in [
+        (vec!["key", "create", "--tenant", "a", "--budget-usd", "0.0000000001"], "the smallest amount"),
+        (vec!["key", "create", "--tenant", "a", "--budget-usd", "-1"], "invalid --budget-usd -1"),
+        (vec!["key", "create", "--tenant", "a", "--period", "day"], "--budget-usd"),
+        (vec!["key", "list", "--tenant", "typo"], "tenant typo has no keys"),
+    ] {
+        let output = run(&[&arguments[..], &["--data", &data]].concat());
+        assert!(
+            !output.status.success() && stderr(&output).contains(said),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+    }
+    let output = run(&["budget", "set", "--tenant", "typo", "--usd", "1", "--data", &data]);
+    assert!(output.status.success() && stderr(&output).contains("has no keys yet"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_pool_without_any_key_is_refused_before_anything_is_planned() {
+    let folder = Folder::new();
+    let data = folder.path("data").display().to_string();
+    let pool = folder.pool("http://127.0.0.1:1/v1");
+    let text = std::fs::read_to_string(&pool).unwrap();
+    let text = text.replace("base_url", "api_key_env = \"PODIUM_TEST_NO_SUCH_KEY\"\nbase_url");
+    let pool = folder.write("keyless.toml", &text).display().to_string();
+    let output =
+        run(&["ask", "why?", "--embedded", "--data", &data, "--pool", &pool, "--conductor", "direct"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no worker of pool demo-1 can be called"));
 }
 
 #[test]

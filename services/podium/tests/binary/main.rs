@@ -6,6 +6,7 @@ mod command_line;
 #[cfg(feature = "llama")]
 mod gpu;
 mod keys;
+mod many_calls;
 mod migrate;
 mod mini_head;
 mod ratings;

@@ -12,6 +12,8 @@ use serde::Deserialize;
 /// Where the image has what the settings name.
 const POOL: &str = "/usr/share/podium/pool.toml";
 const BUNDLE: &str = "/usr/share/podium/nano";
+/// Where containers find their secrets.
+const SECRETS: &str = "/run/secrets";
 
 #[derive(Deserialize)]
 struct Compose {
@@ -51,11 +53,16 @@ fn compose() -> Compose {
     serde_saphyr::from_str(&fs::read_to_string(root().join("deploy/compose.yaml")).unwrap()).unwrap()
 }
 
-/// Runs the program of a service with its arguments and its environment, as far as checking them.
-fn check_config(service: &Service, program: &Path, pool: &Path) -> std::process::Output {
+/// Runs the program of a service with its arguments and its environment, as far as checking them. `folder` has the pool file
+/// and the secrets.
+fn check_config(service: &Service, program: &Path, folder: &Path) -> std::process::Output {
     let here = |value: &str| {
         let bundle = root().join("models/nano");
-        value.replace(POOL, &pool.display().to_string()).replace(BUNDLE, &bundle.display().to_string())
+        let pool = folder.join("pool.toml");
+        value
+            .replace(POOL, &pool.display().to_string())
+            .replace(BUNDLE, &bundle.display().to_string())
+            .replace(SECRETS, &folder.display().to_string())
     };
     let environment = service.environment.iter().map(|(key, value)| (key, here(value)));
     let mut command = Command::new(program);
@@ -66,8 +73,10 @@ fn check_config(service: &Service, program: &Path, pool: &Path) -> std::process:
 #[test]
 fn our_programs_take_the_settings_of_compose() {
     let folder = tempfile::tempdir().unwrap();
-    let pool = folder.path().join("pool.toml");
-    fs::copy(root().join("pools/demo.toml"), &pool).unwrap();
+    fs::copy(root().join("pools/demo.toml"), folder.path().join("pool.toml")).unwrap();
+    for secret in compose().secrets.keys() {
+        fs::write(folder.path().join(secret), "secret").unwrap();
+    }
     let mut checked = Vec::new();
     for (name, service) in compose().services {
         let Some(program) = service.command.first().filter(|command| PROGRAMS.contains(&command.as_str()))
@@ -76,7 +85,7 @@ fn our_programs_take_the_settings_of_compose() {
         };
         let path = folder.path().join(program);
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_podium-local-cluster"), &path).unwrap();
-        let output = check_config(&service, &path, &pool);
+        let output = check_config(&service, &path, folder.path());
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         checked.push(program.clone());
     }
