@@ -135,6 +135,7 @@ cluster: ## start a cluster on this machine: Postgres, NATS, Redis, simulated wo
 	@scripts/claim-target
 	cargo build $(WORKSPACE) --bin podium --bin podium-local-cluster
 	@scripts/cluster start $(CARGO_TARGET_DIR)/debug/podium-local-cluster --conductor llama:$(CURDIR)/models/nano
+	@printf 'cluster: podium is %s\n' '$(PODIUM)'
 
 .PHONY: cluster-stop
 cluster-stop: ## end the cluster that `make cluster` started

@@ -166,10 +166,11 @@ impl Cluster {
         self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors)
     }
 
-    /// Asks every process to end, and waits until all have. One that does not end well is an error.
+    /// Asks every process to end, all at once, and waits until all have. One that does not end well is an error.
     pub async fn stop(mut self) -> Result<()> {
+        self.services().try_for_each(|service| service.ask_to_end())?;
         for service in self.services() {
-            let code = service.terminate().await?;
+            let code = service.ended().await?;
             ensure!(code == 0, "a process ended with exit code {code}: {}", service.log_end());
         }
         self.workers.stop().await;

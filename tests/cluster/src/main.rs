@@ -58,26 +58,30 @@ async fn run(arguments: Arguments) -> Result<()> {
     cluster.stop().await
 }
 
-#[expect(clippy::print_stdout, reason = "what whoever started it wants to know")]
+#[expect(clippy::print_stdout, reason = "the caller wants to know it")]
 fn describe(cluster: &Cluster) {
     println!("A Podium cluster runs on this machine; its workers are simulated, and it keeps nothing.");
     println!();
     for gateway in &cluster.gateways {
         println!("  gateway    http://{}/v1 (OpenAI), {} (gRPC)", gateway.address(0), gateway.address(1));
         println!("             http://{}/metrics", gateway.address(2));
+        println!("             log {}", gateway.log_path().display());
     }
     let health = |name: &str, services: &[podium_harness::Service]| {
         for service in services {
             println!("  {name:<9}  http://{}/readyz and /metrics", service.address(0));
+            println!("             log {}", service.log_path().display());
         }
     };
     health("planner", &cluster.planners);
     health("executor", &cluster.executors);
+    println!("  Postgres   {}", cluster.database);
     println!("  NATS       {} (nats-server {})", cluster.nats.url(), cluster.nats.version());
     println!("  Redis      {}", cluster.redis.url());
     println!("  workers    {}", cluster.workers.base_url());
     if let Some(gateway) = cluster.gateways.first() {
         println!();
-        println!("Ask it: podium ask --server http://{} \"…\"", gateway.address(1));
+        println!("Ask it:      podium ask --server http://{} \"…\"", gateway.address(1));
+        println!("Make a key:  podium key create --tenant acme --postgres '{}'", cluster.database);
     }
 }

@@ -57,6 +57,11 @@ impl Service {
         self.server.as_ref().map(Server::pid)
     }
 
+    /// The file of its log.
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.path().join(LOG)
+    }
+
     /// The end of what it wrote to its log, in all its lives.
     pub fn log_end(&self) -> String {
         log_end(&self.folder.path().join(LOG))
