@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
-use podium_domain::policy::STEPS_MAX;
+use podium_domain::policy::{FailedStep, STEPS_MAX};
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
@@ -130,7 +130,7 @@ impl Conductor for SimulatedConductor {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { steps_max: STEPS_MAX, rounds_max: 1 }
+        Abilities { steps_max: STEPS_MAX, rounds_max: 1, failed_step: FailedStep::Fail }
     }
 
     async fn plan(

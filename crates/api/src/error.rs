@@ -63,6 +63,8 @@ pub enum ErrorCode {
     RunNotEnded,
     /// The run has no answer: no plan could be made.
     PlanningFailed,
+    /// The run has no answer: a step failed that the answer needs.
+    StepFailed,
     /// The run has no answer: its final step failed.
     FinalStepFailed,
     /// The run has no answer: its deadline passed.
@@ -118,7 +120,7 @@ const RATE: &str = "rate_limit_error";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -139,6 +141,7 @@ impl ErrorCode {
         Self::RunEnded,
         Self::RunNotEnded,
         Self::PlanningFailed,
+        Self::StepFailed,
         Self::FinalStepFailed,
         Self::RunDeadlineExceeded,
         Self::CostCapReached,
@@ -236,6 +239,7 @@ impl ErrorCode {
                 ("RUN_NOT_ENDED", Code::FailedPrecondition, 409, INVALID, "run_not_ended", false)
             }
             Self::PlanningFailed => ("PLANNING_FAILED", Code::Aborted, 500, SERVER, "planning_failed", false),
+            Self::StepFailed => ("STEP_FAILED", Code::Aborted, 500, SERVER, "step_failed", false),
             Self::FinalStepFailed => {
                 ("FINAL_STEP_FAILED", Code::Aborted, 500, SERVER, "final_step_failed", false)
             }
@@ -282,9 +286,10 @@ impl ErrorCode {
         use podium_domain::run::FailReason as Reason;
         match reason {
             Reason::PlanningFailed { .. } => Self::PlanningFailed,
-            Reason::FinalStepFailed { .. } => match reason.cause() {
+            Reason::FinalStepFailed { is_earlier, .. } => match reason.cause() {
                 Some("worker_rate_limited") => Self::WorkerRateLimited,
                 Some("context_length_exceeded") => Self::ContextLengthExceeded,
+                _ if *is_earlier => Self::StepFailed,
                 _ => Self::FinalStepFailed,
             },
             Reason::DeadlineExceeded { .. } => Self::RunDeadlineExceeded,

@@ -84,7 +84,10 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             let (task, cost_nano_usd) = (Some((*task).into()), cost.nano_usd());
             Kind::ResultUnused(v1::ResultUnused { task, attempt, usage, cost_nano_usd })
         }
-        RunEvent::RoundOpened { round } => Kind::RoundOpened(v1::RoundOpened { round: (*round).into() }),
+        RunEvent::RoundOpened { round, failed } => Kind::RoundOpened(v1::RoundOpened {
+            round: (*round).into(),
+            failed: failed.as_ref().map(Into::into),
+        }),
         RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
         RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),

@@ -7,7 +7,9 @@ use podium_domain::content::Part;
 use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{
+    BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
+};
 use podium_domain::pool::WORKERS_MAX;
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
@@ -229,6 +231,17 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
             problems.add("policy.broken_answer", must_be);
         }
     }
+    match v1::FailedStep::try_from(wanted.failed_step) {
+        Ok(v1::FailedStep::Unspecified) => {}
+        Ok(v1::FailedStep::Replan) => policy.failed_step = FailedStep::Replan,
+        Ok(v1::FailedStep::Continue) => policy.failed_step = FailedStep::Continue,
+        Ok(v1::FailedStep::Fail) => policy.failed_step = FailedStep::Fail,
+        Err(_) => {
+            let failed = wanted.failed_step;
+            let must_be = format!("failed_step must be replan, continue or fail (got {failed})");
+            problems.add("policy.failed_step", must_be);
+        }
+    }
     match v1::Hedging::try_from(wanted.hedging) {
         Ok(v1::Hedging::Unspecified) => {}
         Ok(v1::Hedging::None) => policy.hedging = PoolRule::None,
@@ -306,6 +319,7 @@ mod tests {
             steps_max: Some(100_000),
             fallback: 9,
             broken_answer: 9,
+            failed_step: 9,
             hedging: 9,
             step_cache: 9,
             workers_allowed: vec!["no such name!".to_owned()],
@@ -319,6 +333,7 @@ mod tests {
             "effort",
             "policy.fallback",
             "policy.broken_answer",
+            "policy.failed_step",
             "policy.hedging",
             "policy.step_cache",
             "policy.steps_max",
@@ -371,6 +386,7 @@ mod tests {
             deadline_ms: Some(1000),
             fallback: v1::Fallback::None.into(),
             broken_answer: v1::BrokenAnswer::Again.into(),
+            failed_step: v1::FailedStep::Continue.into(),
             hedging: v1::Hedging::None.into(),
             step_cache: v1::StepCaching::Off.into(),
             cost_max_nano_usd: Some(5),
@@ -382,6 +398,8 @@ mod tests {
         assert_eq!((policy.fallback, policy.hedging), (PoolRule::None, PoolRule::None));
         assert_eq!(policy.step_cache, StepCaching::Off);
         assert_eq!(policy.broken_answer, BrokenAnswer::Again);
+        assert_eq!(policy.failed_step, FailedStep::Continue);
+        assert_eq!(v1::Policy::from(&policy).failed_step(), v1::FailedStep::Continue);
         assert_eq!(v1::Policy::from(&policy).broken_answer(), v1::BrokenAnswer::Again);
         assert_eq!(policy.cost_max, Some(Cost::from_nano_usd(5)));
         assert_eq!(policy.workers_allowed, WorkersAllowed::Only([WorkerId::new("a").unwrap()].into()));

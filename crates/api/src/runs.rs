@@ -6,10 +6,12 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
-use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, StepCaching, Tier, WorkersAllowed};
+use podium_domain::policy::{
+    BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
+};
 use podium_domain::run::{
-    Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, Round, Run, RunState, Saved, StepRun, Task,
-    TaskState, Winner,
+    Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, MissingStep, Round, Run, RunState, Saved,
+    StepRun, Task, TaskState, Winner,
 };
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
@@ -62,6 +64,9 @@ impl From<&Run> for v1::Run {
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
             hedges: run.hedges(),
+            failed_steps: run.failed_steps().into_iter().map(Into::into).collect(),
+            degraded: run.is_degraded(),
+            refused: run.refusal().is_some(),
             saved: Some(run.saved()).filter(|saved| *saved != Saved::default()).map(Into::into),
         }
     }
@@ -79,6 +84,7 @@ fn round_of(number: u32, round: &Round) -> v1::Round {
         steps: steps.map(|((index, step), done)| step_of(index, step, done)).collect(),
         superseded_steps: round.superseded.into(),
         abandoned: round.abandoned.as_ref().map(Into::into),
+        corrects: round.corrects.as_ref().map(Into::into),
     }
 }
 
@@ -227,6 +233,7 @@ impl From<&Policy> for v1::Policy {
             output_bytes_max: Some(policy.output_bytes_max as u64),
             fallback: v1::Fallback::from(policy.fallback).into(),
             broken_answer: v1::BrokenAnswer::from(policy.broken_answer).into(),
+            failed_step: v1::FailedStep::from(policy.failed_step).into(),
             hedging: v1::Hedging::from(policy.hedging).into(),
             step_cache: v1::StepCaching::from(policy.step_cache).into(),
             workers_allowed: match &policy.workers_allowed {
@@ -279,6 +286,22 @@ impl From<BrokenAnswer> for v1::BrokenAnswer {
             BrokenAnswer::Elsewhere => Self::Elsewhere,
             BrokenAnswer::Again => Self::Again,
         }
+    }
+}
+
+impl From<FailedStep> for v1::FailedStep {
+    fn from(choice: FailedStep) -> Self {
+        match choice {
+            FailedStep::Replan => Self::Replan,
+            FailedStep::Continue => Self::Continue,
+            FailedStep::Fail => Self::Fail,
+        }
+    }
+}
+
+impl From<MissingStep> for v1::FailedStepInfo {
+    fn from(MissingStep { round, step, worker, reason }: MissingStep) -> Self {
+        Self { round: round.into(), step: step.get().into(), worker: worker.to_string(), reason }
     }
 }
 

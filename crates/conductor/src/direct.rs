@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
+use podium_domain::policy::FailedStep;
 use podium_domain::pool::{Pool, UnknownWorker};
 use podium_domain::prompt;
 use podium_domain::run::{PlanResult, Planned};
@@ -52,7 +53,7 @@ impl Conductor for DirectConductor {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { steps_max: 1, rounds_max: 1 }
+        Abilities { steps_max: 1, rounds_max: 1, failed_step: FailedStep::Fail }
     }
 
     async fn plan(

@@ -10,6 +10,7 @@ use podium_domain::conversation::Role;
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::{Pool, Worker};
+use podium_domain::prompt::Earlier;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -153,10 +154,19 @@ async fn tries_are_bounded_and_their_end_accounts_for_all_of_them() {
 #[tokio::test]
 async fn an_earlier_answer_can_be_kept_but_only_if_there_is_one() {
     let mut again = request();
-    again.earlier = Some("<step number=\"1\">...</step>".to_owned());
+    again.earlier = Some(Earlier { text: "<step number=\"1\">...</step>".to_owned(), gave_answer: true });
     let Tried { result, calls, .. } = tried([Answer::text(EMPTY)], &again).await;
     assert_eq!(result.unwrap().result, PlanResult::KeepAnswer);
     assert!(calls[0].messages[0].text.contains("<step number=\"1\">"));
+
+    let mut correcting = request();
+    correcting.earlier =
+        Some(Earlier { text: "<step number=\"1\">...</step>".to_owned(), gave_answer: false });
+    let Tried { result, .. } = tried([Answer::text(EMPTY), Answer::text(PLAN)], &correcting).await;
+    assert!(
+        matches!(result.unwrap().result, PlanResult::Plan(_)),
+        "a round that failed has no answer to keep"
+    );
 
     let Tried { result, calls, .. } = tried([Answer::text(EMPTY), Answer::text(PLAN)], &request()).await;
     assert!(matches!(result.unwrap().result, PlanResult::Plan(_)));

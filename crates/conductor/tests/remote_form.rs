@@ -11,6 +11,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::{Pool, Worker};
+use podium_domain::prompt::Earlier;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
@@ -118,7 +119,7 @@ async fn the_regular_expression_has_plans_and_nothing_that_is_refused_for_its_sh
 #[tokio::test]
 async fn the_regular_expression_obeys_the_policy_and_knows_that_an_answer_can_be_kept() {
     let mut narrow = request();
-    narrow.earlier = Some("<step number=\"1\">...</step>".to_owned());
+    narrow.earlier = Some(Earlier { text: "<step number=\"1\">...</step>".to_owned(), gave_answer: true });
     narrow.policy.workers_allowed = WorkersAllowed::Only(BTreeSet::from([
         WorkerId::new("quick").unwrap(),
         WorkerId::new("checker").unwrap(),

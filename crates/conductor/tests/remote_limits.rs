@@ -57,7 +57,7 @@ fn request(seed: u64, time_max: Duration) -> PlanRequest {
         asker: Asker { round: 1, ..an_asker() },
         question: "Why is the sky blue?".to_owned(),
         policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: Some("It is.".to_owned()),
+        earlier: Some(podium_domain::prompt::Earlier { text: "It is.".to_owned(), gave_answer: true }),
         seed,
         asked_at: Timestamp::default(),
         time_max,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use podium_conductor::{DirectConductor, FixedConductor, WORKFLOW_BYTES_MAX, WorkflowError};
 use podium_domain::ids::WorkerId;
 use podium_domain::plan::Plan;
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{Effort, FailedStep, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::{Pool, SecretRef};
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
@@ -65,7 +65,8 @@ fn pool_of(path: &str) -> Pool {
 #[tokio::test]
 async fn a_question_goes_to_the_safest_worker_as_it_is() {
     let direct = DirectConductor::to_safest(Arc::new(a_pool()));
-    assert_eq!((direct.id(), direct.abilities()), ("direct", Abilities { steps_max: 1, rounds_max: 1 }));
+    let abilities = Abilities { steps_max: 1, rounds_max: 1, failed_step: FailedStep::Fail };
+    assert_eq!((direct.id(), direct.abilities()), ("direct", abilities));
     assert_eq!(
         lines(&plan(&direct, &request("why {{ question }}?")).await.unwrap()),
         ["careful [] why {{ question }}?"]
@@ -129,7 +130,8 @@ async fn a_workflow_becomes_a_plan_with_the_question_filled_in_once() {
     )
     .unwrap();
     assert_eq!((conductor.id(), conductor.description()), ("draft-and-check-1", "Two drafts and a check."));
-    assert_eq!(conductor.abilities(), Abilities { steps_max: 4, rounds_max: 1 });
+    let abilities = Abilities { steps_max: 4, rounds_max: 1, failed_step: FailedStep::Fail };
+    assert_eq!(conductor.abilities(), abilities);
     assert_eq!(
         lines(&plan(&conductor, &request("<why> {{ steps_max }}?")).await.unwrap()),
         [

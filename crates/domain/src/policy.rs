@@ -164,6 +164,53 @@ impl BrokenAnswer {
     }
 }
 
+/// What follows a step that failed for good: its worker's attempts are used up, and no other worker may do it; or its worker
+/// declined to answer.
+///
+/// A step that the answer does not need changes nothing. A final step whose worker declined is the run's answer, by any of
+/// these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedStep {
+    /// The conductor is asked, once a run, for a plan that corrects the failed one; it is shown what is known and what failed.
+    /// If that gives no answer either, the run fails with the first failure.
+    Replan,
+    /// Steps that see the failed step are told that its output is missing. The response says so.
+    Continue,
+    /// The run fails.
+    Fail,
+}
+
+impl FailedStep {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Self::Replan, Self::Continue, Self::Fail];
+
+    /// What policies meant that were stored before there was a choice.
+    const fn before() -> Self {
+        Self::Continue
+    }
+
+    /// Whether it says no more than policies did then.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    const fn is_as_before(&self) -> bool {
+        matches!(self, Self::Continue)
+    }
+
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Replan => "replan",
+            Self::Continue => "continue",
+            Self::Fail => "fail",
+        }
+    }
+
+    /// The choice of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.as_str() == name)
+    }
+}
+
 /// Whether a step may be answered with what its worker answered to the same request before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -229,6 +276,9 @@ pub struct Policy {
     /// What follows where a worker's answer breaks off.
     #[serde(default = "BrokenAnswer::before", skip_serializing_if = "BrokenAnswer::is_as_before")]
     pub broken_answer: BrokenAnswer,
+    /// What follows a step that failed for good.
+    #[serde(default = "FailedStep::before", skip_serializing_if = "FailedStep::is_as_before")]
+    pub failed_step: FailedStep,
     /// Whether a call that is silent for long may have a second one made beside it: the first call of a `mini` run's worker.
     #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
     pub hedging: PoolRule,
@@ -272,6 +322,10 @@ impl Policy {
             workers_allowed: WorkersAllowed::All,
             fallback: PoolRule::Pool,
             broken_answer: BrokenAnswer::Elsewhere,
+            failed_step: match tier {
+                Tier::Mini => FailedStep::Fail,
+                Tier::Ultra => FailedStep::Replan,
+            },
             hedging: PoolRule::Pool,
             step_cache: StepCaching::Exact,
         }
@@ -349,13 +403,14 @@ mod tests {
     fn what_was_stored_before_there_was_a_choice_reads_as_it_was_meant() {
         let policy = Policy::new(Tier::Ultra, Effort::Medium);
         let mut stored = serde_json::to_value(&policy).unwrap();
-        for name in ["fallback", "broken_answer", "hedging", "step_cache"] {
+        for name in ["fallback", "broken_answer", "failed_step", "hedging", "step_cache"] {
             assert!(stored.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         let before: Policy = serde_json::from_value(stored.clone()).unwrap();
         let expected = Policy {
             fallback: PoolRule::None,
             broken_answer: BrokenAnswer::Again,
+            failed_step: FailedStep::Continue,
             hedging: PoolRule::None,
             step_cache: StepCaching::Off,
             ..policy.clone()
@@ -366,6 +421,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Policy>(&stored).unwrap(), policy);
         for choice in BrokenAnswer::ALL {
             assert_eq!(BrokenAnswer::from_name(choice.as_str()), Some(choice));
+        }
+        for choice in FailedStep::ALL {
+            assert_eq!(FailedStep::from_name(choice.as_str()), Some(choice));
         }
     }
 }

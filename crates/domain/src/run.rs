@@ -11,8 +11,10 @@ mod charge;
 mod command;
 mod decide;
 mod event;
+mod failure;
 mod head;
 mod hedge;
+mod settle;
 mod task;
 
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub use command::{
     StepResult,
 };
 pub use event::{CONTEXT_EXCEEDED, FailReason, RATE_LIMITED, RunEvent, SequencedEvent};
+pub use failure::MissingStep;
 pub use hedge::{Hedge, Winner};
 pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 
@@ -140,13 +143,16 @@ pub struct Round {
     pub superseded: u16,
     /// The steps, as many as the plan has; before there is one, those of the head.
     pub steps: Vec<StepRun>,
-    /// Why it gave no answer, where the one before it stands for that.
+    /// Why it gave no answer, if an earlier round's answer or failure stands instead.
     #[serde(default)]
     pub abandoned: Option<FailReason>,
+    /// The failure of the round before, which this one is to correct.
+    #[serde(default)]
+    pub corrects: Option<FailReason>,
 }
 
 impl Round {
-    fn opened(now: Timestamp) -> Self {
+    fn opened(now: Timestamp, corrects: Option<FailReason>) -> Self {
         Self {
             planning: Task::ready(now),
             head: None,
@@ -154,6 +160,7 @@ impl Round {
             superseded: 0,
             steps: Vec::new(),
             abandoned: None,
+            corrects,
         }
     }
 
@@ -187,11 +194,14 @@ pub struct StepRun {
     pub output: Option<String>,
     /// Why its worker stopped writing.
     pub finish: Option<FinishReason>,
+    /// What went wrong in the end, if it failed.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 impl StepRun {
     fn waiting() -> Self {
-        Self { task: Task::waiting(), worker: None, fallbacks: 0, output: None, finish: None }
+        Self { task: Task::waiting(), worker: None, fallbacks: 0, output: None, finish: None, error: None }
     }
 }
 

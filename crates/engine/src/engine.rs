@@ -262,7 +262,8 @@ impl Engine {
         let beat = self.shared.holds.clone().beat(self.parts().clone(), self.options().lease, ended.clone());
         keepers.spawn(supervision.clone().until(ended.clone(), "heartbeat", beat));
         if roles.plan || roles.execute {
-            let listen = self.shared.holds.clone().listen(self.parts().clone(), self.options().lease, ended.clone());
+            let listen =
+                self.shared.holds.clone().listen(self.parts().clone(), self.options().lease, ended.clone());
             keepers.spawn(supervision.clone().until(ended.clone(), "stop", listen));
         }
         let sweep = Sweeper::new(self.clone()).run(stop.clone());

@@ -11,7 +11,7 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::Policy;
-use podium_domain::prompt;
+use podium_domain::prompt::{self, Earlier};
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, Task, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -103,7 +103,8 @@ impl Engine {
 
     /// The longest request for a further round: it shows as much of the round before as it may.
     pub(crate) fn further_request(&self, conversation: &Conversation, policy: Policy) -> PlanRequest {
-        let earlier = Some("x".repeat(prompt::EARLIER_BYTES_MAX));
+        let text = "x".repeat(prompt::EARLIER_BYTES_MAX);
+        let earlier = Some(Earlier { text, gave_answer: true });
         PlanRequest { earlier, ..self.first_request(conversation, policy) }
     }
 
@@ -138,7 +139,7 @@ impl Engine {
             asker: Asker { tenant: spec.tenant.clone(), run: run.id(), round: task.round() },
             question: spec.conversation.question(),
             policy: spec.policy.clone(),
-            earlier: task.round().checked_sub(1).and_then(|round| prompt::of_round(run, round, pool)),
+            earlier: Earlier::before(run, task.round(), pool),
             seed: spec.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
             asked_at: self.now(),
             time_max: self.plan_until(run, task).since(self.now()),
@@ -306,6 +307,13 @@ impl Planning<'_> {
             Err(ConductorError::Timeout { limit: request.time_max })
         } else {
             conductor.plan(request, text, stop).await
+        };
+        let planned = match planned {
+            Ok(PlanOutcome { result: PlanResult::KeepAnswer, usage, cost }) if !request.may_keep_answer() => {
+                let message = "it keeps an answer, but there is none".to_owned();
+                Err(ConductorError::NoPlan { tries: 1, message, usage, cost })
+            }
+            planned => planned,
         };
         let error = match planned {
             Ok(outcome) => return Ok(outcome),

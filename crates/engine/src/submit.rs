@@ -8,7 +8,7 @@ use podium_domain::conversation::Conversation;
 use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::needs::{NoneTakes, narrowed};
-use podium_domain::policy::{Policy, PolicyError, WorkersAllowed};
+use podium_domain::policy::{FailedStep, Policy, PolicyError, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::{Sampling, SamplingError};
@@ -329,6 +329,11 @@ pub(crate) fn within_abilities(conductor: &dyn Conductor, policy: Policy) -> Pol
     Policy {
         steps_max: policy.steps_max.min(abilities.steps_max),
         rounds_max: policy.rounds_max.min(abilities.rounds_max),
+        failed_step: match (policy.failed_step, policy.tier) {
+            (FailedStep::Replan, Tier::Mini) => FailedStep::Fail,
+            (FailedStep::Replan, Tier::Ultra) => abilities.failed_step,
+            (other, _) => other,
+        },
         ..policy
     }
 }

@@ -231,7 +231,7 @@ impl Watcher {
 
     fn is_answer(&self, (round, step): (u16, StepIndex)) -> bool {
         let Some(run) = &self.run else { return false };
-        round + 1 == run.spec().policy.rounds_max && run.is_final_step(round, step)
+        round + 1 >= run.spec().policy.rounds_max && run.is_final_step(round, step)
     }
 }
 

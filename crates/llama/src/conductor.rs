@@ -231,7 +231,7 @@ impl LlamaConductor {
                 examples: &self.manifest.examples,
                 pool: &self.pool,
                 policy: &request.policy,
-                earlier: request.earlier.as_deref(),
+                earlier: request.earlier.as_ref(),
             };
             let messages = for_conductor(&self.manifest.prompt, &context);
             Prompt::new(self.template, &messages, &self.manifest.prompt.assistant_prefix)
@@ -266,7 +266,7 @@ impl LlamaConductor {
             return Err(format!("the plan is longer than sampling.plan_tokens_max, {plan_tokens_max}"));
         }
         let draft = PlanDraft::parse(&completion.plan).map_err(|error| error.to_string())?;
-        if draft.keeps_answer() && request.earlier.is_some() {
+        if draft.keeps_answer() && request.may_keep_answer() {
             return Ok(PlanResult::KeepAnswer);
         }
         let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;
@@ -320,7 +320,11 @@ impl Conductor for LlamaConductor {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { steps_max: STEPS_MAX, rounds_max: self.manifest.rounds_max() }
+        Abilities {
+            steps_max: STEPS_MAX,
+            rounds_max: self.manifest.rounds_max(),
+            failed_step: self.manifest.failed_step(),
+        }
     }
 
     fn pool_in_text(&self) -> Option<&Pool> {

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::limits::Why;
 use podium_domain::money::Cost;
-use podium_domain::policy::Policy;
+use podium_domain::policy::{FailedStep, Policy};
 use podium_domain::pool::Pool;
+use podium_domain::prompt::Earlier;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -47,14 +48,21 @@ pub struct PlanRequest {
     pub question: String,
     /// The bounds, already within the conductor's own [`Abilities`].
     pub policy: Policy,
-    /// The earlier rounds' steps and outputs, when this is a further round.
-    pub earlier: Option<String>,
+    /// The round before, when this is a further one.
+    pub earlier: Option<Earlier>,
     /// Seeds the choice of tokens: another attempt should not write the same.
     pub seed: u64,
     /// When it is asked: what planning costs is priced by the list that is valid then.
     pub asked_at: Timestamp,
     /// Longest time for it.
     pub time_max: Duration,
+}
+
+impl PlanRequest {
+    /// Whether the conductor may keep the answer of the round before instead of writing a plan.
+    pub fn may_keep_answer(&self) -> bool {
+        self.earlier.as_ref().is_some_and(|earlier| earlier.gave_answer)
+    }
 }
 
 /// What planning came to.
@@ -75,6 +83,8 @@ pub struct Abilities {
     pub steps_max: u16,
     /// Rounds: 1 when it cannot judge what came out.
     pub rounds_max: u16,
+    /// What follows a failed step where the policy asks for a corrective plan: [`FailedStep::Replan`] if it can write one.
+    pub failed_step: FailedStep,
 }
 
 /// Told what the conductor writes, piece by piece.

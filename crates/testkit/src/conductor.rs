@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use podium_domain::money::Cost;
 use podium_domain::plan::Plan;
-use podium_domain::policy::{ROUNDS_MAX, STEPS_MAX};
+use podium_domain::policy::{FailedStep, ROUNDS_MAX, STEPS_MAX};
 use podium_domain::pool::Pool;
 use podium_domain::run::PlanResult;
 use podium_domain::usage::Usage;
@@ -92,9 +92,10 @@ impl ScriptedConductor {
     /// The name that runs record.
     pub const ID: &'static str = "scripted-1";
 
-    /// A conductor without plans, able to do whatever a policy can allow.
+    /// A conductor without plans, able to do whatever a policy can allow, but for correcting a plan that failed.
     pub fn new() -> Self {
-        let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: ROUNDS_MAX };
+        let failed_step = FailedStep::Fail;
+        let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: ROUNDS_MAX, failed_step };
         Self { id: Self::ID, abilities, script: Arc::default(), requested: watch::Sender::new(0) }
     }
 

@@ -21,6 +21,11 @@ pub(crate) struct RunReport {
     failure: Option<FailureReport>,
     steps: Vec<StepReport>,
     reasoning: Vec<String>,
+    failed_steps: Vec<FailedStepReport>,
+    /// Whether the answer was built although a step that it needs gave no output.
+    degraded: bool,
+    /// Whether the worker that was to answer declined; `answer` is then what it said.
+    pub(crate) refused: bool,
     /// Why a further round gave no answer, if one did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     abandoned: Option<String>,
@@ -40,6 +45,21 @@ pub(crate) struct RunReport {
 struct FailureReport {
     code: String,
     message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct FailedStepReport {
+    round: u32,
+    step: u32,
+    worker: String,
+    reason: String,
+}
+
+impl From<&v1::FailedStepInfo> for FailedStepReport {
+    fn from(failed: &v1::FailedStepInfo) -> Self {
+        let v1::FailedStepInfo { round, step, worker, reason } = failed.clone();
+        Self { round, step, worker, reason }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -126,6 +146,9 @@ impl RunReport {
             }),
             steps: steps.collect(),
             reasoning: run.rounds.iter().map(|round| round.reasoning.clone()).collect(),
+            failed_steps: run.failed_steps.iter().map(Into::into).collect(),
+            degraded: run.degraded,
+            refused: run.refused,
             abandoned: run.rounds.iter().find_map(abandoned),
             usage: run.usage.into(),
             planning_usage: run.planning_usage.into(),
@@ -140,6 +163,17 @@ impl RunReport {
         }
     }
 
+    /// What people must know of the answer: which steps gave no output, and whether it was built without one that it needs.
+    pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
+        let degraded = self.degraded.then(|| "the answer was built without a step that it needs".to_owned());
+        let failed = self.failed_steps.iter().map(|failed| {
+            let FailedStepReport { round, step, worker, reason } = failed;
+            let round = if *round == 0 { String::new() } else { format!(" of round {}", round + 1) };
+            format!("step {}{round} (worker {worker}) gave no output: {reason}", step + 1)
+        });
+        degraded.into_iter().chain(failed)
+    }
+
     /// Why there is no answer, for people.
     pub(crate) fn why_no_answer(&self) -> String {
         match &self.failure {
@@ -151,7 +185,11 @@ impl RunReport {
 
 fn abandoned(round: &v1::Round) -> Option<String> {
     let failure = round.abandoned.as_ref()?;
-    Some(format!("round {} gave no answer, the one before it stands: {}", round.number + 1, failure.message))
+    Some(format!(
+        "round {} gave no answer, how the one before it ended stands: {}",
+        round.number + 1,
+        failure.message
+    ))
 }
 
 fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
@@ -221,7 +259,8 @@ pub(crate) fn describe(report: &RunReport) -> String {
     line("cost", &format!("${:.6}{}{}", report.cost_usd, wasted(report), saved(report)));
     report.duration_ms.iter().for_each(|ms| line("time", &format!("{ms} ms")));
     report.failure.iter().for_each(|failure| line("failure", &failure.message));
-    report.answer.iter().for_each(|answer| line("answer", answer));
+    report.answer.iter().for_each(|answer| line(if report.refused { "refusal" } else { "answer" }, answer));
+    report.notices().for_each(|notice| line("", &format!("! {notice}")));
     text
 }
 

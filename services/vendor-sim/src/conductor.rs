@@ -25,7 +25,10 @@ pub(crate) fn answer(message: &str) -> String {
         let slot = team.generalist;
         return lists(&format!("Parts: general {slot}."), &[slot], &[question], &[Vec::new()]);
     }
-    let slots: Vec<usize> = operations.iter().map(|operation| team.slot(operation.skill)).collect();
+    let failed = failed_slots(message);
+    let slot =
+        |skill| Some(team.slot(skill)).filter(|slot| !failed.contains(slot)).unwrap_or(team.generalist);
+    let slots: Vec<usize> = operations.iter().map(|operation| slot(operation.skill)).collect();
     let parts: Vec<String> = operations
         .iter()
         .zip(&slots)
@@ -34,6 +37,13 @@ pub(crate) fn answer(message: &str) -> String {
     let subtasks: Vec<String> = operations.iter().map(|operation| operation.subtask.clone()).collect();
     let access: Vec<Vec<usize>> = operations.iter().map(|operation| operation.uses.clone()).collect();
     lists(&format!("Parts: {}.", parts.join(", ")), &slots, &subtasks, &access)
+}
+
+/// The numbers of the workers that failed in the round before.
+fn failed_slots(message: &str) -> Vec<usize> {
+    let steps = message.split("<earlier step=").skip(1);
+    let failed = steps.filter(|step| step.contains("<output>\n(failed: "));
+    failed.filter_map(|step| step.split("model=\"").nth(1)?.split('"').next()?.parse().ok()).collect()
 }
 
 fn lists(reasoning: &str, slots: &[usize], subtasks: &[String], access: &[Vec<usize>]) -> String {

@@ -49,13 +49,13 @@ impl Model {
         Self::ALL.into_iter().find(|model| model.id() == id)
     }
 
-    /// What it answers to the last user turn of a conversation.
-    pub(crate) fn answer(self, message: &str, generalist: Generalist) -> String {
+    /// What it answers to the last user turn of a conversation. An error is a refusal.
+    pub(crate) fn answer(self, message: &str, generalist: Generalist) -> Result<String, String> {
         match self {
-            Self::Skilled(skill) => skills::answer(skill, &prompt::task(message)),
-            Self::Generalist => generalist.answer(&prompt::task(message)),
-            Self::Echo => prompt::task(message).subtask,
-            Self::Conductor => conductor::answer(message),
+            Self::Skilled(skill) => skills::answer_or_decline(skill, &prompt::task(message)),
+            Self::Generalist => Ok(generalist.answer(&prompt::task(message))),
+            Self::Echo => Ok(prompt::task(message).subtask),
+            Self::Conductor => Ok(conductor::answer(message)),
         }
     }
 }

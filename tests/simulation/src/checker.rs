@@ -7,10 +7,10 @@ use std::fmt;
 use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{BrokenAnswer, PoolRule, StepCaching, Tier};
+use podium_domain::policy::{BrokenAnswer, FailedStep, PoolRule, StepCaching, Tier};
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{Run, RunEvent, SequencedEvent, Task, TaskRef, TaskState};
+use podium_domain::run::{Run, RunEvent, RunState, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
@@ -247,7 +247,13 @@ impl Checker {
                 let call = self.calls.iter().find(|call| call.text == answer);
                 let limit = known.run.spec().answer_tokens_max;
                 let is_limited = call.is_none_or(|call| limit.is_none_or(|limit| call.tokens_max <= limit));
+                let (is_degraded, lacks) = (known.run.is_degraded(), lacks_a_step(&known.run));
+                let may_lack = known.run.spec().policy.failed_step == FailedStep::Continue;
                 self.require(is_limited, Invariant::Output, || format!("run {run}: the answer has no limit"));
+                let is_said = is_degraded == lacks && (may_lack || !lacks);
+                self.require(is_said, Invariant::Output, || {
+                    format!("run {run}: its answer lacks a step: {lacks}, it is degraded: {is_degraded}")
+                });
             }
             _ => {}
         }
@@ -324,7 +330,7 @@ impl Checker {
             steps.filter_map(|step| step.output.as_deref())
         });
         let expected: Vec<_> = outputs.into_iter().flatten().flat_map(markers).collect();
-        let is_seen = markers(request.earlier.as_deref().unwrap_or_default()) == expected;
+        let is_seen = markers(request.earlier.as_ref().map_or("", |earlier| &earlier.text)) == expected;
         self.require(is_seen, Invariant::Sight, || {
             format!("run {run}: round {round} is planned on other outputs")
         });
@@ -554,6 +560,19 @@ fn is_taken(run: &Run, event: &RunEvent) -> bool {
         RunEvent::StepDone { round, step, .. } => !run.rounds()[usize::from(*round)].is_superseded(*step),
         _ => false,
     }
+}
+
+/// Whether the step that answered sees, directly or through others, a step without an output.
+fn lacks_a_step(run: &Run) -> bool {
+    let RunState::Succeeded { round, step } = run.state() else { return false };
+    let mut to_visit = vec![*step];
+    while let Some(step) = to_visit.pop() {
+        if run.output(*round, step).is_none() {
+            return true;
+        }
+        to_visit.extend(run.step(*round, step).into_iter().flat_map(|step| step.access.as_slice()));
+    }
+    false
 }
 
 /// The marks that vendors' texts carry, such as `17.2` for the third piece of call 17.

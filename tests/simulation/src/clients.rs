@@ -7,7 +7,7 @@ use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
+use podium_domain::policy::{BrokenAnswer, Effort, FailedStep, Policy, PoolRule, Tier};
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
@@ -117,6 +117,7 @@ impl Ask {
         if dice.chance(400) {
             policy.broken_answer = BrokenAnswer::Again;
         }
+        policy.failed_step = FailedStep::ALL[dice.index(3)];
         if dice.chance(120) {
             policy.deadline_ms = dice.between(1_000, 20_000);
         }

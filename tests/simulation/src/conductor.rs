@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::{PlanDraft, RawAccess, RawId};
+use podium_domain::policy::FailedStep;
 use podium_domain::pool::Pool;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
@@ -32,7 +33,7 @@ impl Conductor for SimConductor {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { steps_max: 5, rounds_max: 3 }
+        Abilities { steps_max: 5, rounds_max: 3, failed_step: FailedStep::Replan }
     }
 
     async fn plan(
@@ -103,7 +104,7 @@ fn written(
 
 /// A draft. A planner that takes over from another one may well write the same, and so may one who is asked the same.
 fn next_draft(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> PlanDraft {
-    let place = (request.question.clone(), request.earlier.clone());
+    let place = (request.question.clone(), request.earlier.as_ref().map(|earlier| earlier.text.clone()));
     let again = core.drafts.get(&place).cloned().filter(|_| core.dice.chance(500));
     if again.is_some() {
         core.count("planned the same");
@@ -153,7 +154,7 @@ fn outcome(
             _ => ConductorError::NoPlan { tries: 1, message: "no idea".to_owned(), usage, cost },
         });
     }
-    if request.earlier.is_some() && core.dice.chance(400) {
+    if request.may_keep_answer() && core.dice.chance(400) {
         return Ok(PlanOutcome { result: PlanResult::KeepAnswer, usage, cost });
     }
     let plan =

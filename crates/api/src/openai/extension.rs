@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{
-    ATTEMPTS_MAX, BrokenAnswer, DEADLINE_MAX, OUTPUT_BYTES_MAX, Policy, PoolRule, ROUNDS_MAX, STEPS_MAX,
-    StepCaching, WorkersAllowed,
+    ATTEMPTS_MAX, BrokenAnswer, DEADLINE_MAX, FailedStep, OUTPUT_BYTES_MAX, Policy, PoolRule, ROUNDS_MAX,
+    STEPS_MAX, StepCaching, WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
 
@@ -29,7 +29,7 @@ pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
 }
 
 /// Every member.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "steps_max",
     "rounds_max",
     "attempts_max",
@@ -39,6 +39,7 @@ const NAMES: [&str; 11] = [
     "workers_allowed",
     "fallback",
     "broken_answer",
+    "failed_step",
     "hedging",
     "step_cache",
 ];
@@ -67,6 +68,10 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
         "broken_answer" => {
             let name = field.one_of(&BrokenAnswer::ALL.map(BrokenAnswer::as_str))?;
             policy.broken_answer = BrokenAnswer::from_name(name).unwrap_or(policy.broken_answer);
+        }
+        "failed_step" => {
+            let name = field.one_of(&FailedStep::ALL.map(FailedStep::as_str))?;
+            policy.failed_step = FailedStep::from_name(name).unwrap_or(policy.failed_step);
         }
         "hedging" => {
             let name = field.one_of(&PoolRule::ALL.map(PoolRule::as_str))?;
@@ -129,7 +134,8 @@ mod tests {
         let policy = read(&json!({
             "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
-            "fallback": "none", "broken_answer": "again", "hedging": "none", "step_cache": "off",
+            "fallback": "none", "broken_answer": "again", "failed_step": "continue",
+            "hedging": "none", "step_cache": "off",
         }))
         .unwrap();
         let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
@@ -143,6 +149,7 @@ mod tests {
             workers_allowed: WorkersAllowed::Only(ids.into()),
             fallback: PoolRule::None,
             broken_answer: BrokenAnswer::Again,
+            failed_step: FailedStep::Continue,
             hedging: PoolRule::None,
             step_cache: StepCaching::Off,
             ..Policy::new(Tier::Ultra, Effort::Medium)
@@ -170,6 +177,7 @@ mod tests {
             ),
             (json!({"fallback": "some"}), ErrorCode::InvalidValue, "podium.fallback"),
             (json!({"broken_answer": "twice"}), ErrorCode::InvalidValue, "podium.broken_answer"),
+            (json!({"failed_step": "fallback"}), ErrorCode::InvalidValue, "podium.failed_step"),
             (json!({"hedging": true}), ErrorCode::InvalidValue, "podium.hedging"),
             (json!("fast"), ErrorCode::InvalidValue, "podium"),
         ] {

@@ -1,6 +1,6 @@
 //! Chat Completions responses: whole ones, chunks of streams, models, errors.
 
-use podium_domain::run::{FinishReason, Run, RunState};
+use podium_domain::run::{FinishReason, MissingStep, Run, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use serde::{Serialize, Serializer};
@@ -46,6 +46,31 @@ pub(super) struct RunBody {
     fallbacks: u32,
     /// How many attempts made a second call.
     hedges: u32,
+    /// The steps that gave no output.
+    failed_steps: Vec<FailedStepBody>,
+    /// Whether the answer was built although a step that it needs gave no output.
+    degraded: bool,
+    /// Whether the worker that was to answer declined.
+    refused: bool,
+}
+
+/// A step that gave no output.
+#[derive(Serialize)]
+struct FailedStepBody {
+    /// Of which round, from 0.
+    round: u16,
+    /// Which step, from 0.
+    step: u16,
+    /// The worker that was asked last.
+    worker: String,
+    /// What went wrong in the end.
+    reason: String,
+}
+
+impl From<MissingStep> for FailedStepBody {
+    fn from(MissingStep { round, step, worker, reason }: MissingStep) -> Self {
+        Self { round, step: step.get(), worker: worker.to_string(), reason }
+    }
 }
 
 impl RunBody {
@@ -55,6 +80,9 @@ impl RunBody {
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
             hedges: run.hedges(),
+            failed_steps: run.failed_steps().into_iter().map(Into::into).collect(),
+            degraded: run.is_degraded(),
+            refused: run.refusal().is_some(),
         }
     }
 }
@@ -98,7 +126,8 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct MessageBody<'a> {
     role: &'static str,
-    content: &'a str,
+    /// Null where the worker declined.
+    content: Option<&'a str>,
     refusal: Option<&'a str>,
 }
 
@@ -108,6 +137,8 @@ struct Delta<'a> {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'a str>,
 }
 
 /// Totals include planning; the `orchestration` fields tell planning's share. What came from the step cache consumed nothing and
@@ -182,7 +213,11 @@ impl Completion {
 
     /// The whole response of a run that succeeded; none if it did not.
     pub fn whole(&self, run: &Run) -> Option<String> {
-        let message = MessageBody { role: "assistant", content: run.answer()?, refusal: None };
+        let (content, refusal) = match run.refusal() {
+            Some(said) => (None, Some(or_declined(said))),
+            None => (Some(run.answer()?), None),
+        };
+        let message = MessageBody { role: "assistant", content, refusal };
         let finish_reason = Some(finish_reason(run));
         let choice = Choice { index: 0, message: Some(message), delta: None, logprobs: None, finish_reason };
         Some(self.body(
@@ -195,17 +230,20 @@ impl Completion {
 
     /// The first chunk of a stream: who speaks.
     pub fn opening(&self, include_usage: bool) -> String {
-        self.chunk(Delta { role: Some("assistant"), content: Some("") }, None, include_usage)
+        self.chunk(Delta { role: Some("assistant"), content: Some(""), refusal: None }, None, include_usage)
     }
 
     /// A chunk with more of the answer.
     pub fn delta(&self, text: &str, include_usage: bool) -> String {
-        self.chunk(Delta { role: None, content: Some(text) }, None, include_usage)
+        self.chunk(Delta { content: Some(text), ..Delta::default() }, None, include_usage)
     }
 
-    /// The chunk that says that the answer of `run` is complete, and why it ends.
+    /// The chunk that says that the answer of `run` is complete, why it ends, and which steps gave no output. Where the worker declined it repeats what
+    /// the worker said as the refusal: by then it has been sent as content.
     pub fn closing(&self, run: &Run, include_usage: bool) -> String {
-        self.chunk(Delta::default(), Some(finish_reason(run)), include_usage)
+        let delta = Delta { refusal: run.refusal().map(or_declined), ..Delta::default() };
+        let podium = (run.refusal().is_some() || !run.failed_steps().is_empty()).then(|| RunBody::of(run));
+        self.chunk_with(delta, Some(finish_reason(run)), include_usage, podium)
     }
 
     /// The chunk after the closing one that tells the usage.
@@ -215,9 +253,19 @@ impl Completion {
     }
 
     fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, include_usage: bool) -> String {
+        self.chunk_with(delta, finish_reason, include_usage, None)
+    }
+
+    fn chunk_with(
+        &self,
+        delta: Delta<'_>,
+        finish_reason: Option<&'static str>,
+        include_usage: bool,
+        podium: Option<RunBody>,
+    ) -> String {
         let choice = Choice { index: 0, message: None, delta: Some(delta), logprobs: None, finish_reason };
         let usage = if include_usage { Told::Later } else { Told::Not };
-        self.body("chat.completion.chunk", vec![choice], usage, None)
+        self.body("chat.completion.chunk", vec![choice], usage, podium)
     }
 
     fn body(
@@ -238,6 +286,11 @@ impl Completion {
             podium,
         })
     }
+}
+
+/// What a worker said that declined, or words for a worker that said nothing.
+fn or_declined(said: &str) -> &str {
+    if said.trim().is_empty() { "The worker declined to answer." } else { said }
 }
 
 /// Why the answer ends, in OpenAI's words.

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use podium_domain::ids::WorkerId;
-use podium_domain::policy::STEPS_MAX;
+use podium_domain::policy::{FailedStep, STEPS_MAX};
 use podium_domain::pool::Pool;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -70,6 +70,8 @@ pub(super) struct Workflow {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) description: String,
+    /// What follows a failed step, since there is nobody to ask for another plan.
+    pub(super) failed_step: FailedStep,
     pub(super) steps: Vec<FixedStep>,
     pub(super) templates: Templates,
 }
@@ -99,7 +101,18 @@ struct WorkflowFile {
     version: String,
     #[serde(default)]
     description: String,
+    #[serde(default)]
+    failed_step: OnFailure,
     steps: Vec<StepEntry>,
+}
+
+/// What follows a failed step. A workflow is written once, so there is no `replan`.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OnFailure {
+    #[default]
+    Fail,
+    Continue,
 }
 
 #[derive(Deserialize)]
@@ -163,8 +176,12 @@ impl Workflow {
             .filter_map(|(number, step)| checked(number, step, pool, &mut templates, &mut problems))
             .collect();
         if problems.is_empty() {
+            let failed_step = match entry.failed_step {
+                OnFailure::Fail => FailedStep::Fail,
+                OnFailure::Continue => FailedStep::Continue,
+            };
             let WorkflowFile { name, version, description, .. } = entry;
-            Ok(Self { name, version, description, steps, templates })
+            Ok(Self { name, version, description, failed_step, steps, templates })
         } else {
             Err(WorkflowError::Invalid { file, problems })
         }

@@ -82,7 +82,7 @@ impl Conductor for FixedConductor {
     /// As many steps as the workflow has. A run that may have fewer gets no plan.
     fn abilities(&self) -> Abilities {
         let steps_max = u16::try_from(self.workflow.steps.len()).unwrap_or(u16::MAX);
-        Abilities { steps_max, rounds_max: 1 }
+        Abilities { steps_max, rounds_max: 1, failed_step: self.workflow.failed_step }
     }
 
     async fn plan(

@@ -21,7 +21,7 @@ use podium_domain::bundle::{PromptTemplate, SubtaskWords, WorkersInPrompt};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanStream;
-use podium_domain::policy::{Effort, Policy, ROUNDS_MAX, STEPS_MAX};
+use podium_domain::policy::{Effort, FailedStep, Policy, ROUNDS_MAX, STEPS_MAX};
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::prompt::{self, PlanContext};
 use podium_domain::run::{FinishReason, PlanResult, Planned};
@@ -71,7 +71,11 @@ impl Default for RemoteOptions {
             plan_tokens_max: 4096,
             waiting_max: 256,
             effort: None,
-            abilities: Abilities { steps_max: STEPS_MAX, rounds_max: ROUNDS_MAX },
+            abilities: Abilities {
+                steps_max: STEPS_MAX,
+                rounds_max: ROUNDS_MAX,
+                failed_step: FailedStep::Replan,
+            },
         }
     }
 }
@@ -189,7 +193,7 @@ impl RemoteConductor {
                 examples: &[],
                 pool: &self.pool,
                 policy: &request.policy,
-                earlier: request.earlier.as_deref(),
+                earlier: request.earlier.as_ref(),
             },
         );
         self.wishes.form().tell(&mut turns);
@@ -274,7 +278,7 @@ impl RemoteConductor {
             }
             FinishReason::ContentFilter => format!("{error}: the vendor withheld the rest"),
         })?;
-        if draft.keeps_answer() && request.earlier.is_some() {
+        if draft.keeps_answer() && request.may_keep_answer() {
             return Ok(PlanResult::KeepAnswer);
         }
         let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What a finished round did, for whoever goes on from it: the conductor that is asked again, and workers that see all.
+//! What a finished round did, for those that continue from it: the conductor that is asked again, and workers that see all.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::escaped;
 use crate::ids::StepIndex;
 use crate::plan::Step;
 use crate::pool::Pool;
-use crate::run::{Run, TaskState};
+use crate::run::{Run, StepRun};
 
 /// Most bytes of a round as it is shown, about 4096 tokens: what the RL Conductor paper shows of the answer before.
 pub const EARLIER_BYTES_MAX: usize = 16 << 10;
@@ -14,6 +14,24 @@ pub const EARLIER_BYTES_MAX: usize = 16 << 10;
 const SUBTASK_BYTES_MAX: usize = 1 << 10;
 /// Bytes that a step takes beside its subtask and its output, at most; less is no room for one.
 const STEP_BYTES: usize = 256;
+
+/// The round before the one that is planned, as its conductor is shown it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its steps with their outputs.
+    pub text: String,
+    /// Whether it gave an answer, which may be kept. If not, the new round has to answer.
+    pub gave_answer: bool,
+}
+
+impl Earlier {
+    /// The round before `round`, if there is one that was planned.
+    pub fn before(run: &Run, round: u16, pool: Option<&Pool>) -> Option<Self> {
+        let text = of_round(run, round.checked_sub(1)?, pool)?;
+        let failed = run.rounds().get(usize::from(round))?.corrects.as_ref();
+        Some(Self { text, gave_answer: failed.is_none() })
+    }
+}
 
 /// The steps of a round with their outputs, at most [`EARLIER_BYTES_MAX`] bytes. The answer comes last and is given room first,
 /// then the steps before it, the newest first; of an output that is too long the end is kept. What is left out is said.
@@ -25,9 +43,7 @@ pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     let mut room = EARLIER_BYTES_MAX - STEP_BYTES;
     let mut shown = Vec::new();
     for (index, step) in steps.iter().rev() {
-        let state = &done.steps[index.as_usize()].task.state;
-        let nothing = if *state == TaskState::Failed { "(failed)" } else { "(not run)" };
-        let output = run.output(round, *index).map_or_else(|| nothing.to_owned(), escaped);
+        let output = shown_output(&done.steps[index.as_usize()]);
         let Some(text) = shown_step(*index, step, &output, (pool, room)) else { break };
         room -= text.len();
         shown.push(text);
@@ -39,6 +55,15 @@ pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     }
     text.extend(shown.into_iter().rev());
     Some(text)
+}
+
+/// What is shown of a step's output: where there is none, why.
+fn shown_output(step: &StepRun) -> String {
+    match (step.missing_because(), &step.output) {
+        (Some(reason), _) => format!("(failed: {})", escaped(&reason)),
+        (None, Some(output)) => escaped(output),
+        (None, None) => "(not run)".to_owned(),
+    }
 }
 
 /// A step within `room` bytes; none where there is no room for any of its output.

@@ -89,7 +89,7 @@ impl Run {
                     spec: Arc::clone(spec),
                     state: RunState::Active,
                     ended_at: None,
-                    rounds: vec![Round::opened(first.at)],
+                    rounds: vec![Round::opened(first.at, None)],
                     hold: spec.hold,
                     booked: Charge::default(),
                 };
@@ -232,12 +232,12 @@ impl Run {
 
     fn fold_course(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
         match event {
-            RunEvent::RoundOpened { round } if usize::from(*round) == self.rounds.len() => {
+            RunEvent::RoundOpened { round, failed } if usize::from(*round) == self.rounds.len() => {
                 self.cancel_open_tasks(at)?;
-                self.rounds.push(Round::opened(at));
+                self.rounds.push(Round::opened(at, failed.clone()));
                 Ok(())
             }
-            RunEvent::RoundOpened { round } => Err(format!("round {round} does not follow the last one")),
+            RunEvent::RoundOpened { round, .. } => Err(format!("round {round} does not follow the last one")),
             RunEvent::RoundAbandoned { round, reason } if *round > 0 && *round == self.current_round() => {
                 self.round_mut(*round)?.abandoned = Some(reason.clone());
                 Ok(())
@@ -311,6 +311,11 @@ impl Run {
                 Ok(())
             }
             RunEvent::TaskFailed { task, message, claim, usage, cost } => {
+                if let TaskRef::Step { round, step } = *task
+                    && let Some(step) = self.round_mut(round)?.steps.get_mut(step.as_usize())
+                {
+                    step.error = Some(message.clone());
+                }
                 let task = self.task_mut(*task)?;
                 step_to(task, TaskEvent::Failed)?;
                 if let Some(claim) = *claim {

@@ -3,41 +3,18 @@
 use std::sync::Arc;
 
 use super::command::{
-    AttemptError, Claim, Command, Decision, Effect, PlanResult, Planned, Refusal, StepResult,
+    AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, StepResult,
 };
 use super::event::{FailReason, RATE_LIMITED, RunEvent};
 use super::hedge::with_hedge;
+use super::settle::{Sight, Steps};
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
-use super::{Round, Run, RunState};
+use super::{Run, RunState};
 use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
-use crate::plan::{Plan, Step};
 use crate::time::Timestamp;
 use crate::usage::Usage;
-
-/// Whether a step can still give its output, as far as the steps that see it care.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sight {
-    Waiting,
-    Open,
-    Done,
-    Failed,
-}
-
-/// A round's steps, as far as they are known.
-pub(super) struct Steps<'a> {
-    pub(super) round: u16,
-    pub(super) known: &'a [Step],
-    /// The one whose output is the answer; none while the plan is being written.
-    pub(super) last: Option<StepIndex>,
-}
-
-impl Round {
-    pub(super) fn sights(&self) -> Vec<Sight> {
-        self.steps.iter().map(|step| Sight::of(&step.task.state)).collect()
-    }
-}
 
 impl Run {
     /// The events and effects that follow from `command` at `now`, or why there are none.
@@ -181,7 +158,8 @@ impl Run {
         result: &StepResult,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
-        if result.output.trim().is_empty() {
+        // A worker that declines need not say anything.
+        if result.output.trim().is_empty() && result.finish != FinishReason::ContentFilter {
             return Err(Refusal::BlankOutput);
         }
         let task = TaskRef::Step { round, step };
@@ -201,7 +179,7 @@ impl Run {
             first_token_ms: result.first_token_ms,
             saved: result.saved,
         });
-        self.settle_after(round, step, Sight::Done, now, &mut decision);
+        self.settle_after(round, step, Sight::of_result(result.finish), now, &mut decision);
         Ok(decision)
     }
 
@@ -358,104 +336,6 @@ impl Run {
         (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
     }
 
-    /// The current round gives no answer: an earlier round's stands, and the log says why there is none better; else the run
-    /// fails.
-    fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
-        let current = self.current_round();
-        match self.earlier_answer(current) {
-            Some((round, step)) => {
-                events.push(RunEvent::RoundAbandoned { round: current, reason });
-                events.push(RunEvent::Succeeded { round, step });
-            }
-            None => events.push(RunEvent::Failed { reason }),
-        }
-        Decision { events, effects: vec![Effect::Stop] }
-    }
-
-    /// The final step of the last round before `round`, which has an output: else there would be no later round.
-    fn earlier_answer(&self, round: u16) -> Option<(u16, StepIndex)> {
-        let earlier = round.checked_sub(1)?;
-        let step = self.rounds.get(usize::from(earlier))?.plan()?.final_step();
-        self.output(earlier, step).map(|_| (earlier, step))
-    }
-
-    fn settle_after(
-        &self,
-        round: u16,
-        step: StepIndex,
-        became: Sight,
-        now: Timestamp,
-        decision: &mut Decision,
-    ) {
-        if round != self.current_round() {
-            return;
-        }
-        let Some(current) = self.rounds.get(usize::from(round)) else {
-            return;
-        };
-        let mut sights = current.sights();
-        sights[step.as_usize()] = became;
-        let last = current.plan().map(Plan::final_step);
-        self.settle(&Steps { round, known: current.known_steps(), last }, sights, now, decision);
-    }
-
-    /// Readies every waiting step whose sight is complete, fails those that would see nothing but failures, and ends the
-    /// round when its final step has ended. One pass suffices: a step sees earlier steps only.
-    pub(super) fn settle(
-        &self,
-        steps: &Steps<'_>,
-        mut sights: Vec<Sight>,
-        now: Timestamp,
-        decision: &mut Decision,
-    ) {
-        let Steps { round, known, last } = *steps;
-        let mut failure = match decision.events.last() {
-            Some(RunEvent::TaskFailed { message, .. }) => message.clone(),
-            _ => last
-                .and_then(|step| self.last_failure(round, step))
-                .unwrap_or("its last attempt failed")
-                .to_owned(),
-        };
-        for (index, step) in (0u16..).map(StepIndex::new).zip(known) {
-            if sights[index.as_usize()] != Sight::Waiting {
-                continue;
-            }
-            let seen: Vec<_> =
-                step.access.as_slice().iter().map(|earlier| sights[earlier.as_usize()]).collect();
-            let task = TaskRef::Step { round, step: index };
-            if !seen.is_empty() && seen.iter().all(|sight| *sight == Sight::Failed) {
-                sights[index.as_usize()] = Sight::Failed;
-                let (message, claim) = ("none of the steps that it sees gave an output".to_owned(), None);
-                failure.clone_from(&message);
-                let (usage, cost) = (Usage::default(), Cost::ZERO);
-                decision.events.push(RunEvent::TaskFailed { task, message, claim, usage, cost });
-            } else if seen.iter().all(|sight| matches!(sight, Sight::Done | Sight::Failed)) {
-                sights[index.as_usize()] = Sight::Open;
-                decision.events.push(RunEvent::StepReady { round, step: index });
-                decision.effects.push(Effect::Dispatch { task, not_before: now });
-            }
-        }
-        let Some(step) = last else { return };
-        match sights[step.as_usize()] {
-            Sight::Waiting | Sight::Open => {}
-            Sight::Done => self.end_round_with(round, step, now, decision),
-            Sight::Failed => {
-                let reason = FailReason::FinalStepFailed { step, message: failure };
-                let end = self.end_round_without(reason, std::mem::take(&mut decision.events));
-                *decision = end;
-            }
-        }
-    }
-
-    /// What the last attempt at a step said that failed.
-    fn last_failure(&self, round: u16, step: StepIndex) -> Option<&str> {
-        let attempts = &self.task(TaskRef::Step { round, step })?.attempts;
-        attempts.iter().rev().find_map(|attempt| match &attempt.outcome {
-            AttemptOutcome::Failed(message) => Some(message.as_str()),
-            _ => None,
-        })
-    }
-
     /// The decision on a failure whose executor had lost its claim: it changes nothing but the costs, which are recorded once. Where
     /// budgets hold a reservation for the attempt, it is also recorded that it cost nothing.
     fn late_failure(
@@ -480,18 +360,6 @@ impl Run {
         let unused = RunEvent::ResultUnused { task, claim, usage, cost };
         Ok(Decision { events: vec![unused], effects: vec![] })
     }
-
-    fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {
-        let next = round + 1;
-        if next < self.spec.policy.rounds_max {
-            decision.events.push(RunEvent::RoundOpened { round: next });
-            decision.effects =
-                vec![Effect::Dispatch { task: TaskRef::Plan { round: next }, not_before: now }];
-        } else {
-            decision.events.push(RunEvent::Succeeded { round, step });
-            decision.effects = vec![Effect::Stop];
-        }
-    }
 }
 
 impl TaskState {
@@ -503,17 +371,6 @@ impl TaskState {
             Self::Running { .. } => Err(Refusal::Held),
             Self::Waiting => Err(Refusal::Waiting),
             Self::Done | Self::Failed | Self::Cancelled => Err(Refusal::Ended),
-        }
-    }
-}
-
-impl Sight {
-    fn of(state: &TaskState) -> Self {
-        match state {
-            TaskState::Waiting => Self::Waiting,
-            TaskState::Ready { .. } | TaskState::Running { .. } => Self::Open,
-            TaskState::Done => Self::Done,
-            TaskState::Failed | TaskState::Cancelled => Self::Failed,
         }
     }
 }

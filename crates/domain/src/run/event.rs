@@ -33,13 +33,19 @@ pub enum FailReason {
         /// What the last attempt said.
         message: String,
     },
-    /// The step that was to give the answer finally failed.
-    #[error("the final step {step} failed: {message}")]
+    /// A step failed for good, and the round can give no answer without it.
+    #[error("{}", step_failure(*step, worker.as_ref(), message, *is_earlier))]
     FinalStepFailed {
         /// Which step.
         step: StepIndex,
+        /// The worker that was asked last; none in runs that were stored before it was recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worker: Option<WorkerId>,
         /// What its last attempt said.
         message: String,
+        /// Whether it is not the final step itself, but one that the final step needs.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_earlier: bool,
     },
     /// The deadline passed.
     #[error("the run did not finish within its deadline of {deadline_ms} ms")]
@@ -81,11 +87,20 @@ impl FailReason {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::PlanningFailed { .. } => "planning_failed",
+            Self::FinalStepFailed { is_earlier: true, .. } => "step_failed",
             Self::FinalStepFailed { .. } => "final_step_failed",
             Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::CostCapReached { .. } => "cost_cap_reached",
             Self::BudgetExhausted { .. } => "insufficient_quota",
         }
+    }
+}
+
+fn step_failure(step: StepIndex, worker: Option<&WorkerId>, message: &str, is_earlier: bool) -> String {
+    let worker = worker.map(|worker| format!(" (worker `{worker}`)")).unwrap_or_default();
+    match is_earlier {
+        true => format!("step {step}{worker} failed, and the answer needs it: {message}"),
+        false => format!("the final step {step} failed: {message}"),
     }
 }
 
@@ -235,8 +250,8 @@ pub enum RunEvent {
         /// Whose claim.
         claim: ClaimId,
     },
-    /// No further attempt will be made. Steps that see a failed step go on without its output; a failed final step or
-    /// failed planning ends the round.
+    /// No further attempt will be made. The policy decides what becomes of the steps that see a failed step; a failed final
+    /// step or failed planning ends the round.
     TaskFailed {
         /// Which task.
         task: TaskRef,
@@ -264,8 +279,11 @@ pub enum RunEvent {
     RoundOpened {
         /// Its number.
         round: u16,
+        /// Why the round before gave no answer, if this one is to correct that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<FailReason>,
     },
-    /// A further round gives no answer. The run ends with that of the round before.
+    /// A further round gives no answer. The run ends as the round before it did: with its answer, or with its failure.
     RoundAbandoned {
         /// Its number; not 0.
         round: u16,

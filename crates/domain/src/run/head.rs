@@ -2,8 +2,8 @@
 
 use super::Run;
 use super::command::{Decision, Effect, Planned, Refusal};
-use super::decide::{Sight, Steps};
 use super::event::RunEvent;
+use super::settle::{Sight, Steps};
 use super::task::{TaskRef, TaskState};
 use crate::ids::{ClaimId, StepIndex};
 use crate::plan::{Plan, PlanHead};
@@ -82,7 +82,7 @@ impl Run {
             return Some(plan.clone());
         }
         // What stands in for a plan has to answer whatever else fails.
-        if written.fallback.is_none() || sights.contains(&Sight::Failed) {
+        if written.fallback.is_none() || sights.iter().any(|sight| sight.is_missing()) {
             return None;
         }
         if head.len() + plan.len() <= usize::from(self.spec.policy.steps_max) {

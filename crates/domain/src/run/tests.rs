@@ -6,6 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 mod charge;
+mod failure;
 mod fallback;
 mod head;
 mod hedge;
@@ -15,7 +16,7 @@ use super::*;
 use crate::answer::AnswerForm;
 use crate::ids::{ClaimId, TenantId};
 use crate::plan::{LastStep, PlanDraft};
-use crate::policy::{Effort, FALLBACKS_MAX, PoolRule, Tier, WorkersAllowed};
+use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, PoolRule, Tier, WorkersAllowed};
 use crate::pool::Pool;
 use crate::sampling::Sampling;
 use crate::stops::Stops;
@@ -45,8 +46,10 @@ usd_per_million_tokens = { input = 1.0, output = 1.0 }
     .unwrap()
 }
 
+/// Runs go on without what failed, unless a test says otherwise.
 fn policy(attempts_max: u32, rounds_max: u16) -> Policy {
-    Policy { rounds_max, attempts_max, ..Policy::new(Tier::Ultra, Effort::Medium) }
+    let failed_step = FailedStep::Continue;
+    Policy { rounds_max, attempts_max, failed_step, ..Policy::new(Tier::Ultra, Effort::Medium) }
 }
 
 fn plan(access: &str, policy: &Policy) -> Plan {
@@ -74,11 +77,13 @@ struct Written {
     others: Vec<WorkerId>,
     /// What may have come of second calls.
     hedges: Vec<Hedge>,
+    /// Whether workers may decline.
+    declines: bool,
 }
 
 impl From<Plan> for Written {
     fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new(), others: Vec::new(), hedges: Vec::new() }
+        Self { plan, heads: Vec::new(), others: Vec::new(), hedges: Vec::new(), declines: false }
     }
 }
 
@@ -179,6 +184,11 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                         all.push(Command::FailAttempt { task, claim, error });
                         all.push(Command::HandBack { task, claim, usage, cost, hedge });
                     }
+                    if written.declines {
+                        let finish = FinishReason::ContentFilter;
+                        let result = StepResult { finish, ..result() };
+                        all.push(Command::CompleteStep { round, step, claim, result });
+                    }
                     let blank = StepResult { output: " ".to_owned(), ..result() };
                     all.push(Command::CompleteStep { round, step, claim, result: blank });
                 }
@@ -211,7 +221,8 @@ fn key(run: &Run) -> String {
             )
         })
         .collect();
-    let workers = |r: &Round| r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks)).collect::<Vec<_>>();
+    let workers =
+        |r: &Round| r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks, s.finish)).collect::<Vec<_>>();
     let known: Vec<_> = run
         .rounds()
         .iter()
@@ -423,7 +434,7 @@ fn a_join_goes_on_without_a_step_that_failed_but_not_without_all() {
     assert_eq!(one.task(step(2)).unwrap().state, TaskState::Ready { not_before: NOW });
     let none = drive(run, &[failed(1)]);
     let RunState::Failed { reason } = none.state() else { panic!("{:?}", none.state()) };
-    assert_eq!(reason.to_string(), "the final step 3 failed: none of the steps that it sees gave an output");
+    assert_eq!(reason.to_string(), "step 1 (worker `w`) failed, and the answer needs it: no");
 }
 
 #[test]

@@ -244,8 +244,7 @@ impl Call<'_> {
         progress.settlement.outcome = Outcome::Answered;
         progress.settlement.usage = Some(usage);
         let Spent { cost, .. } = self.priced(usage);
-        if progress.text.trim().is_empty() {
-            let (message, cure) = self.without_text(NoText::of(finish), usage);
+        if let Some((message, cure)) = self.without_text(progress, finish, usage) {
             return Ended::Failed { message, cure, spent: Spent { usage, cost } };
         }
         Ended::Finished(StepResult {
@@ -259,14 +258,20 @@ impl Call<'_> {
         })
     }
 
-    /// What is said and done about an answer without text.
-    fn without_text(&self, why: NoText, usage: Usage) -> (String, Cure) {
+    /// What is said and done about an answer without text. A refusal without text is a result like one with text: the run
+    /// records that the worker declined.
+    fn without_text(
+        &self,
+        progress: &Progress,
+        finish: FinishReason,
+        usage: Usage,
+    ) -> Option<(String, Cure)> {
+        if !progress.text.trim().is_empty() {
+            return None;
+        }
         let worker = &self.worker.id;
-        match why {
-            NoText::Declined => (
-                format!("worker `{worker}` declined to answer (finish reason content_filter)"),
-                Cure::Nothing,
-            ),
+        match NoText::of(finish) {
+            NoText::Declined => None,
             NoText::LimitUsedUp => {
                 let tokens = usage.completion_tokens;
                 let message = format!(
@@ -277,9 +282,11 @@ impl Call<'_> {
                 let steps = self.run.rounds().get(usize::from(round)).map(|round| &round.steps);
                 let step = steps.and_then(|steps| steps.get(step.as_usize()));
                 let has_fallen_back = step.is_some_and(|step| step.fallbacks > 0);
-                (message, if has_fallen_back { Cure::Nothing } else { Cure::Elsewhere })
+                Some((message, if has_fallen_back { Cure::Nothing } else { Cure::Elsewhere }))
             }
-            NoText::Empty => (format!("worker `{worker}` gave an empty answer"), Cure::Again(Duration::ZERO)),
+            NoText::Empty => {
+                Some((format!("worker `{worker}` gave an empty answer"), Cure::Again(Duration::ZERO)))
+            }
         }
     }
 

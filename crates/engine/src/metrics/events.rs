@@ -4,7 +4,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use podium_domain::ids::{ClaimId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::run::{Attempt, Run, RunEvent, SequencedEvent, TaskRef, Winner};
+use podium_domain::run::{Attempt, FinishReason, Run, RunEvent, SequencedEvent, TaskRef, Winner};
 use podium_domain::time::Timestamp;
 
 use super::{Metrics, Names, OUTCOME, WAITS_S, seconds, tier_of};
@@ -129,9 +129,13 @@ impl Counting<'_> {
             RunEvent::AnswerKept { round, claim, cost, .. } => {
                 self.planned((*round, *claim), *at, "kept", *cost);
             }
-            RunEvent::StepDone { round, step, claim, cost, saved, .. } => {
+            RunEvent::StepDone { round, step, claim, cost, saved, finish, .. } => {
                 let task = TaskRef::Step { round: *round, step: *step };
-                let outcome = if saved.is_some() { "cached" } else { "done" };
+                let outcome = match (saved, finish) {
+                    (_, FinishReason::ContentFilter) => "declined",
+                    (Some(_), _) => "cached",
+                    (None, _) => "done",
+                };
                 self.attempt_ended(task, *claim, outcome, (Spent::Output, *cost));
                 self.step_ended(task, *claim, outcome);
                 if let Some(saved) = saved {
@@ -175,6 +179,8 @@ impl Counting<'_> {
                 let loser = if hedge.winner == Winner::Second { first } else { Some(&hedge.worker) };
                 self.spent(loser, (Spent::Hedge, hedge.cost));
             }
+            RunEvent::Succeeded { .. } if self.run.refusal().is_some() => self.ended(*at, "refused"),
+            RunEvent::Succeeded { .. } if self.run.is_degraded() => self.ended(*at, "degraded"),
             RunEvent::Succeeded { .. } => self.ended(*at, "succeeded"),
             RunEvent::Failed { reason } => self.ended(*at, reason.code()),
             RunEvent::Cancelled => self.ended(*at, "cancelled"),

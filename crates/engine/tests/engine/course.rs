@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::RequestId;
 use podium_domain::money::Cost;
-use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier, WorkersAllowed};
+use podium_domain::policy::{BrokenAnswer, Effort, FailedStep, Policy, PoolRule, Tier, WorkersAllowed};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -74,8 +74,9 @@ async fn a_step_that_finally_fails_is_done_without_where_others_remain() {
     let house = House::with_plan(a_plan()).await;
     house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
     house.vendor.otherwise(Answer::text("fine"));
-    let run = house.ended(house.ask().await).await;
-    assert_eq!(run.answer(), Some("fine"));
+    let run = house.ask_under(Policy { failed_step: FailedStep::Continue, ..ultra() }).await;
+    let run = house.ended(run).await;
+    assert_eq!((run.answer(), run.is_degraded(), run.failed_steps().len()), (Some("fine"), true, 1));
     let prompt = house.vendor.calls_of("checker")[0].messages.last().unwrap().text.clone();
     assert!(prompt.contains("<output missing=\"true\">"), "{prompt}");
 }
@@ -154,7 +155,7 @@ async fn a_second_round_sees_the_first_and_may_keep_its_answer() {
     house.vendor.otherwise(Answer::text("the first answer"));
     let run = house.ended(house.ask_under(Policy::new(Tier::Ultra, Effort::XHigh)).await).await;
     assert_eq!(run.answer(), Some("the first answer"));
-    let earlier = house.conductor.requests()[1].earlier.clone().unwrap();
+    let earlier = house.conductor.requests()[1].earlier.clone().unwrap().text;
     assert!(earlier.contains("Do it.") && earlier.contains("the first answer"), "{earlier}");
 }
 

@@ -17,6 +17,8 @@ mod early;
 #[cfg(test)]
 mod estimates;
 #[cfg(test)]
+mod failed_steps;
+#[cfg(test)]
 mod fallback;
 #[cfg(test)]
 mod faults;

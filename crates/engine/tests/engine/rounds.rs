@@ -1,7 +1,7 @@
 //! Further rounds: what they see, what bounds them, and that a round which fails costs no answer.
 
 use podium_domain::plan::{Plan, PlanDraft};
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::{Effort, FailedStep, Policy, Tier};
 use podium_domain::prompt::EARLIER_BYTES_MAX;
 use podium_domain::run::{FailReason, Run, RunEvent, TaskState};
 use podium_domain::usage::Usage;
@@ -25,6 +25,10 @@ fn first_plan() -> Planning {
 fn seeing_all() -> Plan {
     let text = "model_id = [1]\nsubtasks = [\"Correct it.\"]\naccess_list = [[\"all\"]]";
     PlanDraft::parse(text).unwrap().check(&a_pool(), &two_rounds()).unwrap()
+}
+
+fn abilities(rounds_max: u16) -> Abilities {
+    Abilities { steps_max: 5, rounds_max, failed_step: FailedStep::Fail }
 }
 
 fn no_plan() -> ConductorError {
@@ -119,7 +123,7 @@ async fn a_conductor_sees_the_end_of_what_is_too_long() {
     house.vendor.otherwise(Answer::text(long.clone()));
     let run = house.ended(house.ask_under(two_rounds()).await).await;
     assert_eq!(run.answer(), Some(long.as_str()), "the answer itself is whole");
-    let earlier = house.conductor.requests()[1].earlier.clone().unwrap();
+    let earlier = house.conductor.requests()[1].earlier.clone().unwrap().text;
     assert!(earlier.len() <= EARLIER_BYTES_MAX, "{} bytes", earlier.len());
     assert!(
         earlier.contains("bytes are left out") && earlier.contains("so it is 42.\n</output>"),
@@ -132,7 +136,7 @@ async fn a_conductor_sees_the_end_of_what_is_too_long() {
 async fn rounds_end_at_the_policys_bound_and_at_the_conductors() {
     for (rounds_max, able_to, expected) in [(4, 4, 4), (4, 2, 2), (1, 4, 1)] {
         let house = House::idle(quick(), |store| store).await;
-        let able = house.conductor.clone().able_to(Abilities { steps_max: 5, rounds_max: able_to });
+        let able = house.conductor.clone().able_to(abilities(able_to));
         let house = house.beside(quick(), 8, |parts| parts.conductors = one(able)).at_work();
         house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
         house.vendor.otherwise(Answer::text("an answer"));
@@ -144,7 +148,7 @@ async fn rounds_end_at_the_policys_bound_and_at_the_conductors() {
 #[tokio::test]
 async fn a_worker_that_fails_in_the_third_of_four_rounds_leaves_the_answer_of_the_second() {
     let house = House::idle(quick(), |store| store).await;
-    let able = house.conductor.clone().able_to(Abilities { steps_max: 5, rounds_max: 4 });
+    let able = house.conductor.clone().able_to(abilities(4));
     let house = house.beside(quick(), 8, |parts| parts.conductors = one(able)).at_work();
     house.conductor.script([first_plan(), first_plan(), Planning::gives(seeing_all()), first_plan()]);
     house.vendor.script("quick", [Answer::text("the first answer"), Answer::text("the second answer")]);

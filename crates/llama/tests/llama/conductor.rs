@@ -195,7 +195,13 @@ async fn worked_examples_are_read_by_the_model_and_computed_for_the_first_questi
 async fn a_further_round_may_keep_the_answer() {
     let conductor =
         open(&manifest(DESCRIBED, "temperature = 1.0\nplan_tokens_max = 2000"), &pool(&["a"])).unwrap();
-    let mut request = PlanRequest { earlier: Some("Step 1 wrote: 42".to_owned()), ..request() };
+    let mut request = PlanRequest {
+        earlier: Some(podium_domain::prompt::Earlier {
+            text: "Step 1 wrote: 42".to_owned(),
+            gave_answer: true,
+        }),
+        ..request()
+    };
     request.policy.steps_max = 1;
     let mut kept = 0;
     for seed in 0..16 {
@@ -212,7 +218,13 @@ async fn slots_plan_a_further_round_in_the_words_that_they_were_trained_with() {
     let conductor = open(&manifest(&further, GREEDY), &pool(&["x", "a", "b", "c"])).unwrap();
     assert_eq!(conductor.abilities().rounds_max, ROUNDS_MAX);
     let first = plan(&conductor, &request()).await.unwrap();
-    let again = PlanRequest { earlier: Some("Step 1 wrote: 42".to_owned()), ..request() };
+    let again = PlanRequest {
+        earlier: Some(podium_domain::prompt::Earlier {
+            text: "Step 1 wrote: 42".to_owned(),
+            gave_answer: true,
+        }),
+        ..request()
+    };
     let second = plan(&conductor, &again).await.unwrap();
     let longer = second.usage.prompt_tokens - first.usage.prompt_tokens;
     assert!((10..40).contains(&longer), "its own words and no others: {longer} tokens");

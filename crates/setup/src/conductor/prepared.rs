@@ -135,7 +135,11 @@ fn bundle(folder: &Path, pool: &Pool, place: Place) -> Result<Prepared, ChooseEr
         if open.is_some() && !bundle.weights().is_file() {
             return Err(format!("its weights {} are missing", bundle.weights().display()).into());
         }
-        let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: manifest.rounds_max() };
+        let abilities = Abilities {
+            steps_max: STEPS_MAX,
+            rounds_max: manifest.rounds_max(),
+            failed_step: manifest.failed_step(),
+        };
         Ok(Prepared::Bundle { folder: folder.to_owned(), id: manifest.id(), abilities, open })
     };
     read().map_err(|source| ChooseError::Unusable { name: name(), source })

@@ -27,7 +27,11 @@ pub const SERVER_KEYS: [Key; 7] = [
         "10000",
         "Milliseconds until the head of a connection's first request must have arrived, 1 to an hour.",
     ),
-    Key::new("request_body_ms", "30000", "Milliseconds until the body of a request must have arrived, 1 to an hour."),
+    Key::new(
+        "request_body_ms",
+        "30000",
+        "Milliseconds until the body of a request must have arrived, 1 to an hour.",
+    ),
     Key::new(
         "connection_idle_ms",
         "75000",
@@ -38,7 +42,11 @@ pub const SERVER_KEYS: [Key; 7] = [
         "30000",
         "Milliseconds after which an answer is given up if its client reads nothing of it, 1 to an hour.",
     ),
-    Key::new("unread_bytes_max", "268435456", "Most bytes of answers that are held until clients have read them."),
+    Key::new(
+        "unread_bytes_max",
+        "268435456",
+        "Most bytes of answers that are held until clients have read them.",
+    ),
     Key::optional(
         "hosts_allowed",
         "podium.internal",

@@ -138,10 +138,15 @@ fn print_run(run: &v1::Run, as_json: bool) -> Result<ExitCode, Error> {
         print_json(&report)?;
     } else if let Some(answer) = &report.answer {
         print_line(answer)?;
+        report.notices().for_each(|notice| eprintln!("podium: {notice}"));
+        if report.refused {
+            eprintln!("podium: the worker that was to answer declined");
+        }
     } else {
         terminal::note(&report.why_no_answer());
     }
-    Ok(if report.answer.is_some() { ExitCode::SUCCESS } else { run_failed() })
+    let is_answered = report.answer.is_some() && !report.refused;
+    Ok(if is_answered { ExitCode::SUCCESS } else { run_failed() })
 }
 
 /// Whether progress can be redrawn in place.

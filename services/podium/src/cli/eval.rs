@@ -68,6 +68,10 @@ pub(super) struct Outcome {
     expected: String,
     answer: Option<String>,
     pub(super) error: Option<String>,
+    /// Whether the worker that was to answer declined; `answer` is then what it said.
+    refused: bool,
+    /// Whether the answer was built although a step that it needs gave no output.
+    degraded: bool,
     steps: usize,
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -84,6 +88,8 @@ struct Summary {
     questions: usize,
     right: usize,
     failed: usize,
+    refused: usize,
+    degraded: usize,
     accuracy: f64,
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -183,7 +189,9 @@ pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<O
 
 fn outcome(item: Item, run: &Run) -> Outcome {
     let answer = run.answer().map(ToOwned::to_owned);
-    let right = answer.as_deref().is_some_and(|answer| normalised(answer) == normalised(&item.answer));
+    let refused = run.refusal().is_some();
+    let is_right = |answer: &str| normalised(answer) == normalised(&item.answer);
+    let right = !refused && answer.as_deref().is_some_and(is_right);
     let error = match run.state() {
         RunState::Failed { reason } => Some(reason.to_string()),
         RunState::Cancelled => Some("the run was taken back".to_owned()),
@@ -198,6 +206,8 @@ fn outcome(item: Item, run: &Run) -> Outcome {
         expected: item.answer,
         answer,
         error,
+        refused,
+        degraded: run.is_degraded(),
         steps: run.rounds().iter().map(|round| round.steps.len()).sum(),
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -232,6 +242,8 @@ fn summary(engine: &Engine, tier: Tier, outcomes: &[Outcome]) -> Summary {
         questions: count,
         right,
         failed: outcomes.iter().filter(|outcome| outcome.error.is_some()).count(),
+        refused: outcomes.iter().filter(|outcome| outcome.refused).count(),
+        degraded: outcomes.iter().filter(|outcome| outcome.degraded).count(),
         accuracy: right as f64 / count as f64,
         prompt_tokens: sum(|outcome| outcome.prompt_tokens),
         completion_tokens: sum(|outcome| outcome.completion_tokens),
@@ -256,6 +268,8 @@ fn print_summary(summary: &Summary) -> Result<(), Error> {
         format!("questions  {}", summary.questions),
         format!("right      {} ({:.1} %)", summary.right, summary.accuracy * 100.0),
         format!("failed     {}", summary.failed),
+        format!("refused    {}", summary.refused),
+        format!("degraded   {}", summary.degraded),
         format!("steps      {:.2} a question", summary.steps_mean),
         format!("tokens     {tokens}, of which planning {}", summary.planning_tokens),
         format!("cost       ${:.6}", summary.cost_usd),

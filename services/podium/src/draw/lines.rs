@@ -72,6 +72,9 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             format!("{} was not heard of in time, will be tried again", name(lost.task.as_ref()))
         }
         Kind::TaskFailed(failed) => format!("{} failed: {}", name(failed.task.as_ref()), failed.error),
+        Kind::RoundOpened(v1::RoundOpened { round, failed: Some(failure) }) => {
+            format!("round {} begun, to correct a failure: {}", round + 1, failure.message)
+        }
         Kind::RoundOpened(opened) => format!("round {} begun", opened.round + 1),
         Kind::RoundAbandoned(abandoned) => format!(
             "round {} gives no answer, the one before it stands: {}",

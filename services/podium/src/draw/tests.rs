@@ -157,7 +157,7 @@ fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
 #[test]
 fn a_step_that_sees_the_round_before_says_so() {
     let mut board = board_after(&story()[..7]);
-    let opened = event(20, 13_000, Kind::RoundOpened(v1::RoundOpened { round: 1 }));
+    let opened = event(20, 13_000, Kind::RoundOpened(v1::RoundOpened { round: 1, failed: None }));
     let seeing = |index, access: &[u32]| v1::PlannedStep {
         sees_earlier_round: true,
         ..step(index, "sim-words", "correct it", access)
@@ -190,7 +190,7 @@ fn what_an_abandoned_round_had_begun_ends_with_it() {
     let mut board = board_after(&story()[..7]);
     let mut text = String::new();
     for (sequence, kind) in (20..).zip([
-        Kind::RoundOpened(v1::RoundOpened { round: 1 }),
+        Kind::RoundOpened(v1::RoundOpened { round: 1, failed: None }),
         attempt(None),
         Kind::StepsPlanned(planned),
         attempt(Some(0)),

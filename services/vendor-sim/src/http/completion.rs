@@ -43,6 +43,8 @@ pub(super) enum End {
     Stop,
     Length,
     ToolCalls,
+    /// The model declined.
+    Declined,
 }
 
 impl Completion {

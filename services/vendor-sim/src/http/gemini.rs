@@ -261,6 +261,7 @@ fn finish_reason(end: End) -> &'static str {
     match end {
         End::Stop | End::ToolCalls => "STOP",
         End::Length => "MAX_TOKENS",
+        End::Declined => "SAFETY",
     }
 }
 

@@ -311,6 +311,7 @@ fn stop_reason(end: End) -> &'static str {
         End::Stop => "end_turn",
         End::Length => "max_tokens",
         End::ToolCalls => "tool_use",
+        End::Declined => "refusal",
     }
 }
 

@@ -166,7 +166,7 @@ fn form(fields: &Map<String, Value>) -> Result<Form, ApiError> {
 pub(super) fn whole(completion: &Completion) -> Value {
     let (status, details) = match completion.end {
         End::Length => ("incomplete", json!({ "reason": "max_output_tokens" })),
-        End::Stop | End::ToolCalls => ("completed", Value::Null),
+        End::Stop | End::ToolCalls | End::Declined => ("completed", Value::Null),
     };
     let mut response = envelope(completion, status);
     response["incomplete_details"] = details;
@@ -243,10 +243,16 @@ fn text_events(events: &mut Vec<Value>, index: usize, item: &Value, completion: 
         }
         event
     };
-    let part = |text: String| json!({ "type": "output_text", "text": text, "annotations": [] });
+    let declines = completion.end == End::Declined;
+    let part = |text: String| match declines {
+        true => json!({ "type": "refusal", "refusal": text }),
+        false => json!({ "type": "output_text", "text": text, "annotations": [] }),
+    };
+    let (kind, member) = if declines { ("refusal", "refusal") } else { ("output_text", "text") };
+    let delta = format!("{kind}.delta");
     events.push(with("content_part.added", "part", part(String::new())));
-    events.extend(completion.pieces.iter().map(|piece| with("output_text.delta", "delta", json!(piece))));
-    events.push(with("output_text.done", "text", json!(completion.text())));
+    events.extend(completion.pieces.iter().map(|piece| with(&delta, "delta", json!(piece))));
+    events.push(with(&format!("{kind}.done"), member, json!(completion.text())));
     events.push(with("content_part.done", "part", part(completion.text())));
 }
 
@@ -271,10 +277,16 @@ fn items(completion: &Completion) -> Vec<Value> {
         }));
     }
     if completion.calls.is_empty() {
+        let content = match completion.end {
+            End::Declined => json!({ "type": "refusal", "refusal": completion.text() }),
+            _ => {
+                json!({ "type": "output_text", "text": completion.text(), "annotations": [], "logprobs": [] })
+            }
+        };
         items.push(json!({
             "type": "message", "id": format!("msg_{draw:016x}"), "role": "assistant",
             "status": if completion.end == End::Length { "incomplete" } else { "completed" },
-            "content": [{ "type": "output_text", "text": completion.text(), "annotations": [], "logprobs": [] }],
+            "content": [content],
         }));
     }
     items.extend(completion.calls.iter().enumerate().map(|(index, call)| {

@@ -207,14 +207,17 @@ async fn complete(
     let cached = shared.prompts.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(model, &prompt);
     let calls = completion::calls(&ask);
     let (pieces, end) = if calls.is_empty() {
-        let mut text = text(shared, model, &ask, script, sequence).await?;
+        let (mut text, is_declined) = text(shared, model, &ask, script, sequence).await?;
         for _ in 0..script.stamp_words {
             // Writing to a string cannot fail.
             let _ = write!(text, " call-{sequence}");
         }
         match script.fault {
             Some(Fault::Huge { bytes }) => (spoil::huge(bytes), End::Stop),
-            _ => limited(&text, &ask.stops, ask.tokens_max),
+            _ => match limited(&text, &ask.stops, ask.tokens_max) {
+                (pieces, End::Stop) if is_declined => (pieces, End::Declined),
+                limited => limited,
+            },
         }
     } else {
         (Vec::new(), End::ToolCalls)
@@ -232,24 +235,30 @@ async fn complete(
     })
 }
 
+/// What the model says, and whether it is a refusal.
 async fn text(
     shared: &Arc<Shared>,
     model: Model,
     ask: &Ask,
     script: CallScript,
     sequence: u64,
-) -> Option<String> {
+) -> Option<(String, bool)> {
     if script.fault == Some(Fault::Garbage) {
-        return Some(garbage(shared.seed(), sequence));
+        return Some((garbage(shared.seed(), sequence), false));
     }
     let results = ask.last_results();
     if !results.is_empty() {
-        return Some(completion::in_form(&ask.form, format!("The tools gave: {}", results.join("; "))));
+        let text = format!("The tools gave: {}", results.join("; "));
+        return Some((completion::in_form(&ask.form, text), false));
     }
     let generalist = shared.generalist();
     let message = ask.last_user_text().to_owned();
     let answer = tokio::task::spawn_blocking(move || model.answer(&message, generalist)).await.ok()?;
-    Some(completion::in_form(&ask.form, answer))
+    Some(match answer {
+        Ok(answer) => (completion::in_form(&ask.form, answer), false),
+        // A refusal does not keep to the form.
+        Err(refusal) => (refusal, true),
+    })
 }
 
 /// Text that is no answer to anything, with unbalanced brackets to trip up those who look for lists in it.

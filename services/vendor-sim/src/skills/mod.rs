@@ -160,13 +160,36 @@ impl Task {
 /// The skill's answer to the subtask, or why it has none.
 pub fn solve(skill: Skill, task: &Task) -> Result<String, Refusal> {
     let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.skill == skill).collect();
-    let operations = reader::read(&task.subtask, &task.visible, &rules, &|_, _, answer| answer)?;
+    let read = |text: &str| reader::read(text, &task.visible, &rules, &|_, _, answer| answer);
+    let operations = match read(&task.subtask) {
+        Err(Refusal::NothingFound) => read(meant(skill, task).ok_or(Refusal::NothingFound)?)?,
+        read => read?,
+    };
     operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
+}
+
+/// What a subtask means that names an earlier result and no operation, such as `what is the result`: what the whole question
+/// wants at its end.
+fn meant(skill: Skill, task: &Task) -> Option<&'static str> {
+    let words = |text: &str| {
+        let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        parts.map(str::to_lowercase).collect::<Vec<_>>()
+    };
+    let subtask = words(&task.subtask);
+    let names_result =
+        ["what is the result", "the result", "what is it"].iter().any(|text| subtask == words(text));
+    let ends_in_words = words(&task.question).ends_with(&["in".to_owned(), "words".to_owned()]);
+    (skill == Skill::Words && names_result && ends_in_words).then_some("write the result in words")
 }
 
 /// What the skill's worker says: the answer, or plainly that it has none.
 pub fn answer(skill: Skill, task: &Task) -> String {
-    solve(skill, task).unwrap_or_else(|refusal| explain(skill, &refusal, task))
+    answer_or_decline(skill, task).unwrap_or_else(|refusal| refusal)
+}
+
+/// The same, with the refusal told apart.
+pub(crate) fn answer_or_decline(skill: Skill, task: &Task) -> Result<String, String> {
+    solve(skill, task).map_err(|refusal| explain(skill, &refusal, task))
 }
 
 fn explain(skill: Skill, refusal: &Refusal, task: &Task) -> String {

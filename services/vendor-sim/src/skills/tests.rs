@@ -62,6 +62,16 @@ fn a_worker_says_plainly_what_it_cannot_do() {
 }
 
 #[test]
+fn a_result_that_the_question_wants_in_words_is_written_in_words() {
+    let visible = vec![Visible { number: 1, output: Some("391".to_owned()) }];
+    let question = "What is 17 times 23, in words?".to_owned();
+    let task = Task { subtask: "what is the result".to_owned(), visible, question };
+    assert_eq!(answer(Skill::Words, &task), "three hundred and ninety-one");
+    let other = Task { question: "What is 17 times 23?".to_owned(), ..task };
+    assert_eq!(solve(Skill::Words, &other), Err(Refusal::NothingFound));
+}
+
+#[test]
 fn an_output_that_is_missing_is_named() {
     let visible = vec![Visible { number: 3, output: None }];
     let task = Task { subtask: "double the result".to_owned(), visible, question: String::new() };

@@ -19,6 +19,10 @@ pub(super) fn whole(completion: &Completion) -> Value {
     let calls: Vec<_> =
         completion.calls.iter().enumerate().map(|(index, call)| call_body(completion, index, call)).collect();
     let mut message = json!({ "role": "assistant", "content": completion.text(), "refusal": null });
+    if completion.end == End::Declined {
+        message["content"] = Value::Null;
+        message["refusal"] = json!(completion.text());
+    }
     if !calls.is_empty() {
         message["content"] = Value::Null;
         message["tool_calls"] = Value::Array(calls);
@@ -43,7 +47,8 @@ pub(super) fn whole(completion: &Completion) -> Value {
 /// The chunks of the stream in order: the role, the pieces, the calls, the reason for the end, and the usage if it is wanted.
 pub(super) fn frames(completion: &Completion, delivery: Delivery) -> Vec<String> {
     let mut deltas = vec![json!({ "role": "assistant", "content": "", "refusal": null })];
-    deltas.extend(completion.pieces.iter().map(|piece| json!({ "content": piece })));
+    let member = if completion.end == End::Declined { "refusal" } else { "content" };
+    deltas.extend(completion.pieces.iter().map(|piece| json!({ member: piece })));
     for (index, call) in completion.calls.iter().enumerate() {
         let mut head = call_body(completion, index, call);
         let arguments = std::mem::replace(&mut head["function"]["arguments"], json!(""));
@@ -96,7 +101,8 @@ fn call_body(completion: &Completion, index: usize, call: &Call) -> Value {
 
 fn finish_reason(end: End) -> &'static str {
     match end {
-        End::Stop => "stop",
+        // OpenAI ends a refusal as any other answer.
+        End::Stop | End::Declined => "stop",
         End::Length => "length",
         End::ToolCalls => "tool_calls",
     }

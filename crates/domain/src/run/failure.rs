@@ -1,0 +1,102 @@
+//! What a run came to without: the steps that gave no output, and whether its answer needed them.
+
+use super::{FinishReason, Run, RunState, StepRun, TaskRef};
+use crate::ids::{StepIndex, WorkerId};
+use crate::plan::Step;
+
+/// Most bytes of a refusal in the words for why a step gave no output.
+const REFUSAL_BYTES_MAX: usize = 500;
+
+/// A step that gave no output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingStep {
+    /// Of which round, from 0.
+    pub round: u16,
+    /// Which step.
+    pub step: StepIndex,
+    /// The worker that was asked last.
+    pub worker: WorkerId,
+    /// What went wrong in the end.
+    pub reason: String,
+}
+
+impl StepRun {
+    /// Whether its worker declined to answer, or its vendor withheld the answer.
+    pub fn is_declined(&self) -> bool {
+        self.finish == Some(FinishReason::ContentFilter)
+    }
+
+    /// Why the steps that see it go without its output, if they do.
+    pub(crate) fn missing_because(&self) -> Option<String> {
+        match &self.output {
+            Some(output) if self.is_declined() => Some(declined(output)),
+            _ => self.error.clone(),
+        }
+    }
+}
+
+/// The words for a worker that declined with `output`.
+pub(super) fn declined(output: &str) -> String {
+    let output = output.trim();
+    match output.len() {
+        0 => "the worker declined to answer".to_owned(),
+        bytes if bytes <= REFUSAL_BYTES_MAX => format!("the worker declined to answer: {output}"),
+        _ => {
+            let kept = &output[..output.floor_char_boundary(REFUSAL_BYTES_MAX)];
+            format!("the worker declined to answer: {kept}...")
+        }
+    }
+}
+
+impl Run {
+    /// The steps that gave no output, in order: those that failed for good, and those whose worker declined. Not among them:
+    /// superseded steps, and a final step that declined, which is the run's [`Self::refusal`].
+    pub fn failed_steps(&self) -> Vec<MissingStep> {
+        let rounds = (0u16..).zip(&self.rounds);
+        let steps = rounds.flat_map(|(round, of)| {
+            let steps = (0u16..).map(StepIndex::new).zip(&of.steps);
+            steps.filter(|(step, _)| !of.is_superseded(*step)).map(move |(step, run)| (round, step, run))
+        });
+        steps.filter_map(|(round, step, run)| self.missing(round, step, run)).collect()
+    }
+
+    fn missing(&self, round: u16, step: StepIndex, run: &StepRun) -> Option<MissingStep> {
+        if run.is_declined() && self.is_final_step(round, step) {
+            return None;
+        }
+        let worker = self.worker_of(TaskRef::Step { round, step })?.clone();
+        Some(MissingStep { round, step, worker, reason: run.missing_because()? })
+    }
+
+    /// Whether the answer was built although a step gave no output that the final step needs, directly or through others.
+    pub fn is_degraded(&self) -> bool {
+        let RunState::Succeeded { round, step } = self.state else { return false };
+        let Some(answered) = self.rounds.get(usize::from(round)) else { return false };
+        let known = answered.known_steps();
+        let mut needed = vec![false; known.len()];
+        if let Some(last) = needed.get_mut(step.as_usize()) {
+            *last = true;
+        }
+        // A step sees earlier steps only: from the last one back, each is reached after all that see it.
+        for index in (0..known.len()).rev().filter(|index| *index <= step.as_usize()) {
+            if needed[index] {
+                let Step { access, .. } = &known[index];
+                access.as_slice().iter().for_each(|seen| needed[seen.as_usize()] = true);
+            }
+        }
+        let needed_before = needed.iter().take(step.as_usize());
+        answered
+            .steps
+            .iter()
+            .zip(needed_before)
+            .any(|(step, needed)| *needed && step.missing_because().is_some())
+    }
+
+    /// What the worker of the final step said that declined to answer; blank if it said nothing. None if the run has an answer,
+    /// or has not succeeded.
+    pub fn refusal(&self) -> Option<&str> {
+        let RunState::Succeeded { round, step } = self.state else { return None };
+        let last = self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?;
+        last.output.as_deref().filter(|_| last.is_declined())
+    }
+}

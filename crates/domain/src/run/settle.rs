@@ -1,0 +1,254 @@
+//! How a round goes on when one of its steps has ended, and how a round ends.
+
+use super::Run;
+use super::command::{Decision, Effect, FinishReason};
+use super::event::{FailReason, RunEvent};
+use super::failure::declined;
+use super::task::{TaskRef, TaskState};
+use super::{Round, StepRun};
+use crate::ids::StepIndex;
+use crate::money::Cost;
+use crate::plan::{Plan, Step};
+use crate::policy::{FailedStep, Tier};
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// Whether a step can still give its output, as far as the steps that see it are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    Waiting,
+    Open,
+    Done,
+    /// Its worker declined: a result for the client, and none for the steps that see it.
+    Declined,
+    Failed,
+}
+
+impl Sight {
+    fn of(step: &StepRun) -> Self {
+        match step.task.state {
+            TaskState::Waiting => Self::Waiting,
+            TaskState::Ready { .. } | TaskState::Running { .. } => Self::Open,
+            TaskState::Done => Self::of_result(step.finish.unwrap_or(FinishReason::Stop)),
+            TaskState::Failed | TaskState::Cancelled => Self::Failed,
+        }
+    }
+
+    pub(super) fn of_result(finish: FinishReason) -> Self {
+        match finish {
+            FinishReason::ContentFilter => Self::Declined,
+            FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls => Self::Done,
+        }
+    }
+
+    pub(super) const fn is_missing(self) -> bool {
+        matches!(self, Self::Declined | Self::Failed)
+    }
+}
+
+/// A round's steps, as far as they are known.
+pub(super) struct Steps<'a> {
+    pub(super) round: u16,
+    pub(super) known: &'a [Step],
+    /// The step whose output is the answer; none while the plan is being written.
+    pub(super) last: Option<StepIndex>,
+}
+
+impl Round {
+    pub(super) fn sights(&self) -> Vec<Sight> {
+        self.steps.iter().map(Sight::of).collect()
+    }
+}
+
+impl Run {
+    pub(super) fn settle_after(
+        &self,
+        round: u16,
+        step: StepIndex,
+        became: Sight,
+        now: Timestamp,
+        decision: &mut Decision,
+    ) {
+        if round != self.current_round() {
+            return;
+        }
+        let Some(current) = self.rounds.get(usize::from(round)) else {
+            return;
+        };
+        let mut sights = current.sights();
+        sights[step.as_usize()] = became;
+        let last = current.plan().map(Plan::final_step);
+        self.settle(&Steps { round, known: current.known_steps(), last }, sights, now, decision);
+    }
+
+    /// Fails every waiting step that lost what it needs, readies every other one whose sight is complete, and ends the round
+    /// when its final step has ended.
+    pub(super) fn settle(
+        &self,
+        steps: &Steps<'_>,
+        mut sights: Vec<Sight>,
+        now: Timestamp,
+        decision: &mut Decision,
+    ) {
+        self.fail_dependents(steps, &mut sights, decision);
+        let last = steps.last.map(|step| (step, sights[step.as_usize()]));
+        // A round that cannot answer begins nothing more. What is under way is paid for, and a corrective plan may use it.
+        if !matches!(last, Some((_, Sight::Failed))) {
+            Self::ready_steps(steps, &mut sights, now, decision);
+        }
+        match last {
+            None | Some((_, Sight::Waiting | Sight::Open)) => {}
+            Some((step, Sight::Done | Sight::Declined)) => {
+                self.end_round_with(steps.round, step, now, decision);
+            }
+            Some((step, Sight::Failed)) => {
+                let may_replan = self.may_replan(steps.round, now);
+                if may_replan && sights.contains(&Sight::Open) {
+                    return;
+                }
+                let reason = self.reason(steps, &sights, step, &decision.events);
+                let events = std::mem::take(&mut decision.events);
+                *decision = match may_replan {
+                    true => Self::replan(steps.round + 1, reason, events, now),
+                    false => self.end_round_without(reason, events),
+                };
+            }
+        }
+    }
+
+    /// Fails the waiting steps that lost what they need: by the policy one of the outputs that they see, or all of them. One
+    /// pass is enough, since a step sees earlier steps only.
+    fn fail_dependents(&self, steps: &Steps<'_>, sights: &mut [Sight], decision: &mut Decision) {
+        let goes_on = self.spec.policy.failed_step == FailedStep::Continue;
+        for (index, step) in (0u16..).map(StepIndex::new).zip(steps.known) {
+            let seen = step.access.as_slice();
+            let is_missing = |seen: &&StepIndex| sights[seen.as_usize()].is_missing();
+            let Some(missing) = seen.iter().find(is_missing) else { continue };
+            let is_lost = !goes_on || seen.iter().all(|seen| is_missing(&seen));
+            if sights[index.as_usize()] != Sight::Waiting || !is_lost {
+                continue;
+            }
+            let message = match goes_on {
+                true => "none of the steps that it sees gave an output".to_owned(),
+                false => format!("step {missing}, which it sees, gave no output"),
+            };
+            sights[index.as_usize()] = Sight::Failed;
+            let task = TaskRef::Step { round: steps.round, step: index };
+            let (claim, usage, cost) = (None, Usage::default(), Cost::ZERO);
+            decision.events.push(RunEvent::TaskFailed { task, message, claim, usage, cost });
+        }
+    }
+
+    fn ready_steps(steps: &Steps<'_>, sights: &mut [Sight], now: Timestamp, decision: &mut Decision) {
+        for (index, step) in (0u16..).map(StepIndex::new).zip(steps.known) {
+            let has_ended =
+                |seen: &StepIndex| !matches!(sights[seen.as_usize()], Sight::Waiting | Sight::Open);
+            if sights[index.as_usize()] != Sight::Waiting || !step.access.as_slice().iter().all(has_ended) {
+                continue;
+            }
+            sights[index.as_usize()] = Sight::Open;
+            let task = TaskRef::Step { round: steps.round, step: index };
+            decision.events.push(RunEvent::StepReady { round: steps.round, step: index });
+            decision.effects.push(Effect::Dispatch { task, not_before: now });
+        }
+    }
+
+    /// Why a round gives no answer whose final step failed: the step that failed first on the way to it.
+    fn reason(
+        &self,
+        steps: &Steps<'_>,
+        sights: &[Sight],
+        last: StepIndex,
+        events: &[RunEvent],
+    ) -> FailReason {
+        let round = self.rounds.get(usize::from(steps.round));
+        let was_tried = |step: StepIndex| {
+            let known = round.and_then(|round| round.steps.get(step.as_usize()));
+            known.is_some_and(|step| !step.task.attempts.is_empty())
+        };
+        let mut step = last;
+        while !was_tried(step) {
+            let seen = steps.known[step.as_usize()].access.as_slice();
+            let Some(missing) = seen.iter().find(|seen| sights[seen.as_usize()].is_missing()) else { break };
+            step = *missing;
+        }
+        let task = TaskRef::Step { round: steps.round, step };
+        let worker =
+            self.worker_of(task).or_else(|| steps.known.get(step.as_usize()).map(|step| &step.worker));
+        let now = events.iter().find_map(|event| match event {
+            RunEvent::TaskFailed { task: failed, message, .. } if *failed == task => Some(message.clone()),
+            RunEvent::StepDone { round, step: done, output, .. }
+                if (*round, *done) == (steps.round, step) =>
+            {
+                Some(declined(output))
+            }
+            _ => None,
+        });
+        let message = now.or_else(|| round?.steps.get(step.as_usize())?.missing_because());
+        FailReason::FinalStepFailed {
+            step,
+            worker: worker.cloned(),
+            message: message.unwrap_or_else(|| "its last attempt failed".to_owned()),
+            is_earlier: step != last,
+        }
+    }
+
+    /// Whether a round that gives no answer is followed by one that corrects it: once a run, by the policy, while there is time.
+    /// Where an earlier round answered, that answer stands instead.
+    fn may_replan(&self, round: u16, now: Timestamp) -> bool {
+        let policy = &self.spec.policy;
+        policy.failed_step == FailedStep::Replan
+            && policy.tier == Tier::Ultra
+            && now < self.spec.deadline_at
+            && self.earlier_answer(round).is_none()
+            && self.first_failure().is_none()
+    }
+
+    fn replan(round: u16, failed: FailReason, mut events: Vec<RunEvent>, now: Timestamp) -> Decision {
+        events.push(RunEvent::RoundOpened { round, failed: Some(failed) });
+        let dispatch = Effect::Dispatch { task: TaskRef::Plan { round }, not_before: now };
+        Decision { events, effects: vec![dispatch] }
+    }
+
+    /// The current round gives no answer: an earlier round's stands, and the log says why there is none better. Else the run
+    /// fails; if the round was to correct a failure, with that failure.
+    pub(super) fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
+        let round = self.current_round();
+        match (self.earlier_answer(round), self.first_failure()) {
+            (Some((answered, step)), _) => {
+                events.push(RunEvent::RoundAbandoned { round, reason });
+                events.push(RunEvent::Succeeded { round: answered, step });
+            }
+            (None, Some(first)) => {
+                events.push(RunEvent::RoundAbandoned { round, reason });
+                events.push(RunEvent::Failed { reason: first.clone() });
+            }
+            (None, None) => events.push(RunEvent::Failed { reason }),
+        }
+        Decision { events, effects: vec![Effect::Stop] }
+    }
+
+    /// The failure that a later round was to correct.
+    fn first_failure(&self) -> Option<&FailReason> {
+        self.rounds.iter().find_map(|round| round.corrects.as_ref())
+    }
+
+    /// The final step of the round before `round`, if it has an output.
+    pub(super) fn earlier_answer(&self, round: u16) -> Option<(u16, StepIndex)> {
+        let earlier = round.checked_sub(1)?;
+        let step = self.rounds.get(usize::from(earlier))?.plan()?.final_step();
+        self.output(earlier, step).map(|_| (earlier, step))
+    }
+
+    fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {
+        let next = round + 1;
+        if next < self.spec.policy.rounds_max {
+            decision.events.push(RunEvent::RoundOpened { round: next, failed: None });
+            decision.effects =
+                vec![Effect::Dispatch { task: TaskRef::Plan { round: next }, not_before: now }];
+        } else {
+            decision.events.push(RunEvent::Succeeded { round, step });
+            decision.effects = vec![Effect::Stop];
+        }
+    }
+}
