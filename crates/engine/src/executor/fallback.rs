@@ -65,12 +65,15 @@ pub(super) fn too_long(worker: &Worker, request: &ChatRequest) -> String {
 }
 
 impl Executor {
-    /// Looks for room with those who may stand in for a worker that is [shut](Executor::is_shut). Where none of them has room now, the
-    /// step stays with its worker and all are asked again, as soon as the first of them may have some: nothing was committed, and
-    /// who waited through all of it keeps its place until the deadline.
+    /// Asks for a permit of a fallback of a worker that is [shut](Executor::is_shut). If none has capacity now, the step stays with
+    /// its worker and all are asked again as soon as the first of them may have some: nothing was committed, and the step keeps
+    /// its place until the deadline.
     ///
-    /// Of those, too, only who is let through is gone to: to change over from one open breaker to another helps nobody. And where
-    /// the limiter itself is away no worker is better off than another.
+    /// The step keeps a place at the first fallback only, and only once all others have refused it: calls of others would leave
+    /// capacity for it wherever it keeps a place, also after it was let through elsewhere.
+    ///
+    /// The step changes over only to a worker that grants a permit: to go from one open breaker to another helps nobody. If the
+    /// limiter itself is unreachable, no worker is better off than another.
     pub(super) async fn go_round(
         &self,
         run: &Run,
@@ -84,9 +87,12 @@ impl Executor {
             return Err(Settle::Nak(soonest));
         }
         let others = candidates(self.engine.pool(), run, task, (worker, asked));
-        for other in others.filter(|other| other.prices.is_valid_at(now)).take(FALLBACKS_MAX) {
+        let others: Vec<_> =
+            others.filter(|other| other.prices.is_valid_at(now)).take(FALLBACKS_MAX).collect();
+        let in_passing = others.iter().filter(|_| others.len() > 1).map(|other| (*other, Patience::Leaves));
+        for (other, patience) in in_passing.chain(others.first().map(|first| (*first, Patience::Waits))) {
             let Some(request) = request(run, at, other) else { continue };
-            match self.permit(run, at, (other, &request), Patience::Waits).await {
+            match self.permit(run, at, (other, &request), patience).await {
                 Ok(permit) => {
                     let first = Some(Command::FallBack {
                         round: at.0,

@@ -228,6 +228,15 @@ async fn a_step_whose_workers_breaker_is_open_goes_at_once_to_the_next_who_is_le
 }
 
 #[tokio::test]
+async fn a_step_keeps_no_place_at_a_fallback_that_it_only_passes() {
+    let (house, guarded) = a_guarded_house(&["quick", "checker"], Why::Broken).await;
+    let id = house.ask().await;
+    assert_eq!(workers(&house.ended(id).await), ["careful"]);
+    let refused = guarded.refused();
+    assert_eq!(refused.last().map(String::as_str), Some(""), "`checker` was asked in passing: {refused:?}");
+}
+
+#[tokio::test]
 async fn a_step_waits_where_every_breaker_is_open_and_goes_to_the_first_that_closes() {
     let (house, guarded) = a_guarded_house(&["quick", "checker", "careful"], Why::Broken).await;
     let id = house.ask().await;
