@@ -35,6 +35,8 @@ mod house;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod paid_plans;
