@@ -10,7 +10,7 @@ const MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_ti
 /// The migrations, in order: each file of `migrations/postgres`.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/postgres/0001_create_runs.sql")),
-    (3, "release reservations", include_str!("../../../migrations/postgres/0003_release_reservations.sql")),
+    (2, "release reservations", include_str!("../../../migrations/postgres/0002_release_reservations.sql")),
 ];
 
 fn all() -> Vec<Migration> {

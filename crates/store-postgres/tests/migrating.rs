@@ -89,7 +89,7 @@ async fn a_role_that_only_reads_and_writes_rows_opens_a_migrated_database() {
     }
     is_usable(&Store::open(&as_worker, never()).await.unwrap()).await;
     // Such a role cannot migrate, and is told who can.
-    let last = "DELETE FROM _sqlx_migrations WHERE version = 3";
+    let last = "DELETE FROM _sqlx_migrations WHERE version = 2";
     sqlx::query(last).execute(&mut raw).await.unwrap();
     let refused = Store::open(&as_worker, Options::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Migrate { .. }), "{refused:?}");

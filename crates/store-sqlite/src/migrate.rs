@@ -8,7 +8,7 @@ use sqlx::{SqlSafeStr as _, SqlitePool};
 /// The migrations, in order: each file of `migrations/sqlite`.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql")),
-    (3, "release reservations", include_str!("../../../migrations/sqlite/0003_release_reservations.sql")),
+    (2, "release reservations", include_str!("../../../migrations/sqlite/0002_release_reservations.sql")),
 ];
 
 fn all() -> Vec<Migration> {
