@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use podium_domain::budget::{BudgetRef, Charge};
 use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId, WorkerId};
 use podium_domain::money::Cost;
@@ -12,10 +13,13 @@ use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{Run, RunEvent, RunState, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
+use podium_ports::charge::Booking;
 use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
+use podium_ports::stored::stored;
 use podium_ports::vendor::ChatRequest;
 
+use crate::budgets::{BudgetState, Sum};
 use crate::vendor::IN_THE_MIDDLE;
 
 /// Something that must hold.
@@ -38,6 +42,8 @@ pub enum Invariant {
     Stream,
     /// The cost of a run is the sum over its attempts, each counted once; its waste, over those whose result was not taken.
     Cost,
+    /// What a commit permits to spend fits every budget of its run, and in the end each sum is what its runs come to.
+    Budget,
     /// A tenant's request id is one run.
     RequestId,
     /// The healed world comes to rest, and nothing is left over.
@@ -493,6 +499,38 @@ impl Checker {
         self.require(is_one, Invariant::Stream, || {
             format!("run {run}: the answer `{text}` is of no attempt")
         });
+    }
+
+    /// A commit that permits spending was booked: no budget of its run may be over its cap.
+    pub(crate) fn permitted(&mut self, booking: &Booking, budgets: &BudgetState) {
+        for budget in &booking.budgets {
+            let Some(cap) = budgets.caps.get(&budget.payer) else { continue };
+            let weight = self.weight(budget).total();
+            self.require(weight <= *cap, Invariant::Budget, || {
+                format!("budget `{}` of {cap} has {weight} spent and reserved", budget.payer)
+            });
+        }
+    }
+
+    /// What the runs that are charged to a budget come to.
+    fn weight(&self, budget: &BudgetRef) -> Charge {
+        let charged = self.runs().filter(|run| run.spec().budgets.contains(budget));
+        charged.map(Run::booked).fold(Charge::default(), |sum, charge| Charge {
+            spent: sum.spent + charge.spent,
+            reserved: sum.reserved + charge.reserved,
+        })
+    }
+
+    /// What must hold in the end, of the sums of budgets.
+    pub(crate) fn charged_in_the_end(&mut self, budgets: &BudgetState) {
+        for (budget, sum) in &budgets.sums {
+            let weight = self.weight(budget);
+            let expected =
+                Sum { spent: stored(weight.spent.nano_usd()), reserved: stored(weight.reserved.nano_usd()) };
+            self.require(*sum == expected, Invariant::Budget, || {
+                format!("budget `{}` has {sum:?} and its runs come to {expected:?}", budget.payer)
+            });
+        }
     }
 
     /// What must hold in the end, of what the store holds of a run.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use podium_domain::answer::AnswerForm;
+use podium_domain::budget::{Budget, Payer, Period};
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
@@ -18,6 +19,11 @@ use crate::dice::Dice;
 use crate::simulation::Order;
 use crate::trace::note;
 use crate::world::{Core, Ended, Link, World};
+
+/// The tenants of every world.
+const TENANTS: [&str; 4] = ["acme", "birch", "cedar", "dogwood"];
+/// Largest cap of a budget: about what the runs of a tenant come to in a world.
+const BUDGET_NANO_USD_MAX: u64 = 20_000_000_000;
 
 /// Something that a client does, by the number of its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,10 +67,12 @@ impl Clients {
     pub(crate) fn draw(dice: &mut Dice, asks: usize, until_ms: u64) -> (Self, Vec<(u64, Order)>) {
         let mut clients = Self::default();
         let (mut orders, mut times) = (Vec::new(), Vec::new());
+        let budgets = some_budgets(dice);
         let repeats = if dice.chance(500) { 500 } else { 50 };
         for number in 0..asks {
             let mut at = dice.below(until_ms);
             let mut ask = Ask::draw(dice, number);
+            ask.submit.budgets.extend(budgets.get(ask.submit.tenant.as_str()).cloned());
             // Some ask what was asked before: the same of the same tenant, in another request, and often soon after it.
             if number > 0 && dice.chance(repeats) {
                 let other = dice.index(number);
@@ -86,6 +94,27 @@ impl Clients {
     pub(crate) fn pending(&self) -> &BTreeSet<Errand> {
         &self.pending
     }
+
+    /// The caps of the budgets that the questions are charged to.
+    pub(crate) fn caps(&self) -> BTreeMap<Payer, Cost> {
+        let budgets = self.asks.iter().flat_map(|ask| &ask.submit.budgets);
+        budgets.filter_map(|budget| Some((budget.payer.clone(), budget.cap?))).collect()
+    }
+}
+
+/// The budgets of a world: none for some tenants, and one that soon runs out for others.
+fn some_budgets(dice: &mut Dice) -> BTreeMap<&'static str, Budget> {
+    let mut budgets = BTreeMap::new();
+    for name in TENANTS {
+        if dice.chance(400) {
+            let tenant = TenantId::new(name).unwrap_or_else(|_| unreachable!("`{name}` is a name"));
+            let cap = dice.chance(800).then(|| Cost::from_nano_usd(dice.between(1, BUDGET_NANO_USD_MAX)));
+            let period = if dice.chance(500) { Period::Day } else { Period::Total };
+            let payer = Payer::Tenant(tenant.clone());
+            budgets.insert(name, Budget { payer, tenant, period, cap });
+        }
+    }
+    budgets
 }
 
 impl Ask {
@@ -97,7 +126,7 @@ impl Ask {
     }
 
     fn draw(dice: &mut Dice, number: usize) -> Self {
-        let tenant = ["acme", "birch", "cedar"][dice.index(3)];
+        let tenant = TENANTS[dice.index(3)];
         // Tenants number their requests each for themselves: the same id of another tenant is another request.
         let waits = dice.chance(400);
         let named = dice.chance(if waits { 300 } else { 700 });
@@ -137,7 +166,7 @@ impl Ask {
         if dice.chance(150) {
             errands.push(Errand::Cancel(number));
         }
-        let tenant = if number.is_multiple_of(2) { tenant } else { "dogwood" };
+        let tenant = if number.is_multiple_of(2) { tenant } else { TENANTS[3] };
         let submit = Submit {
             tenant: TenantId::new(tenant).unwrap_or_else(|_| unreachable!("`{tenant}` is a name")),
             key: None,
@@ -240,6 +269,10 @@ async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
             }
             Ok((submitted, Some(ending))) => (submitted.run_id(), ending),
             Err(SubmitError::Store(_)) => return false,
+            Err(SubmitError::OverBudget(_)) => {
+                core.count("refused over budget");
+                return true;
+            }
             Err(refused) => {
                 core.checker.violated(Invariant::Ends, format!("a sound request was refused: {refused}"));
                 return true;

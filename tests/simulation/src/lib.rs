@@ -11,6 +11,7 @@
 //! over is ordered. Two executions of a seed give the same trace to the byte; a test holds them to it.
 #![deny(missing_docs)]
 
+mod budgets;
 mod cache;
 mod checker;
 mod clients;

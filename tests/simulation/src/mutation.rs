@@ -20,6 +20,10 @@ pub enum Mutation {
     MisreadOutput,
     /// The store's column of costs misses what a commit adds.
     StaleCost,
+    /// The store books whatever a budget's cap says.
+    ForgetCap,
+    /// The store does not book what a run gives back when it ends.
+    ForgetBooking,
     /// The step cache answers a request with the output of another.
     MixOutputs,
     /// The queue does not hear acks.

@@ -103,12 +103,14 @@ impl Simulation {
         let mut dice = Dice::new(seed);
         let lot = Lot::draw(&mut dice);
         let (clients, submits) = Clients::draw(&mut dice, lot.asks, lot.heals_at / 2);
+        let mut store = StoreState::new(lot.options.dispatch_grace, settings.mutation);
+        store.budgets.caps = clients.caps();
         let mut core = Core::new(Beginning {
             dice,
             trace: Trace::new(settings.tracing),
             rates: lot.rates,
             mutation: settings.mutation,
-            store: StoreState::new(lot.options.dispatch_grace, settings.mutation),
+            store,
             queue: QueueState::new(lot.ack_wait_ms, lot.lane_messages_max),
             cache: CacheState::default(),
             clients,
@@ -411,6 +413,7 @@ impl Core {
                 self.checker.violated(Invariant::Rest, format!("run {id} has ended and has leases"));
             }
         }
+        self.checker.charged_in_the_end(&self.store.budgets);
         if listed.len() != self.checker.runs().count() {
             self.checker.violated(Invariant::RequestId, "the store has other runs than were created");
         }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use podium_domain::budget::Shortage;
 use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError,
+    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError, Unwritten,
 };
 use podium_testkit::TaskRows;
 
+use crate::budgets::BudgetState;
 use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Broken, Core, Link, Service};
@@ -32,6 +34,7 @@ pub(crate) struct StoreState {
     pub(crate) rows: BTreeMap<RunId, Row>,
     tasks: TaskRows,
     by_request: BTreeMap<(TenantId, String), RunId>,
+    pub(crate) budgets: BudgetState,
     dispatch_grace: Duration,
     mutation: Option<Mutation>,
 }
@@ -39,21 +42,73 @@ pub(crate) struct StoreState {
 impl StoreState {
     pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
         let (rows, tasks, by_request) = (BTreeMap::new(), TaskRows::default(), BTreeMap::new());
-        Self { rows, tasks, by_request, dispatch_grace, mutation }
+        Self { rows, tasks, by_request, budgets: BudgetState::default(), dispatch_grace, mutation }
+    }
+
+    /// What a creation finds there already.
+    fn existing(&self, run: &Run) -> Option<Created> {
+        if self.rows.contains_key(&run.id()) {
+            return Some(Created::Already);
+        }
+        self.by_request.get(&self.request_of(run)?).copied().map(Created::Existing)
+    }
+
+    fn request_of(&self, run: &Run) -> Option<(TenantId, String)> {
+        let spec = run.spec();
+        let request = spec.request_id.clone().filter(|_| self.mutation != Some(Mutation::ForgetRequestId))?;
+        Some((spec.tenant.clone(), String::from(request)))
+    }
+
+    /// Creates a run and books what it reserves, unless a budget has no room for that.
+    fn create_charged(&mut self, commit: &Commit) -> Result<Created, Shortage> {
+        if let Some(existing) = self.existing(&commit.after) {
+            return Ok(existing);
+        }
+        if let Some(shortage) = self.shortage(commit) {
+            return Err(shortage);
+        }
+        self.book(commit);
+        Ok(self.create(commit))
+    }
+
+    /// Appends events and books what they change, unless a budget has no room for that.
+    fn append_charged(&mut self, commit: &Commit) -> Result<(), Unwritten> {
+        let row = self.rows.get(&commit.after.id()).ok_or(Conflict)?;
+        if !self.follows(row, commit) {
+            return Err(Conflict.into());
+        }
+        if let Some(shortage) = self.shortage(commit) {
+            return Err(Unwritten::OverBudget(shortage));
+        }
+        self.append(commit)?;
+        self.book(commit);
+        Ok(())
+    }
+
+    fn shortage(&self, commit: &Commit) -> Option<Shortage> {
+        self.budgets.shortage(commit.booking()?, self.mutation)
+    }
+
+    fn book(&mut self, commit: &Commit) {
+        let is_forgotten = self.mutation == Some(Mutation::ForgetBooking) && commit.after.is_ended();
+        if let Some(booking) = commit.booking().filter(|_| !is_forgotten) {
+            self.budgets.book(booking);
+        }
+    }
+
+    fn follows(&self, row: &Row, commit: &Commit) -> bool {
+        let follows = commit.events.first().is_some_and(|first| first.sequence == row.run.version() + 1);
+        follows || self.mutation == Some(Mutation::ForgetVersion)
     }
 
     pub(crate) fn create(&mut self, commit: &Commit) -> Created {
         let Commit { after, events, .. } = commit;
-        let (id, spec) = (after.id(), after.spec());
-        if self.rows.contains_key(&id) {
-            return Created::Already;
+        if let Some(existing) = self.existing(after) {
+            return existing;
         }
-        let key = spec.request_id.clone().map(|request| (spec.tenant.clone(), String::from(request)));
-        if let Some(key) = key.filter(|_| self.mutation != Some(Mutation::ForgetRequestId)) {
-            if let Some(existing) = self.by_request.get(&key) {
-                return Created::Existing(*existing);
-            }
-            self.by_request.insert(key, id);
+        let id = after.id();
+        if let Some(request) = self.request_of(after) {
+            self.by_request.insert(request, id);
         }
         let (run, events, sums, leases) =
             ((**after).clone(), events.clone(), RunSums::of(after), BTreeMap::new());
@@ -68,11 +123,11 @@ impl StoreState {
             return if is_new && self.create(commit) == Created::New { Ok(()) } else { Err(Conflict) };
         }
         let Commit { after, events, .. } = commit;
-        let row = self.rows.get_mut(&after.id()).ok_or(Conflict)?;
-        let follows = events.first().is_some_and(|first| first.sequence == row.run.version() + 1);
-        if !follows && self.mutation != Some(Mutation::ForgetVersion) {
+        let row = self.rows.get(&after.id()).ok_or(Conflict)?;
+        if !self.follows(row, commit) {
             return Err(Conflict);
         }
+        let row = self.rows.get_mut(&after.id()).ok_or(Conflict)?;
         row.run = (**after).clone();
         row.events.extend(events.iter().cloned());
         self.tasks.written(commit, self.dispatch_grace);
@@ -231,6 +286,18 @@ impl RunStore for SimStore {
         self.ask(move |core| commits.into_iter().map(|commit| append(core, node, &commit)).collect()).await
     }
 
+    async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
+        let (node, runs) = (self.0.node, runs.to_vec());
+        self.ask(move |core| runs.into_iter().map(|commit| create_charged(core, node, &commit)).collect())
+            .await
+    }
+
+    async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+        let (node, commits) = (self.0.node, commits.to_vec());
+        self.ask(move |core| commits.into_iter().map(|commit| append_charged(core, node, &commit)).collect())
+            .await
+    }
+
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
         let (node, holds) = (self.0.node, holds.to_vec());
         self.ask(move |core| {
@@ -308,8 +375,21 @@ impl RunStore for SimStore {
 }
 
 fn create(core: &mut Core, node: usize, commit: &Commit) -> Created {
-    let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
     let created = core.store.create(commit);
+    note_creation(core, node, commit, created)
+}
+
+fn create_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<Created, Shortage> {
+    let created = core.store.create_charged(commit);
+    note_booking(core, node, commit, created.as_ref().err());
+    let created = note_creation(core, node, commit, created?);
+    check_room(core, commit);
+    Ok(created)
+}
+
+/// What is written down of a creation, whatever became of it.
+fn note_creation(core: &mut Core, node: usize, commit: &Commit, created: Created) -> Created {
+    let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
     note!(
         core,
         "node {node}: create {id} {} is {created:?}",
@@ -329,10 +409,56 @@ fn create(core: &mut Core, node: usize, commit: &Commit) -> Created {
 }
 
 fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict> {
-    let id = commit.after.id();
     if core.is_mutated(Mutation::LyingCommit) && core.dice.chance(100) {
         return Ok(());
     }
+    let outcome = core.store.append(commit);
+    note_append(core, node, commit, outcome)
+}
+
+fn append_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Unwritten> {
+    let outcome = core.store.append_charged(commit);
+    let shortage = match &outcome {
+        Err(Unwritten::OverBudget(shortage)) => Some(shortage),
+        Ok(()) | Err(Unwritten::Conflict(_)) => None,
+    };
+    note_booking(core, node, commit, shortage);
+    match outcome {
+        Ok(()) => {
+            note_append(core, node, commit, Ok(()))?;
+            check_room(core, commit);
+            Ok(())
+        }
+        Err(Unwritten::Conflict(conflict)) => Ok(note_append(core, node, commit, Err(conflict))?),
+        over_budget => over_budget,
+    }
+}
+
+/// Whether what a commit permits to spend fits the budgets.
+fn check_room(core: &mut Core, commit: &Commit) {
+    if let Some(booking) = commit.booking().filter(|booking| booking.needs_room) {
+        core.checker.permitted(booking, &core.store.budgets);
+    }
+}
+
+/// What is written down of a booking.
+fn note_booking(core: &mut Core, node: usize, commit: &Commit, shortage: Option<&Shortage>) {
+    if let Some(shortage) = shortage {
+        note!(core, "node {node}: {} is over budget: {shortage}", commit.after.id());
+        core.count("over budget");
+    } else if commit.booking().is_some() {
+        core.count("booked");
+    }
+}
+
+/// What is written down of a commit, whatever became of it.
+fn note_append(
+    core: &mut Core,
+    node: usize,
+    commit: &Commit,
+    outcome: Result<(), Conflict>,
+) -> Result<(), Conflict> {
+    let id = commit.after.id();
     let (names, version): (Vec<_>, _) = if core.trace.is_on() {
         (commit.events.iter().map(|event| event.event.name()).collect(), commit.after.version())
     } else {
@@ -345,7 +471,6 @@ fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict>
     };
     let is_once = commit.events.iter().any(is_once);
     let fell_back = commit.events.iter().any(|event| matches!(event.event, RunEvent::FellBack { .. }));
-    let outcome = core.store.append(commit);
     note!(
         core,
         "node {node}: commit {id} to {version} {names:?} {}",

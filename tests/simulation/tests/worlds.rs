@@ -47,6 +47,7 @@ fn everything_holds_in_every_world() {
         "attempt lost",
         "attempt unused",
         "begun early",
+        "booked",
         "begun further",
         "cache away",
         "cache wiped",
@@ -66,12 +67,14 @@ fn everything_holds_in_every_world() {
         "message repeated",
         "node died",
         "node froze",
+        "over budget",
         "planned at once",
         "planned the same",
         "fell back",
         "queue away",
         "queue wiped",
         "refused",
+        "refused over budget",
         "request id repeated",
         "request lost",
         "run cancelled",
@@ -176,6 +179,16 @@ fn a_store_that_adds_wrongly_is_caught() {
 #[test]
 fn a_store_that_loses_a_run_is_caught() {
     assert!(is_caught(Mutation::LoseRun, Invariant::Ends));
+}
+
+#[test]
+fn a_store_that_ignores_caps_is_caught() {
+    assert!(is_caught(Mutation::ForgetCap, Invariant::Budget));
+}
+
+#[test]
+fn a_store_that_forgets_what_a_run_gives_back_is_caught() {
+    assert!(is_caught(Mutation::ForgetBooking, Invariant::Budget));
 }
 
 #[test]
