@@ -98,6 +98,7 @@ pub struct Cluster {
     pub redis: Redis,
     /// The workers; in this process, so that calls can be counted.
     pub workers: Running,
+    pool: PathBuf,
     _files: TempDir,
 }
 
@@ -157,6 +158,7 @@ impl Cluster {
             database,
             redis,
             workers,
+            pool,
             _files: files,
         })
     }
@@ -164,6 +166,18 @@ impl Cluster {
     /// Every process of ours.
     pub fn services(&mut self) -> impl Iterator<Item = &mut Service> {
         self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors)
+    }
+
+    /// Writes a pool file with another version and one more worker, `id`, a copy of the first one. Processes read it when they
+    /// start.
+    pub fn add_worker(&self, id: &str) -> Result<()> {
+        let mut pool: toml::Table = std::fs::read_to_string(&self.pool)?.parse()?;
+        let workers = pool.get_mut("workers").and_then(toml::Value::as_array_mut).context("no workers")?;
+        let mut worker = workers.first().cloned().context("no worker")?;
+        worker.as_table_mut().context("a worker is no table")?.insert("id".to_owned(), id.into());
+        workers.push(worker);
+        pool.insert("version".to_owned(), id.into());
+        std::fs::write(&self.pool, pool.to_string()).context("writing the pool")
     }
 
     /// Asks every process to end, all at once, and waits until all have. One that does not end well is an error.

@@ -42,6 +42,8 @@ struct Shared {
 struct Board {
     to_lose: usize,
     lost: usize,
+    /// Whether nothing is passed on, in either direction, while every connection stays open.
+    is_held: bool,
 }
 
 impl Proxy {
@@ -71,9 +73,25 @@ impl Proxy {
         self.shared.board.send_modify(|board| board.to_lose = 0);
         self.shared.board.borrow().lost - before
     }
+
+    /// Passes nothing on from now on and closes nothing: connections are half open, as behind a firewall that forgot them.
+    pub fn hold(&self) {
+        self.shared.board.send_modify(|board| board.is_held = true);
+    }
+
+    /// Passes on what was held, and everything from now on.
+    pub fn release(&self) {
+        self.shared.board.send_modify(|board| board.is_held = false);
+    }
 }
 
 impl Shared {
+    /// Waits until nothing is held.
+    async fn released(&self) {
+        // It fails only when the board is gone, and `self` has it.
+        self.board.subscribe().wait_for(|board| !board.is_held).await.ok();
+    }
+
     /// Whether the answer to a write is to be lost; then there is one less to lose.
     fn dooms(&self) -> bool {
         self.board.send_if_modified(|board| {
@@ -100,6 +118,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// One connection, until either side ends it or it is cut. A server that is away looks like one that hangs up.
 async fn serve(client: TcpStream, shared: Arc<Shared>) {
+    shared.released().await;
     let Ok(server) = TcpStream::connect(shared.to).await else { return };
     // Slower without, and right all the same.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -121,6 +140,7 @@ async fn ask(
     let mut bytes = vec![0; CHUNK_BYTES];
     loop {
         let read = client.read(&mut bytes).await?;
+        shared.released().await;
         if read == 0 {
             return Ok(());
         }
@@ -141,6 +161,7 @@ async fn answer(
     let mut bytes = vec![0; CHUNK_BYTES];
     loop {
         let read = server.read(&mut bytes).await?;
+        shared.released().await;
         if read == 0 {
             return Ok(());
         }

@@ -31,6 +31,18 @@ const LEASE_MS: u64 = 3_000;
 /// Times the number of processes, below what Postgres allows.
 const POSTGRES_CONNECTIONS: u64 = 10;
 
+/// How the workers behave in peace, by model.
+fn behaviours() -> [(&'static str, Behaviour); 2] {
+    let branch = Behaviour { first_token_ms: BRANCH, ..Behaviour::default() };
+    let join = Behaviour {
+        first_token_ms: JOIN_BEGINS,
+        token_ms: JOIN_TOKEN_MS,
+        stamp_words: STAMP_WORDS,
+        ..Behaviour::default()
+    };
+    [(BRANCHES, branch), (JOIN, join)]
+}
+
 fn setting<T: FromStr<Err: Display>>(name: &str, default: T) -> T {
     let Ok(text) = std::env::var(name) else { return default };
     text.parse().unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -60,15 +72,9 @@ async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
         ..Shape::new(2, 2, 3, conductor)
     };
     let cluster = crate::start(&shape).await;
-    let branch = Behaviour { first_token_ms: BRANCH, ..Behaviour::default() };
-    cluster.workers.set_behaviour(BRANCHES, branch).unwrap();
-    let join = Behaviour {
-        first_token_ms: JOIN_BEGINS,
-        token_ms: JOIN_TOKEN_MS,
-        stamp_words: STAMP_WORDS,
-        ..Behaviour::default()
-    };
-    cluster.workers.set_behaviour(JOIN, join).unwrap();
+    for (model, behaviour) in behaviours() {
+        cluster.workers.set_behaviour(model, behaviour).unwrap();
+    }
     let doors: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
 
     let load = Load::start(&doors, setting("CHAOS_CLIENTS", 100));

@@ -22,6 +22,7 @@ pub(crate) struct Report<'m> {
     faults: Vec<String>,
     run_twice: usize,
     calls: usize,
+    refused: usize,
     calls_forgotten: bool,
     unused: usize,
     needed: usize,
@@ -57,6 +58,8 @@ impl<'m> Report<'m> {
         };
         let attempts_lost = || ended.iter().flat_map(|run| &run.lost_attempts);
         let attempts_hit = attempts_lost().filter(is_hit).count();
+        // What a vendor refused was never worked on, and cost nothing.
+        let refused = calls.iter().filter(|call| call.outcome == Outcome::Failed).count();
         let answered = calls.iter().filter(|call| call.outcome == Outcome::Answered).count();
         let needed = accepted.len() * STEPS;
         let mut took: Vec<_> = ended.iter().map(|run| run.answered_at - run.asked_at).collect();
@@ -70,7 +73,8 @@ impl<'m> Report<'m> {
             wrong: wrong.collect(),
             faults: faults.collect(),
             run_twice: accepted.len() - ids.len(),
-            calls: calls.len(),
+            calls: calls.len() - refused,
+            refused,
             calls_forgotten: calls.first().is_some_and(|call| call.sequence > 1),
             unused: answered.saturating_sub(needed),
             needed,
@@ -116,9 +120,9 @@ impl<'m> Report<'m> {
     }
 
     fn of_calls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { calls, needed, unused, .. } = self;
+        let Self { calls, refused, needed, unused, .. } = self;
         let repeated = self.repeated();
-        writeln!(f, "  {calls} vendor calls, {needed} needed")?;
+        writeln!(f, "  {calls} vendor calls, {needed} needed, and {refused} that the vendor refused")?;
         writeln!(f, "    {repeated} repeated: {:.2} % of all calls", 100.0 * ratio(repeated, *calls))?;
         writeln!(
             f,

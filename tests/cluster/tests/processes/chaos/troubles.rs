@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use podium_harness::{Proxy, Service};
 use podium_local_cluster::{Cluster, Proxies};
+use podium_vendor_sim::{Behaviour, Fault, ScriptedFault};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -24,6 +25,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ANSWERS: usize = 4;
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 
+/// How long the workers refuse calls.
+const REFUSING: Duration = Duration::from_secs(6);
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -39,10 +43,13 @@ pub(crate) enum Kind {
     GatewayAnswersLost,
     PlannerAnswersLost,
     ExecutorAnswersLost,
+    ExecutorHalfOpen,
+    VendorRefuses,
+    PoolChanged,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::GatewayKilled,
         Self::PlannerKilled,
         Self::ExecutorKilled,
@@ -55,6 +62,9 @@ impl Kind {
         Self::GatewayAnswersLost,
         Self::PlannerAnswersLost,
         Self::ExecutorAnswersLost,
+        Self::ExecutorHalfOpen,
+        Self::VendorRefuses,
+        Self::PoolChanged,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -71,6 +81,9 @@ impl Kind {
             Self::GatewayAnswersLost => "commit answers lost: gateways",
             Self::PlannerAnswersLost => "commit answers lost: planners",
             Self::ExecutorAnswersLost => "commit answers lost: executors",
+            Self::ExecutorHalfOpen => "executors half open to Postgres",
+            Self::VendorRefuses => "a third of calls 429, a third 500",
+            Self::PoolChanged => "another pool file, rolled out",
         }
     }
 }
@@ -112,12 +125,14 @@ pub(crate) struct Troubles {
     lives: Lives,
     dice: StdRng,
     made: Made,
+    /// How many pool files there were after the first.
+    pools: usize,
 }
 
 impl Troubles {
     pub(crate) fn new(cluster: Cluster, plan: Plan, lives: Lives) -> Self {
         let made = Made { plan: Some(plan), ..Made::default() };
-        Self { cluster, plan, lives, dice: StdRng::seed_from_u64(plan.seed), made }
+        Self { cluster, plan, lives, dice: StdRng::seed_from_u64(plan.seed), made, pools: 0 }
     }
 
     /// Every kind of trouble in each round. Leaves the cluster whole.
@@ -197,14 +212,64 @@ impl Troubles {
             Kind::GatewayAnswersLost => self.lose_answers(|proxies| &proxies.gateways).await?,
             Kind::PlannerAnswersLost => self.lose_answers(|proxies| &proxies.planners).await?,
             Kind::ExecutorAnswersLost => self.lose_answers(|proxies| &proxies.executors).await?,
+            Kind::ExecutorHalfOpen => self.hold_executors().await?,
+            Kind::VendorRefuses => self.refuse_calls().await?,
+            Kind::PoolChanged => self.change_pool().await?,
         }
         Ok(Trouble { kind, began, ended: Instant::now(), is_measured: false })
     }
 
+    /// No byte passes between the executors and Postgres, and nobody hangs up. Every lease of theirs runs out meanwhile.
+    async fn hold_executors(&mut self) -> Result<()> {
+        let proxies = self.proxies()?;
+        proxies.executors.hold();
+        crate::pause(self.plan.frozen).await;
+        self.proxies()?.executors.release();
+        self.made.hit_executors.extend(self.cluster.executors.iter().filter_map(Service::pid));
+        Ok(())
+    }
+
+    /// The workers answer a third of the calls with 429, half of these without a word about when to come back, and a third with
+    /// 500.
+    async fn refuse_calls(&mut self) -> Result<()> {
+        let workers = &self.cluster.workers;
+        for (model, behaviour) in crate::chaos::behaviours() {
+            // Each fault is drawn for what the ones before it left.
+            let fault = ScriptedFault::with_probability;
+            let faults = vec![
+                fault(Fault::RateLimitBare, 1.0 / 6.0),
+                fault(Fault::RateLimit { retry_after_s: 1 }, 1.0 / 5.0),
+                fault(Fault::ServerError, 1.0 / 2.0),
+            ];
+            workers.set_behaviour(model, Behaviour { faults, ..behaviour })?;
+        }
+        crate::pause(REFUSING).await;
+        for (model, behaviour) in crate::chaos::behaviours() {
+            workers.set_behaviour(model, behaviour)?;
+        }
+        Ok(())
+    }
+
+    /// A pool file with one more worker, and every process started anew with it, one after the other: those first that call
+    /// workers, so that no plan names a worker that an executor does not know.
+    async fn change_pool(&mut self) -> Result<()> {
+        self.pools += 1;
+        self.cluster.add_worker(&format!("sim-added-{}", self.pools))?;
+        let Cluster { executors, planners, gateways, .. } = &mut self.cluster;
+        for service in executors.iter_mut().chain(planners).chain(gateways) {
+            let code = service.terminate().await?;
+            anyhow::ensure!(code == 0, "a process ended with exit code {code}: {}", service.log_end());
+            service.start_again().await?;
+        }
+        Ok(())
+    }
+
+    fn proxies(&self) -> Result<&Proxies> {
+        self.cluster.proxies.as_ref().context("nothing is between the processes and Postgres")
+    }
+
     async fn lose_answers(&mut self, of: fn(&Proxies) -> &Proxy) -> Result<()> {
-        let proxies =
-            self.cluster.proxies.as_ref().context("nothing is between the processes and Postgres")?;
-        let lost = of(proxies).lose_answers(ANSWERS, ANSWERS_MAX).await;
+        let lost = of(self.proxies()?).lose_answers(ANSWERS, ANSWERS_MAX).await;
         anyhow::ensure!(
             lost == ANSWERS,
             "only {lost} of {ANSWERS} answers could be lost: there is too little load"
