@@ -37,11 +37,10 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             cost_nano_usd: cost.nano_usd(),
             ..plan_ready(*round, planned)
         }),
-        RunEvent::AnswerKept { round, usage, cost, .. } => Kind::AnswerKept(v1::AnswerKept {
-            round: (*round).into(),
-            usage: Some((*usage).into()),
-            cost_nano_usd: cost.nano_usd(),
-        }),
+        RunEvent::AnswerKept { round, usage, cost, .. } => {
+            let (round, usage) = ((*round).into(), Some((*usage).into()));
+            Kind::AnswerKept(v1::AnswerKept { round, usage, cost_nano_usd: cost.nano_usd() })
+        }
         RunEvent::StepReady { round, step } => {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
@@ -69,25 +68,24 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         RunEvent::Hedged { round, step, claim, hedge } => {
             Kind::Hedged(hedged((*round, *step), hedge, |task| attempts.number(task, *claim)))
         }
-        RunEvent::LeaseExpired { task, claim } => Kind::AttemptLost(v1::AttemptLost {
-            task: Some((*task).into()),
-            attempt: attempts.number(*task, *claim),
-        }),
-        RunEvent::TaskFailed { task, message, usage, cost, .. } => Kind::TaskFailed(v1::TaskFailed {
-            task: Some((*task).into()),
-            error: message.clone(),
-            usage: Some((*usage).into()),
-            cost_nano_usd: cost.nano_usd(),
-        }),
+        RunEvent::LeaseExpired { task, claim } => {
+            let attempt = attempts.number(*task, *claim);
+            Kind::AttemptLost(v1::AttemptLost { task: Some((*task).into()), attempt })
+        }
+        RunEvent::TaskFailed { task, message, usage, cost, .. } => {
+            let (task, usage) = (Some((*task).into()), Some((*usage).into()));
+            let (error, cost_nano_usd) = (message.clone(), cost.nano_usd());
+            Kind::TaskFailed(v1::TaskFailed { task, error, usage, cost_nano_usd })
+        }
         RunEvent::ResultUnused { task, claim, usage, cost } => {
             let (attempt, usage) = (attempts.number(*task, *claim), Some((*usage).into()));
             let (task, cost_nano_usd) = (Some((*task).into()), cost.nano_usd());
             Kind::ResultUnused(v1::ResultUnused { task, attempt, usage, cost_nano_usd })
         }
-        RunEvent::RoundOpened { round, failed } => Kind::RoundOpened(v1::RoundOpened {
-            round: (*round).into(),
-            failed: failed.as_ref().map(Into::into),
-        }),
+        RunEvent::RoundOpened { round, failed } => {
+            let (round, failed) = ((*round).into(), failed.as_ref().map(Into::into));
+            Kind::RoundOpened(v1::RoundOpened { round, failed })
+        }
         RunEvent::RoundAbandoned { round, reason } => Kind::RoundAbandoned(round_abandoned(*round, reason)),
         RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),

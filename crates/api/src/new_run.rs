@@ -266,18 +266,25 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
     if let Err(e) = policy.check() {
         problems.add(&format!("policy.{}", e.field), e.to_string());
     }
-    let workers = wanted.workers_allowed.len();
+    if let Some(allowed) = workers_allowed(wanted.workers_allowed, problems) {
+        policy.workers_allowed = allowed;
+    }
+    policy
+}
+
+/// The workers that a policy names; none if it names none, too many, or an invalid name.
+fn workers_allowed(names: Vec<String>, problems: &mut Problems) -> Option<WorkersAllowed> {
+    let workers = names.len();
     if workers > WORKERS_MAX {
         let message = format!("policy.workers_allowed has {workers} names, the limit is {WORKERS_MAX}");
         problems.add("policy.workers_allowed", message);
     } else if workers > 0 {
-        let ids = wanted.workers_allowed.into_iter().map(WorkerId::new).collect::<Result<BTreeSet<_>, _>>();
-        match ids {
-            Ok(ids) => policy.workers_allowed = WorkersAllowed::Only(ids),
+        match names.into_iter().map(WorkerId::new).collect::<Result<BTreeSet<_>, _>>() {
+            Ok(ids) => return Some(WorkersAllowed::Only(ids)),
             Err(e) => problems.add("policy.workers_allowed", e.to_string()),
         }
     }
-    policy
+    None
 }
 
 fn sampling(wanted: v1::Sampling, problems: &mut Problems) -> Sampling {

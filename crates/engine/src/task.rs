@@ -236,12 +236,11 @@ async fn handle<W: Work>(
 async fn answer(delivery: Delivery, settle: Settle) {
     let run = delivery.message().run;
     let answered = match settle {
-        Settle::Ack => delivery.ack().await,
         Settle::Nak(delay) => delivery.nak(delay).await,
         Settle::Unreadable if delivery.deliveries() < UNREADABLE_DELIVERIES_MAX => {
             delivery.nak(UNREADABLE_PAUSE).await
         }
-        Settle::Unreadable => delivery.ack().await,
+        Settle::Ack | Settle::Unreadable => delivery.ack().await,
     };
     if let Err(error) = answered {
         debug!(%run, error = &error as &dyn std::error::Error, "a message was not answered");
@@ -315,12 +314,12 @@ impl Engine {
             let both = (Arc::clone(&command), then.clone());
             self.commands().send_both(run, both, Some(message.clone()))
         };
-        let sent = match send().await {
+        let outcome = match send().await {
             // It may have been carried out. Then nobody else gets the task for a whole lease; and to repeat a claim is safe.
             Err(CommandError::Store(_)) => send().await,
-            sent => sent,
+            outcome => outcome,
         };
-        match sent {
+        match outcome {
             Ok(after) => {
                 // Otherwise the claim ended the run: the deadline had passed, or the cost cap was reached.
                 let settle = self.settle(&after, Some(message));
@@ -328,7 +327,7 @@ impl Engine {
             }
             Err(error) => {
                 if matches!(error, CommandError::Store(_)) {
-                    self.release_later(run, wish);
+                    self.release_later(run, &wish);
                 }
                 Err(self.settle_unclaimed(run, &error))
             }
@@ -337,10 +336,10 @@ impl Engine {
 
     /// Hands back a claim that may stand although the store did not say so: nobody is going to be called for it, and its reservation
     /// must not stay in a budget. It is tried until the store answers or the lease has run out.
-    fn release_later(&self, run: RunId, wish: Wish) {
+    fn release_later(&self, run: RunId, wish: &Wish) {
         let (engine, give_up_at) = (self.clone(), self.now().after(self.options().lease));
+        let (task, claim, usage, cost) = (wish.task, wish.claim.id, Usage::default(), Cost::ZERO);
         self.background().spawn(async move {
-            let (task, claim, usage, cost) = (wish.task, wish.claim.id, Usage::default(), Cost::ZERO);
             let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
             while engine.now() < give_up_at {
                 match engine.commands().send(run, hand_back.clone()).await {

@@ -34,7 +34,7 @@ struct LaneState {
 }
 
 struct Message {
-    message: TaskMessage,
+    about: TaskMessage,
     available_at: u64,
     deliveries: u32,
 }
@@ -75,7 +75,7 @@ impl QueueState {
 
     fn remove(&mut self, lane: &Lane, number: Number) {
         let removed = self.lanes.get_mut(lane).and_then(|lane| lane.messages.remove(&number));
-        let task = removed.map(|removed| (removed.message.run, removed.message.task));
+        let task = removed.map(|removed| (removed.about.run, removed.about.task));
         if let Some(task) = task.filter(|task| self.outstanding.get(task) == Some(&number)) {
             self.outstanding.remove(&task);
         }
@@ -113,7 +113,7 @@ impl Core {
 
     fn put(&mut self, lane: &Lane, number: Number, message: TaskMessage, tardy: u64) {
         let delay = if self.dice.chance(tardy) { self.dice.between(1, 4_000) } else { 0 };
-        let message = Message { message, available_at: self.now_ms + delay, deliveries: 0 };
+        let message = Message { about: message, available_at: self.now_ms + delay, deliveries: 0 };
         self.queue.lanes.entry(lane.clone()).or_default().messages.insert(number, message);
         self.serve_after(delay, lane);
     }
@@ -145,7 +145,7 @@ impl Core {
                 let Some(message) = state.messages.get_mut(&number) else { continue };
                 message.available_at = now + ack_wait;
                 message.deliveries += 1;
-                fetched.push((message.message, number, message.deliveries));
+                fetched.push((message.about, number, message.deliveries));
             }
             let (back, lost) = (self.latency(), self.rates.answer_lost);
             self.serve_after(ack_wait, lane);

@@ -170,7 +170,7 @@ const LAYERS: &[Layer] = &[
         uses: &["podium-cluster", "podium-llama", "podium-setup"],
         tests_use: &[],
     },
-    Layer { package: "podium-executor", uses: &["podium-cluster"], tests_use: &[] },
+    Layer { package: "podium-executor", uses: &["podium-cluster"], tests_use: &["podium-setup"] },
     Layer { package: "podium-testkit", uses: DOMAIN_AND_PORTS, tests_use: &[] },
     Layer {
         package: "podium",

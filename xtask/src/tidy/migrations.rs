@@ -44,7 +44,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// Compares a migration with its recorded checksum.
 fn check_sum(tree: &Tree, path: &str) -> Option<Finding> {
-    let sum = Sha256::digest(tree.text(path)?).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digest = Sha256::digest(tree.text(path)?);
+    let sum = digest.iter().fold(String::new(), |sum, byte| sum + &format!("{byte:02x}"));
     let sums = tree.text(SUMS).unwrap_or_default();
     let recorded = sums.lines().filter_map(|line| line.split_once("  ")).find(|(_, file)| *file == path);
     match recorded {

@@ -98,9 +98,10 @@ impl FailReason {
 
 fn step_failure(step: StepIndex, worker: Option<&WorkerId>, message: &str, is_earlier: bool) -> String {
     let worker = worker.map(|worker| format!(" (worker `{worker}`)")).unwrap_or_default();
-    match is_earlier {
-        true => format!("step {step}{worker} failed, and the answer needs it: {message}"),
-        false => format!("the final step {step} failed: {message}"),
+    if is_earlier {
+        format!("step {step}{worker} failed, and the answer needs it: {message}")
+    } else {
+        format!("the final step {step} failed: {message}")
     }
 }
 

@@ -108,9 +108,10 @@ impl Run {
                 }
                 let reason = self.reason(steps, &sights, step, &decision.events);
                 let events = std::mem::take(&mut decision.events);
-                *decision = match may_replan {
-                    true => Self::replan(steps.round + 1, reason, events, now),
-                    false => self.end_round_without(reason, events),
+                *decision = if may_replan {
+                    Self::replan(steps.round + 1, reason, events, now)
+                } else {
+                    self.end_round_without(reason, events)
                 };
             }
         }
@@ -128,9 +129,10 @@ impl Run {
             if sights[index.as_usize()] != Sight::Waiting || !is_lost {
                 continue;
             }
-            let message = match goes_on {
-                true => "none of the steps that it sees gave an output".to_owned(),
-                false => format!("step {missing}, which it sees, gave no output"),
+            let message = if goes_on {
+                "none of the steps that it sees gave an output".to_owned()
+            } else {
+                format!("step {missing}, which it sees, gave no output")
             };
             sights[index.as_usize()] = Sight::Failed;
             let task = TaskRef::Step { round: steps.round, step: index };

@@ -136,12 +136,7 @@ impl Counting<'_> {
                     (Some(_), _) => "cached",
                     (None, _) => "done",
                 };
-                self.attempt_ended(task, *claim, outcome, (Spent::Output, *cost));
-                self.step_ended(task, *claim, outcome);
-                if let Some(saved) = saved {
-                    let worker = self.worker_of(task, *claim);
-                    self.instruments.saved_cost.add(saved.cost.nano_usd(), &[worker]);
-                }
+                self.step_done(task, *claim, outcome, (*cost, saved.map(|saved| saved.cost)));
             }
             RunEvent::AttemptFailed { task, claim, cost, handed_back: true, .. } => {
                 self.attempt_ended(*task, *claim, "handed_back", (Spent::Failed, *cost));
@@ -190,6 +185,22 @@ impl Counting<'_> {
             | RunEvent::StepReady { .. }
             | RunEvent::RoundOpened { .. }
             | RunEvent::RoundAbandoned { .. } => {}
+        }
+    }
+
+    /// A step has its output, which cost `cost`; or it is from the step cache, which saved the second sum.
+    fn step_done(
+        self,
+        task: TaskRef,
+        claim: ClaimId,
+        outcome: &'static str,
+        (cost, saved): (Cost, Option<Cost>),
+    ) {
+        self.attempt_ended(task, claim, outcome, (Spent::Output, cost));
+        self.step_ended(task, claim, outcome);
+        if let Some(saved) = saved {
+            let worker = self.worker_of(task, claim);
+            self.instruments.saved_cost.add(saved.nano_usd(), &[worker]);
         }
     }
 

@@ -71,7 +71,7 @@ async fn a_house_with_small(small: &[&str]) -> House {
 }
 
 fn long_question() -> Submit {
-    let conversation = Conversation::question_only(&"why? ".repeat(2_000)).unwrap();
+    let conversation = Conversation::question_only("why? ".repeat(2_000)).unwrap();
     Submit { conversation, ..request(ultra()) }
 }
 

@@ -248,6 +248,7 @@ pub(super) struct UsageBody {
 
 /// Of the prompt's tokens.
 #[derive(Debug, Default, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the vendors' names")]
 pub(super) struct PromptTokensBody {
     #[serde(default)]
     pub(super) cached_tokens: Tokens,

@@ -345,10 +345,9 @@ impl ResponsesDecoder {
         let word = response.incomplete_details.and_then(|details| details.reason);
         let reason = match (response.status.as_deref(), word.as_deref()) {
             (Some("completed"), _) => FinishReason::Stop,
-            (Some("incomplete"), Some("max_output_tokens")) => FinishReason::Length,
             (Some("incomplete"), Some("content_filter")) => FinishReason::ContentFilter,
             // Servers that do not say why know one reason only.
-            (Some("incomplete"), None | Some("")) => FinishReason::Length,
+            (Some("incomplete"), None | Some("" | "max_output_tokens")) => FinishReason::Length,
             (status, word) => {
                 let word = word.or(status).unwrap_or("no status").to_owned();
                 return answer.fail(answer.faults.gave_up(&word));

@@ -30,7 +30,7 @@ pub(super) enum BudgetCommand {
     /// Show the budgets of a tenant and of its keys: what was spent, and what is reserved.
     ///
     /// Reserved is the most that active runs may still spend, and the worst case of calls whose executor vanished. The latter is
-    /// released when the run has ended and the longest call of the pool (call_ms_max) is over, at most a minute and a half later.
+    /// released when the run has ended and the longest call of the pool (`call_ms_max`) is over, at most a minute and a half later.
     /// Amounts in both sums are of the current period.
     Show(ShowArgs),
     /// Add to what is spent and reserved of a budget in its current period, or take away, after a wrong booking.

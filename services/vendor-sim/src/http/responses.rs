@@ -244,9 +244,12 @@ fn text_events(events: &mut Vec<Value>, index: usize, item: &Value, completion: 
         event
     };
     let declines = completion.end == End::Declined;
-    let part = |text: String| match declines {
-        true => json!({ "type": "refusal", "refusal": text }),
-        false => json!({ "type": "output_text", "text": text, "annotations": [] }),
+    let part = |text: String| {
+        if declines {
+            json!({ "type": "refusal", "refusal": text })
+        } else {
+            json!({ "type": "output_text", "text": text, "annotations": [] })
+        }
     };
     let (kind, member) = if declines { ("refusal", "refusal") } else { ("output_text", "text") };
     let delta = format!("{kind}.delta");
