@@ -320,7 +320,6 @@ mod tests {
         request.request_id = "has a blank".to_owned();
         request.effort = 99;
         request.answer_tokens_max = Some(0);
-        request.stop = vec![String::new()];
         request.sampling = Some(v1::Sampling { temperature: Some(2.5), ..Default::default() });
         request.policy = Some(v1::Policy {
             steps_max: Some(100_000),
@@ -347,9 +346,14 @@ mod tests {
             "policy.workers_allowed",
             "answer_tokens_max",
             "sampling.temperature",
-            "stop",
         ];
         assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn an_empty_stop_sequence_is_refused_by_name() {
+        let request = v1::CreateRunRequest { stop: vec![String::new()], ..asking("why?") };
+        assert_eq!(NewRun::try_from(request).unwrap_err().fields[0].field, "stop");
     }
 
     #[test]

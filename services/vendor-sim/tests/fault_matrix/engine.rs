@@ -241,15 +241,15 @@ async fn no_run_hangs_and_none_loses_its_record() {
 async fn problems_of(case: Case) -> Vec<String> {
     let (case, house) = (&case, House::new().await);
     let pool = house.pool(case);
-    let vendors = house.vendors(&pool);
-    let at_work = AtWork::on(pool, vendors).await;
     let mut problems = Vec::new();
-    for format in FORMATS {
-        for delivery in Delivery::BOTH {
+    for delivery in Delivery::BOTH {
+        // A limiter of its own: the failures of one delivery would open the circuit breakers for the other.
+        let at_work = AtWork::on(pool.clone(), house.vendors(&pool)).await;
+        for format in FORMATS {
             let cell = Cell(case, format, delivery);
             problems.extend(cell_problems(&house, case, &cell, &at_work).await);
         }
+        at_work.end().await;
     }
-    at_work.end().await;
     problems
 }
