@@ -178,6 +178,16 @@ def direct(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Po
         process.stop()
 
 
+@pytest.fixture
+def fresh(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
+    """As `direct`, but of one test: no failed call of another test has opened a circuit breaker."""
+    process, server = serve(tmp_path_factory.mktemp("fresh"), vendor, "direct:sim-words")
+    try:
+        yield server
+    finally:
+        process.stop()
+
+
 @pytest.fixture(scope="session")
 def able(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
     """As `direct`, but that worker repeats what it is asked, and takes pictures and forms of answers."""

@@ -264,17 +264,17 @@ def test_a_bad_key_is_refused(podium: Podium) -> None:
     assert error.param == "idempotency-key"
 
 
-def test_a_run_that_fails_is_an_error_that_is_not_paid_again(direct: Podium) -> None:
+def test_a_run_that_fails_is_an_error_that_is_not_paid_again(fresh: Podium) -> None:
     messages = [{"role": "user", "content": WORDS_QUESTION}]
     error = {"kind": "server_error"}
-    with direct.behaving("sim-words", error), direct.behaving("sim-generalist", error):
-        calls = len(direct.calls())
+    with fresh.behaving("sim-words", error), fresh.behaving("sim-generalist", error):
+        calls = len(fresh.calls())
         with pytest.raises(openai.InternalServerError) as caught:
-            direct.openai(max_retries=2).chat.completions.create(model="podium-ultra", messages=messages)
-        assert len(direct.calls()) == calls + 6, "three attempts with each of two workers, and no second run"
+            fresh.openai(max_retries=2).chat.completions.create(model="podium-ultra", messages=messages)
+        assert len(fresh.calls()) == calls + 6, "three attempts with each of two workers, and no second run"
         assert (caught.value.code, caught.value.type) == ("final_step_failed", "server_error")
         with pytest.raises(openai.APIError) as caught:
-            list(ask(direct, WORDS_QUESTION, stream=True))
+            list(ask(fresh, WORDS_QUESTION, stream=True))
         assert caught.value.code == "final_step_failed"
 
 

@@ -50,17 +50,18 @@ async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
     shape.settings.push(("redis_away", away.to_owned()));
     let mut cluster = crate::start(&shape).await;
     cluster.redis.kill().await;
-    let says = match away {
-        "hold" => "Redis is away, and no worker is called meanwhile",
-        _ => "Redis is away, and this process keeps to its own share of each limit meanwhile",
+    // A process that works on by its own share is ready.
+    let (status, says) = match away {
+        "hold" => (503, "Redis is unreachable, and no worker is called"),
+        _ => (200, "this process keeps to its own share of each limit"),
     };
     for executor in &cluster.executors {
-        let unready = async || {
-            get(executor.address(0), "/readyz")
+        let said = async || {
+            get(executor.address(0), "/readyz?verbose")
                 .await
-                .filter(|(status, body)| *status == 503 && body.contains(says))
+                .filter(|(got, body)| *got == status && body.contains(says))
         };
-        crate::until(says, PATIENCE, unready).await;
+        crate::until(says, PATIENCE, said).await;
         assert!(limiter_is(executor, if away == "hold" { "holding" } else { "local" }).await);
     }
     let door = door(cluster.gateways[0].address(1)).await.unwrap();
