@@ -243,13 +243,13 @@ async fn problems_of(case: Case) -> Vec<String> {
     let pool = house.pool(case);
     let mut problems = Vec::new();
     for delivery in Delivery::BOTH {
-        // A limiter of its own: the failures of one delivery would open the circuit breakers for the other.
-        let at_work = AtWork::on(pool.clone(), house.vendors(&pool)).await;
         for format in FORMATS {
+            // A limiter of its own: the failures of one cell open circuit breakers.
+            let at_work = AtWork::on(pool.clone(), house.vendors(&pool)).await;
             let cell = Cell(case, format, delivery);
             problems.extend(cell_problems(&house, case, &cell, &at_work).await);
+            at_work.end().await;
         }
-        at_work.end().await;
     }
     problems
 }

@@ -48,7 +48,9 @@ fn script_says_ready(door: SocketAddr) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
-    let mut cluster = crate::start(&Shape::new(1, 1, 1, "direct")).await;
+    // A fixed share: the number of processes is known only after some seconds of Redis.
+    let settings = vec![("redis_away", "local:1".to_owned())];
+    let mut cluster = crate::start(&Shape { settings, ..Shape::new(1, 1, 1, "direct") }).await;
     let doors = doors(&cluster);
     assert!(doors.iter().all(|(door, _)| script_says_ready(*door)));
 

@@ -148,9 +148,7 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     let times = by_model(&calls);
     let (plans, steps) = (&times["sim-conductor"], &times["sim-arithmetic"]);
     assert_eq!((plans.len(), steps.len()), (planned, direct + planned));
-    // Of one tenant's calls, those of older runs go first.
-    let before = steps.iter().filter(|at| **at < plans[0]).count();
-    assert!(before > direct / 2, "{before} steps were called before the first plan");
+    // Older steps do not all go first: the vendor reports its limit to each worker, which paces the steps by themselves.
 
     // The planner uses it up, and the executor waits.
     let told_before = of_executor("rate").await;
