@@ -93,7 +93,8 @@ pub(crate) async fn an_account_bounds_its_workers_together(limiter: &LimiterFixt
 
 pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limiter: &LimiterFixture) {
     let worker = a_worker(0, 1_000);
-    let requests = Allowance { limit: Some(6_000), remaining: Some(5_999) };
+    // Few enough that even a busy machine asks more often.
+    let requests = Allowance { limit: Some(600), remaining: Some(599) };
     let quota = Quota { requests, ..Quota::default() };
     let permit = limiter.must_grant(&worker).await;
     permit.settle(Settlement { quota, ..Settlement::of(Outcome::Answered) });
@@ -103,7 +104,7 @@ pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limite
         limiter.wait_for_grant(limiter.handle(number), &worker).await;
     }
     let took = limiter.clock.now().since(begun);
-    assert!(took >= Duration::from_millis(190), "{took:?}");
+    assert!(took >= Duration::from_millis(1_900), "{took:?}");
 }
 
 pub(crate) async fn retry_after_blocks_all_handles(limiter: &LimiterFixture) {
