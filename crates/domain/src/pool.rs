@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// Of the efforts that it knows by name the highest that is not above `wanted`, or else its lowest.
+    /// The highest effort that the model knows and that is not above `wanted`; its lowest if all are above.
     pub fn nearest_effort(&self, wanted: Effort) -> Effort {
         let known = || self.efforts.iter().copied();
         known().filter(|effort| *effort <= wanted).max().or_else(|| known().min()).unwrap_or(wanted)

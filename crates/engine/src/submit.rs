@@ -94,7 +94,7 @@ pub enum SubmitError {
     ContextExceeded {
         /// Tokens of the messages, estimated by their bytes.
         tokens: u64,
-        /// Of the worker with the largest context.
+        /// The context, in tokens, of the allowed worker with the largest one.
         tokens_max: u32,
     },
     /// The conductor that alone will do is not here.

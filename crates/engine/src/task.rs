@@ -370,7 +370,7 @@ impl Engine {
         match error {
             // Its lease may have run out, which the next sweep finds.
             CommandError::Refused(Refusal::Held) => Settle::Nak(self.options().sweep_every),
-            // Whoever made the task wait publishes it in time. A time that a wrong clock wrote keeps a message for a sweep only.
+            // The process that delayed the task publishes it in time. A delay that a wrong clock wrote is bounded by a sweep.
             CommandError::Refused(Refusal::NotBefore(at)) => {
                 Settle::Nak(at.since(self.now()).min(self.options().sweep_every))
             }

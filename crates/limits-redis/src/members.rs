@@ -35,7 +35,7 @@ impl Members {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Redis said who is there. Of the last looks the one with the most processes counts.
+    /// Records an answer of Redis. The largest number of processes among the last answers counts.
     pub(crate) fn saw(&self, look: Look) {
         let mut seen = self.lock();
         seen.looks.push_back(look);

@@ -13,9 +13,9 @@ use crate::place::Place;
 /// Calls of this process that are under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
-    /// Of the worker.
+    /// Calls of the worker.
     pub(crate) worker: f64,
-    /// Of all workers of its account.
+    /// Calls of all workers of its account.
     pub(crate) account: f64,
 }
 

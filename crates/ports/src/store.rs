@@ -28,7 +28,7 @@ pub struct Again {
 }
 
 impl Again {
-    /// Of a task that is published at `now` and left alone until `at` at least.
+    /// For a task that is published at `now` and is not published again before `at`.
     pub fn new(now: Timestamp, at: Timestamp) -> Self {
         let grace = at.since(now);
         // A takeover publishes at once whatever there is, at the end of time: nothing is added then.

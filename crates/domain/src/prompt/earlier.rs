@@ -57,7 +57,7 @@ pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     Some(text)
 }
 
-/// What is shown of a step's output: where there is none, why.
+/// The text that stands for a step's output in a prompt: the output, or the reason why it is missing.
 fn shown_output(step: &StepRun) -> String {
     match (step.missing_because(), &step.output) {
         (Some(reason), _) => format!("(failed: {})", escaped(&reason)),

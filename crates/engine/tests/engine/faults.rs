@@ -34,7 +34,7 @@ pub(crate) struct StoreFaults {
     pub(crate) commits_refused: AtomicUsize,
     /// Commits that still succeed without saying so.
     pub(crate) answers_lost: AtomicUsize,
-    /// Whoever looks for what is due panics.
+    /// The search for due work panics.
     pub(crate) sweeps_panic: AtomicBool,
     /// Leases are not extended, and nobody is told.
     pub(crate) deaf: AtomicBool,
