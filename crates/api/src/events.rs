@@ -2,9 +2,7 @@
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{
-    FailReason, FinishReason, Hedge, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef,
-};
+use podium_domain::run::{FailReason, FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 
 use crate::AttemptNumbers;
@@ -16,12 +14,13 @@ pub fn event(event: &SequencedEvent, attempts: &mut AttemptNumbers) -> v1::RunEv
     v1::RunEvent {
         sequence: event.sequence,
         time: Some(timestamp(event.at)),
-        kind: Some(kind(&event.event, attempts)),
+        kind: kind(&event.event, attempts),
     }
 }
 
-fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
-    match event {
+/// None for an event that only earlier versions wrote.
+fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
+    Some(match event {
         RunEvent::Accepted { spec } => Kind::Accepted(accepted(spec)),
         RunEvent::Claimed { task, claim, worker, .. } => Kind::AttemptStarted(v1::AttemptStarted {
             task: Some((*task).into()),
@@ -65,9 +64,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
             })
         }
         RunEvent::FellBack { round, step, worker, message } => fell_back((*round, *step), worker, message),
-        RunEvent::Hedged { round, step, claim, hedge } => {
-            Kind::Hedged(hedged((*round, *step), hedge, |task| attempts.number(task, *claim)))
-        }
+        RunEvent::Hedged { .. } => return None,
         RunEvent::LeaseExpired { task, claim } => {
             let attempt = attempts.number(*task, *claim);
             Kind::AttemptLost(v1::AttemptLost { task: Some((*task).into()), attempt })
@@ -90,7 +87,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Kind {
         RunEvent::Succeeded { round, step } => Kind::Succeeded(succeeded(*round, *step)),
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
         RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
-    }
+    })
 }
 
 fn accepted(spec: &RunSpec) -> v1::Accepted {
@@ -142,15 +139,6 @@ fn attempt_failed(task: TaskRef, message: &str, retry_at: Timestamp) -> v1::Atte
         cost_nano_usd: 0,
         handed_back: false,
     }
-}
-
-fn hedged(
-    (round, step): (u16, StepIndex),
-    hedge: &Hedge,
-    attempt: impl FnOnce(TaskRef) -> u32,
-) -> v1::Hedged {
-    let attempt = attempt(TaskRef::Step { round, step });
-    v1::Hedged { round: round.into(), step: step.get().into(), attempt, hedge: Some(hedge.into()) }
 }
 
 fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {

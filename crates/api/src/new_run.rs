@@ -242,15 +242,6 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
             problems.add("policy.failed_step", must_be);
         }
     }
-    match v1::Hedging::try_from(wanted.hedging) {
-        Ok(v1::Hedging::Unspecified) => {}
-        Ok(v1::Hedging::None) => policy.hedging = PoolRule::None,
-        Ok(v1::Hedging::Pool) => policy.hedging = PoolRule::Pool,
-        Err(_) => {
-            let hedging = wanted.hedging;
-            problems.add("policy.hedging", format!("hedging {hedging} is unknown, it must be none or pool"));
-        }
-    }
     match v1::StepCaching::try_from(wanted.step_cache) {
         Ok(v1::StepCaching::Unspecified) => {}
         Ok(v1::StepCaching::Off) => policy.step_cache = StepCaching::Off,
@@ -326,7 +317,6 @@ mod tests {
             fallback: 9,
             broken_answer: 9,
             failed_step: 9,
-            hedging: 9,
             step_cache: 9,
             workers_allowed: vec!["no such name!".to_owned()],
             ..Default::default()
@@ -340,7 +330,6 @@ mod tests {
             "policy.fallback",
             "policy.broken_answer",
             "policy.failed_step",
-            "policy.hedging",
             "policy.step_cache",
             "policy.steps_max",
             "policy.workers_allowed",
@@ -398,7 +387,6 @@ mod tests {
             fallback: v1::Fallback::None.into(),
             broken_answer: v1::BrokenAnswer::Again.into(),
             failed_step: v1::FailedStep::Continue.into(),
-            hedging: v1::Hedging::None.into(),
             step_cache: v1::StepCaching::Off.into(),
             cost_max_nano_usd: Some(5),
             workers_allowed: vec!["a".to_owned()],
@@ -406,7 +394,7 @@ mod tests {
         });
         let policy = NewRun::try_from(request).unwrap().policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
-        assert_eq!((policy.fallback, policy.hedging), (PoolRule::None, PoolRule::None));
+        assert_eq!(policy.fallback, PoolRule::None);
         assert_eq!(policy.step_cache, StepCaching::Off);
         assert_eq!(policy.broken_answer, BrokenAnswer::Again);
         assert_eq!(policy.failed_step, FailedStep::Continue);

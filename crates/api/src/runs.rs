@@ -10,8 +10,8 @@ use podium_domain::policy::{
     BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
 };
 use podium_domain::run::{
-    Attempt, AttemptOutcome, FailReason, FinishReason, Hedge, MissingStep, Round, Run, RunState, Saved,
-    StepRun, Task, TaskState, Winner,
+    Attempt, AttemptOutcome, FailReason, FinishReason, MissingStep, Round, Run, RunState, Saved, StepRun,
+    Task, TaskState,
 };
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
@@ -63,7 +63,6 @@ impl From<&Run> for v1::Run {
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
-            hedges: run.hedges(),
             failed_steps: run.failed_steps().into_iter().map(Into::into).collect(),
             degraded: run.is_degraded(),
             refused: run.refusal().is_some(),
@@ -95,8 +94,8 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
         state: v1::TaskState::from(&done.task.state).into(),
         attempts: attempts_of(&done.task),
         output: done.output.clone(),
-        usage: Some(attempts.iter().map(Attempt::total_usage).sum::<Usage>().into()),
-        cost_nano_usd: attempts.iter().map(Attempt::total_cost).sum::<Cost>().nano_usd(),
+        usage: Some(attempts.iter().map(|attempt| attempt.usage).sum::<Usage>().into()),
+        cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
         finish_reason: done.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
         fell_back_to: done.worker.as_ref().map(ToString::to_string),
     }
@@ -147,23 +146,6 @@ fn attempt_of(number: u32, attempt: &Attempt) -> v1::Attempt {
         cost_nano_usd: attempt.cost.nano_usd(),
         first_token_ms: attempt.first_token_ms,
         saved: attempt.saved.map(Into::into),
-        hedge: attempt.hedge.as_ref().map(Into::into),
-    }
-}
-
-impl From<&Hedge> for v1::Hedge {
-    fn from(hedge: &Hedge) -> Self {
-        let winner = match hedge.winner {
-            Winner::First => v1::HedgeWinner::First,
-            Winner::Second => v1::HedgeWinner::Second,
-            Winner::Neither => v1::HedgeWinner::Neither,
-        };
-        Self {
-            worker: hedge.worker.to_string(),
-            winner: winner.into(),
-            usage: Some(hedge.usage.into()),
-            cost_nano_usd: hedge.cost.nano_usd(),
-        }
     }
 }
 
@@ -234,7 +216,6 @@ impl From<&Policy> for v1::Policy {
             fallback: v1::Fallback::from(policy.fallback).into(),
             broken_answer: v1::BrokenAnswer::from(policy.broken_answer).into(),
             failed_step: v1::FailedStep::from(policy.failed_step).into(),
-            hedging: v1::Hedging::from(policy.hedging).into(),
             step_cache: v1::StepCaching::from(policy.step_cache).into(),
             workers_allowed: match &policy.workers_allowed {
                 WorkersAllowed::All => Vec::new(),
@@ -302,15 +283,6 @@ impl From<FailedStep> for v1::FailedStep {
 impl From<MissingStep> for v1::FailedStepInfo {
     fn from(MissingStep { round, step, worker, reason }: MissingStep) -> Self {
         Self { round: round.into(), step: step.get().into(), worker: worker.to_string(), reason }
-    }
-}
-
-impl From<PoolRule> for v1::Hedging {
-    fn from(rule: PoolRule) -> Self {
-        match rule {
-            PoolRule::None => Self::None,
-            PoolRule::Pool => Self::Pool,
-        }
     }
 }
 

@@ -279,9 +279,6 @@ pub struct Policy {
     /// What follows a step that failed for good.
     #[serde(default = "FailedStep::before", skip_serializing_if = "FailedStep::is_as_before")]
     pub failed_step: FailedStep,
-    /// Whether a call that is silent for long may have a second one made beside it: the first call of a `mini` run's worker.
-    #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
-    pub hedging: PoolRule,
     /// Whether a step may be answered from the step cache.
     #[serde(default = "StepCaching::before", skip_serializing_if = "StepCaching::is_as_before")]
     pub step_cache: StepCaching,
@@ -326,7 +323,6 @@ impl Policy {
                 Tier::Mini => FailedStep::Fail,
                 Tier::Ultra => FailedStep::Replan,
             },
-            hedging: PoolRule::Pool,
             step_cache: StepCaching::Exact,
         }
     }
@@ -352,16 +348,6 @@ impl Policy {
     /// The deadline as a span.
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
-    }
-
-    /// Whether calls of `worker` may be hedged: only `mini` is about latency alone.
-    pub fn hedges(&self, worker: &Worker) -> bool {
-        self.may_hedge() && worker.hedge.is_some()
-    }
-
-    /// The same, of any worker.
-    pub(crate) fn may_hedge(&self) -> bool {
-        self.tier == Tier::Mini && self.hedging == PoolRule::Pool
     }
 
     /// Whether a plan may use `worker`.
@@ -403,7 +389,7 @@ mod tests {
     fn what_was_stored_before_there_was_a_choice_reads_as_it_was_meant() {
         let policy = Policy::new(Tier::Ultra, Effort::Medium);
         let mut stored = serde_json::to_value(&policy).unwrap();
-        for name in ["fallback", "broken_answer", "failed_step", "hedging", "step_cache"] {
+        for name in ["fallback", "broken_answer", "failed_step", "step_cache"] {
             assert!(stored.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         let before: Policy = serde_json::from_value(stored.clone()).unwrap();
@@ -411,7 +397,6 @@ mod tests {
             fallback: PoolRule::None,
             broken_answer: BrokenAnswer::Again,
             failed_step: FailedStep::Continue,
-            hedging: PoolRule::None,
             step_cache: StepCaching::Off,
             ..policy.clone()
         };

@@ -4,7 +4,6 @@ mod extras;
 mod fallbacks;
 mod features;
 mod file;
-mod hedge;
 mod limits;
 mod price_file;
 mod secret;
@@ -22,7 +21,6 @@ use crate::time::Timestamp;
 pub use extras::{Extras, HeaderText};
 pub use features::{Feature, KeyHeader, TokenLimitField, WireFormat};
 pub use file::PoolError;
-pub use hedge::HedgeRule;
 pub use secret::SecretRef;
 pub use waits::Waits;
 
@@ -135,8 +133,6 @@ pub struct Worker {
     pub extras: Extras,
     /// Who may stand in for it, the best first; none: the pool does not say, so any other worker.
     pub fallbacks: Option<Vec<WorkerId>>,
-    /// When its calls are hedged; none: never.
-    pub hedge: Option<HedgeRule>,
 }
 
 impl Worker {

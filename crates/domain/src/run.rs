@@ -13,7 +13,6 @@ mod decide;
 mod event;
 mod failure;
 mod head;
-mod hedge;
 mod settle;
 mod task;
 
@@ -38,9 +37,8 @@ pub use command::{
     AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, Saved,
     StepResult,
 };
-pub use event::{CONTEXT_EXCEEDED, FailReason, RATE_LIMITED, RunEvent, SequencedEvent};
+pub use event::{CONTEXT_EXCEEDED, FailReason, OtherCall, RATE_LIMITED, RunEvent, SequencedEvent};
 pub use failure::MissingStep;
-pub use hedge::{Hedge, Winner};
 pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 
 /// What was asked, and under which bounds. Fixed at acceptance.
@@ -338,21 +336,20 @@ impl Run {
     /// What all attempts together have cost so far: those that counted, those that failed and those whose result came too
     /// late alike.
     pub fn cost(&self) -> Cost {
-        self.attempts().map(Attempt::total_cost).sum()
+        self.attempts().map(|attempt| attempt.cost).sum()
     }
 
     /// What all attempts together have consumed so far.
     pub fn usage(&self) -> Usage {
-        self.attempts().map(Attempt::total_usage).sum()
+        self.attempts().map(|attempt| attempt.usage).sum()
     }
 
-    /// The share of [`Self::cost`] that bought nothing: of attempts that failed, were lost, or whose result came too late, of hedges
-    /// and the calls that they were faster than, and of steps that were superseded.
+    /// The wasted share of [`Self::cost`]: attempts that failed, were lost or came too late, and superseded steps.
     pub fn wasted_cost(&self) -> Cost {
         self.wasted().map(|(_, cost)| cost).sum()
     }
 
-    /// The share of [`Self::usage`] that bought nothing.
+    /// The wasted share of [`Self::usage`].
     pub fn wasted_usage(&self) -> Usage {
         self.wasted().map(|(usage, _)| usage).sum()
     }
@@ -396,11 +393,9 @@ impl Run {
                 TaskRef::Plan { .. } => false,
                 TaskRef::Step { round, step } => self.rounds[usize::from(round)].is_superseded(step),
             };
-            found.attempts.iter().map(move |attempt| {
-                let is_taken = !is_superseded && attempt.outcome == AttemptOutcome::Accepted;
-                let lost = attempt.hedge.as_ref().map_or_else(Default::default, |h| (h.usage, h.cost));
-                if is_taken { lost } else { (attempt.total_usage(), attempt.total_cost()) }
-            })
+            let is_wasted =
+                move |attempt: &&Attempt| is_superseded || attempt.outcome != AttemptOutcome::Accepted;
+            found.attempts.iter().filter(is_wasted).map(|attempt| (attempt.usage, attempt.cost))
         })
     }
 

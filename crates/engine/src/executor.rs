@@ -8,7 +8,6 @@
 pub(crate) mod call;
 mod chain;
 mod fallback;
-mod hedge;
 mod recall;
 
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{AttemptError, Command, Run, StepResult, Task, TaskRef, TaskState};
+use podium_domain::run::{AttemptError, Command, Run, Task, TaskRef, TaskState};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -34,11 +33,9 @@ use crate::commands::InHand;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended, Spent};
 use crate::executor::fallback::Shut;
-use crate::executor::hedge::{Attempted, Second};
-use crate::hedging::Hedging;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
-use crate::task::{Claimed, Done, Reserve, Settle, Slot, Slots, Work, serve_lane};
+use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
 
 /// Serves the lanes of steps.
 #[derive(Clone)]
@@ -46,7 +43,6 @@ pub(crate) struct Executor {
     engine: Engine,
     slots: Slots,
     retries: Arc<RetryBudget>,
-    hedging: Arc<Hedging>,
     stop: CancellationToken,
 }
 
@@ -56,8 +52,6 @@ pub(crate) struct Step {
     at: (u16, StepIndex),
     worker: Worker,
     permit: Box<dyn Permit>,
-    /// Who may be called beside the worker.
-    second: Option<Second>,
     slot: Slot,
     /// The message that brought it; none for one that was claimed with the result before it.
     message: Option<InHand>,
@@ -67,8 +61,8 @@ pub(crate) struct Step {
 struct Cleared {
     worker: Worker,
     permit: Box<dyn Permit>,
-    reserve: Reserve,
-    second: Option<Second>,
+    /// The most that the call may cost.
+    reserve: Cost,
     /// What has to be carried out before it is claimed.
     first: Option<Command>,
 }
@@ -85,7 +79,7 @@ impl Executor {
     /// Begins no further step by itself after `stop`.
     pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
         let retries = Arc::new(RetryBudget::new(engine.options().retries));
-        Self { engine, slots, retries, hedging: Arc::default(), stop }
+        Self { engine, slots, retries, stop }
     }
 
     pub(crate) async fn run(self, lane: Lane, abandon: CancellationToken) {
@@ -171,12 +165,9 @@ impl Executor {
         let recall = self.recall(&run, at, (worker, &request));
         self.answer_known(recall.as_ref(), (&in_hand, abandon)).await?;
         let cleared = self.clear(&run, at, (worker, &request), (&in_hand, abandon)).await?;
-        let Cleared { worker, permit, reserve, second, first } = cleared;
+        let Cleared { worker, permit, reserve, first } = cleared;
         match engine.claim_after(run.id(), first, &in_hand, reserve).await {
-            Ok(claimed) => {
-                let second = second.and_then(|second| second.covered_by(&claimed));
-                Ok(Step { claimed, at, worker, permit, second, slot, message: Some(in_hand) })
-            }
+            Ok(claimed) => Ok(Step { claimed, at, worker, permit, slot, message: Some(in_hand) }),
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
                 Err(settle)
@@ -192,7 +183,7 @@ impl Executor {
         abandon: &CancellationToken,
     ) -> Settle {
         let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
-        let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
+        let hand_back = Command::HandBack { task, claim, usage, cost };
         self.engine.record_both(claimed.run.id(), (hand_back, None), message, abandon).await.0
     }
 
@@ -242,20 +233,8 @@ impl Executor {
         permit: Box<dyn Permit>,
     ) -> Cleared {
         self.waited(run, TaskRef::Step { round: at.0, step: at.1 });
-        let (reserve, second) = self.reserve(run, at, (worker, request));
-        Cleared { worker: worker.clone(), permit, reserve, second, first: None }
-    }
-
-    /// The most that a step's attempt may cost, and who may be called beside its worker.
-    fn reserve(
-        &self,
-        run: &Run,
-        at: (u16, StepIndex),
-        (worker, request): (&Worker, &ChatRequest),
-    ) -> (Reserve, Option<Second>) {
-        let second = self.second(run, at, (worker, request));
-        let call = call::most_cost(worker, request, self.engine.now());
-        (Reserve { call, hedge: second.as_ref().map_or(Cost::ZERO, Second::most_cost) }, second)
+        let reserve = call::most_cost(worker, request, self.engine.now());
+        Cleared { worker: worker.clone(), permit, reserve, first: None }
     }
 
     /// A step that was ready has its permit.
@@ -290,15 +269,14 @@ impl Executor {
         };
         let (retry_at, fall_back_to) = (None, None);
         let (usage, cost) = (Usage::default(), Cost::ZERO);
-        let error =
-            AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost, hedge: None };
+        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost };
         let command = Command::FailAttempt { task, claim: claimed.claim, error };
         self.engine.record(run.id(), command, in_hand, abandon).await
     }
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
     async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, second, slot, message } = step;
+        let Step { claimed, at, worker, permit, slot, message } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
@@ -320,9 +298,9 @@ impl Executor {
         };
         self.retries.called(&worker.id, self.engine.now());
         let key = self.key_of(&claimed.run, (&worker, &request));
-        let attempted = self.attempt(call, second.as_ref(), permit, (&claimed.held, abandon)).await;
-        self.keep(key, &worker, &attempted).await;
-        let command = self.command_for(&claimed, at, (&worker, &request), attempted);
+        let ended = call.make(permit, (&claimed.held, abandon)).await;
+        self.keep(key, &ended).await;
+        let command = self.command_for(&claimed, at, (&worker, &request), ended);
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
         let recording = self.engine.record_both(claimed.run.id(), (command, then), message.as_ref(), abandon);
@@ -336,28 +314,24 @@ impl Executor {
         claimed: &Claimed,
         (round, step): (u16, StepIndex),
         (worker, request): (&Worker, &ChatRequest),
-        Attempted { ended, hedge }: Attempted,
+        ended: Ended,
     ) -> Command {
         let (task, claim) = (claimed.task, claimed.claim);
         match ended {
-            Ended::Finished(result) => {
-                Command::CompleteStep { round, step, claim, result: StepResult { hedge, ..result } }
-            }
+            Ended::Finished(result) => Command::CompleteStep { round, step, claim, result },
             Ended::Failed { mut message, cure, spent: Spent { usage, cost } } => {
                 let is_rate_limit = matches!(cure, Cure::Limited(_));
                 let retry_at = self.retry_at(claimed, worker, cure, &mut message);
                 let asked = (worker, request);
-                let elsewhere =
-                    || fallback::next(self.engine.pool(), &claimed.run, task, asked, hedge.as_ref());
+                let elsewhere = || fallback::next(self.engine.pool(), &claimed.run, task, asked);
                 let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
-                let error =
-                    AttemptError { message, retry_at, is_rate_limit, fall_back_to, usage, cost, hedge };
+                let error = AttemptError { message, retry_at, is_rate_limit, fall_back_to, usage, cost };
                 Command::FailAttempt { task, claim, error }
             }
             // Fenced: of a claim that was really lost, only the cost is recorded.
             Ended::Lost { spent: Spent { usage, cost } }
             | Ended::Abandoned { spent: Spent { usage, cost } } => {
-                Command::HandBack { task, claim, usage, cost, hedge }
+                Command::HandBack { task, claim, usage, cost }
             }
         }
     }

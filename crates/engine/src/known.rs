@@ -226,7 +226,6 @@ mod tests {
             executor: "e".to_owned(),
             lease_until: TestClock::START,
             reserve: podium_domain::money::Cost::ZERO,
-            hedge: podium_domain::money::Cost::ZERO,
         };
         let task = podium_domain::run::TaskRef::Plan { round: 0 };
         let decision =

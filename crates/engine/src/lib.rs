@@ -17,7 +17,6 @@ mod engine;
 mod estimate;
 mod executor;
 mod gather;
-mod hedging;
 mod history;
 mod holds;
 mod known;

@@ -233,7 +233,7 @@ impl Planner {
                 if usage == Usage::default() && claimed.held.token().is_cancelled() {
                     return Settle::Ack;
                 }
-                Command::HandBack { task, claim, usage, cost, hedge: None }
+                Command::HandBack { task, claim, usage, cost }
             }
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
@@ -251,15 +251,7 @@ impl Planner {
         let retry_at = is_retryable.then(|| self.engine.now().after(pause));
         let message = error.told();
         let (usage, cost) = error.consumed();
-        let error = AttemptError {
-            message,
-            retry_at,
-            is_rate_limit: false,
-            fall_back_to: None,
-            usage,
-            cost,
-            hedge: None,
-        };
+        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to: None, usage, cost };
         Command::FailAttempt { task, claim, error }
     }
 }

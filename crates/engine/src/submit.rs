@@ -228,7 +228,6 @@ impl Engine {
             executor: self.options().executor.clone(),
             lease_until: now.after(self.options().lease),
             reserve: Cost::ZERO,
-            hedge: Cost::ZERO,
         };
         let mut effects = Vec::new();
         let reserve = self.reserve_for(&after, &result);

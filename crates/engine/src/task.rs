@@ -70,15 +70,6 @@ impl Wish {
     }
 }
 
-/// The most that an attempt may cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reserve {
-    /// By its call.
-    pub(crate) call: Cost,
-    /// By a second one, if it may be hedged.
-    pub(crate) hedge: Cost,
-}
-
 /// A task in hand: claimed in the store, its lease kept alive.
 pub(crate) struct Claimed {
     pub(crate) run: Arc<Run>,
@@ -272,7 +263,7 @@ impl Engine {
     /// Claims the task of a message, which may cost nothing. The claim is durable before this returns; no call may be made without
     /// it.
     pub(crate) async fn claim(&self, run: RunId, message: &InHand) -> Result<Claimed, Settle> {
-        self.claim_after(run, None, message, Reserve::default()).await
+        self.claim_after(run, None, message, Cost::ZERO).await
     }
 
     /// How to answer the message of a task that this process cannot do and others may: they get it, until the run's deadline is
@@ -303,7 +294,7 @@ impl Engine {
         run: RunId,
         first: Option<Command>,
         message: &InHand,
-        reserve: Reserve,
+        reserve: Cost,
     ) -> Result<Claimed, Settle> {
         let wish = self.wish(run, message.task, reserve);
         let (command, then) = match first {
@@ -340,7 +331,7 @@ impl Engine {
         let (engine, give_up_at) = (self.clone(), self.now().after(self.options().lease));
         let (task, claim, usage, cost) = (wish.task, wish.claim.id, Usage::default(), Cost::ZERO);
         self.background().spawn(async move {
-            let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
+            let hand_back = Command::HandBack { task, claim, usage, cost };
             while engine.now() < give_up_at {
                 match engine.commands().send(run, hand_back.clone()).await {
                     Err(CommandError::Store(_) | CommandError::Contended) => {
@@ -354,14 +345,13 @@ impl Engine {
     }
 
     /// A claim that is about to be made.
-    pub(crate) fn wish(&self, run: RunId, task: TaskRef, reserve: Reserve) -> Wish {
+    pub(crate) fn wish(&self, run: RunId, task: TaskRef, reserve: Cost) -> Wish {
         let id = self.parts().ids.claim_id();
         let claim = Claim {
             id,
             executor: self.options().executor.clone(),
             lease_until: self.now().after(self.options().lease),
-            reserve: reserve.call,
-            hedge: reserve.hedge,
+            reserve,
         };
         Wish { task, claim, held: self.holds().register(Hold { run, task, claim: id }) }
     }

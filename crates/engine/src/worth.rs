@@ -1,7 +1,7 @@
 //! What runs can cost at most: what is reserved of budgets, and what a client is told before a run.
 //!
 //! A call is worth its prompt, generously counted, and every token that it may write, each at the dearest class. Of a step that
-//! sees others, the others' outputs are taken for as long as they may get. A call that may be hedged is worth both calls.
+//! sees others, the others' outputs are taken for as long as they may get.
 
 use podium_domain::content::IMAGE_TOKENS_MAX;
 use podium_domain::conversation::Conversation;
@@ -31,7 +31,7 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// The most that a plan's steps cost if each needs one attempt, hedges included.
+    /// The most that a plan's steps cost if each needs one attempt.
     pub(crate) fn plan_max(&self, pool: &Pool, plan: &Plan) -> Cost {
         self.steps_max(pool, plan).map(|(_, cost)| cost).sum()
     }
@@ -48,8 +48,8 @@ impl Question<'_> {
                 tokens += worker(seen).map_or(0, |worker| u64::from(worker.output_tokens_max));
             }
             let is_final = index == plan.final_step();
-            let cost = worker(step)
-                .map_or(Cost::ZERO, |worker| self.attempt_max(pool, worker, (bytes, tokens), is_final));
+            let cost =
+                worker(step).map_or(Cost::ZERO, |worker| self.call_max(worker, (bytes, tokens), is_final));
             (step.worker.clone(), cost)
         })
     }
@@ -57,7 +57,7 @@ impl Question<'_> {
     /// The least that a plan can be worth: one step, by the cheapest worker that the policy allows.
     pub(crate) fn least(&self, pool: &Pool) -> Cost {
         let allowed = pool.workers().iter().filter(|worker| self.policy.allows(worker));
-        allowed.map(|worker| self.attempt_max(pool, worker, (0, 0), true)).min().unwrap_or_default()
+        allowed.map(|worker| self.call_max(worker, (0, 0), true)).min().unwrap_or_default()
     }
 
     /// The most that any plan of a round can be worth: all steps that the policy allows, by the dearest worker, each of which
@@ -69,22 +69,10 @@ impl Question<'_> {
         let earlier = if self.policy.rounds_max > 1 { EARLIER_BYTES_MAX as u64 } else { 0 };
         let step = |number: u64| {
             let seen = (earlier + subtask + number * (subtask + FRAME_BYTES), number * longest);
-            let costs = allowed().map(|worker| self.attempt_max(pool, worker, seen, false));
+            let costs = allowed().map(|worker| self.call_max(worker, seen, false));
             costs.max().unwrap_or_default()
         };
         (0..u64::from(self.policy.steps_max)).map(step).sum()
-    }
-
-    /// The most that one attempt at a step is worth: its call, and where that may be hedged also that of the dearest who may be
-    /// called beside.
-    fn attempt_max(&self, pool: &Pool, worker: &Worker, seen: (u64, u64), is_final: bool) -> Cost {
-        let call = |worker: &Worker| self.call_max(worker, seen, is_final);
-        if !self.policy.hedges(worker) {
-            return call(worker);
-        }
-        let others = pool.fallbacks_of(worker).into_iter().filter(|other| self.policy.allows(other));
-        let hedge = others.map(call).fold(call(worker), Cost::max);
-        call(worker) + hedge
     }
 
     /// The most that one call is worth which is given so many bytes and tokens besides the conversation.

@@ -353,8 +353,6 @@ pub struct RunSums {
     pub saved: Cost,
     /// How often a step went on with another worker.
     pub fallbacks: u32,
-    /// How many attempts were hedged.
-    pub hedges: u32,
 }
 
 impl RunSums {
@@ -367,7 +365,6 @@ impl RunSums {
             wasted: run.wasted_cost(),
             saved: run.saved().cost,
             fallbacks: run.fallbacks(),
-            hedges: run.hedges(),
         }
     }
 }

@@ -11,7 +11,6 @@ SELECT runs.id AS "id!",
     wasted_nano_usd AS "wasted_nano_usd!",
     saved_nano_usd AS "saved_nano_usd!",
     fallbacks AS "fallbacks!",
-    hedges AS "hedges!",
     accepted_ms AS "accepted_ms!",
     ended_ms AS "ended_ms?"
 FROM runs

@@ -58,13 +58,12 @@ pub(crate) struct StateRow {
     pub(crate) wasted_nano_usd: i64,
     pub(crate) saved_nano_usd: i64,
     pub(crate) fallbacks: i64,
-    pub(crate) hedges: i64,
     pub(crate) unsettled: bool,
 }
 
 impl StateRow {
     fn new(run: &Run, version_before: u64) -> Self {
-        let RunSums { steps, cost, wasted, saved, fallbacks, hedges } = RunSums::of(run);
+        let RunSums { steps, cost, wasted, saved, fallbacks } = RunSums::of(run);
         Self {
             run: *run.id().as_uuid(),
             version_before: stored(version_before),
@@ -76,7 +75,6 @@ impl StateRow {
             wasted_nano_usd: stored(wasted.nano_usd()),
             saved_nano_usd: stored(saved.nano_usd()),
             fallbacks: fallbacks.into(),
-            hedges: hedges.into(),
             unsettled: run.is_unsettled(),
         }
     }

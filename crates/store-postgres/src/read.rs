@@ -145,7 +145,6 @@ struct SummaryRow {
     wasted_nano_usd: i64,
     saved_nano_usd: i64,
     fallbacks: i64,
-    hedges: i64,
     accepted_ms: i64,
     ended_ms: Option<i64>,
 }
@@ -169,7 +168,6 @@ impl SummaryRow {
                 wasted: cost(self.wasted_nano_usd),
                 saved: cost(self.saved_nano_usd),
                 fallbacks: count(self.fallbacks),
-                hedges: count(self.hedges),
             },
             accepted_at: time(self.accepted_ms),
             ended_at: self.ended_ms.map(time),

@@ -25,7 +25,7 @@ pub(crate) const READ_EVENTS: &str = "-- read_events
 SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
 
 pub(crate) const LIST_RUNS: &str = "-- list_runs
-SELECT id, tenant, model, state, question, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges,
+SELECT id, tenant, model, state, question, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
        accepted_ms, ended_ms
 FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
@@ -133,7 +133,6 @@ fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
             wasted: cost("wasted_nano_usd")?,
             saved: cost("saved_nano_usd")?,
             fallbacks: count("fallbacks")?,
-            hedges: count("hedges")?,
         },
         accepted_at: time(number("accepted_ms")?),
         ended_at: ended_ms.map(time),

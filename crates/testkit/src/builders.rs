@@ -178,7 +178,6 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
         usage,
         cost: Cost::from_nano_usd(120_000),
         first_token_ms: Some(5),
-        hedge: None,
         saved: None,
     }
 }
@@ -254,8 +253,7 @@ impl Driven {
     pub fn claim(&mut self, task: TaskRef, ids: &SeededIds) -> ClaimId {
         let id = ids.claim_id();
         let lease_until = self.now.after(LEASE);
-        let claim =
-            Claim { id, executor: "test".to_owned(), lease_until, reserve: self.reserve, hedge: Cost::ZERO };
+        let claim = Claim { id, executor: "test".to_owned(), lease_until, reserve: self.reserve };
         self.drive(&Command::Claim { task, claim });
         self.last_claim = id;
         id
@@ -307,7 +305,6 @@ impl Driven {
             fall_back_to,
             usage,
             cost,
-            hedge: None,
         };
         self.drive(&Command::FailAttempt { task, claim, error })
     }

@@ -35,7 +35,6 @@ pub(crate) struct RunReport {
     cost_usd: f64,
     wasted_usd: f64,
     fallbacks: u32,
-    hedges: u32,
     saved_usage: UsageReport,
     saved_usd: f64,
     duration_ms: Option<u64>,
@@ -75,34 +74,12 @@ struct StepReport {
     errors: Vec<String>,
     /// Who does it instead of `worker`.
     fell_back_to: Option<String>,
-    /// Its second calls.
-    hedges: Vec<HedgeReport>,
     output: Option<String>,
     prompt_tokens: u64,
     completion_tokens: u64,
     cost_usd: f64,
     is_from_cache: bool,
     duration_ms: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct HedgeReport {
-    worker: String,
-    /// Which call began to answer first: `first`, `second` or `neither`.
-    winner: &'static str,
-    wasted_usd: f64,
-}
-
-impl From<&v1::Hedge> for HedgeReport {
-    fn from(hedge: &v1::Hedge) -> Self {
-        let winner = match hedge.winner() {
-            v1::HedgeWinner::Unspecified => "unknown",
-            v1::HedgeWinner::First => "first",
-            v1::HedgeWinner::Second => "second",
-            v1::HedgeWinner::Neither => "neither",
-        };
-        Self { worker: hedge.worker.clone(), winner, wasted_usd: usd(hedge.cost_nano_usd) }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -156,7 +133,6 @@ impl RunReport {
             cost_usd: usd(run.cost_nano_usd),
             wasted_usd: usd(run.wasted_cost_nano_usd),
             fallbacks: run.fallbacks,
-            hedges: run.hedges,
             saved_usage: run.saved.and_then(|saved| saved.usage).into(),
             saved_usd: usd(run.saved.map_or(0, |saved| saved.cost_nano_usd)),
             duration_ms: span_ms(run.accept_time.as_ref(), run.end_time.as_ref()),
@@ -209,7 +185,6 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
         fell_back_to: step.fell_back_to.clone(),
-        hedges: step.attempts.iter().filter_map(|a| a.hedge.as_ref()).map(Into::into).collect(),
         output: step.output.clone(),
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -247,10 +222,6 @@ pub(crate) fn describe(report: &RunReport) -> String {
         );
         step.errors.iter().for_each(|error| line("", &format!("! {error}")));
         step.fell_back_to.iter().for_each(|worker| line("", &format!("> went on with {worker}")));
-        for hedge in &step.hedges {
-            let HedgeReport { worker, winner, wasted_usd } = hedge;
-            line("", &format!("> asked {worker} as well, {winner} was faster, ${wasted_usd:.6} wasted"));
-        }
         step.output.iter().for_each(|output| line("", &format!("= {output}")));
     }
     report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
@@ -292,7 +263,6 @@ pub(crate) struct SummaryReport {
     wasted_usd: f64,
     saved_usd: f64,
     fallbacks: u32,
-    hedges: u32,
     accepted_at_ms: u64,
     /// In UTC, to the second.
     #[serde(skip)]
@@ -313,7 +283,6 @@ impl SummaryReport {
             wasted_usd: usd(run.wasted_cost_nano_usd),
             saved_usd: usd(run.saved_cost_nano_usd),
             fallbacks: run.fallbacks,
-            hedges: run.hedges,
             accepted_at_ms: run.accept_time.as_ref().map(unix_ms).unwrap_or_default(),
             accepted_at: run
                 .accept_time
@@ -341,7 +310,6 @@ impl SummaryReport {
             money(self.wasted_usd, "wasted"),
             money(self.saved_usd, "saved"),
             times(self.fallbacks, "fallback"),
-            times(self.hedges, "hedge"),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
@@ -397,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_waste_savings_fallbacks_and_hedges_if_any() {
+    fn a_line_shows_waste_savings_and_fallbacks_if_any() {
         let plain = v1::RunSummary {
             run_id: "r1".to_owned(),
             state: v1::RunState::Succeeded.into(),
@@ -417,10 +385,9 @@ mod tests {
             wasted_cost_nano_usd: 1_000_000,
             saved_cost_nano_usd: 2_000_000,
             fallbacks: 1,
-            hedges: 2,
             ..plain
         };
-        let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallback, 2 hedges)  podium-ultra";
+        let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallback)  podium-ultra";
         assert!(line(&beside).contains(expected), "{}", line(&beside));
     }
 }

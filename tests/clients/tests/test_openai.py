@@ -49,7 +49,7 @@ def test_the_usage_adds_up_and_tells_the_share_of_planning(podium: Podium) -> No
 def test_a_completion_tells_what_it_cost_and_what_was_in_vain(podium: Podium, direct: Podium) -> None:
     told = ask(podium).model_extra["podium"]
     assert told["cost_nano_usd"] > 0
-    assert (told["wasted_cost_nano_usd"], told["fallbacks"], told["hedges"]) == (0, 0, 0)
+    assert (told["wasted_cost_nano_usd"], told["fallbacks"]) == (0, 0)
     with direct.behaving("sim-words", {"kind": "server_error"}):
         parameters = {"stream": True, "stream_options": {"include_usage": True}}
         *chunks, last = list(ask(direct, WORDS_QUESTION, **parameters))
@@ -151,7 +151,7 @@ def test_an_unknown_parameter_is_refused(podium: Podium) -> None:
 
 def test_bounds_of_a_run_come_in_the_extra_body(podium: Podium) -> None:
     bounds = {"steps_max": 3, "rounds_max": 1, "attempts_max": 2, "deadline_ms": 60_000, "fallback": "none"}
-    bounds |= {"cost_max_nano_usd": 1_000_000_000, "output_bytes_max": 4096, "workers_allowed": [], "hedging": "none"}
+    bounds |= {"cost_max_nano_usd": 1_000_000_000, "output_bytes_max": 4096, "workers_allowed": []}
     completion = ask(podium, extra_body={"podium": bounds})
     assert completion.choices[0].message.content == ANSWER
     calls = len(podium.calls())

@@ -8,7 +8,7 @@ use podium_domain::budget::{BudgetRef, Charge};
 use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{BrokenAnswer, FailedStep, PoolRule, StepCaching, Tier};
+use podium_domain::policy::{BrokenAnswer, FailedStep, StepCaching};
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
 use podium_domain::run::{Run, RunEvent, RunState, SequencedEvent, Task, TaskRef, TaskState};
@@ -198,14 +198,11 @@ impl Checker {
     /// Whether a step whose worker's answer broke off goes on with another one, where the policy wants that; and is asked for again
     /// where it wants that.
     fn check_once(&mut self, id: RunId, event: &RunEvent, next: Option<&RunEvent>) {
-        let RunEvent::AttemptFailed { task: task @ TaskRef::Step { .. }, claim, message, .. } = event else {
+        let RunEvent::AttemptFailed { task: TaskRef::Step { .. }, message, .. } = event else {
             return;
         };
         let Some(run) = self.runs.get(&id).map(|known| &known.run) else { return };
-        let attempt = run.task(*task).and_then(|task| task.attempt(*claim));
-        // A hedge that broke off leaves its step's own worker, whose call was broken off before any text.
-        let is_own = attempt.is_some_and(|attempt| attempt.answered_by() == attempt.worker.as_ref());
-        let had_text = is_own && message.contains(IN_THE_MIDDLE);
+        let had_text = message.contains(IN_THE_MIDDLE);
         let says_so = message.contains("its answer had begun");
         let goes_on = matches!(next, Some(RunEvent::FellBack { .. }));
         let holds = match run.spec().policy.broken_answer {
@@ -227,9 +224,8 @@ impl Checker {
                         self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
                     }
                     TaskRef::Step { .. } => {
-                        let calls = if self.attempts_with_hedge(run, *task) == 1 { 2 } else { 1 };
                         if let Some(errand) = self.errand_of(run, *task) {
-                            *self.calls_allowed.entry(errand).or_default() += calls;
+                            *self.calls_allowed.entry(errand).or_default() += 1;
                         }
                     }
                 }
@@ -299,14 +295,6 @@ impl Checker {
         let asks = prompt::for_worker(known, round, step);
         let is_equal = worker == Some(&call.worker.id) && asks.as_ref() == Some(&call.messages);
         if is_equal { Ok(()) } else { Err("the output is of a call that is not equal") }
-    }
-
-    /// How many attempts at the task were begun, the first of which may make a second call; none where that may not be.
-    fn attempts_with_hedge(&self, run: RunId, task: TaskRef) -> usize {
-        let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return 0 };
-        let policy = &run.spec().policy;
-        let may = policy.tier == Tier::Mini && policy.hedging == PoolRule::Pool;
-        run.task(task).filter(|_| may).map_or(0, |task| task.attempts.len())
     }
 
     fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
@@ -429,10 +417,7 @@ impl Checker {
         let is_claimed = task.is_some_and(|task| task.has_tried(&worker.id));
         let fell_back = known.run.rounds()[usize::from(round)].steps[step.as_usize()].worker.is_some();
         let is_intended = intended.is_none_or(|intended| intended.worker == worker.id);
-        // Who has not heard yet that its step is not wanted any more makes the second call as it would make the first. How many
-        // calls there may be is checked where they are counted.
-        let is_beside = self.attempts_with_hedge(run, TaskRef::Step { round, step }) > 0;
-        let is_right = is_claimed && (is_intended || fell_back) || is_beside;
+        let is_right = is_claimed && (is_intended || fell_back);
         if let Some(seen) = early {
             violated(Invariant::Sight, format!("run {run}: step {step} runs before step {seen} has ended"))
         } else if !is_whole {
@@ -563,30 +548,18 @@ impl Call {
     }
 }
 
-/// What can be paid once.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum PaidFor {
-    /// The call that an attempt went by.
-    Attempt(TaskRef, ClaimId),
-    /// The other call of an attempt that was hedged.
-    Hedge(ClaimId),
-}
-
 /// What an event says was paid, and for what.
-fn payment(event: &RunEvent) -> Option<(PaidFor, Cost)> {
+fn payment(event: &RunEvent) -> Option<((TaskRef, ClaimId), Cost)> {
     match event {
         RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
-            Some((PaidFor::Attempt(TaskRef::Plan { round: *round }, *claim), *cost))
+            Some(((TaskRef::Plan { round: *round }, *claim), *cost))
         }
         RunEvent::StepDone { round, step, claim, cost, .. } => {
-            Some((PaidFor::Attempt(TaskRef::Step { round: *round, step: *step }, *claim), *cost))
+            Some(((TaskRef::Step { round: *round, step: *step }, *claim), *cost))
         }
-        RunEvent::Hedged { claim, hedge, .. } => Some((PaidFor::Hedge(*claim), hedge.cost)),
         RunEvent::AttemptFailed { task, claim, cost, .. }
         | RunEvent::ResultUnused { task, claim, cost, .. }
-        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => {
-            Some((PaidFor::Attempt(*task, *claim), *cost))
-        }
+        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => Some(((*task, *claim), *cost)),
         _ => None,
     }
 }

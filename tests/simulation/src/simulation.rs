@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use podium_domain::plan::PlanHead;
-use podium_domain::pool::{HedgeRule, Pool, Worker};
-use podium_domain::run::{AttemptOutcome, FailReason, Round, Run, RunState, Winner};
+use podium_domain::run::{AttemptOutcome, FailReason, Round, Run, RunState};
 use podium_testkit::a_pool;
 
 use crate::cache::CacheState;
@@ -73,14 +72,6 @@ pub struct Report {
     pub lasted: Duration,
 }
 
-/// The test pool, whose workers are hedged as soon as anything is known of them.
-fn hedged_pool() -> Pool {
-    let rule = HedgeRule { percentile: 50.0, after_ms_min: 100, samples_min: 1, share_max: 1.0 };
-    let hedged = |worker: &Worker| Worker { hedge: Some(rule), ..worker.clone() };
-    let workers = a_pool().workers().iter().map(hedged).collect();
-    a_pool().with_workers(workers)
-}
-
 /// Runs the world of a seed, to its rest or to the first thing that does not hold.
 pub fn simulate(seed: u64, settings: Settings) -> anyhow::Result<Report> {
     let _watch = PanicWatch::begin();
@@ -120,7 +111,7 @@ impl Simulation {
             core.order_after(at, order);
         }
         note!(core, "seed {seed}: {} nodes, heals at {} ms", lot.nodes.len(), lot.heals_at);
-        let (world, pool) = (World::new(core), Arc::new(hedged_pool()));
+        let (world, pool) = (World::new(core), Arc::new(a_pool()));
         let is_alone = lot.nodes.len() == 1;
         let mut nodes = Vec::new();
         for (index, roles) in lot.nodes.into_iter().enumerate() {
@@ -388,11 +379,6 @@ impl Core {
                     AttemptOutcome::Unused => "attempt unused",
                 });
                 seen.extend(attempt.saved.map(|_| "answered from the cache"));
-                seen.extend(attempt.hedge.as_ref().map(|hedge| match hedge.winner {
-                    Winner::First => "hedge was slower",
-                    Winner::Second => "hedge was faster",
-                    Winner::Neither => "hedge in vain",
-                }));
             }
         }
         for what in seen {

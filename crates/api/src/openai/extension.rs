@@ -29,7 +29,7 @@ pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
 }
 
 /// Every member.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 11] = [
     "steps_max",
     "rounds_max",
     "attempts_max",
@@ -40,7 +40,6 @@ const NAMES: [&str; 12] = [
     "fallback",
     "broken_answer",
     "failed_step",
-    "hedging",
     "step_cache",
 ];
 
@@ -72,10 +71,6 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
         "failed_step" => {
             let name = field.one_of(&FailedStep::ALL.map(FailedStep::as_str))?;
             policy.failed_step = FailedStep::from_name(name).unwrap_or(policy.failed_step);
-        }
-        "hedging" => {
-            let name = field.one_of(&PoolRule::ALL.map(PoolRule::as_str))?;
-            policy.hedging = PoolRule::from_name(name).unwrap_or(policy.hedging);
         }
         "step_cache" => {
             let is_off = field.one_of(&["off", "exact"])? == "off";
@@ -135,7 +130,7 @@ mod tests {
             "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
             "fallback": "none", "broken_answer": "again", "failed_step": "continue",
-            "hedging": "none", "step_cache": "off",
+            "step_cache": "off",
         }))
         .unwrap();
         let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
@@ -150,7 +145,6 @@ mod tests {
             fallback: PoolRule::None,
             broken_answer: BrokenAnswer::Again,
             failed_step: FailedStep::Continue,
-            hedging: PoolRule::None,
             step_cache: StepCaching::Off,
             ..Policy::new(Tier::Ultra, Effort::Medium)
         };
@@ -178,7 +172,6 @@ mod tests {
             (json!({"fallback": "some"}), ErrorCode::InvalidValue, "podium.fallback"),
             (json!({"broken_answer": "twice"}), ErrorCode::InvalidValue, "podium.broken_answer"),
             (json!({"failed_step": "fallback"}), ErrorCode::InvalidValue, "podium.failed_step"),
-            (json!({"hedging": true}), ErrorCode::InvalidValue, "podium.hedging"),
             (json!("fast"), ErrorCode::InvalidValue, "podium"),
         ] {
             assert_eq!(read(&value).unwrap_err(), (code, param.to_owned()), "{value}");

@@ -44,8 +44,6 @@ pub(super) struct RunBody {
     wasted_cost_nano_usd: u64,
     /// How often a step went on with another worker.
     fallbacks: u32,
-    /// How many attempts made a second call.
-    hedges: u32,
     /// The steps that gave no output.
     failed_steps: Vec<FailedStepBody>,
     /// Whether the answer was built although a step that it needs gave no output.
@@ -79,7 +77,6 @@ impl RunBody {
             cost_nano_usd: run.cost().nano_usd(),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
-            hedges: run.hedges(),
             failed_steps: run.failed_steps().into_iter().map(Into::into).collect(),
             degraded: run.is_degraded(),
             refused: run.refusal().is_some(),

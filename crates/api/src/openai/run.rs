@@ -2,7 +2,7 @@
 
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
-use podium_domain::run::{Attempt, Run, RunState};
+use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
 use super::response::{RunBody, UsageBody, json, unix_seconds};
@@ -85,7 +85,7 @@ fn steps(run: &Run) -> Vec<StepBody<'_>> {
                 state: done.task.state.as_str(),
                 subtask: &step.subtask,
                 attempts: attempts.len(),
-                cost_nano_usd: attempts.iter().map(Attempt::total_cost).sum::<Cost>().nano_usd(),
+                cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
             });
         }
     }

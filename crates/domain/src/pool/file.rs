@@ -6,7 +6,6 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::features::features;
-use super::hedge::HedgeEntry;
 use super::limits::{AccountLimitsEntry, LimitsEntry};
 use super::price_file::{PriceEntries, prices};
 use super::{
@@ -104,7 +103,6 @@ struct WorkerEntry {
     #[serde(default)]
     body: toml::Table,
     fallbacks: Option<Vec<String>>,
-    hedge: Option<HedgeEntry>,
 }
 
 fn text_only() -> Vec<Modality> {
@@ -222,7 +220,6 @@ fn worker(
     let limits = entry.limits.check(account, &features, &at, problems);
     let prices = prices(&entry.usd_per_million_tokens, &at, problems);
     let fallbacks = entry.fallbacks.map(|ids| fallbacks(ids, &at, problems));
-    let hedge = entry.hedge.map(|hedge| hedge.check(&at, problems));
     let extras = Extras::check(entry.headers, entry.body, &at, problems);
     let (id, vendor, prices) = (id?, vendor?, prices?);
     (problems.len() == known).then_some(Worker {
@@ -241,7 +238,6 @@ fn worker(
         limits,
         extras,
         fallbacks,
-        hedge,
     })
 }
 

@@ -361,28 +361,3 @@ fn who_stands_in_is_named_or_else_of_another_vendor_and_near_in_price() {
         assert!(text.contains(&format!("workers `a`: fallbacks: `{bad}` is no other worker")), "{text}");
     }
 }
-
-#[test]
-fn calls_are_hedged_only_where_the_pool_says_so_and_within_bounds() {
-    let of = |hedge: &str| {
-        let toml = GOOD.replace("model = ", &format!("hedge = {hedge}\nmodel = "));
-        Pool::parse(&toml).map(|pool| pool.workers()[0].hedge).map_err(|error| error.to_string())
-    };
-    assert_eq!(Pool::parse(GOOD).unwrap().workers()[0].hedge, None);
-    let rule = HedgeRule { percentile: 95.0, after_ms_min: 250, samples_min: 50, share_max: 0.05 };
-    assert_eq!(of("{}"), Ok(Some(rule)));
-    let other = HedgeRule { percentile: 99.0, after_ms_min: 80, ..rule };
-    assert_eq!(of("{ percentile = 99, after_ms_min = 80 }"), Ok(Some(other)));
-    for (wrong, field) in [
-        ("percentile = 49.9", "percentile"),
-        ("percentile = 100", "percentile"),
-        ("percentile = nan", "percentile"),
-        ("after_ms_min = 0", "after_ms_min"),
-        ("samples_min = 513", "samples_min"),
-        ("share_max = 0.0", "share_max"),
-        ("share_max = 1.5", "share_max"),
-    ] {
-        let said = of(&format!("{{ {wrong} }}")).unwrap_err();
-        assert!(said.contains(&format!("hedge.{field} is ")), "{said}");
-    }
-}

@@ -220,10 +220,8 @@ impl Run {
                 if task.state.is_final() {
                     return Err("the task has ended".to_owned());
                 }
-                // As with what the attempt consumed, the last word on it counts.
-                let attempt = task.attempts.iter_mut().find(|attempt| attempt.claim == *claim);
-                attempt.ok_or_else(|| format!("claim {claim} has no attempt to be hedged"))?.hedge =
-                    Some(hedge.clone());
+                let attempt = attempt_mut(task, *claim)?;
+                (attempt.usage, attempt.cost) = (hedge.usage, hedge.cost);
                 Ok(())
             }
             _ => Err("not a step's".to_owned()),
@@ -272,7 +270,6 @@ impl Run {
             cost: Cost::ZERO,
             reserved: *reserved,
             first_token_ms: None,
-            hedge: None,
             saved: None,
         });
         Ok(())
@@ -379,17 +376,19 @@ fn call_off(task: &mut Task, at: Timestamp) -> Result<(), String> {
 }
 
 fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
-    let attempt = task
-        .attempts
-        .iter_mut()
-        .find(|attempt| attempt.claim == end.claim)
-        .ok_or_else(|| format!("claim {} was never made", end.claim))?;
+    let attempt = attempt_mut(task, end.claim)?;
     attempt.outcome = end.became;
-    attempt.usage = end.usage;
-    attempt.cost = end.cost;
+    // Both are zero until here, except for an attempt with a second call.
+    attempt.usage = attempt.usage + end.usage;
+    attempt.cost += end.cost;
     attempt.first_token_ms = end.first_token_ms;
     attempt.ended_at = Some(at);
     Ok(())
+}
+
+fn attempt_mut(task: &mut Task, claim: ClaimId) -> Result<&mut Attempt, String> {
+    let attempt = task.attempts.iter_mut().find(|attempt| attempt.claim == claim);
+    attempt.ok_or_else(|| format!("claim {claim} was never made"))
 }
 
 /// Whoever still works on the task does so in vain.

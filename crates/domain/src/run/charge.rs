@@ -57,7 +57,7 @@ impl Run {
             if attempt.is_outstanding() {
                 weight.reserved += attempt.reserved;
             } else {
-                weight.spent += attempt.total_cost();
+                weight.spent += attempt.cost;
             }
         }
         weight
@@ -109,7 +109,7 @@ impl Decision {
 }
 
 impl RunEvent {
-    /// What it says that an attempt, or its hedge, cost.
+    /// The cost of an attempt that it reports.
     fn attempt_cost_mut(&mut self) -> Option<(TaskRef, ClaimId, &mut Cost)> {
         match self {
             Self::PlanReady { round, claim, cost, .. } | Self::AnswerKept { round, claim, cost, .. } => {
@@ -117,9 +117,6 @@ impl RunEvent {
             }
             Self::StepDone { round, step, claim, cost, .. } => {
                 Some((TaskRef::Step { round: *round, step: *step }, *claim, cost))
-            }
-            Self::Hedged { round, step, claim, hedge } => {
-                Some((TaskRef::Step { round: *round, step: *step }, *claim, &mut hedge.cost))
             }
             Self::AttemptFailed { task, claim, cost, .. }
             | Self::ResultUnused { task, claim, cost, .. }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hedge, RunEvent, TaskRef};
+use super::{RunEvent, TaskRef};
 use crate::ids::{ClaimId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
@@ -20,9 +20,6 @@ pub struct Claim {
     pub lease_until: Timestamp,
     /// The most that the attempt may cost.
     pub reserve: Cost,
-    /// The most that a hedge of it may cost beside. Reserved as well where the attempt may be hedged and the cost cap has room; only
-    /// then may it be made.
-    pub hedge: Cost,
 }
 
 /// A plan and how it came about.
@@ -58,8 +55,6 @@ pub struct StepResult {
     pub finish: FinishReason,
     /// Milliseconds to the first token.
     pub first_token_ms: Option<u64>,
-    /// The second call that was made, if one was.
-    pub hedge: Option<Hedge>,
     /// What a call would have taken, where the output came from the step cache and nobody was called.
     pub saved: Option<Saved>,
 }
@@ -102,8 +97,6 @@ pub struct AttemptError {
     pub usage: Usage,
     /// What that cost.
     pub cost: Cost,
-    /// The second call that was made, if one was.
-    pub hedge: Option<Hedge>,
 }
 
 /// Something that is asked of a run.
@@ -185,8 +178,6 @@ pub enum Command {
         usage: Usage,
         /// What that cost.
         cost: Cost,
-        /// The second call that was made, if one was.
-        hedge: Option<Hedge>,
     },
     /// The lease of this claim ran out.
     ExpireLease {

@@ -6,7 +6,6 @@ use super::command::{
     AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, StepResult,
 };
 use super::event::{FailReason, RATE_LIMITED, RunEvent};
-use super::hedge::with_hedge;
 use super::settle::{Sight, Steps};
 use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
 use super::{Run, RunState};
@@ -35,21 +34,14 @@ impl Run {
                 self.decide_plan(*round, *claim, result, (*usage, *cost, *reserve), now)
             }
             Command::CompleteStep { round, step, claim, result } => {
-                let task = TaskRef::Step { round: *round, step: *step };
-                let decision = self.decide_step(*round, *step, *claim, result, now)?;
-                Ok(decision.hedged(task, *claim, result.hedge.as_ref()))
+                self.decide_step(*round, *step, *claim, result, now)
             }
             Command::FallBack { round, step, from, worker, message } => {
                 self.decide_fallback((*round, *step), (from, worker), message, now)
             }
-            Command::FailAttempt { task, claim, error } => {
-                let decision = self.decide_failure(*task, *claim, error, now)?;
-                Ok(decision.hedged(*task, *claim, error.hedge.as_ref()))
-            }
-            Command::HandBack { task, claim, usage, cost, hedge } => {
-                let spent = with_hedge((*usage, *cost), hedge.as_ref());
-                let decision = self.decide_hand_back(*task, *claim, ((*usage, *cost), spent), now)?;
-                Ok(decision.hedged(*task, *claim, hedge.as_ref()))
+            Command::FailAttempt { task, claim, error } => self.decide_failure(*task, *claim, error, now),
+            Command::HandBack { task, claim, usage, cost } => {
+                self.decide_hand_back(*task, *claim, (*usage, *cost), now)
             }
             Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
             Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
@@ -100,20 +92,18 @@ impl Run {
             return Ok(end);
         }
         let cost_max = self.spec.policy.cost_max;
-        let has_room = |reserve| cost_max.is_none_or(|max| self.cost() + self.reserved() + reserve <= max);
-        if let Some(cost_max) = cost_max.filter(|_| !has_room(claim.reserve)) {
+        let needed = self.cost() + self.reserved() + claim.reserve;
+        if let Some(cost_max) = cost_max.filter(|max| needed > *max) {
             let reason = FailReason::CostCapReached { cost_max, spent: self.cost() };
             return Ok(self.end_round_without(reason, vec![]));
         }
-        let both = claim.reserve + claim.hedge;
-        let may_hedge = self.may_hedge(task) && has_room(both);
         let claimed = RunEvent::Claimed {
             task,
             claim: claim.id,
             executor: claim.executor.clone(),
             worker: self.worker_of(task).cloned(),
             lease_until: claim.lease_until,
-            reserved: if may_hedge { both } else { claim.reserve },
+            reserved: claim.reserve,
         };
         Ok(Decision { events: vec![claimed], effects: vec![] })
     }
@@ -163,8 +153,7 @@ impl Run {
             return Err(Refusal::BlankOutput);
         }
         let task = TaskRef::Step { round, step };
-        let (usage, cost) = with_hedge((result.usage, result.cost), result.hedge.as_ref());
-        if let Some(decision) = self.late_result(task, claim, usage, cost)? {
+        if let Some(decision) = self.late_result(task, claim, result.usage, result.cost)? {
             return Ok(decision);
         }
         let mut decision = Decision::default();
@@ -220,7 +209,6 @@ impl Run {
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         let (usage, cost) = (error.usage, error.cost);
         if !found.is_held_by(claim) {
-            let (usage, cost) = with_hedge((usage, cost), error.hedge.as_ref());
             return self.late_failure(task, attempt, usage, cost);
         }
         let mut message = error.message.clone();
@@ -235,9 +223,7 @@ impl Run {
                 message = format!("{RATE_LIMITED}: {message}");
             }
         }
-        // Of this attempt's hedge the run does not know yet.
-        let is_fresh = |worker: &&WorkerId| !error.hedge.as_ref().is_some_and(|h| h.is_answer_of(worker));
-        let fall_back_to = error.fall_back_to.as_ref().filter(is_fresh);
+        let fall_back_to = error.fall_back_to.as_ref();
         let fallback = fall_back_to.and_then(|worker| self.fallback(task, worker, &message, now));
         let Some(retry_at) = in_time.or_else(|| fallback.as_ref().map(|_| now)) else {
             let claim = Some(claim);
@@ -285,13 +271,13 @@ impl Run {
         &self,
         task: TaskRef,
         claim: ClaimId,
-        ((usage, cost), spent): ((Usage, Cost), (Usage, Cost)),
+        (usage, cost): (Usage, Cost),
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         if !found.is_held_by(claim) {
-            return self.late_failure(task, attempt, spent.0, spent.1);
+            return self.late_failure(task, attempt, usage, cost);
         }
         let message = "handed back: the executor could not go on with it".to_owned();
         let (retry_at, handed_back) = (now, true);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FinishReason, Hedge, Planned, RunSpec, Saved, TaskRef};
+use super::{FinishReason, Planned, RunSpec, Saved, TaskRef};
 use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
@@ -105,6 +105,19 @@ fn step_failure(step: StepIndex, worker: Option<&WorkerId>, message: &str, is_ea
     }
 }
 
+/// A second call of an attempt, as earlier versions stored it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherCall {
+    /// The worker of the second call.
+    pub worker: WorkerId,
+    /// The call that began to answer first: `first`, `second` or `neither`.
+    pub winner: String,
+    /// The consumption of the call that was broken off.
+    pub usage: Usage,
+    /// The cost of that call.
+    pub cost: Cost,
+}
+
 /// Something that happened to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -126,7 +139,7 @@ pub enum RunEvent {
         worker: Option<WorkerId>,
         /// Until when, unless extended.
         lease_until: Timestamp,
-        /// The most that the attempt is expected to cost, with a hedge where it may be hedged.
+        /// The most that the attempt is expected to cost.
         reserved: Cost,
     },
     /// The first steps of a plan are final while the rest is being written: they exist from now on. Those of an earlier such event
@@ -232,8 +245,8 @@ pub enum RunEvent {
         /// What the worker before came to, or why it was not asked at all.
         message: String,
     },
-    /// An attempt made a second call because the first was silent. Stands before the event that ends the attempt, which says what
-    /// the call consumed that went on.
+    /// An attempt made a second call while the first was silent. Only earlier versions write it, immediately before the event that
+    /// ends the attempt. Its cost is added to the attempt's.
     Hedged {
         /// Of which round.
         round: u16,
@@ -241,8 +254,8 @@ pub enum RunEvent {
         step: StepIndex,
         /// Under which claim.
         claim: ClaimId,
-        /// Whom it called, and what came of it.
-        hedge: Hedge,
+        /// The call that was broken off.
+        hedge: OtherCall,
     },
     /// The holder was not heard of in time; the task may be claimed again.
     LeaseExpired {

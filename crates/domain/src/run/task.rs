@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Hedge;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::run::Saved;
@@ -125,16 +124,14 @@ pub struct Attempt {
     pub ended_at: Option<Timestamp>,
     /// How it ended.
     pub outcome: AttemptOutcome,
-    /// What it consumed, a hedge aside.
+    /// What it consumed.
     pub usage: Usage,
     /// What that cost.
     pub cost: Cost,
-    /// The most that it was expected to cost, a hedge included.
+    /// The most that it was expected to cost.
     pub reserved: Cost,
     /// Milliseconds to the first token, if one came.
     pub first_token_ms: Option<u64>,
-    /// The second call that was made because the first was silent, if one was.
-    pub hedge: Option<Hedge>,
     /// What a call would have taken, where nobody was called because the output was known.
     pub saved: Option<Saved>,
 }
@@ -175,12 +172,9 @@ impl Task {
         u32::try_from(self.attempts.iter().filter(counts).count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether an attempt was made with this worker, or went by a call of it that was made beside.
+    /// Whether an attempt was made with this worker.
     pub fn has_tried(&self, worker: &WorkerId) -> bool {
-        let has = |attempt: &Attempt| {
-            attempt.worker.as_ref() == Some(worker) || attempt.answered_by() == Some(worker)
-        };
-        self.attempts.iter().any(has)
+        self.attempts.iter().any(|attempt| attempt.worker.as_ref() == Some(worker))
     }
 
     /// The number of the last attempt, from 1; 0 before the first.

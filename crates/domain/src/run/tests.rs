@@ -9,7 +9,6 @@ mod charge;
 mod failure;
 mod fallback;
 mod head;
-mod hedge;
 mod rounds;
 
 use super::*;
@@ -75,15 +74,13 @@ struct Written {
     heads: Vec<PlanHead>,
     /// Who may stand in for the planned worker.
     others: Vec<WorkerId>,
-    /// What may have come of second calls.
-    hedges: Vec<Hedge>,
     /// Whether workers may decline.
     declines: bool,
 }
 
 impl From<Plan> for Written {
     fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new(), others: Vec::new(), hedges: Vec::new(), declines: false }
+        Self { plan, heads: Vec::new(), others: Vec::new(), declines: false }
     }
 }
 
@@ -127,7 +124,6 @@ fn result() -> StepResult {
         cost: Cost::from_nano_usd(1),
         finish: FinishReason::Stop,
         first_token_ms: Some(1),
-        hedge: None,
         saved: None,
     }
 }
@@ -135,7 +131,7 @@ fn result() -> StepResult {
 fn error(retry_at: Option<Timestamp>) -> AttemptError {
     let fall_back_to = None;
     let (message, usage, cost) = ("no".to_owned(), Usage::default(), Cost::from_nano_usd(1));
-    AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost, hedge: None }
+    AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost }
 }
 
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
@@ -148,16 +144,10 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
         // Claims that were made, and the next one.
         for number in 1..=attempts + 1 {
             let claim = claim_id(task, number);
-            let wish = Claim {
-                id: claim,
-                executor: "e".to_owned(),
-                lease_until: NOW,
-                reserve: Cost::ZERO,
-                hedge: Cost::ZERO,
-            };
+            let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
             all.push(Command::Claim { task, claim: wish });
             all.push(Command::ExpireLease { task, claim });
-            all.push(Command::HandBack { task, claim, usage, cost, hedge: None });
+            all.push(Command::HandBack { task, claim, usage, cost });
             all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
             match task {
                 TaskRef::Plan { round } => {
@@ -177,13 +167,6 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                 }
                 TaskRef::Step { round, step } => {
                     all.push(Command::CompleteStep { round, step, claim, result: result() });
-                    for hedge in written.hedges.iter().cloned().map(Some) {
-                        let result = StepResult { hedge: hedge.clone(), ..result() };
-                        all.push(Command::CompleteStep { round, step, claim, result });
-                        let error = AttemptError { hedge: hedge.clone(), ..error(Some(NOW)) };
-                        all.push(Command::FailAttempt { task, claim, error });
-                        all.push(Command::HandBack { task, claim, usage, cost, hedge });
-                    }
                     if written.declines {
                         let finish = FinishReason::ContentFilter;
                         let result = StepResult { finish, ..result() };
@@ -217,7 +200,7 @@ fn key(run: &Run) -> String {
             (
                 task,
                 t.state.clone(),
-                t.attempts.iter().map(|a| (a.claim, a.outcome.clone(), a.hedge.clone())).collect::<Vec<_>>(),
+                t.attempts.iter().map(|a| (a.claim, a.outcome.clone())).collect::<Vec<_>>(),
             )
         })
         .collect();
@@ -379,7 +362,6 @@ fn claimed(task: TaskRef, number: u32) -> Command {
             executor: "e".to_owned(),
             lease_until: NOW,
             reserve: Cost::from_nano_usd(5),
-            hedge: Cost::ZERO,
         },
     }
 }
@@ -458,20 +440,12 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     let claim = |number| claim_id(step(0), number);
     let fail = |number, cost| {
         let (message, retry_at, (usage, cost)) = ("no".to_owned(), Some(NOW), one(cost));
-        let error = AttemptError {
-            message,
-            retry_at,
-            is_rate_limit: false,
-            fall_back_to: None,
-            usage,
-            cost,
-            hedge: None,
-        };
+        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to: None, usage, cost };
         Command::FailAttempt { task: step(0), claim: claim(number), error }
     };
     let hand_back = |number, cost| {
         let (usage, cost) = one(cost);
-        Command::HandBack { task: step(0), claim: claim(number), usage, cost, hedge: None }
+        Command::HandBack { task: step(0), claim: claim(number), usage, cost }
     };
     let complete = |number, cost| {
         let (usage, cost) = one(cost);
@@ -496,8 +470,7 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     assert_eq!((run.wasted_cost(), run.cost()), (Cost::from_nano_usd(3), Cost::from_nano_usd(3)));
     // The sixth is taken; what comes after it is recorded and wasted: a late result, and failures of those who were lost, also
     // where their tokens cost nothing.
-    let for_nothing =
-        Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO, hedge: None };
+    let for_nothing = Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO };
     let run = drive(run, &[take(6), complete(6, 100), complete(3, 4), fail(4, 5), for_nothing]);
     assert_eq!(run.cost(), Cost::from_nano_usd(112));
     assert_eq!(run.wasted_cost(), Cost::from_nano_usd(12));
@@ -555,7 +528,7 @@ fn stands(run: &Run, code: &str) {
 fn what_is_handed_back_does_not_count() {
     let hand_back = |number| {
         let (usage, cost) = (Usage::default(), Cost::ZERO);
-        Command::HandBack { task: step(0), claim: claim_id(step(0), number), usage, cost, hedge: None }
+        Command::HandBack { task: step(0), claim: claim_id(step(0), number), usage, cost }
     };
     let fail = |number| {
         let claim = claim_id(step(0), number);
@@ -614,4 +587,38 @@ fn failed_with(number: u32, retry_at: Option<Timestamp>, other: Option<&str>) ->
     let fall_back_to = other.map(|id| WorkerId::new(id).unwrap());
     let claim = claim_id(step(0), number);
     Command::FailAttempt { task: step(0), claim, error: AttemptError { fall_back_to, ..error(retry_at) } }
+}
+
+/// Earlier versions stored the cost of a second call in an event of its own.
+#[test]
+fn the_cost_of_a_stored_second_call_is_added_to_its_attempt() {
+    let policy = Policy { attempts_max: 2, ..Policy::new(Tier::Mini, Effort::Medium) };
+    let wish = |number| {
+        let (id, executor) = (claim_id(step(0), number), "e".to_owned());
+        let claim = Claim { id, executor, lease_until: NOW, reserve: Cost::from_nano_usd(140) };
+        Command::Claim { task: step(0), claim }
+    };
+    let run = drive(planned("[[]]", policy), &[wish(1)]);
+    let usage = Usage { prompt_tokens: 7, ..Usage::default() };
+    let (worker, winner) = (WorkerId::new("x").unwrap(), "second".to_owned());
+    let hedge = OtherCall { worker, winner, usage, cost: Cost::from_nano_usd(30) };
+    let hedged = |number| RunEvent::Hedged {
+        round: 0,
+        step: StepIndex::new(0),
+        claim: claim_id(step(0), number),
+        hedge: hedge.clone(),
+    };
+    let run = folded(&run, &[hedged(1)]);
+    let run = drive(run, &[failed_with(1, Some(NOW), None), wish(2)]);
+    let attempt = &run.task(step(0)).unwrap().attempts[0];
+    assert_eq!((attempt.cost.nano_usd(), attempt.usage.prompt_tokens), (31, 7));
+    let run = folded(&run, &[hedged(2)]);
+    let result = Command::CompleteStep {
+        round: 0,
+        step: StepIndex::new(0),
+        claim: claim_id(step(0), 2),
+        result: result(),
+    };
+    let run = drive(run, &[result]);
+    assert_eq!((run.answer(), run.cost().nano_usd(), run.usage().prompt_tokens), (Some("42"), 62, 15));
 }

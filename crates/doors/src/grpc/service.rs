@@ -211,7 +211,6 @@ fn summary(run: &RunSummary) -> v1::RunSummary {
         wasted_cost_nano_usd: run.sums.wasted.nano_usd(),
         saved_cost_nano_usd: run.sums.saved.nano_usd(),
         fallbacks: run.sums.fallbacks,
-        hedges: run.sums.hedges,
         accept_time: Some(timestamp(run.accepted_at)),
         end_time: run.ended_at.map(timestamp),
     }

@@ -8,6 +8,7 @@ use podium_domain::content::IMAGE_TOKENS;
 use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::{Cost, Prices};
+use podium_domain::policy::BrokenAnswer;
 use podium_domain::pool::Worker;
 use podium_domain::run::{FinishReason, Run, StepResult, TaskRef};
 use podium_domain::time::Timestamp;
@@ -16,8 +17,10 @@ use podium_ports::clock::Clock;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
 use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, NoText, VendorError};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::holds::Held;
 use crate::metrics::{CallMeter, Metrics};
 use crate::parts::Parts;
 
@@ -82,10 +85,8 @@ pub(super) struct Call<'a> {
 }
 
 /// A call under way: what has come so far, and its permit until that is settled.
-pub(super) struct Progress {
+struct Progress {
     began: Timestamp,
-    /// From when on the first token is waited for, for whoever asked.
-    asked: Timestamp,
     first_token_at: Option<Timestamp>,
     text: String,
     /// Bytes of output that are shown to nobody: reasoning, and what broke off before it could be read.
@@ -101,37 +102,26 @@ pub(super) struct Progress {
     clock: Arc<dyn Clock>,
 }
 
-/// A call whose answer has begun.
-pub(super) struct Opened {
-    events: ChatStream,
-    first: String,
+impl Ended {
+    /// The worker is not asked again: it has been paid for output that broke off.
+    fn not_again(&mut self) {
+        if let Self::Failed { message, cure: cure @ Cure::Again(_), .. } = self {
+            message.push_str("; not tried again: its answer had begun");
+            *cure = Cure::Elsewhere;
+        }
+    }
 }
 
 impl Progress {
     /// Settles the permit and measures the call, once.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         if let Some(permit) = self.permit.take() {
-            let first_token = self.silent_ms().map(Duration::from_millis);
+            let first_token = self.first_token_at.map(|at| at.since(self.began));
             let settlement = Settlement { first_token, ..self.settlement };
             permit.settle(settlement);
             let took = self.clock.now().since(self.began);
             self.metrics.calls().ended(&self.worker, CallMeter { took, settlement });
         }
-    }
-
-    /// For how long it was silent; none while it is.
-    pub(super) fn silent_ms(&self) -> Option<u64> {
-        self.first_token_at.map(|at| milliseconds(self.began, at))
-    }
-
-    /// When it was sent.
-    pub(super) fn began(&self) -> Timestamp {
-        self.began
-    }
-
-    /// Whether it failed, and may go better, after its output had begun.
-    pub(super) fn broke_off(&self) -> bool {
-        self.broke_off
     }
 
     /// Whether its vendor has written anything, which it bills.
@@ -140,17 +130,10 @@ impl Progress {
     }
 }
 
-pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> u64 {
-    u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX)
-}
-
 impl Call<'_> {
-    /// What is known of the call before it is sent, as part of an attempt that began at `asked`; nothing: with this call.
-    pub(super) fn begin(&self, permit: Box<dyn Permit>, asked: Option<Timestamp>) -> Progress {
-        let began = self.parts.clock.now();
+    fn begin(&self, permit: Box<dyn Permit>) -> Progress {
         Progress {
-            began,
-            asked: asked.unwrap_or(began),
+            began: self.parts.clock.now(),
             first_token_at: None,
             text: String::new(),
             hidden_bytes: 0,
@@ -163,38 +146,42 @@ impl Call<'_> {
         }
     }
 
-    /// Makes the call and settles its permit.
-    pub(super) async fn make(&self, progress: &mut Progress) -> Ended {
-        let ended = match self.open(progress).await {
-            Ok(opened) => self.go_on(opened, progress).await,
-            Err(ended) => ended,
+    /// Makes the call and settles its permit. The call is broken off if its claim is lost or the executor must stop.
+    pub(super) async fn make(
+        &self,
+        permit: Box<dyn Permit>,
+        (held, abandon): (&Held, &CancellationToken),
+    ) -> Ended {
+        let mut progress = self.begin(permit);
+        let mut ended = tokio::select! {
+            // A result that is there was paid for, whatever else has happened.
+            biased;
+            ended = self.answer(&mut progress) => ended,
+            () = held.lost() => Ended::Lost { spent: self.spent(&progress) },
+            () = abandon.cancelled() => Ended::Abandoned { spent: self.spent(&progress) },
         };
         progress.settle();
+        if progress.broke_off && self.run.spec().policy.broken_answer == BrokenAnswer::Elsewhere {
+            ended.not_again();
+        }
         ended
     }
 
-    /// Sends the request and waits for the first of the answer's text. Nobody is told of it yet.
-    pub(super) async fn open(&self, progress: &mut Progress) -> Result<Opened, Ended> {
+    /// Sends the request and publishes the text as it comes, to its end.
+    async fn answer(&self, progress: &mut Progress) -> Ended {
         let mut events = match self.parts.vendors.chat(self.worker, self.request).await {
             Ok(events) => events,
-            Err(error) => return Err(self.vendor_failure(progress, &error)),
+            Err(error) => return self.vendor_failure(progress, &error),
         };
-        let first = self.next(&mut events, progress).await?;
-        progress.first_token_at = Some(self.parts.clock.now());
-        Ok(Opened { events, first })
-    }
-
-    /// Tells whoever watches of the text as it comes, to its end.
-    pub(super) async fn go_on(&self, opened: Opened, progress: &mut Progress) -> Ended {
-        let Opened { mut events, first: mut text } = opened;
         loop {
-            if let Err(ended) = self.delta(text, progress).await {
-                return ended;
-            }
-            text = match self.next(&mut events, progress).await {
+            let text = match self.next(&mut events, progress).await {
                 Ok(text) => text,
                 Err(ended) => return ended,
             };
+            progress.first_token_at.get_or_insert_with(|| self.parts.clock.now());
+            if let Err(ended) = self.delta(text, progress).await {
+                return ended;
+            }
         }
     }
 
@@ -252,8 +239,7 @@ impl Call<'_> {
             usage,
             cost,
             finish,
-            first_token_ms: progress.first_token_at.map(|at| milliseconds(progress.asked, at)),
-            hedge: None,
+            first_token_ms: progress.first_token_at.map(|at| milliseconds(progress.began, at)),
             saved: None,
         })
     }
@@ -345,20 +331,18 @@ impl Call<'_> {
     }
 
     /// The same with its cost.
-    pub(super) fn spent(&self, progress: &Progress) -> Spent {
+    fn spent(&self, progress: &Progress) -> Spent {
         self.priced(self.estimate(progress))
-    }
-
-    /// What a call consumed that its vendor had taken and that was broken off because another was faster: its prompt, since that
-    /// is what the vendor was at. More is not known, and nothing would be too little.
-    pub(super) fn broken_off(&self) -> Spent {
-        self.priced(Usage { prompt_tokens: prompt_tokens(self.request), ..Usage::default() })
     }
 
     fn priced(&self, usage: Usage) -> Spent {
         let task = TaskRef::Step { round: self.at.0, step: self.at.1 };
         Spent { usage, cost: prices(self.worker, self.run, task, self.claim).cost(&usage) }
     }
+}
+
+fn milliseconds(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Tokens that vendors may add to a prompt or a completion.

@@ -12,7 +12,7 @@ use podium_ports::vendor::ChatRequest;
 
 use super::{Executor, Step, call, fallback, request};
 use crate::commands::rehearse;
-use crate::task::{Reserve, Slot, Wish};
+use crate::task::{Slot, Wish};
 
 /// How long a result waits for the permit of the step after it before it is recorded alone.
 const PERMIT_WAIT: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ impl Executor {
             return None;
         }
         let permit = self.permit_soon(&after, at, (worker, &request)).await?;
-        let reserve = Reserve { call: call::most_cost(worker, &request, engine.now()), ..Reserve::default() };
+        let reserve = call::most_cost(worker, &request, engine.now());
         let wish = engine.wish(run.id(), task, reserve);
         Some(Next { wish, at, worker: worker.clone(), permit, room })
     }
@@ -109,7 +109,6 @@ impl Executor {
             return None;
         };
         self.engine.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
-        // Only a run of one step is hedged, and that one follows on nothing.
-        Some(Step { claimed, at, worker, permit, second: None, slot, message: None })
+        Some(Step { claimed, at, worker, permit, slot, message: None })
     }
 }

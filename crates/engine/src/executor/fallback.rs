@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
-use podium_domain::run::{CONTEXT_EXCEEDED, Command, Hedge, Run, TaskRef};
+use podium_domain::run::{CONTEXT_EXCEEDED, Command, Run, TaskRef};
 use podium_ports::limiter::{Patience, Why};
 use podium_ports::vendor::ChatRequest;
 
@@ -14,16 +14,14 @@ use super::{Cleared, Executor, NoRoom, request};
 use crate::task::Settle;
 
 /// The first of those whom the pool has for `worker` that the policy allows, that the step has not been with, and that can
-/// take what is asked; with the attempt that ends now, the step was also with the worker of its `hedge` if that began to answer.
+/// take what is asked.
 pub(super) fn next(
     pool: &Pool,
     run: &Run,
     task: TaskRef,
     asked: (&Worker, &ChatRequest),
-    hedge: Option<&Hedge>,
 ) -> Option<WorkerId> {
-    let is_fresh = |other: &&Worker| !hedge.is_some_and(|hedge| hedge.is_answer_of(&other.id));
-    candidates(pool, run, task, asked).find(is_fresh).map(|other| other.id.clone())
+    candidates(pool, run, task, asked).next().map(|other| other.id.clone())
 }
 
 /// All of them, the best first.

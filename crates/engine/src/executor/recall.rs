@@ -7,7 +7,7 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::policy::StepCaching;
 use podium_domain::pool::Worker;
-use podium_domain::run::{Command, FinishReason, Hedge, Run, Saved, StepResult, TaskRef, Winner};
+use podium_domain::run::{Command, FinishReason, Run, Saved, StepResult, TaskRef};
 use podium_domain::usage::Usage;
 use podium_ports::cache::{CacheError, CacheKey, CachedOutput};
 use podium_ports::live::{Frame, Signal};
@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::call::{self, Ended};
-use super::hedge::Attempted;
 use super::{Executor, request};
 use crate::commands::InHand;
 use crate::engine::Engine;
@@ -97,7 +96,7 @@ impl Executor {
         let claim = claimed.claim;
         if !is_still_asked(engine, &claimed, recall) {
             let (usage, cost) = (Usage::default(), Cost::ZERO);
-            let hand_back = Command::HandBack { task, claim, usage, cost, hedge: None };
+            let hand_back = Command::HandBack { task, claim, usage, cost };
             return engine.record(id, hand_back, message, abandon).await;
         }
         let CachedOutput { output, finish, usage } = known;
@@ -112,7 +111,6 @@ impl Executor {
             cost: Cost::ZERO,
             finish,
             first_token_ms: None,
-            hedge: None,
             saved: Some(Saved { usage, cost }),
         };
         engine.record(id, Command::CompleteStep { round, step, claim, result }, message, abandon).await
@@ -126,14 +124,8 @@ impl Executor {
         Some(key)
     }
 
-    /// Keeps the output of a call of `worker`. Another worker's output, which was called concurrently and was faster, is not kept:
-    /// it is not what the key asks for.
-    pub(super) async fn keep(&self, key: Option<CacheKey>, worker: &Worker, attempted: &Attempted) {
-        let Attempted { ended, hedge } = attempted;
-        let is_others = |hedge: &Hedge| hedge.winner == Winner::Second && hedge.worker != worker.id;
-        if hedge.as_ref().is_some_and(is_others) {
-            return;
-        }
+    /// Keeps the output of a call in the step cache.
+    pub(super) async fn keep(&self, key: Option<CacheKey>, ended: &Ended) {
         let (Some(key), Some(cache)) = (key, &self.engine.parts().cache) else { return };
         if let Ended::Finished(StepResult { output, finish, usage, .. }) = ended
             && can_be_kept(*finish)

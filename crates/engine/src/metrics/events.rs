@@ -4,7 +4,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use podium_domain::ids::{ClaimId, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::run::{Attempt, FinishReason, Run, RunEvent, SequencedEvent, TaskRef, Winner};
+use podium_domain::run::{Attempt, FinishReason, Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 
 use super::{Metrics, Names, OUTCOME, WAITS_S, seconds, tier_of};
@@ -20,7 +20,6 @@ pub(crate) struct Events {
     attempts: Counter<u64>,
     retries: Counter<u64>,
     fallbacks: Counter<u64>,
-    hedges: Counter<u64>,
     cost: Counter<u64>,
     saved_cost: Counter<u64>,
 }
@@ -30,8 +29,6 @@ pub(crate) struct Events {
 enum Spent {
     /// An output.
     Output,
-    /// The slower of two calls.
-    Hedge,
     /// An attempt that failed.
     Failed,
     /// A result that nobody needed any more.
@@ -42,7 +39,6 @@ impl Spent {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Output => "output",
-            Self::Hedge => "hedge",
             Self::Failed => "failed",
             Self::Unused => "unused",
         }
@@ -93,7 +89,6 @@ impl Events {
                 "{fallback}",
                 "Steps that went on with another worker",
             ),
-            hedges: counter("podium.hedge.calls", "{call}", "Second calls made because the first was silent"),
             cost: counter("podium.cost", "{nanodollar}", "What calls of workers cost"),
             saved_cost: counter(
                 "podium.cache.saved_cost",
@@ -161,19 +156,6 @@ impl Counting<'_> {
                 let attributes = [self.names.worker(worker), KeyValue::new("podium.reason", reason)];
                 self.instruments.fallbacks.add(1, &attributes);
             }
-            RunEvent::Hedged { round, step, claim, hedge } => {
-                let outcome = match hedge.winner {
-                    Winner::First => "first",
-                    Winner::Second => "second",
-                    Winner::Neither => "neither",
-                };
-                let attributes = [self.names.worker(&hedge.worker), KeyValue::new(OUTCOME, outcome)];
-                self.instruments.hedges.add(1, &attributes);
-                let attempt = self.attempt(TaskRef::Step { round: *round, step: *step }, *claim);
-                let first = attempt.and_then(|attempt| attempt.worker.as_ref());
-                let loser = if hedge.winner == Winner::Second { first } else { Some(&hedge.worker) };
-                self.spent(loser, (Spent::Hedge, hedge.cost));
-            }
             RunEvent::Succeeded { .. } if self.run.refusal().is_some() => self.ended(*at, "refused"),
             RunEvent::Succeeded { .. } if self.run.is_degraded() => self.ended(*at, "degraded"),
             RunEvent::Succeeded { .. } => self.ended(*at, "succeeded"),
@@ -183,6 +165,7 @@ impl Counting<'_> {
             | RunEvent::StepsPlanned { .. }
             | RunEvent::StepsSuperseded { .. }
             | RunEvent::StepReady { .. }
+            | RunEvent::Hedged { .. }
             | RunEvent::RoundOpened { .. }
             | RunEvent::RoundAbandoned { .. } => {}
         }
@@ -237,7 +220,7 @@ impl Counting<'_> {
             TaskRef::Step { .. } => {
                 self.instruments.attempts.add(1, &[self.worker_of(task, claim), outcome]);
                 let attempt = self.attempt(task, claim);
-                self.spent(attempt.and_then(Attempt::answered_by), (spent, cost));
+                self.spent(attempt.and_then(|attempt| attempt.worker.as_ref()), (spent, cost));
             }
         }
     }

@@ -29,7 +29,6 @@ mod grace;
 #[cfg(test)]
 mod guarded;
 #[cfg(test)]
-mod hedging;
 #[cfg(test)]
 mod house;
 #[cfg(test)]

@@ -9,7 +9,6 @@ use podium_domain::ids::KeyId;
 use podium_domain::money::Cost;
 use podium_domain::plan::Plan;
 use podium_domain::policy::{BrokenAnswer, Effort, Policy, StepCaching, Tier};
-use podium_domain::pool::{HedgeRule, Pool, Worker};
 use podium_domain::run::Run;
 use podium_domain::sampling::Sampling;
 use podium_domain::usage::Usage;
@@ -22,14 +21,12 @@ use podium_ports::conductor::ConductorError;
 use podium_ports::limiter::Why;
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_testkit::metrics::{Measured, Meters, assert_described};
-use podium_testkit::{Answer, Fault, Planning, TestClock, a_pool, a_tenant, plan_of};
+use podium_testkit::{Answer, Fault, Planning, TestClock, a_tenant, plan_of};
 
 use crate::guarded::Guarded;
 use crate::house::{House, quick, request};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
-/// As soon as anything is known, and nearly at once.
-const AT_ONCE: HedgeRule = HedgeRule { percentile: 50.0, after_ms_min: 1, samples_min: 1, share_max: 1.0 };
 /// What planning costs where it costs anything.
 const PLANNING: u64 = 77;
 
@@ -37,18 +34,8 @@ fn ultra() -> Policy {
     Policy::new(Tier::Ultra, Effort::Medium)
 }
 
-fn mini() -> Policy {
-    Policy::new(Tier::Mini, Effort::Medium)
-}
-
 fn one_step() -> Plan {
     plan_of(&[("quick", "Do it.", &[])])
-}
-
-fn hedged_pool() -> Pool {
-    let hedged = |worker: &Worker| Worker { hedge: Some(AT_ONCE), ..worker.clone() };
-    let workers = a_pool().workers().iter().map(hedged).collect();
-    a_pool().with_workers(workers)
 }
 
 /// An engine at work whose conductor asks `quick` for one step, with other parts tampered with.
@@ -77,16 +64,6 @@ async fn until(
         }
     })
     .await
-}
-
-/// A hedge, that won.
-async fn hedges() -> Vec<Run> {
-    let house = a_house(|parts| parts.pool = Arc::new(hedged_pool())).await;
-    house.vendor.script("quick", [Answer::text("warm"), Answer::hang()]);
-    house.vendor.script("checker", [Answer::text("hallo")]);
-    let runs = vec![ended(&house, request(mini())).await, ended(&house, request(mini())).await];
-    assert_eq!((runs[1].answer(), runs[1].hedges()), (Some("hallo"), 1));
-    runs
 }
 
 /// A plan at the second try, two retries of its step, and somebody else.
@@ -168,8 +145,8 @@ async fn floods(meters: &Meters) -> Vec<Run> {
 async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
     let meters = Meters::start();
     refusals().await;
-    let (hedges, fallbacks, breakers) = (hedges().await, fallbacks().await, breakers().await);
-    let all = [hedges, fallbacks, breakers, recalls().await, floods(&meters).await].concat();
+    let (fallbacks, breakers) = (fallbacks().await, breakers().await);
+    let all = [fallbacks, breakers, recalls().await, floods(&meters).await].concat();
     let measured = until(&meters, |measured| {
         measured.get("podium.run.duration").is_some_and(|duration| {
             duration.points.values().map(|point| point.count).sum::<u64>() == all.len() as u64
@@ -211,8 +188,6 @@ async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
     assert_eq!(of("podium.step.retries").value("podium.worker=quick"), 2);
     assert_eq!(of("podium.step.fallbacks").value("podium.reason=failed,podium.worker=checker"), 1);
     assert_eq!(of("podium.step.fallbacks").value("podium.reason=shut,podium.worker=checker"), 1);
-    assert_eq!(of("podium.hedge.calls").value("podium.outcome=second,podium.worker=checker"), 1);
-    assert!(of("podium.cost").value("podium.spent=hedge,podium.worker=quick") > 0);
     assert_eq!(of("podium.breaker.open").value("podium.worker=quick"), 0, "another limiter let it through");
     assert_eq!(of("podium.permit.asked").value("podium.outcome=broken,podium.worker=quick"), 1);
     assert_eq!(of("podium.cache.lookups").value("podium.outcome=hit"), 1);

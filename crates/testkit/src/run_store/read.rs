@@ -3,7 +3,7 @@
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::run::{AttemptError, Command, Hedge, RunSpec, Saved, StepResult, TaskRef, Winner};
+use podium_domain::run::{AttemptError, Command, RunSpec, Saved, StepResult, TaskRef};
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
 use podium_ports::store::RunSums;
@@ -95,8 +95,8 @@ pub(crate) async fn the_list_tells_state_sums_and_end(store: &StoreFixture) {
     let last = line().await;
     // Each differs from all others, so that none can stand in another's place.
     let nano = Cost::from_nano_usd;
-    let (cost, wasted, saved) = (nano(360_000 + 7 + 2 * 11), nano(7 + 2 * 11), nano(5));
-    let expected = RunSums { steps: 3, cost, wasted, saved, fallbacks: 1, hedges: 2 };
+    let (cost, wasted, saved) = (nano(360_000 + 7), nano(7), nano(5));
+    let expected = RunSums { steps: 3, cost, wasted, saved, fallbacks: 1 };
     assert_eq!((last.state.as_str(), last.sums), ("succeeded", expected));
     assert_eq!((last.ended_at, last.question.as_str()), (run.run.ended_at(), question));
 }
@@ -112,22 +112,14 @@ fn fall_back(run: &mut Driven, ids: &SeededIds) {
         fall_back_to: Some(WorkerId::new("checker").expect("it is a name")),
         usage: Usage::NONE,
         cost: Cost::from_nano_usd(7),
-        hedge: None,
     };
     run.drive(&Command::FailAttempt { task, claim, error });
 }
 
-/// Completes a step: the first one from the cache, the others hedged.
+/// Completes a step: the first one from the cache.
 fn complete(run: &mut Driven, step: u16, claim: ClaimId) {
-    let hedge = Hedge {
-        worker: WorkerId::new("checker").expect("it is a name"),
-        winner: Winner::First,
-        usage: Usage::NONE,
-        cost: Cost::from_nano_usd(11),
-    };
     let saved = Saved { usage: Usage::NONE, cost: Cost::from_nano_usd(5) };
-    let (saved, hedge) = if step == 0 { (Some(saved), None) } else { (None, Some(hedge)) };
-    let result = StepResult { saved, hedge, ..a_result("done") };
+    let result = StepResult { saved: (step == 0).then_some(saved), ..a_result("done") };
     run.drive(&Command::CompleteStep { round: 0, step: StepIndex::new(step), claim, result });
 }
 

@@ -269,16 +269,6 @@ impl Board {
                     row.worker.clone_from(&back.worker);
                 }
             }
-            Kind::Hedged(hedged) => {
-                if let Some(row) = self.row_mut(hedged.round, Some(hedged.step))
-                    && let Some(hedge) = &hedged.hedge
-                {
-                    row.cost_nano_usd += hedge.cost_nano_usd;
-                    if hedge.winner() == v1::HedgeWinner::Second {
-                        row.worker.clone_from(&hedge.worker);
-                    }
-                }
-            }
             Kind::RoundAbandoned(abandoned) => self.abandon(abandoned),
             Kind::Succeeded(_) => self.end = Some(End::Succeeded),
             Kind::Failed(failed) => {

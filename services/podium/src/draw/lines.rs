@@ -57,17 +57,6 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
                 fit(&back.error, OUTPUT_COLUMNS)
             )
         }
-        Kind::Hedged(hedged) => {
-            let hedge = hedged.hedge.clone().unwrap_or_default();
-            let cost = dollars(hedge.cost_nano_usd);
-            let came_to = match hedge.winner() {
-                v1::HedgeWinner::Second => "and began to answer first",
-                v1::HedgeWinner::First => "and was the slower one",
-                v1::HedgeWinner::Neither | v1::HedgeWinner::Unspecified => "and did not answer either",
-            };
-            let who = &hedge.worker;
-            format!("step {} was silent: {who} was asked as well {came_to}; {cost} wasted", hedged.step + 1)
-        }
         Kind::AttemptLost(lost) => {
             format!("{} was not heard of in time, will be tried again", name(lost.task.as_ref()))
         }

@@ -141,7 +141,7 @@ async fn a_running_server_is_asked() {
     let runs: Value = serde_json::from_str(&stdout(&list)).unwrap();
     assert_eq!((runs.as_array().unwrap().len(), &runs[0]["state"]), (1, &Value::from("succeeded")));
     assert!(runs[0]["cost_usd"].as_f64().unwrap() > 0.0);
-    for nothing in ["wasted_usd", "saved_usd", "fallbacks", "hedges"] {
+    for nothing in ["wasted_usd", "saved_usd", "fallbacks"] {
         assert_eq!(runs[0][nothing].as_f64(), Some(0.0), "{nothing}");
     }
 }
