@@ -1,8 +1,9 @@
 //! The live stream on core NATS.
 //!
-//! `<prefix>.run.<run>` carries a run's signals; nobody stores them. Whoever subscribes then asks on `<prefix>.ask.<run>`, and
-//! each process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so
-//! far from whoever writes it, and a process that dies takes only text along that nobody was going to finish.
+//! `<prefix>.run.<run>` carries a run's signals; nobody stores them. A subscriber then asks on `<prefix>.ask.<run>`, and each
+//! process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so far from
+//! the process that writes it, and a process that dies takes only text along that nobody was going to finish.
+//! Text is published only while somebody watches; see [`pace`].
 //!
 //! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it and watch nothing: most clients do. Processes of
 //! earlier versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
@@ -12,6 +13,7 @@
 mod end;
 mod merge;
 mod outlet;
+mod pace;
 mod text;
 mod told;
 mod watch;
@@ -19,14 +21,15 @@ mod wire;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_nats::Subscriber;
+use async_nats::{StatusCode, Subscriber};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use podium_domain::ids::RunId;
-use podium_ports::live::{EndSignals, LiveError, LiveStream, Signal, Signals, Stops};
+use podium_ports::live::{EndSignals, Frame, LiveError, LiveStream, Signal, Signals, Stops};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::debug;
@@ -36,6 +39,7 @@ use crate::link::{ConnectionOptions, Link, ServerVersion};
 use crate::subjects;
 use end::EndWatch;
 use outlet::outlet;
+use pace::{JOIN, Pace, Sending};
 use text::TextSoFar;
 use told::Told;
 use watch::Watch;
@@ -44,6 +48,8 @@ use watch::Watch;
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
 /// Runs whose watchers may have to be told that they missed something.
 const TOLD_RUNS_MAX: usize = 65_536;
+/// Runs of which it is known whether anybody watches.
+const PACED_RUNS_MAX: usize = 65_536;
 /// The name in the subjects of ends.
 const NOBODY: &str = "_";
 
@@ -91,6 +97,11 @@ struct Shared {
     options: LiveOptions,
     text: Mutex<TextSoFar>,
     told: Mutex<Told>,
+    pace: Mutex<Pace>,
+    /// Where the server says that a probe had no subscriber: followed by the run and the number of the probe.
+    probes: String,
+    /// Rung when text begins to wait.
+    joining: Notify,
     /// Rung when a signal was dropped.
     dropped: Notify,
     tasks: TaskTracker,
@@ -107,9 +118,14 @@ impl NatsLive {
         }
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
         let questions = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
+        let probes = link.client().new_inbox();
+        let answers = link.within(CALL, link.subscribe(CALL, format!("{probes}.*.*"))).await?;
         let shared = Arc::new(Shared {
             text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
             told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
+            pace: Mutex::new(Pace::new(PACED_RUNS_MAX)),
+            probes,
+            joining: Notify::new(),
             dropped: Notify::new(),
             tasks: TaskTracker::new(),
             link,
@@ -120,6 +136,10 @@ impl NatsLive {
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(answer));
         let tell = Arc::clone(&shared).tell_missed();
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(tell));
+        let learn = Arc::clone(&shared).learn_who_watches(answers);
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(learn));
+        let join = Arc::clone(&shared).publish_joined();
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(join));
         Ok(Self { shared, stop: stop.drop_guard() })
     }
 
@@ -153,6 +173,10 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run_subject(&self, run: RunId) -> String {
         format!("{}.run.{run}", self.options.prefix)
     }
@@ -164,16 +188,69 @@ impl Shared {
 
     /// Whether the client took all of it, without waiting.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
+        self.hand_over_for(run, signal, None)
+    }
+
+    /// The same, with a reply subject for the first message.
+    fn hand_over_for(
+        &self,
+        run: RunId,
+        signal: &Signal,
+        mut reply: Option<String>,
+    ) -> Result<bool, NatsError> {
         if !self.link.is_connected() {
             return Ok(false);
         }
         let messages = wire::write(signal, self.link.client().max_payload());
         for message in messages {
-            if !self.try_publish(self.run_subject(run), message?) {
+            if !self.try_publish_for(self.run_subject(run), reply.take(), message?) {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Publishes what workers and conductors write, if anybody may be watching.
+    fn publish_text(&self, run: RunId, signal: &Signal) -> Result<(), NatsError> {
+        let sending = self.lock_pace().sending(run, Instant::now());
+        let reply = match sending {
+            Sending::Not => return Ok(()),
+            Sending::Plain => None,
+            Sending::Probe(watch) => Some(format!("{}.{run}.{watch}", self.probes)),
+        };
+        let was_sent = self.hand_over_for(run, signal, reply)?;
+        self.note(run, was_sent);
+        Ok(())
+    }
+
+    fn publish_frames(&self, run: RunId, frames: Vec<Frame>) -> Result<(), NatsError> {
+        frames.into_iter().try_for_each(|frame| self.publish_text(run, &Signal::Frame(frame)))
+    }
+
+    /// Learns from the answers to probes which runs nobody watches.
+    async fn learn_who_watches(self: Arc<Self>, mut answers: Subscriber) {
+        while let Some(answer) = answers.next().await {
+            let mut names = answer.subject.rsplit('.');
+            let watch = names.next().and_then(|watch| watch.parse().ok());
+            let run = names.next().and_then(|run| run.parse().ok());
+            if let (Some(StatusCode::NO_RESPONDERS), Some(run), Some(watch)) = (answer.status, run, watch) {
+                self.lock_pace().unwatched(run, watch);
+            }
+        }
+    }
+
+    /// Publishes text that has waited for more.
+    async fn publish_joined(self: Arc<Self>) {
+        loop {
+            self.joining.notified().await;
+            sleep(JOIN).await;
+            let waiting = self.lock_pace().take_waiting(Instant::now());
+            for (run, frame) in waiting {
+                if let Err(error) = self.publish_frames(run, vec![frame]) {
+                    debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
+                }
+            }
+        }
     }
 
     /// The same for a run's end, which goes to those who wait for it alone, too.
@@ -189,8 +266,16 @@ impl Shared {
     /// Whether the client took the message without waiting. Not even for the runtime's sake: a task that has done much would be
     /// asked to wait although there is room.
     fn try_publish(&self, subject: String, message: Bytes) -> bool {
-        let sending = self.link.client().publish(subject, message);
-        unconstrained(sending).now_or_never().is_some_and(|sent| sent.is_ok())
+        self.try_publish_for(subject, None, message)
+    }
+
+    fn try_publish_for(&self, subject: String, reply: Option<String>, message: Bytes) -> bool {
+        let client = self.link.client();
+        let sent = match reply {
+            None => unconstrained(client.publish(subject, message)).now_or_never(),
+            Some(reply) => unconstrained(client.publish_with_reply(subject, reply, message)).now_or_never(),
+        };
+        sent.is_some_and(|sent| sent.is_ok())
     }
 
     /// Notes whether something was handed over.
@@ -207,6 +292,12 @@ impl Shared {
         while let Some(question) = questions.next().await {
             let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
             let (Some(run), Some(reply)) = (run, question.reply) else { continue };
+            // What waits is in the answer, and the watchers of before get it here.
+            let waiting = self.lock_pace().flush(run, Instant::now());
+            if let Err(error) = self.publish_frames(run, waiting) {
+                debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
+            }
+            self.lock_pace().watched(run, Instant::now());
             let so_far = self.lock_text().of(run);
             for frame in so_far {
                 if let Err(error) = self.send(reply.as_str(), &Signal::Frame(frame)).await {
@@ -283,14 +374,27 @@ impl LiveStream for NatsLive {
             Signal::Frame(frame) => {
                 // Before it is sent: a subscriber that asks in between gets it with the text so far.
                 shared.lock_text().hold(run, frame);
-                shared.hand_over(run, &signal)?
+                let mut pace = shared.lock_pace();
+                let had_waiting = pace.has_waiting();
+                let now = pace.add(run, frame, Instant::now());
+                if pace.has_waiting() && !had_waiting {
+                    shared.joining.notify_one();
+                }
+                drop(pace);
+                return Ok(shared.publish_frames(run, now)?);
             }
+            Signal::Planning { .. } => return Ok(shared.publish_text(run, &signal)?),
             Signal::Ended { .. } => {
+                let waiting = shared.lock_pace().flush(run, Instant::now());
+                shared.publish_frames(run, waiting)?;
                 // A later subscriber reads the store.
                 shared.lock_text().forget(run);
+                shared.lock_pace().forget(run);
                 shared.hand_over_end(run, &signal)?
             }
-            Signal::Committed { .. } | Signal::Planning { .. } | Signal::Missed => {
+            Signal::Committed { .. } | Signal::Missed => {
+                let waiting = shared.lock_pace().flush(run, Instant::now());
+                shared.publish_frames(run, waiting)?;
                 shared.hand_over(run, &signal)?
             }
         };
@@ -337,3 +441,6 @@ impl LiveStream for NatsLive {
         Ok(shared.link.within("subscribe to a run's end", opening).await?.into_signals())
     }
 }
+
+#[cfg(test)]
+mod tests;

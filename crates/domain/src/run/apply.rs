@@ -379,7 +379,7 @@ fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
     let attempt = attempt_mut(task, end.claim)?;
     attempt.outcome = end.became;
     // Both are zero until here, except for an attempt with a second call.
-    attempt.usage = attempt.usage + end.usage;
+    attempt.usage += end.usage;
     attempt.cost += end.cost;
     attempt.first_token_ms = end.first_token_ms;
     attempt.ended_at = Some(at);

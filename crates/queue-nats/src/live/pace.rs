@@ -1,0 +1,294 @@
+//! When pieces of text are published: only while somebody watches their run, and not one by one.
+//!
+//! Nobody tells a process that the last watcher of a run has left. It learns that from the server: a message with a reply subject
+//! that no subscriber gets is answered with "no responders". So the first message of a run is such a probe, and so is one message
+//! a second while the run is watched. A run that nobody watches is silent until somebody asks for its text so far.
+//!
+//! The first piece of an attempt is published at once. Later pieces are joined for [`JOIN`], which nobody sees.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use podium_domain::ids::{RunId, StepIndex};
+use podium_ports::live::Frame;
+use tokio::time::Instant;
+
+/// How long pieces of an attempt are joined.
+pub(super) const JOIN: Duration = Duration::from_millis(50);
+/// How often a watched run is probed.
+const PROBE_WATCHED: Duration = Duration::from_secs(1);
+/// How often a run is probed that nobody watched: the question of a new watcher may have been lost.
+const PROBE_UNWATCHED: Duration = Duration::from_secs(10);
+
+/// The runs that this process writes text of, and who watches them.
+#[derive(Debug)]
+pub(super) struct Pace {
+    runs_max: usize,
+    runs: HashMap<RunId, Paced>,
+    /// Those of which text waits.
+    waiting: BTreeSet<RunId>,
+    /// Counts watches, so that the answer to a probe that was sent before a watch does not end it.
+    watches: u64,
+}
+
+#[derive(Debug)]
+struct Paced {
+    is_watched: bool,
+    /// The latest watch; 0 before the first.
+    watch: u64,
+    probed_at: Option<Instant>,
+    attempts: BTreeMap<(u16, StepIndex), Piece>,
+}
+
+/// Text of an attempt that was not published yet.
+#[derive(Debug)]
+struct Piece {
+    frame: Frame,
+    sent_at: Instant,
+}
+
+/// How a signal is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// Nobody watches: the signal is not published.
+    Not,
+    /// Without a reply subject.
+    Plain,
+    /// As a probe. The number comes back with the answer.
+    Probe(u64),
+}
+
+impl Pace {
+    pub(super) fn new(runs_max: usize) -> Self {
+        Self { runs_max, runs: HashMap::new(), waiting: BTreeSet::new(), watches: 0 }
+    }
+
+    /// How a signal of the run is published now.
+    pub(super) fn sending(&mut self, run: RunId, now: Instant) -> Sending {
+        let paced = self.paced(run);
+        if paced.must_probe(now) {
+            paced.probed_at = Some(now);
+            return Sending::Probe(paced.watch);
+        }
+        if paced.is_watched { Sending::Plain } else { Sending::Not }
+    }
+
+    /// Adds a piece of text. Returns what is to be published now; the rest waits for [`JOIN`].
+    pub(super) fn add(&mut self, run: RunId, frame: &Frame, now: Instant) -> Vec<Frame> {
+        let paced = self.paced(run);
+        if !paced.is_watched && !paced.must_probe(now) {
+            return Vec::new();
+        }
+        let step = (frame.round, frame.step);
+        let Some(piece) = paced.attempts.get_mut(&step).filter(|piece| piece.frame.claim == frame.claim)
+        else {
+            let rest = Frame { offset: end(frame), text: String::new(), ..*frame };
+            paced.attempts.insert(step, Piece { frame: rest, sent_at: now });
+            return vec![frame.clone()];
+        };
+        let mut out = Vec::new();
+        if end(&piece.frame) != frame.offset {
+            out.extend(piece.take(now));
+            piece.frame.offset = frame.offset;
+        }
+        piece.frame.text.push_str(&frame.text);
+        if now.duration_since(piece.sent_at) >= JOIN {
+            out.extend(piece.take(now));
+        } else {
+            self.waiting.insert(run);
+        }
+        out
+    }
+
+    /// Whether any text waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// All text that waits.
+    pub(super) fn take_waiting(&mut self, now: Instant) -> Vec<(RunId, Frame)> {
+        let runs = std::mem::take(&mut self.waiting);
+        runs.into_iter()
+            .flat_map(|run| self.flush(run, now).into_iter().map(move |frame| (run, frame)))
+            .collect()
+    }
+
+    /// The text of the run that waits: a signal follows that must not overtake it.
+    pub(super) fn flush(&mut self, run: RunId, now: Instant) -> Vec<Frame> {
+        self.waiting.remove(&run);
+        let attempts = self.runs.get_mut(&run).into_iter().flat_map(|paced| paced.attempts.values_mut());
+        attempts.filter_map(|piece| piece.take(now)).collect()
+    }
+
+    /// Somebody has subscribed to the run. A run that is not known here is probed with its first text.
+    pub(super) fn watched(&mut self, run: RunId, now: Instant) {
+        self.watches += 1;
+        if let Some(paced) = self.runs.get_mut(&run) {
+            (paced.is_watched, paced.watch, paced.probed_at) = (true, self.watches, Some(now));
+        }
+    }
+
+    /// The answer to a probe: nobody had subscribed to the run. It does not count if somebody has since.
+    pub(super) fn unwatched(&mut self, run: RunId, watch: u64) {
+        if let Some(paced) = self.runs.get_mut(&run).filter(|paced| paced.watch == watch) {
+            paced.is_watched = false;
+            paced.attempts.clear();
+            self.waiting.remove(&run);
+        }
+    }
+
+    /// The run has ended.
+    pub(super) fn forget(&mut self, run: RunId) {
+        self.waiting.remove(&run);
+        self.runs.remove(&run);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_silent(&self, run: RunId) -> bool {
+        self.runs.get(&run).is_some_and(|paced| !paced.is_watched)
+    }
+
+    fn paced(&mut self, run: RunId) -> &mut Paced {
+        // A run that is forgotten costs one probe, and at most a piece of text, which its watchers then ask for.
+        if self.runs.len() >= self.runs_max && !self.runs.contains_key(&run) {
+            self.waiting.clear();
+            self.runs.clear();
+        }
+        self.runs.entry(run).or_insert_with(Paced::new)
+    }
+}
+
+impl Paced {
+    /// Taken for watched until the answer to the first probe is there.
+    fn new() -> Self {
+        Self { is_watched: true, watch: 0, probed_at: None, attempts: BTreeMap::new() }
+    }
+
+    fn must_probe(&self, now: Instant) -> bool {
+        let every = if self.is_watched { PROBE_WATCHED } else { PROBE_UNWATCHED };
+        self.probed_at.is_none_or(|at| now.duration_since(at) >= every)
+    }
+}
+
+impl Piece {
+    fn take(&mut self, now: Instant) -> Option<Frame> {
+        if self.frame.text.is_empty() {
+            return None;
+        }
+        let rest = Frame { offset: end(&self.frame), text: String::new(), ..self.frame };
+        self.sent_at = now;
+        Some(std::mem::replace(&mut self.frame, rest))
+    }
+}
+
+fn end(frame: &Frame) -> u64 {
+    frame.offset + frame.text.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_ports::clock::Ids;
+    use podium_testkit::{SeededIds, TestClock};
+
+    use super::*;
+
+    struct Scene {
+        pace: Pace,
+        run: RunId,
+        frame: Frame,
+        now: Instant,
+    }
+
+    fn a_scene() -> Scene {
+        let ids = SeededIds::new(1);
+        let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
+        let frame = Frame { round: 0, step: StepIndex::new(0), claim, offset: 0, text: String::new() };
+        Scene { pace: Pace::new(10), run, frame, now: Instant::now() }
+    }
+
+    impl Scene {
+        fn after(&mut self, span: Duration) {
+            self.now += span;
+        }
+
+        fn sending(&mut self) -> Sending {
+            self.pace.sending(self.run, self.now)
+        }
+
+        /// Writes more of the text; what is published at once.
+        fn write(&mut self, text: &str) -> Vec<(u64, String)> {
+            let frame = Frame { text: text.to_owned(), ..self.frame.clone() };
+            self.frame.offset += text.len() as u64;
+            shown(self.pace.add(self.run, &frame, self.now))
+        }
+
+        fn waiting(&mut self) -> Vec<(u64, String)> {
+            shown(self.pace.take_waiting(self.now).into_iter().map(|(_, frame)| frame))
+        }
+    }
+
+    fn shown(frames: impl IntoIterator<Item = Frame>) -> Vec<(u64, String)> {
+        frames.into_iter().map(|frame| (frame.offset, frame.text)).collect()
+    }
+
+    #[test]
+    fn the_first_piece_is_published_at_once_and_later_ones_are_joined() {
+        let mut scene = a_scene();
+        assert_eq!(scene.sending(), Sending::Probe(0));
+        assert_eq!(scene.write("a"), [(0, "a".to_owned())]);
+        for piece in ["b", "c"] {
+            scene.after(JOIN / 5);
+            assert_eq!(scene.write(piece), []);
+        }
+        assert!(scene.pace.has_waiting());
+        assert_eq!(scene.waiting(), [(1, "bc".to_owned())]);
+        assert!(!scene.pace.has_waiting());
+        scene.after(JOIN);
+        assert_eq!(scene.write("d"), [(3, "d".to_owned())], "a slow worker's pieces do not wait");
+        scene.write("e");
+        assert_eq!(shown(scene.pace.flush(scene.run, scene.now)), [(4, "e".to_owned())]);
+    }
+
+    #[test]
+    fn a_run_that_nobody_watches_is_silent_until_somebody_asks() {
+        let mut scene = a_scene();
+        assert_eq!(scene.sending(), Sending::Probe(0));
+        assert_eq!(scene.sending(), Sending::Plain, "until the answer is there");
+        scene.write("a");
+        scene.write("b");
+        scene.pace.unwatched(scene.run, 0);
+        assert!(!scene.pace.has_waiting());
+        assert_eq!((scene.sending(), scene.write("c")), (Sending::Not, Vec::new()));
+        scene.pace.watched(scene.run, scene.now);
+        assert_eq!(scene.sending(), Sending::Plain);
+        scene.pace.unwatched(scene.run, 0);
+        assert_eq!(scene.sending(), Sending::Plain, "the answer is older than the watch");
+        scene.after(PROBE_WATCHED);
+        assert_eq!(scene.sending(), Sending::Probe(1));
+        scene.pace.unwatched(scene.run, 1);
+        assert_eq!(scene.sending(), Sending::Not);
+        scene.after(PROBE_UNWATCHED);
+        assert_eq!(scene.sending(), Sending::Probe(1), "the question of a watcher may have been lost");
+        assert_eq!(scene.sending(), Sending::Not);
+    }
+
+    #[test]
+    fn pieces_of_two_attempts_are_never_joined() {
+        let mut scene = a_scene();
+        scene.sending();
+        scene.write("a");
+        assert_eq!(scene.write("b"), []);
+        scene.frame = Frame { claim: SeededIds::new(2).claim_id(), offset: 0, ..scene.frame.clone() };
+        assert_eq!(scene.write("new"), [(0, "new".to_owned())]);
+        assert_eq!(scene.waiting(), []);
+    }
+
+    #[test]
+    fn many_runs_take_no_more_room_than_they_may() {
+        let (ids, mut pace) = (SeededIds::new(1), Pace::new(10));
+        for _ in 0..1000 {
+            pace.sending(ids.run_id(TestClock::START), Instant::now());
+            assert!(pace.runs.len() <= 10);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is published through a real server, and when.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use podium_domain::ids::{ClaimId, StepIndex};
+use podium_harness::Nats;
+use podium_ports::clock::Ids;
+use podium_testkit::{SeededIds, TestClock};
+use tokio::time::timeout;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Writer {
+    live: NatsLive,
+    run: RunId,
+    claim: ClaimId,
+    text: String,
+}
+
+impl Writer {
+    async fn connect(server: &Nats) -> Self {
+        let live = connect(server).await;
+        let ids = SeededIds::new(1);
+        Self { live, run: ids.run_id(TestClock::START), claim: ids.claim_id(), text: String::new() }
+    }
+
+    async fn write(&mut self, text: &str) {
+        let (step, offset) = (StepIndex::new(0), self.text.len() as u64);
+        let frame = Frame { round: 0, step, claim: self.claim, offset, text: text.to_owned() };
+        self.text.push_str(text);
+        self.live.publish(self.run, Signal::Frame(frame)).await.unwrap();
+    }
+
+    /// Writes until it is known that nobody watches.
+    async fn until_silent(&mut self) {
+        while !self.live.shared.lock_pace().is_silent(self.run) {
+            self.write(".").await;
+            self.live.flush().await;
+        }
+    }
+
+    /// How many messages the client has written.
+    async fn messages(&self) -> u64 {
+        self.live.flush().await;
+        self.live.shared.link.client().statistics().out_messages.load(Ordering::Relaxed)
+    }
+}
+
+async fn connect(server: &Nats) -> NatsLive {
+    NatsLive::connect(&ConnectionOptions::new(server.url()), LiveOptions::default()).await.unwrap()
+}
+
+/// Reads until all of the text has come.
+async fn read(signals: &mut Signals, length: usize) -> String {
+    let mut text = String::new();
+    while text.len() < length {
+        if let Some(Signal::Frame(frame)) = signals.next().await {
+            assert_eq!(frame.offset, text.len() as u64);
+            text.push_str(&frame.text);
+        }
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_that_nobody_watches_is_not_published_and_a_late_watcher_gets_it() {
+    let server = Nats::start().await.unwrap();
+    let (mut writer, elsewhere) = (Writer::connect(&server).await, connect(&server).await);
+    timeout(PATIENCE, writer.until_silent()).await.unwrap();
+    let before = writer.messages().await;
+    for _ in 0..1_000 {
+        writer.write("word ").await;
+    }
+    assert_eq!(writer.messages().await, before);
+    let mut signals = elsewhere.subscribe(writer.run).await.unwrap();
+    for _ in 0..10 {
+        writer.write("more ").await;
+    }
+    let text = timeout(PATIENCE, read(&mut signals, writer.text.len())).await.unwrap();
+    assert_eq!(text, writer.text);
+    drop(signals);
+    timeout(PATIENCE, writer.until_silent()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_worker_is_read_in_few_messages_and_to_its_last_word() {
+    let server = Nats::start().await.unwrap();
+    let (mut writer, elsewhere) = (Writer::connect(&server).await, connect(&server).await);
+    let mut signals = elsewhere.subscribe(writer.run).await.unwrap();
+    let before = writer.messages().await;
+    for _ in 0..1_000 {
+        writer.write("word ").await;
+    }
+    let text = timeout(PATIENCE, read(&mut signals, writer.text.len())).await.unwrap();
+    assert_eq!(text, writer.text);
+    let messages = writer.messages().await - before;
+    assert!(messages < 500, "{messages} messages for 1,000 pieces");
+}
