@@ -176,6 +176,12 @@ bench-limits: ## 32 executors against a vendor's limits for three minutes; BENCH
 	@scripts/claim-target
 	cargo run -p podium-bench-limits -- $(BENCH_ARGS)
 
+.PHONY: bench-load
+bench-load: ## a cluster under calls of seconds, 1,000 tenants and 14 processes; BENCH_ARGS="--in-flight 5000", "--compare"
+	@scripts/setup build test
+	@scripts/claim-target
+	cargo run --profile bench-fast -p podium-bench-load -- $(BENCH_ARGS)
+
 .PHONY: bench-engines
 bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
 	@scripts/setup build test

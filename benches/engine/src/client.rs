@@ -1,4 +1,4 @@
-//! Clients: each has a connection of its own to the OpenAI-compatible door, asks, waits for the whole answer, and asks again.
+//! Clients: each has a connection of its own to the OpenAI-compatible API, asks, waits for the whole answer, and asks again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,12 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use podium_bench_measure::{Connection, open};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -19,9 +16,6 @@ use tokio::task::JoinSet;
 const ANSWER_MAX: Duration = Duration::from_mins(1);
 const QUESTION: &str =
     r#"{"model":"podium-ultra","messages":[{"role":"user","content":"Why is the sky blue?"}]}"#;
-
-/// A connection over which one request is sent at a time.
-type Connection = SendRequest<Full<Bytes>>;
 
 /// As many clients as workflows shall be in flight.
 pub(crate) struct Clients {
@@ -32,10 +26,10 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Connects them all.
-    pub(crate) async fn connect(door: SocketAddr, count: usize) -> Result<Self> {
+    pub(crate) async fn connect(gateway: SocketAddr, count: usize) -> Result<Self> {
         let (mut connections, mut drivers) = (Vec::with_capacity(count), JoinSet::new());
         for _ in 0..count {
-            connections.push(Arc::new(Mutex::new(open(door, &mut drivers).await?)));
+            connections.push(Arc::new(Mutex::new(open(gateway, &mut drivers).await?)));
         }
         Ok(Self { connections, drivers })
     }
@@ -71,14 +65,6 @@ impl Clients {
     }
 }
 
-async fn open(door: SocketAddr, drivers: &mut JoinSet<()>) -> Result<Connection> {
-    let stream = TcpStream::connect(door).await?;
-    stream.set_nodelay(true)?;
-    let (connection, driver) = handshake(TokioIo::new(stream)).await?;
-    drivers.spawn(async move { drop(driver.await) });
-    Ok(connection)
-}
-
 async fn ask(connection: &mut Connection) -> Result<()> {
     connection.ready().await?;
     let request = Request::post("/v1/chat/completions")
@@ -90,15 +76,4 @@ async fn ask(connection: &mut Connection) -> Result<()> {
     let body = response.into_body().collect().await?.to_bytes();
     ensure!(status.is_success(), "the gateway answered {status}: {}", String::from_utf8_lossy(&body));
     Ok(())
-}
-
-/// What is at a path of a server, such as its statistics.
-pub(crate) async fn get(server: SocketAddr, path: &str) -> Result<Bytes> {
-    let mut drivers = JoinSet::new();
-    let mut connection = open(server, &mut drivers).await?;
-    connection.ready().await?;
-    let request = Request::get(path).header("host", "localhost").body(Full::default())?;
-    let response = connection.send_request(request).await?;
-    ensure!(response.status().is_success(), "{path} was answered {}", response.status());
-    Ok(response.into_body().collect().await?.to_bytes())
 }

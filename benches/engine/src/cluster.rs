@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use podium_bench_measure::{Servers, count_statements};
 use podium_harness::{Nats, Postgres, Redis, Service};
-use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use crate::worker::{self, EXECUTOR};
@@ -63,9 +63,10 @@ pub(crate) struct Shape {
 pub(crate) struct Cluster {
     gateway: Service,
     workers: Vec<Service>,
-    pub(crate) nats: Nats,
-    pub(crate) redis: Redis,
-    pub(crate) database: String,
+    nats: Nats,
+    redis_url: String,
+    database: String,
+    _redis: Redis,
     _postgres: Postgres,
     _files: TempDir,
 }
@@ -86,7 +87,7 @@ impl Cluster {
         let mut postgres = Postgres::start().await?;
         let database = postgres.database().await?;
         if shape.is_counted {
-            account_for_statements(&mut postgres, &database).await?;
+            count_statements(&mut postgres, &database).await?;
         }
         let (nats, redis) = (Nats::start().await?, Redis::start().await?);
         let settings = [
@@ -110,16 +111,22 @@ impl Cluster {
             gateway: gateway.await?,
             workers,
             nats,
-            redis,
+            redis_url: redis.url(),
             database,
+            _redis: redis,
             _postgres: postgres,
             _files: files,
         })
     }
 
-    /// Where the HTTP door is.
-    pub(crate) fn door(&self) -> SocketAddr {
+    /// Where the gateway serves HTTP.
+    pub(crate) fn gateway(&self) -> SocketAddr {
         self.gateway.address(0)
+    }
+
+    /// The servers whose work is counted.
+    pub(crate) fn servers(&self) -> Servers<'_> {
+        Servers { database: &self.database, nats_monitor: self.nats.monitor(), redis: &self.redis_url }
     }
 
     /// Asks every process to end, and waits until all have.
@@ -141,20 +148,6 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
         EXECUTOR => Some(worker::main()),
         _ => None,
     }
-}
-
-/// Makes the server count statements by their text. It has to start again for it.
-async fn account_for_statements(postgres: &mut Postgres, database: &str) -> Result<()> {
-    let mut connection = PgConnection::connect(database).await?;
-    sqlx::raw_sql("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
-        .execute(&mut connection)
-        .await?;
-    connection.close().await?;
-    postgres.restart().await?;
-    let mut connection = PgConnection::connect(database).await?;
-    let extension = sqlx::raw_sql("CREATE EXTENSION pg_stat_statements").execute(&mut connection).await;
-    extension.context("counting needs Postgres's own module pg_stat_statements")?;
-    Ok(connection.close().await?)
 }
 
 async fn start_worker(program: &Path, settings: &[(&'static str, String)]) -> Result<Service> {

@@ -7,8 +7,6 @@
 
 mod client;
 mod cluster;
-mod counts;
-mod cpu;
 mod worker;
 
 use std::process::ExitCode;
@@ -16,12 +14,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use podium_bench_measure::{Counts, CpuTimes, rounded};
 use serde_json::json;
 
 use client::Clients;
 use cluster::{Cluster, Shape};
-use counts::Counts;
-use cpu::CpuTimes;
 
 /// Workflows before the measured ones, for each one in flight: connections, caches and prepared statements are there then.
 const WARM_UP_EACH: usize = 4;
@@ -69,9 +66,9 @@ async fn run(arguments: &Arguments) -> Result<()> {
     let binary = std::env::current_exe()?;
     let cluster =
         Cluster::start(&binary, &Shape { executors, slots: 2 * in_flight, is_counted: count }).await?;
-    let clients = Clients::connect(cluster.door(), in_flight).await?;
+    let clients = Clients::connect(cluster.gateway(), in_flight).await?;
     clients.ask(WARM_UP_EACH * in_flight).await?;
-    let counts_before = if count { Some(Counts::read(&cluster).await?) } else { None };
+    let counts_before = if count { Some(Counts::read(&cluster.servers()).await?) } else { None };
     let (cpu_before, begun) = (CpuTimes::read()?, Instant::now());
     let mut latencies = clients.ask(runs).await?;
     let wall = begun.elapsed();
@@ -94,17 +91,12 @@ async fn run(arguments: &Arguments) -> Result<()> {
         "note": NOTE,
     });
     if let Some(before) = counts_before {
-        line["counts_per_run"] = Counts::read(&cluster).await?.since(&before).per_run(of_runs);
+        line["counts_per_run"] = Counts::read(&cluster.servers()).await?.since(&before).per_run(of_runs);
     }
     drop(clients);
     cluster.stop().await?;
     println(&line.to_string());
     Ok(())
-}
-
-/// To a thousandth.
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]

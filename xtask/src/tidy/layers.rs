@@ -89,9 +89,25 @@ const LAYERS: &[Layer] = &[
         ],
         tests_use: &[],
     },
+    Layer { package: "podium-bench-measure", uses: &["podium-harness"], tests_use: &[] },
+    Layer {
+        package: "podium-bench-load",
+        uses: &[
+            "podium-bench-measure",
+            "podium-domain",
+            "podium-doors",
+            "podium-harness",
+            "podium-local-cluster",
+            "podium-ports",
+            "podium-setup",
+            "podium-store-postgres",
+        ],
+        tests_use: &[],
+    },
     Layer {
         package: "podium-bench-engine",
         uses: &[
+            "podium-bench-measure",
             "podium-cluster",
             "podium-domain",
             "podium-gateway",

@@ -1,39 +1,59 @@
-//! What a workflow asks of the servers: statements and commits of Postgres, messages of NATS, calls of Redis.
+//! What a run asks of the servers: statements and commits of Postgres, messages of NATS, calls of Redis.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
+use podium_harness::Postgres;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 
-use crate::client::get;
-use crate::cluster::Cluster;
-use crate::rounded;
+use crate::{get, rounded};
+
+/// The servers whose counters are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Servers<'s> {
+    /// URL of the database; its server counts statements, see [`count_statements`].
+    pub database: &'s str,
+    /// Where nats-server answers its monitoring requests.
+    pub nats_monitor: SocketAddr,
+    /// URL of Redis.
+    pub redis: &'s str,
+}
 
 /// Counters of the servers since they started, by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub struct Counts {
     counts: BTreeMap<String, f64>,
 }
 
 impl Counts {
-    pub(crate) async fn read(cluster: &Cluster) -> Result<Self> {
+    /// Reads the counters of all three servers.
+    pub async fn read(servers: &Servers<'_>) -> Result<Self> {
         let mut counts = BTreeMap::new();
-        postgres(&cluster.database, &mut counts).await?;
-        nats(cluster, &mut counts).await?;
-        redis(&cluster.redis.url(), &mut counts).await?;
+        postgres(servers.database, &mut counts).await?;
+        nats(servers.nats_monitor, &mut counts).await?;
+        redis(servers.redis, &mut counts).await?;
         Ok(Self { counts })
     }
 
-    pub(crate) fn since(&self, before: &Self) -> Self {
+    /// The difference of two readings.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
         let since = |(name, count): (&String, &f64)| {
             (name.clone(), count - before.counts.get(name).copied().unwrap_or_default())
         };
         Self { counts: self.counts.iter().map(since).collect() }
     }
 
-    /// Those that were asked for at all.
-    pub(crate) fn per_run(&self, runs: u32) -> Value {
+    /// Sum of the counters whose names begin with `prefix` and end with `suffix`.
+    pub fn sum(&self, prefix: &str, suffix: &str) -> f64 {
+        let named = self.counts.iter().filter(|(name, _)| name.starts_with(prefix) && name.ends_with(suffix));
+        named.map(|(_, count)| count).sum()
+    }
+
+    /// Each counter that is not zero, divided by the number of runs.
+    pub fn per_run(&self, runs: u32) -> Value {
         let used = self.counts.iter().filter(|(_, count)| **count > 0.0);
         used.map(|(name, count)| (name.clone(), json!(rounded(count / f64::from(runs))))).collect()
     }
@@ -63,13 +83,27 @@ async fn postgres(database: &str, counts: &mut BTreeMap<String, f64>) -> Result<
     Ok(connection.close().await?)
 }
 
-async fn nats(cluster: &Cluster, counts: &mut BTreeMap<String, f64>) -> Result<()> {
-    let varz: Value = serde_json::from_slice(&get(cluster.nats.monitor(), "/varz").await?)?;
+/// Makes the server of `database` count statements by their text. The server is restarted.
+pub async fn count_statements(postgres: &mut Postgres, database: &str) -> Result<()> {
+    let mut connection = PgConnection::connect(database).await?;
+    sqlx::raw_sql("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
+        .execute(&mut connection)
+        .await?;
+    connection.close().await?;
+    postgres.restart().await?;
+    let mut connection = PgConnection::connect(database).await?;
+    let extension = sqlx::raw_sql("CREATE EXTENSION pg_stat_statements").execute(&mut connection).await;
+    extension.context("counting needs Postgres' own module pg_stat_statements")?;
+    Ok(connection.close().await?)
+}
+
+async fn nats(monitor: SocketAddr, counts: &mut BTreeMap<String, f64>) -> Result<()> {
+    let varz: Value = serde_json::from_slice(&get(monitor, "/varz").await?)?;
     for name in ["in_msgs", "out_msgs", "in_bytes", "out_bytes"] {
         let value = varz[name].as_f64().with_context(|| format!("varz has no {name}"))?;
         counts.insert(format!("nats.{name}"), value);
     }
-    let streams: Value = serde_json::from_slice(&get(cluster.nats.monitor(), "/jsz").await?)?;
+    let streams: Value = serde_json::from_slice(&get(monitor, "/jsz").await?)?;
     counts
         .insert("nats.jetstream.api_calls".to_owned(), streams["api"]["total"].as_f64().unwrap_or_default());
     Ok(())
@@ -80,7 +114,7 @@ async fn redis(url: &str, counts: &mut BTreeMap<String, f64>) -> Result<()> {
     let info: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
     // `cmdstat_evalsha:calls=12,usec=340,…`
     for line in info.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
-        let (name, rest) = line.split_once(":calls=").context("a line of commandstats does not read")?;
+        let (name, rest) = line.split_once(":calls=").context("a line of commandstats cannot be parsed")?;
         let calls = rest.split(',').next().unwrap_or_default();
         counts.insert(format!("redis.{name}"), calls.parse()?);
     }

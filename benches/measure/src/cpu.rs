@@ -1,4 +1,4 @@
-//! CPU time of this process and of all that descend from it, by the name of the program.
+//! CPU time of this process and of its descendants, by the name of the program, and memory of one process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -10,13 +10,12 @@ use crate::rounded;
 
 /// Milliseconds of one tick in `/proc/*/stat`: Linux shows all programs 100 ticks a second, whatever the kernel uses.
 const TICK_MS: u64 = 10;
-/// What this process is called in the result.
+/// Name of this process in the result.
 const OWN_NAME: &str = "client";
 
-/// Milliseconds of CPU so far, by program. What a process did before it ended counts with its parent, as long as that one
-/// waited for it.
+/// Milliseconds of CPU so far, by program. The time of a process that has ended is its parent's, if the parent waited for it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CpuTimes {
+pub struct CpuTimes {
     ms: BTreeMap<String, u64>,
 }
 
@@ -27,7 +26,8 @@ struct Process {
 }
 
 impl CpuTimes {
-    pub(crate) fn read() -> Result<Self> {
+    /// Reads `/proc`.
+    pub fn read() -> Result<Self> {
         let own = std::process::id();
         let mut processes = HashMap::new();
         for entry in fs::read_dir("/proc")? {
@@ -36,7 +36,7 @@ impl CpuTimes {
             // One that has just ended cannot be read.
             if let Ok(text) = fs::read_to_string(format!("/proc/{id}/stat")) {
                 let process =
-                    parse(&text).with_context(|| format!("/proc/{id}/stat does not read: {text}"))?;
+                    parse(&text).with_context(|| format!("/proc/{id}/stat cannot be parsed: {text}"))?;
                 processes.insert(id, process);
             }
         }
@@ -48,15 +48,17 @@ impl CpuTimes {
         Ok(Self { ms })
     }
 
-    pub(crate) fn since(&self, before: &Self) -> Self {
+    /// What was used between two readings.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
         let since = |(name, ms): (&String, &u64)| {
             (name.clone(), ms.saturating_sub(before.ms.get(name).copied().unwrap_or_default()))
         };
         Self { ms: self.ms.iter().map(since).collect() }
     }
 
-    /// By program, and the sum.
-    pub(crate) fn ms_per_run(&self, runs: u32) -> Value {
+    /// Milliseconds of CPU for each run, by program.
+    pub fn ms_per_run(&self, runs: u32) -> Value {
         let each =
             |ms: u64| json!(rounded(f64::from(u32::try_from(ms).unwrap_or(u32::MAX)) / f64::from(runs)));
         let programs = self.ms.iter().filter(|(_, ms)| **ms > 0);
@@ -68,12 +70,19 @@ fn is_below(processes: &HashMap<u32, Process>, id: u32, ancestor: u32) -> bool {
     let mut at = id;
     while at != ancestor {
         match processes.get(&at) {
-            // Nobody's child, or a circle, which there is not.
             Some(process) if process.parent != at && process.parent != 0 => at = process.parent,
             _ => return false,
         }
     }
     true
+}
+
+/// Bytes of memory that a process has resident. 0 if it has ended.
+pub fn resident_bytes(pid: u32) -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default()
+        * PAGE_BYTES
 }
 
 /// `id (name) state parent … utime stime cutime cstime …`, where the name may hold anything.

@@ -1,0 +1,177 @@
+//! The cluster under load: Postgres, NATS, Redis, the stand-in vendor and Podium's processes, all on loopback, all gone when the
+//! value is dropped.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use podium_bench_measure::{Servers, count_statements, resident_bytes};
+use podium_harness::{Nats, Postgres, Redis, Service};
+use podium_local_cluster::PROGRAMS;
+use tempfile::TempDir;
+
+use crate::tenants::Tenants;
+use crate::vendor::CONDUCTOR_MODEL;
+use crate::work::{Durations, WORKERS};
+
+/// The name under which this binary is the vendor.
+pub(crate) const VENDOR: &str = "podium-load-vendor";
+/// Addresses of the vendor: each has 28,000 ports for connections.
+const VENDORS: usize = WORKERS;
+/// Connections to Postgres of each process. All together have to be fewer than its 100.
+const POSTGRES_CONNECTIONS: usize = 3;
+
+/// What the cluster consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) gateways: usize,
+    pub(crate) planners: usize,
+    pub(crate) executors: usize,
+    pub(crate) tenants: usize,
+    /// Runs at the same time, which everything has capacity for.
+    pub(crate) in_flight: usize,
+    pub(crate) durations: Durations,
+}
+
+/// A running cluster.
+pub(crate) struct Cluster {
+    pub(crate) gateways: Vec<Service>,
+    planners: Vec<Service>,
+    executors: Vec<Service>,
+    vendor: Service,
+    nats: Nats,
+    redis_url: String,
+    database: String,
+    _redis: Redis,
+    _postgres: Postgres,
+    _files: TempDir,
+}
+
+impl Cluster {
+    /// Starts everything and makes the tenants. `binary` is this program.
+    pub(crate) async fn start(binary: &Path, shape: &Shape) -> Result<(Self, Tenants)> {
+        let files = tempfile::Builder::new().prefix("podium-load-").tempdir()?;
+        for name in PROGRAMS.into_iter().chain([VENDOR]) {
+            std::os::unix::fs::symlink(binary, files.path().join(name)).context("naming the programs")?;
+        }
+        let program = |name: &str| files.path().join(name);
+        let mut postgres = Postgres::start().await?;
+        let database = postgres.database().await?;
+        count_statements(&mut postgres, &database).await?;
+        let (nats, redis) = (Nats::start().await?, Redis::start().await?);
+        let tenants = Tenants::create(&database, shape.tenants).await?;
+        let Durations { first_token_ms: (shortest, longest), tokens_max } = shape.durations;
+        let vendor = Service::start(&program(VENDOR), |addresses: [SocketAddr; VENDORS]| {
+            let numbers = [shortest, longest, tokens_max].map(|number| number.to_string());
+            numbers.into_iter().chain(addresses.map(|address| address.to_string())).collect()
+        })
+        .await?;
+        let pool = files.path().join("pool.toml");
+        std::fs::write(&pool, pool_of(&vendor)).context("writing the pool")?;
+        let settings = [
+            ("postgres", database.clone()),
+            ("postgres_connections", POSTGRES_CONNECTIONS.to_string()),
+            ("nats", nats.url()),
+            ("redis", redis.url()),
+            ("pool", pool.display().to_string()),
+            ("conductor", format!("model:{}#conductor", pool.display())),
+            ("step_slots", shape.in_flight.to_string()),
+            ("plan_slots", shape.in_flight.to_string()),
+            ("plans_waiting_max", shape.in_flight.to_string()),
+            ("lane_messages_max", (2 * shape.in_flight).to_string()),
+            ("log", "warn".to_owned()),
+        ];
+        let mut processes =
+            [(1, shape.planners), (2, shape.executors)].map(|(place, count)| (place, count, vec![]));
+        for (place, count, services) in &mut processes {
+            let program = program(PROGRAMS[*place]);
+            for _ in 0..*count {
+                let started = Service::start(&program, |[health]: [SocketAddr; 1]| {
+                    arguments(settings.iter().chain(&[("listen", health.to_string())]))
+                });
+                services.push(started.await?);
+            }
+        }
+        let [(_, _, planners), (_, _, executors)] = processes;
+        let (gateway, mut gateways) = (program(PROGRAMS[0]), Vec::new());
+        for _ in 0..shape.gateways {
+            let started = Service::start(&gateway, |[http, grpc]: [SocketAddr; 2]| {
+                let own = [
+                    ("listen", http.to_string()),
+                    ("grpc_listen", grpc.to_string()),
+                    ("keys_required", "true".to_owned()),
+                ];
+                arguments(settings.iter().chain(&own))
+            });
+            gateways.push(started.await?);
+        }
+        let cluster = Self {
+            gateways,
+            planners,
+            executors,
+            vendor,
+            nats,
+            redis_url: redis.url(),
+            database,
+            _redis: redis,
+            _postgres: postgres,
+            _files: files,
+        };
+        Ok((cluster, tenants))
+    }
+
+    /// The servers whose work is counted.
+    pub(crate) fn servers(&self) -> Servers<'_> {
+        Servers { database: &self.database, nats_monitor: self.nats.monitor(), redis: &self.redis_url }
+    }
+
+    /// Where executors tell their metrics.
+    pub(crate) fn executors(&self) -> impl Iterator<Item = SocketAddr> {
+        self.executors.iter().map(|executor| executor.address(0))
+    }
+
+    /// Mean of the resident bytes of each kind of process.
+    pub(crate) fn resident(&self) -> [(&'static str, u64); 3] {
+        let mean = |services: &[Service]| {
+            let bytes: u64 = services.iter().filter_map(Service::pid).map(resident_bytes).sum();
+            bytes / u64::try_from(services.len().max(1)).unwrap_or(1)
+        };
+        let [gateway, planner, executor] = PROGRAMS;
+        [(gateway, mean(&self.gateways)), (planner, mean(&self.planners)), (executor, mean(&self.executors))]
+    }
+
+    /// Ends every process of Podium's without waiting for runs under way, then the vendor.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        for service in self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors) {
+            service.kill().await?;
+        }
+        self.vendor.kill().await
+    }
+}
+
+/// The workers, each with an address of its own, and the conductor.
+fn pool_of(vendor: &Service) -> String {
+    let mut pool = "schema = 1\nname = \"load\"\nversion = \"1\"\n".to_owned();
+    for place in 0..VENDORS {
+        let address = vendor.address(place);
+        let vendor =
+            format!("id = \"vendor-{place}\"\napi = \"openai-chat\"\nbase_url = \"http://{address}/v1\"");
+        pool = [pool, "\n[[vendors]]\n".to_owned(), vendor, "\n".to_owned()].concat();
+    }
+    let worker = |id: &str, place: usize, model: &str| {
+        format!(
+            "\n[[workers]]\nid = \"{id}\"\nvendor = \"vendor-{place}\"\nmodel = \"{model}\"\n\
+             description = \"Waits and writes.\"\ncontext_tokens = 128000\noutput_tokens_max = 4096\n\
+             usd_per_million_tokens = {{ input = 0.1, output = 0.4 }}\n\
+             limits = {{ in_flight_max = 10000, requests_per_minute = 10000000, call_ms_max = 60000 }}\n"
+        )
+    };
+    for place in 0..WORKERS {
+        pool += &worker(&format!("worker-{place}"), place, "load-worker");
+    }
+    pool + &worker("conductor", 0, CONDUCTOR_MODEL)
+}
+
+fn arguments<'s>(settings: impl Iterator<Item = &'s (&'static str, String)>) -> Vec<String> {
+    settings.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
+}

@@ -1,0 +1,15 @@
+//! What the benchmarks of whole clusters measure: CPU and memory by program, and what a run asks of Postgres, NATS and Redis.
+#![deny(missing_docs)]
+
+mod counts;
+mod cpu;
+mod http;
+
+pub use counts::{Counts, Servers, count_statements};
+pub use cpu::{CpuTimes, resident_bytes};
+pub use http::{Connection, get, open};
+
+/// Rounds to a thousandth.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
