@@ -25,7 +25,6 @@ pub use keys::{EXECUTOR, GATEWAY, KEYS, PLANNER, executor_keys, planner_keys};
 pub use servers::{Away, NatsSettings, NatsUser, Pooler, PostgresSettings, RedisSettings};
 use servers::{nats, postgres, redis};
 
-const SLOTS_MAX: u64 = 4096;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
 /// From what NTP keeps to a day.
 const CLOCK_SKEW_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
@@ -83,11 +82,15 @@ impl ClusterSettings {
             conductors.check(checker, pool, place);
         }
         let plan_at_once = checker.read("plan_at_once", values::yes_or_no);
-        let plan_slots = checker.read("plan_slots", slots);
+        let plan_slots = checker.read_if_given("plan_slots", values::slots);
         let sequences_max = checker.read("plan_sequences", values::plan_sequences);
         let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
         let hardware = hardware(checker);
-        let step_slots = checker.read("step_slots", slots);
+        let plan_slots = plan_slots.or_else(|| {
+            let has_a_model = conductors.as_ref()?.need_a_model_here();
+            Some(values::plan_slots(sequences_max.filter(|_| has_a_model)))
+        });
+        let step_slots = checker.read("step_slots", values::slots);
         let step_cache = step_cache(checker);
         let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
         let skew = checker.read("clock_skew_ms_max", |text| {
@@ -132,11 +135,6 @@ impl ClusterSettings {
             info!(keys = self.unused.join(", "), "{program} does not use some of the keys that were given");
         }
     }
-}
-
-fn slots(text: &str) -> Result<usize, String> {
-    let slots = values::number(text, 1, SLOTS_MAX)?;
-    usize::try_from(slots).map_err(|e| e.to_string())
 }
 
 /// Who plans. `auto` depends on what a process finds where it runs, so the processes of a cluster might disagree.

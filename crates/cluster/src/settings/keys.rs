@@ -142,7 +142,12 @@ pub const KEYS: &[Key] = &[
         "Whether gateways plan runs themselves where no model is needed (fixed, direct), or leave them to planners.",
     )
     .used_by(GATEWAYS),
-    Key::new("plan_slots", "4", "Plans made at the same time for each tier, 1 to 4096.").used_by(PLANNERS),
+    Key::optional(
+        "plan_slots",
+        "256",
+        "Plans made at the same time for each tier, 1 to 65536. Unset: plan_sequences for a model in the planner, else 256.",
+    )
+    .used_by(PLANNERS),
     Key::new(
         "plan_sequences",
         "8",
@@ -179,8 +184,9 @@ pub const KEYS: &[Key] = &[
         .used_by(PLANNERS),
     Key::new(
         "step_slots",
-        "32",
-        "Steps that an executor runs at the same time for each vendor and tier, 1 to 4096.",
+        "256",
+        "Steps that an executor runs at the same time for each vendor and tier, 1 to 65536. The pool's in_flight_max is \
+         what protects a vendor.",
     )
     .used_by(EXECUTORS),
     Key::new(

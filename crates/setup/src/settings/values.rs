@@ -16,6 +16,23 @@ const DRAIN_MS_MAX: u64 = 3_600_000;
 /// A hundred years.
 const RUNS_KEPT_HOURS_MAX: u64 = 36_500 * 24;
 
+/// Most plans or steps at the same time in one process, for each lane.
+pub const SLOTS_MAX: usize = 65_536;
+/// Plans at the same time where no model in the process writes them: enough that the model's own limits decide.
+const PLAN_SLOTS: usize = 256;
+
+/// How many plans or steps a process works on at the same time, for each lane: 1 to [`SLOTS_MAX`].
+pub fn slots(text: &str) -> Result<usize, String> {
+    let slots = number(text, 1, SLOTS_MAX as u64)?;
+    usize::try_from(slots).map_err(|e| e.to_string())
+}
+
+/// Plans at the same time where the settings name no number: as many as a model in the process writes at once, if there is
+/// one.
+pub fn plan_slots(sequences_of_a_model_here: Option<NonZeroU16>) -> usize {
+    sequences_of_a_model_here.map_or(PLAN_SLOTS, |sequences| sequences.get().into())
+}
+
 /// An address and a port.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("is `{text}`, it must be an address and a port such as 127.0.0.1:8080"))

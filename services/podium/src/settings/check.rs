@@ -10,7 +10,7 @@ use podium_setup::with_causes;
 use podium_telemetry::TelemetrySettings;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 
-use super::{PoolChoice, SLOTS_MAX, Settings};
+use super::{PoolChoice, Settings};
 use crate::{OPEN_BUNDLE, pool};
 
 /// How much is checked.
@@ -37,8 +37,8 @@ pub(crate) fn check(sources: Sources, depth: Depth) -> Result<Settings, Settings
         together(&mut checker, pool, conductors);
     }
     let runs_kept = checker.read("runs_kept", values::runs_kept);
-    let plan_slots = checker.read_if_given("plan_slots", slots);
-    let step_slots = checker.read_if_given("step_slots", slots);
+    let plan_slots = checker.read_if_given("plan_slots", values::slots);
+    let step_slots = checker.read_if_given("step_slots", values::slots);
     let sequences_max = checker.read("plan_sequences", values::plan_sequences);
     let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
     let hardware = hardware(&mut checker);
@@ -101,11 +101,6 @@ fn together(checker: &mut Checker, choice: &PoolChoice, conductors: &ConductorCh
         checker.problem("pool", &format!("has vendors that cannot be used: {}", with_causes(&error)));
     }
     conductors.check(checker, &pool, Place::Here(OPEN_BUNDLE));
-}
-
-fn slots(text: &str) -> Result<usize, String> {
-    let slots = values::number(text, 1, SLOTS_MAX as u64)?;
-    usize::try_from(slots).map_err(|e| e.to_string())
 }
 
 fn pool_choice(text: &str) -> Result<PoolChoice, String> {

@@ -12,16 +12,13 @@ use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
 use podium_ports::server::ServerLimits;
 use podium_setup::conductor::{ConductorChoice, ConductorChoices};
+use podium_setup::settings::values;
 use podium_setup::{Identity, LogFormat};
 use podium_telemetry::TelemetrySettings;
 
 pub(crate) use check::{Depth, check};
 pub(crate) use keys::KEYS;
 
-/// Most slots of a lane.
-pub(crate) const SLOTS_MAX: usize = 65_536;
-/// Plans at the same time where no model in this process writes them.
-const PLAN_SLOTS: usize = 256;
 /// Steps at the same time, unless the pool allows more: enough that vendors' limits decide, and not this process.
 const STEP_SLOTS: usize = 1024;
 
@@ -81,18 +78,16 @@ impl Settings {
     /// Plans made at the same time, for each tier.
     pub(crate) fn plan_slots(&self) -> usize {
         self.plan_slots.unwrap_or_else(|| {
-            if self.conductors.need_a_model_here() || self.conductors.current == ConductorChoice::Auto {
-                self.local.sequences_max.get().into()
-            } else {
-                PLAN_SLOTS
-            }
+            let may_have_a_model =
+                self.conductors.need_a_model_here() || self.conductors.current == ConductorChoice::Auto;
+            values::plan_slots(may_have_a_model.then_some(self.local.sequences_max))
         })
     }
 
     /// Steps run at the same time, for each vendor and tier.
     pub(crate) fn step_slots(&self, pool: &Pool) -> usize {
         let of_workers = pool.workers().iter().map(|worker| worker.limits.in_flight_max as usize);
-        self.step_slots.unwrap_or_else(|| of_workers.fold(STEP_SLOTS, usize::max).min(SLOTS_MAX))
+        self.step_slots.unwrap_or_else(|| of_workers.fold(STEP_SLOTS, usize::max).min(values::SLOTS_MAX))
     }
 }
 
