@@ -27,6 +27,15 @@ pub enum Reach {
     ByProxy,
 }
 
+/// Where Postgres and NATS keep their files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disks {
+    /// On the machine's disk.
+    Machine,
+    /// On a small disk each, which can be filled. Only root can have that: [`podium_harness::small_disks`].
+    Small,
+}
+
 /// What a cluster consists of.
 #[derive(Clone)]
 pub struct Shape {
@@ -49,6 +58,8 @@ pub struct Shape {
     pub calls_max: Option<u32>,
     /// How the processes reach Postgres.
     pub postgres: Reach,
+    /// Where Postgres and NATS keep their files.
+    pub disks: Disks,
 }
 
 impl Shape {
@@ -64,6 +75,7 @@ impl Shape {
             pool: POOL.to_owned(),
             calls_max: None,
             postgres: Reach::Direct,
+            disks: Disks::Machine,
         }
     }
 }
@@ -99,22 +111,22 @@ pub struct Cluster {
     /// The workers; in this process, so that calls can be counted.
     pub workers: Running,
     pool: PathBuf,
-    _files: TempDir,
+    files: TempDir,
 }
 
 impl Cluster {
     /// Starts everything. `binary` is a program whose `main` is [`dispatch`].
     pub async fn start(binary: &Path, shape: &Shape) -> Result<Self> {
         let files = tempfile::Builder::new().prefix("podium-cluster-").tempdir()?;
-        let programs = PROGRAMS.map(|name| files.path().join(name));
-        for program in &programs {
-            std::os::unix::fs::symlink(binary, program).context("naming the programs")?;
-        }
+        let programs = name_programs(binary, files.path())?;
         let workers = VendorSim::start(shape.workers.clone()).await?;
         let pool = files.path().join("pool.toml");
         std::fs::write(&pool, pool_at(&workers.base_url(), shape)?).context("writing the pool")?;
-        let postgres = Postgres::start_with(Fsync::On).await?;
-        let (nats, redis) = (Nats::start().await?, Redis::start().await?);
+        let (postgres, nats) = match shape.disks {
+            Disks::Machine => (Postgres::start_with(Fsync::On).await?, Nats::start().await?),
+            Disks::Small => (Postgres::start_on_small_disk().await?, Nats::start_on_small_disk().await?),
+        };
+        let redis = Redis::start().await?;
         let mut settings = vec![
             ("nats", nats.url()),
             ("redis", redis.url()),
@@ -159,7 +171,7 @@ impl Cluster {
             redis,
             workers,
             pool,
-            _files: files,
+            files,
         })
     }
 
@@ -180,6 +192,17 @@ impl Cluster {
         std::fs::write(&self.pool, pool.to_string()).context("writing the pool")
     }
 
+    /// Gives every process another binary, whose `main` is [`dispatch`], from its next start on.
+    pub fn set_binary(&mut self, binary: &Path) -> Result<()> {
+        let folder = tempfile::Builder::new().tempdir_in(self.files.path())?.keep();
+        let [gateway, planner, executor] = name_programs(binary, &folder)?;
+        let Self { gateways, planners, executors, .. } = self;
+        for (services, program) in [(gateways, gateway), (planners, planner), (executors, executor)] {
+            services.iter_mut().for_each(|service| service.set_program(program.clone()));
+        }
+        Ok(())
+    }
+
     /// Asks every process to end, all at once, and waits until all have. One that does not end well is an error.
     pub async fn stop(mut self) -> Result<()> {
         self.services().try_for_each(|service| service.ask_to_end())?;
@@ -190,6 +213,15 @@ impl Cluster {
         self.workers.stop().await;
         Ok(())
     }
+}
+
+/// Links to the binary by the names of the programs that it is.
+fn name_programs(binary: &Path, folder: &Path) -> Result<[PathBuf; 3]> {
+    let programs = PROGRAMS.map(|name| folder.join(name));
+    for program in &programs {
+        std::os::unix::fs::symlink(binary, program).context("naming the programs")?;
+    }
+    Ok(programs)
 }
 
 async fn start_gateway(program: &Path, settings: &[(&'static str, String)]) -> Result<Service> {

@@ -10,6 +10,7 @@
 #![deny(missing_docs)]
 
 mod certificates;
+mod disk;
 mod nats;
 mod port;
 mod postgres;
@@ -23,6 +24,7 @@ mod wait;
 mod wire;
 
 pub use certificates::{Authority, Identity};
+pub use disk::small_disks;
 pub use nats::{Nats, nats_cluster};
 pub use postgres::{Fsync, Postgres, Secured};
 pub use proxy::Proxy;

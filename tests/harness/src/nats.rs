@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
+use crate::disk::Disk;
 use crate::port::Port;
 use crate::program::Program;
 use crate::server::{Launch, Server, Signal};
@@ -16,6 +17,8 @@ use crate::wait::{first_line, until_it_answers};
 const NATS_SERVER: Program =
     Program { name: "nats-server", variable: "PODIUM_TEST_NATS_SERVER", package: "nats-server" };
 
+/// Room for the streams of a load of hours.
+const SMALL_DISK_BYTES: u64 = 128 << 20;
 /// What further configuration is called, in a server's folder.
 const CONFIGURATION: &str = "nats.conf";
 
@@ -24,6 +27,7 @@ const CONFIGURATION: &str = "nats.conf";
 pub struct Nats {
     // Ends before its folder goes.
     server: Option<Server>,
+    disk: Option<Disk>,
     folder: TempDir,
     program: PathBuf,
     port: Port,
@@ -37,16 +41,24 @@ pub struct Nats {
 impl Nats {
     /// Starts a server that answers.
     pub async fn start() -> Result<Self> {
+        Self::prepare(None)?.started().await
+    }
+
+    /// Starts one whose files are on a small disk, which can be filled. Only root can have that.
+    pub async fn start_on_small_disk() -> Result<Self> {
         let mut nats = Self::prepare(None)?;
-        nats.start_again().await?;
-        Ok(nats)
+        nats.disk = Some(Disk::mount(nats.folder.path(), SMALL_DISK_BYTES)?);
+        nats.started().await
     }
 
     /// Starts one with further configuration, such as who may use it.
     pub async fn start_configured(configuration: &str) -> Result<Self> {
-        let mut nats = Self::prepare(Some(configuration))?;
-        nats.start_again().await?;
-        Ok(nats)
+        Self::prepare(Some(configuration))?.started().await
+    }
+
+    async fn started(mut self) -> Result<Self> {
+        self.start_again().await?;
+        Ok(self)
     }
 
     fn prepare(configuration: Option<&str>) -> Result<Self> {
@@ -56,7 +68,17 @@ impl Nats {
         }
         let (program, port, monitor) = (NATS_SERVER.find()?, Port::take()?, Port::take()?);
         let (version, is_configured) = (String::new(), configuration.is_some());
-        Ok(Self { server: None, folder, program, port, monitor, version, is_configured, route: None })
+        Ok(Self {
+            server: None,
+            disk: None,
+            folder,
+            program,
+            port,
+            monitor,
+            version,
+            is_configured,
+            route: None,
+        })
     }
 
     /// Where it listens. It stays the same over a restart.
@@ -104,6 +126,16 @@ impl Nats {
             until_it_answers(&mut server, async || Ok(version(&first_line(address, "").await?))).await?;
         self.server = Some(server);
         Ok(())
+    }
+
+    /// Takes all the space that is left on its small disk.
+    pub fn fill_disk(&self) -> Result<()> {
+        self.disk.as_ref().context("it has no small disk")?.fill()
+    }
+
+    /// Gives that space back.
+    pub fn free_disk(&self) -> Result<()> {
+        self.disk.as_ref().context("it has no small disk")?.free()
     }
 
     /// Ends it with `kill -9`, empties its files, and starts it on the same port: it has forgotten everything.

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::certificates::{Authority, Identity};
+use crate::disk::Disk;
 use crate::port::Port;
 use crate::program::{Program, output_of, own_user};
 use crate::server::{Launch, Server, Signal, User};
@@ -25,6 +26,10 @@ const ACCESS: &str = "host all postgres 127.0.0.1/32 trust
 hostssl all podium_certified 127.0.0.1/32 cert
 hostssl all podium 127.0.0.1/32 scram-sha-256
 ";
+/// Room for a database of some hundred thousand runs, its log included.
+const SMALL_DISK_BYTES: u64 = 512 << 20;
+/// What keeps its log within that.
+const SMALL_LOG: [&str; 2] = ["max_wal_size=96MB", "min_wal_size=32MB"];
 /// The line of `postmaster.pid` that says how far the start has come.
 const STATUS_LINE: usize = 7;
 
@@ -43,6 +48,7 @@ pub enum Fsync {
 pub struct Postgres {
     // Ends before its folder goes.
     server: Option<Server>,
+    disk: Option<Disk>,
     folder: TempDir,
     bin: PathBuf,
     user: Option<User>,
@@ -73,6 +79,17 @@ impl Postgres {
     pub async fn start_with(fsync: Fsync) -> Result<Self> {
         let mut postgres = Self::prepare(fsync).await?;
         template::copy(&postgres.bin, postgres.user, &postgres.data()).await?;
+        postgres.launch().await?;
+        Ok(postgres)
+    }
+
+    /// Starts one that syncs its commits, to a small disk that can be filled. Only root can have that.
+    pub async fn start_on_small_disk() -> Result<Self> {
+        let mut postgres = Self::prepare(Fsync::On).await?;
+        postgres.disk = Some(Disk::mount(postgres.folder.path(), SMALL_DISK_BYTES)?);
+        template::make_folder(postgres.folder.path(), postgres.user)?;
+        template::copy(&postgres.bin, postgres.user, &postgres.data()).await?;
+        postgres.settings = SMALL_LOG.map(str::to_owned).into();
         postgres.launch().await?;
         Ok(postgres)
     }
@@ -159,7 +176,8 @@ impl Postgres {
         let folder = tempfile::Builder::new().prefix("podium-postgres-").tempdir()?;
         template::make_folder(folder.path(), user)?;
         let (port, databases) = (Port::take()?, AtomicU32::new(0));
-        Ok(Self { server: None, folder, bin, user, port, fsync, databases, settings: Vec::new() })
+        let (disk, settings) = (None, Vec::new());
+        Ok(Self { server: None, disk, folder, bin, user, port, fsync, databases, settings })
     }
 
     fn data(&self) -> PathBuf {
@@ -207,6 +225,20 @@ impl Postgres {
     pub async fn start_again(&mut self) -> Result<()> {
         self.crash().await?;
         self.launch().await
+    }
+
+    /// Takes all the space that is left on its small disk.
+    pub fn fill_disk(&self) -> Result<()> {
+        self.disk.as_ref().context("it has no small disk")?.fill()
+    }
+
+    /// Gives that space back, and starts the server again if it has ended for want of it.
+    pub async fn free_disk(&mut self) -> Result<()> {
+        self.disk.as_ref().context("it has no small disk")?.free()?;
+        if self.server.as_mut().is_none_or(Server::has_ended) {
+            self.start_again().await?;
+        }
+        Ok(())
     }
 
     async fn launch(&mut self) -> Result<()> {

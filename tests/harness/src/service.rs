@@ -88,6 +88,11 @@ impl Service {
         Ok(())
     }
 
+    /// Is another program with the same arguments, from the next start on.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program = program;
+    }
+
     /// Adds arguments, from the next start on.
     pub fn add_arguments(&mut self, arguments: impl IntoIterator<Item = String>) {
         self.arguments.extend(arguments);

@@ -3,7 +3,7 @@
 //!
 //! `CHAOS_ROUNDS` (1): so often each kind of trouble happens with time to recover after it, and, from the second round on,
 //! once more without. `CHAOS_CLIENTS` (100): runs at the same time. `CHAOS_SEED` (7): decides order and moments.
-//! `CHAOS_REDIS_AWAY_S` (5): how long Redis is away.
+//! `CHAOS_REDIS_AWAY_S` (5): how long Redis is away. Without root there are no disks to fill, and the report says so.
 
 mod recovery;
 mod report;
@@ -13,13 +13,14 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use podium_local_cluster::{Reach, Shape};
+use podium_harness::small_disks;
+use podium_local_cluster::{Disks, Reach, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds, Options};
 
 use crate::load::Load;
 use crate::workflow::{BRANCHES, JOIN, diamond};
 use report::Report;
-use troubles::{Plan, Troubles};
+use troubles::{Kind, Plan, Troubles};
 
 /// How long the branches take, so that there is something to kill.
 const BRANCH: Milliseconds = Milliseconds { min: 1_000, max: 3_000 };
@@ -50,7 +51,11 @@ fn setting<T: FromStr<Err: Display>>(name: &str, default: T) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
+    let cannot = small_disks().err().map(|error| format!("{error:#}"));
+    let disks = if cannot.is_none() { Disks::Small } else { Disks::Machine };
     let plan = Plan {
+        kinds: Kind::possible(disks),
+        left_out: cannot,
         rounds: setting("CHAOS_ROUNDS", 1),
         seed: setting("CHAOS_SEED", 7),
         redis_away: Duration::from_secs(setting("CHAOS_REDIS_AWAY_S", 5)),
@@ -69,6 +74,7 @@ async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
         workers: Options { generalist_accuracy: 1.0, ..Options::loopback(plan.seed) },
         calls_max: Some(128),
         postgres: Reach::ByProxy,
+        disks,
         ..Shape::new(2, 2, 3, conductor)
     };
     let cluster = crate::start(&shape).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use podium_vendor_sim::{Call, Outcome};
 
 use super::recovery::Recovery;
-use super::troubles::{Kind, Made};
+use super::troubles::{Kind, Made, Plan};
 use crate::client::Ended;
 use crate::load::Life;
 use crate::workflow::{STEPS, wrong};
@@ -108,8 +108,8 @@ impl<'m> Report<'m> {
         assert!(self.repeated() <= lost, "{} calls repeated, {lost} attempts lost", self.repeated());
         assert!(self.compared_bytes > 0, "no client saw a text");
         assert!(self.resumed > 0, "no stream broke in a text");
-        for kind in Kind::ALL {
-            let made = self.made.troubles.iter().any(|trouble| trouble.kind == kind);
+        for kind in &self.made.plan.kinds {
+            let made = self.made.troubles.iter().any(|trouble| trouble.kind == *kind);
             assert!(made, "{} did not happen", kind.name());
         }
         for (kind, recovery) in &self.recoveries {
@@ -144,10 +144,10 @@ impl<'m> Report<'m> {
             "    {:<36} {:>5}  {:^15} {:^15} {:^15}",
             "(median, worst)", "times", "a run ended", "rate was back", "all had ended"
         )?;
-        for kind in Kind::ALL {
-            let of_kind = self.recoveries.iter().filter(|(of, _)| *of == kind).map(|(_, recovery)| *recovery);
+        for kind in &self.made.plan.kinds {
+            let of_kind = self.recoveries.iter().filter(|(of, _)| of == kind).map(|(_, recovery)| *recovery);
             let of_kind: Vec<_> = of_kind.collect();
-            let times = self.made.troubles.iter().filter(|trouble| trouble.kind == kind).count();
+            let times = self.made.troubles.iter().filter(|trouble| trouble.kind == *kind).count();
             writeln!(
                 f,
                 "    {:<36} {times:>5}  {:^15} {:^15} {:^15}",
@@ -164,13 +164,14 @@ impl<'m> Report<'m> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "chaos over simulated workers, nats-server {}", self.nats_version)?;
-        if let Some(plan) = self.made.plan {
-            let seconds = plan.redis_away.as_secs();
-            writeln!(
-                f,
-                "  seed {}, {} rounds, Redis away for {seconds} s at a time",
-                plan.seed, plan.rounds
-            )?;
+        let Plan { kinds, left_out, rounds, seed, redis_away, .. } = &self.made.plan;
+        let (kinds, seconds) = (kinds.len(), redis_away.as_secs());
+        writeln!(
+            f,
+            "  seed {seed}, {rounds} rounds of {kinds} kinds of trouble, Redis away for {seconds} s at a time"
+        )?;
+        if let Some(why) = left_out {
+            writeln!(f, "  LEFT OUT: full disks: {why}")?;
         }
         let Self { accepted, lost, wrong, faults, .. } = self;
         let (lost, wrong, faults) = (lost.len(), wrong.len(), faults.len());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use podium_harness::{Proxy, Service};
-use podium_local_cluster::{Cluster, Proxies};
+use podium_local_cluster::{Cluster, Disks, Proxies};
 use podium_vendor_sim::{Behaviour, Fault, ScriptedFault};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
@@ -25,6 +25,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ANSWERS: usize = 4;
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 
+/// How long a disk is full, and how often what became free is taken again.
+const DISK_FULL: Duration = Duration::from_secs(6);
+const FILL_EVERY: Duration = Duration::from_millis(100);
+/// How far a clock is set off, in seconds, and for how long. Beyond half a minute the process takes no work.
+const CLOCK_OFF_S: std::ops::RangeInclusive<i64> = -600..=600;
+const CLOCK_OFF: Duration = Duration::from_secs(6);
 /// How long the workers refuse calls.
 const REFUSING: Duration = Duration::from_secs(6);
 
@@ -46,10 +52,13 @@ pub(crate) enum Kind {
     ExecutorHalfOpen,
     VendorRefuses,
     PoolChanged,
+    ClockOff,
+    NatsDiskFull,
+    PostgresDiskFull,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 15] = [
+    const ALL: [Self; 18] = [
         Self::GatewayKilled,
         Self::PlannerKilled,
         Self::ExecutorKilled,
@@ -65,7 +74,20 @@ impl Kind {
         Self::ExecutorHalfOpen,
         Self::VendorRefuses,
         Self::PoolChanged,
+        Self::ClockOff,
+        Self::NatsDiskFull,
+        Self::PostgresDiskFull,
     ];
+
+    /// Those that can be made with such disks.
+    pub(crate) fn possible(disks: Disks) -> Vec<Self> {
+        let can_be_made = |kind: &Self| disks == Disks::Small || !kind.needs_small_disks();
+        Self::ALL.into_iter().filter(can_be_made).collect()
+    }
+
+    const fn needs_small_disks(self) -> bool {
+        matches!(self, Self::NatsDiskFull | Self::PostgresDiskFull)
+    }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -84,13 +106,19 @@ impl Kind {
             Self::ExecutorHalfOpen => "executors half open to Postgres",
             Self::VendorRefuses => "a third of calls 429, a third 500",
             Self::PoolChanged => "another pool file, rolled out",
+            Self::ClockOff => "a process with a wrong clock",
+            Self::NatsDiskFull => "NATS' disk full",
+            Self::PostgresDiskFull => "Postgres' disk full",
         }
     }
 }
 
 /// How much goes wrong.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) kinds: Vec<Kind>,
+    /// Why other kinds are left out.
+    pub(crate) left_out: Option<String>,
     pub(crate) rounds: usize,
     pub(crate) seed: u64,
     pub(crate) redis_away: Duration,
@@ -109,13 +137,18 @@ pub(crate) struct Trouble {
 }
 
 /// All that went wrong.
-#[derive(Default)]
 pub(crate) struct Made {
-    pub(crate) plan: Option<Plan>,
+    pub(crate) plan: Plan,
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) answers_lost: usize,
     /// The processes of executors that were killed or frozen.
     pub(crate) hit_executors: BTreeSet<u32>,
+}
+
+impl Made {
+    fn new(plan: Plan) -> Self {
+        Self { plan, troubles: Vec::new(), answers_lost: 0, hit_executors: BTreeSet::new() }
+    }
 }
 
 /// Breaks things and mends them again.
@@ -131,8 +164,8 @@ pub(crate) struct Troubles {
 
 impl Troubles {
     pub(crate) fn new(cluster: Cluster, plan: Plan, lives: Lives) -> Self {
-        let made = Made { plan: Some(plan), ..Made::default() };
-        Self { cluster, plan, lives, dice: StdRng::seed_from_u64(plan.seed), made, pools: 0 }
+        let (made, dice) = (Made::new(plan.clone()), StdRng::seed_from_u64(plan.seed));
+        Self { cluster, plan, lives, dice, made, pools: 0 }
     }
 
     /// Every kind of trouble in each round. Leaves the cluster whole.
@@ -163,8 +196,8 @@ impl Troubles {
         (self.cluster, self.made)
     }
 
-    fn shuffled(&mut self) -> [Kind; Kind::ALL.len()] {
-        let mut kinds = Kind::ALL;
+    fn shuffled(&mut self) -> Vec<Kind> {
+        let mut kinds = self.plan.kinds.clone();
         kinds.shuffle(&mut self.dice);
         kinds
     }
@@ -184,7 +217,7 @@ impl Troubles {
 
     async fn make(&mut self, kind: Kind) -> Result<Trouble> {
         let began = Instant::now();
-        let (cluster, plan, dice) = (&mut self.cluster, self.plan, &mut self.dice);
+        let (cluster, plan, dice) = (&mut self.cluster, &self.plan, &mut self.dice);
         match kind {
             Kind::GatewayKilled => one_of(&mut cluster.gateways, dice).start_again().await?,
             Kind::PlannerKilled => one_of(&mut cluster.planners, dice).start_again().await?,
@@ -215,6 +248,9 @@ impl Troubles {
             Kind::ExecutorHalfOpen => self.hold_executors().await?,
             Kind::VendorRefuses => self.refuse_calls().await?,
             Kind::PoolChanged => self.change_pool().await?,
+            Kind::ClockOff => self.set_a_clock_off().await?,
+            Kind::NatsDiskFull => self.fill_disk_of_nats().await?,
+            Kind::PostgresDiskFull => self.fill_disk_of_postgres().await?,
         }
         Ok(Trouble { kind, began, ended: Instant::now(), is_measured: false })
     }
@@ -257,11 +293,48 @@ impl Troubles {
         self.cluster.add_worker(&format!("sim-added-{}", self.pools))?;
         let Cluster { executors, planners, gateways, .. } = &mut self.cluster;
         for service in executors.iter_mut().chain(planners).chain(gateways) {
-            let code = service.terminate().await?;
-            anyhow::ensure!(code == 0, "a process ended with exit code {code}: {}", service.log_end());
+            end_well(service).await?;
             service.start_again().await?;
         }
         Ok(())
+    }
+
+    /// A process is started anew with its clock off, and after a while with the right time.
+    async fn set_a_clock_off(&mut self) -> Result<()> {
+        let service = self.dice.random_range(0..self.cluster.services().count());
+        let off = self.dice.random_range(CLOCK_OFF_S);
+        let service = self.cluster.services().nth(service).context("there is no process")?;
+        end_well(service).await?;
+        service.set_clock_off(off)?;
+        // One that is far off never becomes ready.
+        service.start_unready().await?;
+        crate::pause(CLOCK_OFF).await;
+        end_well(service).await?;
+        service.set_clock_off(0)?;
+        service.start_again().await
+    }
+
+    /// Nats-server 2.9 hangs on a full disk, and does not notice that there is space again: it is killed, as docs/cluster.md
+    /// tells operators.
+    async fn fill_disk_of_nats(&mut self) -> Result<()> {
+        let nats = &mut self.cluster.nats;
+        let began = Instant::now();
+        while began.elapsed() < DISK_FULL {
+            nats.fill_disk()?;
+            crate::pause(FILL_EVERY).await;
+        }
+        nats.free_disk()?;
+        nats.start_again().await
+    }
+
+    async fn fill_disk_of_postgres(&mut self) -> Result<()> {
+        let postgres = &mut self.cluster.postgres;
+        let began = Instant::now();
+        while began.elapsed() < DISK_FULL {
+            postgres.fill_disk()?;
+            crate::pause(FILL_EVERY).await;
+        }
+        postgres.free_disk().await
     }
 
     fn proxies(&self) -> Result<&Proxies> {
@@ -277,6 +350,12 @@ impl Troubles {
         self.made.answers_lost += lost;
         Ok(())
     }
+}
+
+async fn end_well(service: &mut Service) -> Result<()> {
+    let code = service.terminate().await?;
+    anyhow::ensure!(code == 0, "a process ended with exit code {code}: {}", service.log_end());
+    Ok(())
 }
 
 fn one_of<'s>(services: &'s mut [Service], dice: &mut StdRng) -> &'s mut Service {
