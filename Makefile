@@ -147,6 +147,25 @@ chaos: ## kill, freeze, wipe and cut off everything under load; CHAOS_ROUNDS (4)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-4} CHAOS_REDIS_AWAY_S=$${CHAOS_REDIS_AWAY_S:-20} CHAOS_HELD_S=$${CHAOS_HELD_S:-10} \
 	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^(chaos::no_run|stand_in)/)'
 
+.PHONY: test-versions
+test-versions: ## replace a cluster of an earlier commit's processes under load, and go back; VERSIONS_OLD (the last release, or HEAD's parent)
+	@scripts/setup build test
+	@scripts/claim-target
+	old="$$(scripts/versions build $(VERSIONS_OLD))" && \
+	    PODIUM_TEST_OLD_BINARY="$$old" cargo nextest run -p podium-local-cluster --no-capture --profile chaos --run-ignored only -E 'test(/^versions/)'
+
+# What CI can afford: an hour to build the earlier version is too long, so its binary is kept from the build before.
+.PHONY: test-versions-kept
+test-versions-kept: ## the same with the newest binary that is kept of an earlier commit, if there is one; keeps this one
+	@scripts/setup build llama test
+	@scripts/claim-target
+	@if old="$$(scripts/versions newest)"; then \
+	    PODIUM_TEST_OLD_BINARY="$$old" cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE) --run-ignored only \
+	        -E 'package(podium-local-cluster) and test(/^versions/)'; \
+	else printf 'LEFT OUT: two versions at once\n'; fi
+	cargo build $(WORKSPACE) --bin podium-local-cluster
+	@scripts/versions keep $(CARGO_TARGET_DIR)/debug/podium-local-cluster
+
 .PHONY: bench-store
 bench-store: ## time a new run's store operations beside a million finished runs; BENCH_ARGS for others
 	@scripts/setup build servers

@@ -42,6 +42,8 @@ mod texts;
 #[cfg(test)]
 mod two_conductors;
 #[cfg(test)]
+mod versions;
+#[cfg(test)]
 mod workflow;
 
 use std::path::Path;

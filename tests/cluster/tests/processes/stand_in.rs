@@ -43,7 +43,7 @@ async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFil
 }
 
 /// Waits until so many more runs have ended; how long the first of them took to, and all.
-async fn more_end(lives: &Lives, count: usize) -> (Duration, Duration) {
+pub(crate) async fn more_end(lives: &Lives, count: usize) -> (Duration, Duration) {
     let (start, before) = (Instant::now(), lives.so_far().len());
     let ended = async |count| {
         let ended = async || (lives.so_far().len() >= before + count).then_some(());
@@ -54,7 +54,7 @@ async fn more_end(lives: &Lives, count: usize) -> (Duration, Duration) {
 }
 
 /// Every run that was asked for has ended with its answer, once; every process lives.
-async fn all_is_well(mut cluster: Cluster, load: Load) {
+pub(crate) async fn all_is_well(mut cluster: Cluster, load: Load) {
     let ended = load.stop().await;
     let slowest = ended.iter().map(|run| run.answered_at - run.asked_at).max().unwrap_or_default();
     let lost: Vec<_> = ended.iter().filter(|run| run.answer.is_none()).map(|run| run.number).collect();
