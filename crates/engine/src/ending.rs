@@ -51,8 +51,14 @@ impl Ending {
         }
     }
 
+    /// How long the store is left alone. While nothing is signalled, looking is the only way to hear of an end.
+    const fn pause(&self) -> Duration {
+        if self.signals.is_some() { self.poll_after } else { POLL_AFTER }
+    }
+
     /// Waits for a reason to look whether the run has ended.
     async fn news(&mut self) {
+        let pause = self.pause();
         tokio::select! {
             biased;
             signal = next_of(&mut self.signals) => {
@@ -61,10 +67,11 @@ impl Ending {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
                 }
             }
-            () = self.engine.parts().clock.sleep(self.poll_after) => {
-                self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
+            () = self.engine.parts().clock.sleep(pause) => {
                 if self.signals.is_none() {
                     self.signals = subscribe_to_end(self.engine.parts(), self.id).await;
+                } else {
+                    self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
                 }
             }
         }

@@ -13,6 +13,7 @@ use podium_domain::time::Timestamp;
 use podium_engine::{Engine, LoopEnded, Options, Roles};
 use podium_memory::{MemoryQueue, QueueOptions};
 use podium_ports::clock::{Clock, Skew};
+use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::RunStore;
 use podium_testkit::{Answer, TestClock, TestStore, plan_of};
@@ -158,6 +159,33 @@ async fn waiting_tasks_are_published_soon_after_the_queue_answers_again() {
     }
     let took = clock.now().since(back_at);
     assert!(took <= Duration::from_secs(6), "{took:?}");
+}
+
+/// A live stream without a connection.
+struct NoLive;
+
+#[async_trait]
+impl LiveStream for NoLive {
+    async fn publish(&self, _run: RunId, _signal: Signal) -> Result<(), LiveError> {
+        Ok(())
+    }
+
+    async fn subscribe(&self, _run: RunId) -> Result<Signals, LiveError> {
+        Err(LiveError("a test wants it so".into()))
+    }
+}
+
+#[tokio::test]
+async fn a_caller_hears_of_an_end_soon_while_nothing_is_signalled() {
+    let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+    queue.is_unreachable.store(true, Ordering::SeqCst);
+    let house = house.beside(Options::default(), 9, |parts| parts.live = Arc::new(NoLive));
+    let house = house.at_work_as(Roles::NONE);
+    let policy = due_in(Duration::from_secs(40));
+    let (_, mut ending) = house.engine.ask(crate::house::request(policy)).await.unwrap();
+    let run = ending.run().await.unwrap();
+    let late = clock.now().since(run.spec().deadline_at);
+    assert!(run.is_ended() && late <= Duration::from_secs(3), "{late:?}");
 }
 
 #[tokio::test]
