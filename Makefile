@@ -142,10 +142,11 @@ cluster-stop: ## end the cluster that `make cluster` started
 	@scripts/cluster stop
 
 .PHONY: chaos
-chaos: ## kill, freeze, wipe and cut off everything under load; CHAOS_ROUNDS (4), CHAOS_CLIENTS (100), CHAOS_SEED (7)
+chaos: ## kill, freeze, wipe, fill and cut off everything under load, then change the version; CHAOS_ROUNDS (4), CHAOS_CLIENTS (100), CHAOS_SEED (7)
 	@scripts/setup build test
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-4} CHAOS_REDIS_AWAY_S=$${CHAOS_REDIS_AWAY_S:-20} CHAOS_HELD_S=$${CHAOS_HELD_S:-10} \
 	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^(chaos::no_run|stand_in)/)'
+	@$(MAKE) test-versions
 
 .PHONY: test-versions
 test-versions: ## replace a cluster of an earlier commit's processes under load, and go back; VERSIONS_OLD (the last release, or HEAD's parent)

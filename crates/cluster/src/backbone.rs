@@ -33,6 +33,9 @@ use crate::{contact, limiter_state};
 /// How long a process that grants no calls tells those who ask to wait. Nobody asks.
 const NO_CALLS_WAIT: Duration = Duration::from_secs(1);
 
+/// A lease of a permit is extended so often within its time.
+const LEASE_EXTENSIONS: u32 = 4;
+
 /// Postgres, NATS and, for those who call models, Redis.
 pub struct Backbone {
     store: Store,
@@ -104,8 +107,7 @@ impl Backbone {
         }
         let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
         let clock = Arc::new(clock);
-        let limiter =
-            calls.then(|| redis(&settings.redis, clock.clone(), (&mut keepers, &stop))).transpose()?;
+        let limiter = calls.then(|| redis(settings, clock.clone(), (&mut keepers, &stop))).transpose()?;
         if let Some(limiter) = &limiter {
             limiter_state::observe(limiter);
         }
@@ -277,18 +279,28 @@ fn sign_in(user: &NatsUser) -> Result<SignIn, ClusterError> {
     })
 }
 
+/// The permits of a process that died come back together with its steps. Later, and a step that was taken over would wait for
+/// the room of the call that it repeats.
+fn limit_options(lease: Duration, away: RedisAway) -> LimitOptions {
+    let defaults = LimitOptions::default();
+    let lease_ttl = lease.min(defaults.lease_ttl);
+    let extend_every = (lease_ttl / LEASE_EXTENSIONS).min(defaults.extend_every);
+    LimitOptions { lease_ttl, extend_every, away, ..defaults }
+}
+
 fn redis(
-    settings: &RedisSettings,
+    cluster: &ClusterSettings,
     clock: Arc<dyn Clock>,
     (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
 ) -> Result<RedisLimiter, ClusterError> {
+    let settings = &cluster.redis;
     let server = address::redis(settings)?;
     keepers.spawn(contact::say_why_not(server.clone(), stop.clone()));
     let away = match settings.away {
         Away::Hold => RedisAway::Hold,
         Away::Local(share) => RedisAway::Local { share },
     };
-    let options = LimitOptions { away, ..LimitOptions::default() };
+    let options = limit_options(cluster.lease, away);
     let instance = *RandomIds.claim_id().as_uuid();
     let (limiter, extender) = RedisLimiter::open(server, options, instance, clock)
         .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })?;

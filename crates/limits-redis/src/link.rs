@@ -70,6 +70,7 @@ impl Link {
             answer_max: options.answer_max,
             times: Times {
                 lease_ttl: options.lease_ttl,
+                member_ttl: options.member_ttl,
                 kept: options.kept,
                 ask_again_max: options.ask_again_max,
             },
@@ -104,8 +105,12 @@ impl Link {
     ) -> Result<Option<Look>, Failure> {
         let mut pipeline = self.pipeline(leases, batches);
         if joins {
-            let Times { lease_ttl, .. } = self.times;
-            pipeline.add_command(self.scripts.join_command(&self.members_key, lease_ttl, &leases.instance()));
+            let Times { member_ttl, .. } = self.times;
+            pipeline.add_command(self.scripts.join_command(
+                &self.members_key,
+                member_ttl,
+                &leases.instance(),
+            ));
         }
         pipeline.ignore_errors();
         let mut last = None;

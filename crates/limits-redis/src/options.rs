@@ -33,6 +33,8 @@ pub struct Options {
     /// How long a lease holds without an extension: when a dead process's permits come back. At least three times
     /// `extend_every`.
     pub lease_ttl: Duration,
+    /// How long a process that died counts among those that share the limits.
+    pub member_ttl: Duration,
     /// How often held leases are extended: how long the bound may be passed after Redis forgot everything.
     pub extend_every: Duration,
     /// How often Redis is tried while it is away.
@@ -52,6 +54,7 @@ impl Default for Options {
         Self {
             prefix: "podium:limits".to_owned(),
             lease_ttl: Duration::from_secs(30),
+            member_ttl: Duration::from_secs(30),
             extend_every: Duration::from_secs(5),
             probe_every: Duration::from_millis(250),
             answer_max: Duration::from_millis(500),
@@ -74,6 +77,7 @@ impl Options {
             ("answer_max", self.answer_max),
             ("ask_again_max", self.ask_again_max),
             ("lease_ttl", self.lease_ttl),
+            ("member_ttl", self.member_ttl),
             ("kept", self.kept),
         ];
         if let Some((option, _)) = times.into_iter().find(|(_, time)| !(TIME_MIN..=TIME_MAX).contains(time)) {

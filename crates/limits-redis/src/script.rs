@@ -29,6 +29,7 @@ pub(crate) type Acquired = [u64; 5];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) lease_ttl: Duration,
+    pub(crate) member_ttl: Duration,
     pub(crate) kept: Duration,
     pub(crate) ask_again_max: Duration,
 }
@@ -68,7 +69,7 @@ impl Scripts {
 
     /// The acquiring script as a command, for calls of one worker. Redis refuses it like the keeping script.
     pub(crate) fn acquire_command(&self, place: &Place, times: Times, asked: &[AskedCall]) -> Cmd {
-        let Times { lease_ttl, kept, ask_again_max } = times;
+        let Times { lease_ttl, kept, ask_again_max, .. } = times;
         let mut numbers = Packed::default();
         for time in [lease_ttl, kept, ask_again_max] {
             numbers.number(float(milliseconds(time)));

@@ -148,10 +148,10 @@ impl NatsLive {
         self.shared.link.version()
     }
 
-    /// Waits until all that was told is written, at most a call's time.
+    /// Waits until all that was told is written, at most a call's time, and not without a connection.
     pub async fn flush(&self) {
         let link = &self.shared.link;
-        if link.within("flush signals", link.flush()).await.is_err() {
+        if !link.is_connected() || link.within("flush signals", link.flush()).await.is_err() {
             debug!("what was told last may be lost");
         }
     }

@@ -80,9 +80,12 @@ impl NatsQueue {
         self.shared.api.link.version()
     }
 
-    /// Waits until what was fetched for nobody is given back, at most a call's time. Call it last.
+    /// Waits until what was fetched for nobody is given back, at most a call's time, and not without a connection. Call it last.
     pub async fn close(&self) {
         self.shared.tasks.close();
+        if !self.shared.api.link.is_connected() {
+            return;
+        }
         if timeout(self.shared.api.link.call_max(), self.shared.tasks.wait()).await.is_err() {
             debug!("messages that nobody took come back after the ack wait");
         }

@@ -297,7 +297,12 @@ fn subject(number: u64, case: &Case, connection: &MultiplexedConnection) -> Subj
     let worker = a_worker(case);
     Subject {
         scripts: Scripts::with_clock(CLOCK),
-        times: Times { lease_ttl: LONG, kept: LONG, ask_again_max: Duration::from_millis(ASK_AGAIN_MS_MAX) },
+        times: Times {
+            lease_ttl: LONG,
+            member_ttl: LONG,
+            kept: LONG,
+            ask_again_max: Duration::from_millis(ASK_AGAIN_MS_MAX),
+        },
         connection: connection.clone(),
         place: Place::of(&format!("case-{number}"), &worker),
         worker,

@@ -10,7 +10,7 @@ use crate::house::{Onlooker, Process, a_worker, options, wait_for};
 /// Leases that a test can wait for.
 fn short_leases() -> Options {
     let lease_ttl = Duration::from_secs(2);
-    Options { lease_ttl, kept: lease_ttl, ..options() }
+    Options { lease_ttl, member_ttl: lease_ttl, kept: lease_ttl, ..options() }
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ mod graceful_stop;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod killed;
+#[cfg(test)]
 mod load;
 #[cfg(test)]
 mod one_call;
