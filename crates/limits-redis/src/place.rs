@@ -82,10 +82,10 @@ impl Place {
 
     /// What is allowed, as the scripts are told it: of the worker, then of its account, zeros if that has no limits.
     pub(crate) fn limits(&self) -> impl Iterator<Item = f64> {
-        let none = Terms { calls_max: 0.0, per_minute: [0.0; AMOUNTS], share: 1.0 };
-        let account = self.account.as_ref().map_or(none, |account| account.terms);
         let numbers = |Terms { calls_max, per_minute, .. }: Terms| iter::once(calls_max).chain(per_minute);
-        numbers(self.worker.terms).chain(numbers(account))
+        let none = iter::repeat_n(0.0, 1 + AMOUNTS);
+        let account = self.account.as_ref().map(|account| numbers(account.terms));
+        numbers(self.worker.terms).chain(account.into_iter().flatten().chain(none).take(1 + AMOUNTS))
     }
 
     fn scopes(&self) -> impl Iterator<Item = &Scope> {

@@ -62,6 +62,7 @@ macro_rules! limiter_suite {
             what_a_call_did_not_take_is_given_back
             an_account_bounds_its_workers_together
             a_reported_limit_is_the_pace_where_none_is_configured
+            a_reported_limit_lets_no_newer_call_of_its_account_go_first
             retry_after_blocks_all_handles
             refusals_of_one_burst_are_one_pause
             failed_calls_open_the_breaker_for_all

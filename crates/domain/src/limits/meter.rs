@@ -247,10 +247,14 @@ impl Meter {
         granted
     }
 
-    /// The pace of a limit, if there is one: the lower of the configured limit and the one that the vendor reported.
+    /// The pace of a limit, if there is one: the lower of the configured limit and the one that the vendor reported to this worker.
+    ///
+    /// A reported limit that the account's configured one already keeps is no pace. It is the account's, and a second pace in one
+    /// worker's scope would let newer calls of other workers overtake the older ones that wait for it.
     fn pace(&self, now: f64, terms: &Terms, which: usize) -> Option<Pace> {
         let said = if now < self.said_until { self.said[which] * terms.share } else { 0.0 };
-        let configured = terms.per_minute[which];
+        let (configured, account) = (terms.per_minute[which], terms.account_per_minute[which]);
+        let said = if account > 0.0 && said >= account { 0.0 } else { said };
         let limit = if said > 0.0 && configured > 0.0 { configured.min(said) } else { configured.max(said) };
         let debt = if now < self.debt_until { self.debt[which].min(limit * DEBT_MAX) } else { 0.0 };
         (limit > 0.0).then(|| Pace::of(limit - debt))

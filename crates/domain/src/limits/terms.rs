@@ -24,6 +24,8 @@ pub struct Terms {
     pub calls_max: f64,
     /// Most of each kind in a minute; 0 is no limit.
     pub per_minute: Amounts,
+    /// Of a worker, what is configured for its account; 0 is no limit. Of an account, 0.
+    pub account_per_minute: Amounts,
     /// Which part of the whole limits this is: 1, or less while processes do not share a meter. It applies to what vendors say as
     /// well.
     pub share: f64,
@@ -48,7 +50,12 @@ impl Terms {
     /// Those of a worker by itself.
     pub fn of_worker(limits: &Limits) -> Self {
         let calls_max = f64::from(limits.in_flight_max);
-        Self { calls_max, per_minute: per_minute(&limits.rates), share: 1.0 }
+        Self {
+            calls_max,
+            per_minute: per_minute(&limits.rates),
+            account_per_minute: per_minute(&limits.account.rates),
+            share: 1.0,
+        }
     }
 
     /// Those of its vendor's account, if there are any.
@@ -57,6 +64,7 @@ impl Terms {
         (*limits != AccountLimits::default()).then(|| Self {
             calls_max,
             per_minute: per_minute(&limits.rates),
+            account_per_minute: [0.0; AMOUNTS],
             share: 1.0,
         })
     }
@@ -74,7 +82,12 @@ impl Terms {
                 (1.0 / of, if rank < left { each + 1.0 } else { each })
             }
         };
-        Self { calls_max, per_minute: self.per_minute.map(|limit| limit * part), share: self.share * part }
+        Self {
+            calls_max,
+            per_minute: self.per_minute.map(|limit| limit * part),
+            account_per_minute: self.account_per_minute.map(|limit| limit * part),
+            share: self.share * part,
+        }
     }
 }
 

@@ -10,7 +10,8 @@ const NOW: f64 = 1e12;
 const SECOND: f64 = 1_000.0;
 
 fn terms(calls_max: f64, requests: f64, tokens: f64) -> Terms {
-    Terms { calls_max, per_minute: [requests, tokens, 0.0, 0.0], share: 1.0 }
+    let (per_minute, account_per_minute) = ([requests, tokens, 0.0, 0.0], [0.0; AMOUNTS]);
+    Terms { calls_max, per_minute, account_per_minute, share: 1.0 }
 }
 
 fn takes(input: f64, output: f64) -> Drawn {
@@ -420,4 +421,23 @@ fn who_does_not_come_back_keeps_nobody_out_and_goes_before_nobody() {
     settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
     assert!(!asks(&mut meter, gone), "it is the turn of who waited");
     assert!(asks(&mut meter, "2"));
+}
+
+#[test]
+fn a_reported_limit_that_the_account_keeps_is_no_second_pace() {
+    let grants = |account: f64| {
+        let terms = Terms { account_per_minute: [account, 0.0, 0.0, 0.0], ..terms(1e6, 0.0, 0.0) };
+        let mut meter = Meter::default();
+        let requests = Allowance { limit: Some(600), remaining: Some(599) };
+        let said =
+            Settlement { quota: Quota { requests, ..Quota::default() }, ..Settlement::of(Outcome::Answered) };
+        let number = *grant(&mut meter, NOW, terms, 1).start();
+        settle_number(&mut meter, NOW, terms, number, said);
+        let asks = (0..100).filter(|_| ask(&mut meter, NOW, terms, "w", Drawn::default()).is_ok());
+        asks.count()
+    };
+    assert_eq!(grants(600.0), 100, "the account keeps it");
+    assert_eq!(grants(500.0), 100, "the account keeps a lower one");
+    assert!(grants(6_000.0) < 100, "it is lower than what is configured");
+    assert!(grants(0.0) < 100, "nothing is configured");
 }

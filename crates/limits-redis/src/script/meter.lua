@@ -37,6 +37,9 @@ local call, max, min, ceil = redis.call, math.max, math.min, math.ceil
 local function pace(scope, which)
   local limit, said = scope.per_minute[which], 0
   if now < scope[SAID_UNTIL] then said = scope[SAID + which] end
+  -- What the account's configured limit keeps already is no pace of the worker.
+  local account = scope.account_per_minute[which] or 0
+  if account > 0 and said >= account then said = 0 end
   if said > 0 and limit > 0 then limit = min(limit, said) else limit = max(limit, said) end
   if limit <= 0 then return false end
   if now < scope[DEBT_UNTIL] then limit = limit - min(scope[DEBT + which], limit * C.debt_max) end
@@ -49,7 +52,8 @@ end
 local function set_pace(scope, which) scope.units[which], scope.bursts[which] = pace(scope, which) end
 
 -- Reads a scope. `place` is where its keys begin, `at` where in `numbers` its limits do: most calls at once, then what is allowed a
--- minute of requests, tokens, input tokens and output tokens, 0 for no limit.
+-- minute of requests, tokens, input tokens and output tokens, 0 for no limit. Those of a worker's account follow its own; nothing
+-- follows those of an account.
 local function open_scope(place, numbers, at)
   local packed = call('GET', KEYS[place + 1])
   if not packed then
@@ -58,7 +62,9 @@ local function open_scope(place, numbers, at)
     call('DEL', KEYS[place + 2])
   end
   local per_minute = { numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4] }
+  local account_per_minute = { numbers[at + 6], numbers[at + 7], numbers[at + 8], numbers[at + 9] }
   local scope = {
+    account_per_minute = account_per_minute,
     calls = KEYS[place], state = KEYS[place + 1], groups = KEYS[place + 2], waiting = place + 2,
     calls_max = numbers[at], per_minute = per_minute, units = {}, bursts = {}, in_flight = false, is_counted = false,
     struct.unpack(FORMAT, packed),

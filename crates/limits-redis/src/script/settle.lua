@@ -163,7 +163,7 @@ local function hear(which, limit, remaining)
       worker[DEBT + which], worker[DEBT_UNTIL] = worker[SPENT + which], now + C.minute_ms
     end
     for kind = 1, 4 do set_pace(worker, kind) end
-    if not had_pace then worker[EMPTY + which] = now + worker.bursts[which] end
+    if not had_pace and worker.units[which] then worker[EMPTY + which] = now + worker.bursts[which] end
   end
   local unit, burst = worker.units[which], worker.bursts[which]
   if remaining >= 0 and unit then

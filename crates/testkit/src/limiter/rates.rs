@@ -107,6 +107,30 @@ pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limite
     assert!(took >= Duration::from_millis(1_900), "{took:?}");
 }
 
+pub(crate) async fn a_reported_limit_lets_no_newer_call_of_its_account_go_first(limiter: &LimiterFixture) {
+    let rates = Rates { requests_per_minute: Some(300), ..Rates::default() };
+    let account = AccountLimits { in_flight_max: None, rates };
+    let [steps, plans] = [1, 2].map(|index| {
+        let worker = a_worker(index, 1_000);
+        Worker { vendor: a_worker(1, 1).vendor, limits: Limits { account, ..worker.limits }, ..worker }
+    });
+    // The vendor says to the steps' worker what the account may have.
+    let requests = Allowance { limit: Some(300), remaining: Some(299) };
+    let quota = Quota { requests, ..Quota::default() };
+    let permit = limiter.must_grant(&steps).await;
+    permit.settle(Settlement { quota, ..Settlement::of(Outcome::Answered) });
+    for number in 1..4 {
+        let (older, newer) = (Caller::new(number), Caller::new(number + 1_000));
+        let mut waits = limiter.ask_as(&older, &limiter.first, &steps).await.is_err();
+        while waits {
+            limiter.clock.sleep(Duration::from_millis(5)).await;
+            let overtook = limiter.ask_as(&newer, &limiter.second, &plans).await.is_ok();
+            assert!(!overtook, "a newer call went before call {number}");
+            waits = limiter.ask_as(&older, &limiter.first, &steps).await.is_err();
+        }
+    }
+}
+
 pub(crate) async fn retry_after_blocks_all_handles(limiter: &LimiterFixture) {
     let worker = a_worker(0, 5);
     let permit = limiter.must_grant(&worker).await;
