@@ -7,7 +7,7 @@ mod pinned;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
-use crate::policy::{FailedStep, ROUNDS_MAX};
+use crate::policy::ROUNDS_MAX;
 
 pub use check::{ManifestError, is_plain_file_name};
 pub use examples::{EXAMPLE_BYTES_MAX, EXAMPLES_MAX, Example};
@@ -193,12 +193,6 @@ impl Manifest {
             (WorkersInPrompt::Slots, None) => 1,
             (WorkersInPrompt::Slots, Some(_)) | (WorkersInPrompt::Described, _) => ROUNDS_MAX,
         }
-    }
-
-    /// What follows a failed step where the policy asks for a corrective plan. Only a conductor that can judge an earlier round
-    /// can write one.
-    pub const fn failed_step(&self) -> FailedStep {
-        if self.rounds_max() > 1 { FailedStep::Replan } else { FailedStep::Fail }
     }
 
     /// Every file that it names, the weights first.

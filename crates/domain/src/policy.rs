@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 use crate::money::Cost;
-use crate::pool::Worker;
+use crate::pool::{Pool, Worker};
 
 /// The two ways to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -172,7 +172,8 @@ impl BrokenAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedStep {
-    /// The conductor is asked, once a run, for a plan that corrects the failed one; it is shown what is known and what failed.
+    /// The conductor is asked, once a run, for a plan that corrects the failed one. It is shown what is known and what failed; one
+    /// that cannot judge an earlier round plans anew, without the workers that failed.
     /// If that gives no answer either, the run fails with the first failure.
     Replan,
     /// Steps that see the failed step are told that its output is missing. The response says so.
@@ -353,6 +354,14 @@ impl Policy {
     /// Whether a plan may use `worker`.
     pub fn allows(&self, worker: &Worker) -> bool {
         self.allows_id(&worker.id)
+    }
+
+    /// The same policy without `workers`; of the pool's workers, those that it allows otherwise remain, maybe none.
+    #[must_use]
+    pub fn without(&self, workers: &BTreeSet<WorkerId>, pool: &Pool) -> Self {
+        let allowed = pool.workers().iter().filter(|worker| self.allows(worker));
+        let rest = allowed.map(|worker| &worker.id).filter(|id| !workers.contains(*id));
+        Self { workers_allowed: WorkersAllowed::Only(rest.cloned().collect()), ..self.clone() }
     }
 
     /// As [`Self::allows`], by name.

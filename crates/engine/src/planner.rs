@@ -133,13 +133,22 @@ impl Engine {
 
     /// What the conductor is asked for a round of a run.
     pub(crate) fn plan_request(&self, run: &Run, task: TaskRef, claim: ClaimId) -> PlanRequest {
-        let spec = run.spec();
-        let pool = self.conductor_of(run).ok().and_then(|conductor| conductor.pool_in_text());
+        let (spec, round) = (run.spec(), task.round());
+        let conductor = self.conductor_of(run).ok();
+        // A conductor that has no words for an earlier round plans anew, without the workers that failed.
+        let plans_anew = run.is_corrective(round) && conductor.is_some_and(|c| c.abilities().rounds_max == 1);
+        let pool = conductor.and_then(|conductor| conductor.pool_in_text());
+        let earlier = if plans_anew { None } else { Earlier::before(run, round, pool) };
+        let policy = if plans_anew {
+            spec.policy.without(&run.workers_without_output(round - 1), &self.parts().pool)
+        } else {
+            spec.policy.clone()
+        };
         PlanRequest {
-            asker: Asker { tenant: spec.tenant.clone(), run: run.id(), round: task.round() },
+            asker: Asker { tenant: spec.tenant.clone(), run: run.id(), round },
             question: spec.conversation.question(),
-            policy: spec.policy.clone(),
-            earlier: Earlier::before(run, task.round(), pool),
+            policy,
+            earlier,
             seed: spec.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
             asked_at: self.now(),
             time_max: self.plan_until(run, task).since(self.now()),
@@ -284,8 +293,8 @@ pub(crate) struct Planning<'a> {
 
 impl Planning<'_> {
     /// The conductor's plan. When it has none, and either asking again cannot help or must not be tried, one safe worker gets
-    /// the whole question; the plan then says why. Not so in a further round: there is an answer, which no plan that nobody
-    /// made may take the place of.
+    /// the whole question; the plan then says why. Not so in a further round: the answer before stands, or the run fails with the
+    /// failure that the round was to correct.
     pub(crate) async fn plan_or_fall_back(
         self,
         text: TextSink<'_>,
@@ -311,7 +320,7 @@ impl Planning<'_> {
             Ok(outcome) => return Ok(outcome),
             Err(error) if matches!(error.cause(), ConductorError::Stopped) => return Err(error),
             Err(error) if may_retry.allows(&error, parts.clock.now()) => return Err(error),
-            Err(error) if request.earlier.is_some() => return Err(error),
+            Err(error) if request.is_further() => return Err(error),
             Err(error) => error,
         };
         let Some(worker) = parts.pool.safest(&request.policy) else {

@@ -11,7 +11,7 @@ use podium_domain::bundle::{Manifest, OtherPool, SubtaskWords};
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
-use podium_domain::policy::{STEPS_MAX, Tier};
+use podium_domain::policy::{FailedStep, STEPS_MAX, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::prompt::{PlanContext, for_conductor, whole_question_subtask};
 use podium_domain::run::{PlanResult, Planned};
@@ -323,7 +323,7 @@ impl Conductor for LlamaConductor {
         Abilities {
             steps_max: STEPS_MAX,
             rounds_max: self.manifest.rounds_max(),
-            failed_step: self.manifest.failed_step(),
+            failed_step: FailedStep::Replan,
         }
     }
 

@@ -59,6 +59,11 @@ pub struct PlanRequest {
 }
 
 impl PlanRequest {
+    /// Whether it is for a round after the first: then no safe worker takes the place of a plan.
+    pub const fn is_further(&self) -> bool {
+        self.asker.round > 0
+    }
+
     /// Whether the conductor may keep the answer of the round before instead of writing a plan.
     pub fn may_keep_answer(&self) -> bool {
         self.earlier.as_ref().is_some_and(|earlier| earlier.gave_answer)
@@ -83,7 +88,9 @@ pub struct Abilities {
     pub steps_max: u16,
     /// Rounds: 1 when it cannot judge what came out.
     pub rounds_max: u16,
-    /// What follows a failed step where the policy asks for a corrective plan: [`FailedStep::Replan`] if it can write one.
+    /// What follows a failed step where the policy asks for a corrective plan: [`FailedStep::Replan`] if it can write one. A
+    /// conductor that cannot judge a round (`rounds_max` 1) is not shown the failed one: it is asked for a new first plan by a
+    /// policy that no longer allows the workers that failed.
     pub failed_step: FailedStep,
 }
 

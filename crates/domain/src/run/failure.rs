@@ -1,5 +1,7 @@
 //! What a run came to without: the steps that gave no output, and whether its answer needed them.
 
+use std::collections::BTreeSet;
+
 use super::{FinishReason, Run, RunState, StepRun, TaskRef};
 use crate::ids::{StepIndex, WorkerId};
 use crate::plan::Step;
@@ -58,6 +60,25 @@ impl Run {
             steps.filter(|(step, _)| !of.is_superseded(*step)).map(move |(step, run)| (round, step, run))
         });
         steps.filter_map(|(round, step, run)| self.missing(round, step, run)).collect()
+    }
+
+    /// Whether a round is there to correct the one before it, which gave no answer.
+    pub fn is_corrective(&self, round: u16) -> bool {
+        self.rounds.get(usize::from(round)).is_some_and(|round| round.corrects.is_some())
+    }
+
+    /// The workers that were asked in a round and gave a step no output: they failed for good, or declined.
+    pub fn workers_without_output(&self, round: u16) -> BTreeSet<WorkerId> {
+        let Some(of) = self.rounds.get(usize::from(round)) else { return BTreeSet::new() };
+        let steps = (0u16..).map(StepIndex::new).zip(&of.steps).zip(of.known_steps());
+        let failed = steps.filter(|((step, run), _)| {
+            !of.is_superseded(*step) && !run.task.attempts.is_empty() && run.missing_because().is_some()
+        });
+        let asked = failed.flat_map(|((step, _), planned)| {
+            let last = self.worker_of(TaskRef::Step { round, step });
+            [Some(&planned.worker), last].into_iter().flatten()
+        });
+        asked.cloned().collect()
     }
 
     fn missing(&self, round: u16, step: StepIndex, run: &StepRun) -> Option<MissingStep> {

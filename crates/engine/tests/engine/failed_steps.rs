@@ -1,10 +1,11 @@
 //! Steps that fail for good and workers that decline: what the run does, and what it says of it.
 
+use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, FailedStep, Policy, Tier};
 use podium_domain::run::{FailReason, FinishReason, Run, RunState};
 use podium_domain::usage::Usage;
-use podium_ports::conductor::{Abilities, ConductorError};
-use podium_testkit::{Answer, Fault, Planning, plan_of};
+use podium_ports::conductor::{Abilities, ConductorError, PlanRequest};
+use podium_testkit::{Answer, Fault, Planning, a_pool, plan_of};
 
 use crate::house::{House, one, quick};
 
@@ -55,9 +56,53 @@ async fn a_conductor_that_is_told_what_failed_corrects_the_plan() {
     assert_eq!((failed[0].round, failed[0].step.get(), failed[0].worker.as_str()), (0, 0, "quick"));
 }
 
+/// An engine whose conductor has no words for an earlier round.
+async fn planning_anew() -> House {
+    let house = House::idle(quick(), |store| store).await;
+    let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
+    let able = house.conductor.clone().able_to(abilities);
+    house.beside(quick(), 8, |parts| parts.conductors = one(able)).at_work()
+}
+
+#[tokio::test]
+async fn a_conductor_that_judges_no_round_plans_anew_without_failed_workers() {
+    let house = planning_anew().await;
+    house.conductor.script([first_plan(), second_plan()]);
+    house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
+    house.vendor.script("careful", [Answer::text("that is 7")]);
+    house.vendor.script("checker", [Answer::text("the other answer")]);
+    let run = house.ended(house.ask().await).await;
+    assert_eq!((run.answer(), run.rounds().len()), (Some("the other answer"), 2));
+    let [first, second] = &house.conductor.requests()[..] else { panic!("two requests") };
+    let allowed = |request: &PlanRequest| -> Vec<bool> {
+        ["quick", "careful", "checker"]
+            .map(|id| request.policy.allows(a_pool().worker(&WorkerId::new(id).unwrap()).unwrap()))
+            .to_vec()
+    };
+    assert_eq!((allowed(first), allowed(second)), (vec![true; 3], vec![false, true, true]));
+    assert_eq!((&second.earlier, &second.question), (&None, &first.question));
+}
+
+#[tokio::test]
+async fn a_new_plan_that_fails_as_well_ends_the_run_with_the_first_failure() {
+    let house = planning_anew().await;
+    house.conductor.script([first_plan(), first_plan()]);
+    house.vendor.script("quick", [Answer::refuse(Fault::Rejected), Answer::refuse(Fault::Rejected)]);
+    house.vendor.otherwise(Answer::text("fine"));
+    let run = house.ended(house.ask().await).await;
+    assert!(failure(&run).to_string().starts_with("step 1 (worker `quick`) failed"), "{}", failure(&run));
+    assert_eq!((house.conductor.requests().len(), run.rounds().len()), (2, 2), "once a run");
+    assert!(house.vendor.calls_of("checker").is_empty());
+}
+
 #[tokio::test]
 async fn a_corrective_plan_that_fails_ends_the_run_with_the_first_failure() {
-    let house = correcting().await;
+    for house in [correcting().await, planning_anew().await] {
+        ends_with_the_first_failure(&house).await;
+    }
+}
+
+async fn ends_with_the_first_failure(house: &House) {
     let (usage, message) = (Usage::default(), "unequal lists".to_owned());
     let cost = podium_domain::money::Cost::ZERO;
     let no_plan = ConductorError::NoPlan { tries: 3, message, usage, cost };

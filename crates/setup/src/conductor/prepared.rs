@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podium_bundle::Bundle;
 use podium_conductor::{DirectConductor, FixedConductor, RemoteConductor, RemoteOptions};
 use podium_domain::ids::WorkerId;
-use podium_domain::policy::STEPS_MAX;
+use podium_domain::policy::{FailedStep, STEPS_MAX};
 use podium_domain::pool::{Pool, UnknownWorker, Worker};
 use podium_ports::BoxError;
 use podium_ports::conductor::{Abilities, Conductor, LocalLimits};
@@ -138,7 +138,7 @@ fn bundle(folder: &Path, pool: &Pool, place: Place) -> Result<Prepared, ChooseEr
         let abilities = Abilities {
             steps_max: STEPS_MAX,
             rounds_max: manifest.rounds_max(),
-            failed_step: manifest.failed_step(),
+            failed_step: FailedStep::Replan,
         };
         Ok(Prepared::Bundle { folder: folder.to_owned(), id: manifest.id(), abilities, open })
     };
