@@ -15,6 +15,11 @@ impl Tokens {
         self.0.unwrap_or(0)
     }
 
+    /// The number; if it is unknown, what `total` has besides `others`.
+    pub(crate) fn or_rest_of(self, total: Self, others: u64) -> u64 {
+        self.0.unwrap_or_else(|| total.count().saturating_sub(others))
+    }
+
     /// The number, if it is known.
     pub(crate) fn known(self) -> Option<u64> {
         self.0
@@ -86,5 +91,12 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<Tokens>(json).unwrap(), Tokens(known), "{json}");
         }
+    }
+
+    #[test]
+    fn an_unknown_number_is_what_the_total_leaves_for_it() {
+        let (unknown, total) = (Tokens(None), Tokens(Some(32)));
+        assert_eq!((unknown.or_rest_of(total, 20), Tokens(Some(3)).or_rest_of(total, 20)), (12, 3));
+        assert_eq!((unknown.or_rest_of(total, 40), unknown.or_rest_of(unknown, 20)), (0, 0));
     }
 }

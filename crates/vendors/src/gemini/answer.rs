@@ -104,6 +104,8 @@ struct UsageBody {
     candidates: Tokens,
     #[serde(rename = "thoughtsTokenCount")]
     thoughts: Tokens,
+    #[serde(rename = "totalTokenCount")]
+    total: Tokens,
 }
 
 impl Decoder for GeminiDecoder {
@@ -208,11 +210,12 @@ fn finish_reason(word: &str) -> Option<FinishReason> {
 fn usage_of(body: &UsageBody) -> Usage {
     let prompt_tokens = body.prompt.count().saturating_add(body.tool_use.count());
     let thoughts = body.thoughts.count();
+    let candidates = body.candidates.or_rest_of(body.total, prompt_tokens.saturating_add(thoughts));
     Usage {
         prompt_tokens,
         cached_tokens: body.cached.count().min(prompt_tokens),
         cache_write_tokens: 0,
-        completion_tokens: body.candidates.count().saturating_add(thoughts),
+        completion_tokens: candidates.saturating_add(thoughts),
         reasoning_tokens: thoughts,
     }
 }

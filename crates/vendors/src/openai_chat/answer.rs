@@ -146,7 +146,8 @@ fn usage_of(body: &UsageBody) -> Usage {
     let reasoning = body.completion_tokens_details.as_ref();
     let reasoning = reasoning.map_or(0, |details| details.reasoning_tokens.count());
     let reasoning = reasoning.max(body.reasoning_tokens.count());
-    let (prompt, mut completion) = (body.prompt_tokens.count(), body.completion_tokens.count());
+    let prompt = body.prompt_tokens.count();
+    let mut completion = body.completion_tokens.or_rest_of(body.total_tokens, prompt);
     // xAI leaves reasoning out of the completion; its total tells.
     let counts_apart =
         prompt.saturating_add(completion).saturating_add(reasoning) == body.total_tokens.count();

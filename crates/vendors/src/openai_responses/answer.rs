@@ -144,6 +144,7 @@ struct UsageBody {
     output_tokens: Tokens,
     #[serde(deserialize_with = "or_default")]
     output_tokens_details: OutputTokens,
+    total_tokens: Tokens,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -361,7 +362,8 @@ impl ResponsesDecoder {
 }
 
 fn usage_of(body: &UsageBody) -> Usage {
-    let (prompt, completion) = (body.input_tokens.count(), body.output_tokens.count());
+    let prompt = body.input_tokens.count();
+    let completion = body.output_tokens.or_rest_of(body.total_tokens, prompt);
     let cached = body.input_tokens_details.cached_tokens.count().min(prompt);
     Usage {
         prompt_tokens: prompt,
