@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: &Arguments, executors: usize) -> Result<Count
     ];
     let cluster = Cluster::start(&std::env::current_exe()?, &shape).await?;
     let client = Client {
-        http: http_client(Route::Loopback, CONNECT_MAX)?,
+        http: http_client(Route::Loopback, CONNECT_MAX, None)?,
         url: format!("http://{}/v1/chat/completions", cluster.gateways[0].address(0)),
         arguments: Arc::new(arguments.clone()),
         stop: CancellationToken::new(),

@@ -34,6 +34,9 @@ pub struct Vendor {
     pub id: VendorId,
     /// Where the API begins, such as `https://api.openai.com/v1`; without a slash at the end.
     pub base_url: String,
+    /// A file of PEM certificates: the only authorities that its servers' certificates may be signed by. Absent: those that this
+    /// machine trusts.
+    pub root_certificates: Option<String>,
     /// Where its keys are, if it asks for any. Calls are spread over them; all of them share the account's limits.
     pub keys: Vec<SecretRef>,
     /// Where a request carries the key, if the vendor wants it elsewhere than its workers' wire formats have it.
@@ -213,7 +216,7 @@ impl Pool {
     /// since vendors price by ability; the first of equals.
     pub fn safest(&self, policy: &Policy) -> Option<&Worker> {
         let allowed = self.workers.iter().filter(|worker| policy.allows(worker));
-        allowed.rev().max_by_key(|worker| worker.prices.latest().output)
+        allowed.rev().max_by_key(|worker| worker.prices.latest().prices.output)
     }
 
     /// The workers that have no price list yet that is valid at `at`: they cannot be called.

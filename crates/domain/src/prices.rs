@@ -1,7 +1,8 @@
 //! A worker's price lists: vendors change their prices, and an attempt costs what was valid when it began.
 
-use crate::money::Prices;
+use crate::money::{Cost, Prices};
 use crate::time::Timestamp;
+use crate::usage::Usage;
 
 /// Most price lists of a worker.
 pub const LISTS_MAX: usize = 64;
@@ -11,8 +12,40 @@ pub const LISTS_MAX: usize = 64;
 pub struct PriceList {
     /// The beginning; the epoch for prices without a date.
     pub from: Timestamp,
-    /// The prices.
+    /// The prices, of calls with a short prompt if there are others for long ones.
     pub prices: Prices,
+    /// The prices of calls with a long prompt, if they differ.
+    pub long_prompt: Option<LongPrompt>,
+}
+
+/// Prices of whole calls, prompt and completion, whose prompt is long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongPrompt {
+    /// A prompt is long if it has more tokens than this.
+    pub above_tokens: u64,
+    /// The prices of such a call.
+    pub prices: Prices,
+}
+
+impl PriceList {
+    /// One price for each class of token, however long the prompt.
+    pub const fn new(from: Timestamp, prices: Prices) -> Self {
+        Self { from, prices, long_prompt: None }
+    }
+
+    /// The cost of one call, rounded up to a billionth of a dollar. Not of the sum of several: their prompts count apart.
+    pub fn cost(&self, usage: &Usage) -> Cost {
+        let long = self.long_prompt.filter(|long| usage.prompt_tokens > long.above_tokens);
+        long.map_or(self.prices, |long| long.prices).cost(usage)
+    }
+
+    /// The most that one call with a prompt of at most `prompt_tokens` can cost.
+    pub fn most_cost(&self, prompt_tokens: u64, completion_tokens: u64) -> Cost {
+        let long = self.long_prompt.filter(|long| prompt_tokens > long.above_tokens);
+        let short_tokens = long.map_or(prompt_tokens, |long| long.above_tokens);
+        let short = self.prices.most_cost(short_tokens, completion_tokens);
+        long.map_or(short, |long| short.max(long.prices.most_cost(prompt_tokens, completion_tokens)))
+    }
 }
 
 /// All price lists of a worker: at least one, by rising dates.
@@ -40,7 +73,7 @@ pub enum PriceListsError {
 impl PriceLists {
     /// The same prices at all times.
     pub const fn always(prices: Prices) -> Self {
-        Self { first: PriceList { from: Timestamp::from_unix_ms(0), prices }, later: Vec::new() }
+        Self { first: PriceList::new(Timestamp::from_unix_ms(0), prices), later: Vec::new() }
     }
 
     /// Price lists in any order.
@@ -68,14 +101,14 @@ impl PriceLists {
     }
 
     /// The prices of an attempt that began at `at`. Before the first list begins, they are that one's: no call is made then.
-    pub fn at(&self, at: Timestamp) -> &Prices {
+    pub fn at(&self, at: Timestamp) -> &PriceList {
         let valid = self.iter().rev().find(|list| list.from <= at);
-        &valid.unwrap_or(&self.first).prices
+        valid.unwrap_or(&self.first)
     }
 
     /// The list that begins last: what is shown and compared where no time is given.
-    pub fn latest(&self) -> &Prices {
-        &self.later.last().unwrap_or(&self.first).prices
+    pub fn latest(&self) -> &PriceList {
+        self.later.last().unwrap_or(&self.first)
     }
 }
 
@@ -86,19 +119,47 @@ mod tests {
 
     fn list(from: u64, usd: f64) -> PriceList {
         let price = Price::from_usd_per_million_tokens(usd).unwrap();
-        PriceList { from: Timestamp::from_unix_ms(from), prices: Prices::plain(price, price) }
+        PriceList::new(Timestamp::from_unix_ms(from), Prices::plain(price, price))
     }
 
     #[test]
     fn an_attempt_is_priced_by_the_list_that_was_valid_when_it_began() {
         let lists = PriceLists::new(vec![list(200, 2.0), list(100, 1.0), list(300, 3.0)]).unwrap();
-        let at = |ms| *lists.at(Timestamp::from_unix_ms(ms));
+        let at = |ms| lists.at(Timestamp::from_unix_ms(ms)).prices;
         for (ms, usd) in [(100, 1.0), (199, 1.0), (200, 2.0), (299, 2.0), (300, 3.0), (u64::MAX, 3.0)] {
             assert_eq!(at(ms), list(0, usd).prices, "{ms}");
         }
         assert!(!lists.is_valid_at(Timestamp::from_unix_ms(99)));
         assert!(lists.is_valid_at(Timestamp::from_unix_ms(100)));
-        assert_eq!(*lists.latest(), list(0, 3.0).prices);
+        assert_eq!(lists.latest().prices, list(0, 3.0).prices);
+    }
+
+    #[test]
+    fn a_long_prompt_changes_the_price_of_the_whole_call() {
+        let short = list(0, 1.0);
+        let long_prompt = Some(LongPrompt { above_tokens: 1_000, prices: list(0, 2.0).prices });
+        let tiered = PriceList { long_prompt, ..short };
+        let usage = |prompt_tokens| Usage { prompt_tokens, completion_tokens: 100, ..Usage::default() };
+        let micro_usd = |cost: Cost| cost.nano_usd() / 1_000;
+        assert_eq!(micro_usd(tiered.cost(&usage(1_000))), 1_100);
+        assert_eq!(micro_usd(tiered.cost(&usage(1_001))), 2_202);
+        assert_eq!(micro_usd(short.cost(&usage(1_001))), 1_101);
+    }
+
+    #[test]
+    fn no_call_costs_more_than_the_most_of_its_prompt() {
+        for long_usd in [0.5, 2.0] {
+            let long_prompt = Some(LongPrompt { above_tokens: 1_000, prices: list(0, long_usd).prices });
+            let tiered = PriceList { long_prompt, ..list(0, 1.0) };
+            for most in [0, 999, 1_000, 1_001, 1_900, 2_100, 5_000] {
+                for prompt_tokens in
+                    [0, 500, 1_000, 1_001, 2_000, 5_000].into_iter().filter(|tokens| *tokens <= most)
+                {
+                    let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
+                    assert!(tiered.cost(&usage) <= tiered.most_cost(most, 10), "{prompt_tokens} of {most}");
+                }
+            }
+        }
     }
 
     #[test]

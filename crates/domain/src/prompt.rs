@@ -112,8 +112,8 @@ fn describe_workers(text: &mut String, context: &PlanContext<'_>) {
         let _ = writeln!(
             text,
             " (${:.2} in, ${:.2} out a million tokens)",
-            worker.prices.latest().input.usd_per_million_tokens(),
-            worker.prices.latest().output.usd_per_million_tokens()
+            worker.prices.latest().prices.input.usd_per_million_tokens(),
+            worker.prices.latest().prices.output.usd_per_million_tokens()
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use reqwest::redirect;
+use reqwest::{Certificate, redirect};
 
 /// How long an idle connection is kept for the next call.
 const IDLE_MAX: Duration = Duration::from_mins(1);
@@ -23,11 +23,16 @@ pub enum Route {
     Loopback,
 }
 
-/// A client for calling vendors, which waits `connect_max` for a connection, TLS included. It has no bound for a whole call: each call sets its own.
+/// A client for calling vendors, which waits `connect_max` for a connection, TLS included. With `roots` it trusts servers whose
+/// certificates these have signed, and no others. It has no bound for a whole call: each call sets its own.
 ///
 /// Redirects are not followed: they would carry a key, or a question, to a host that nobody configured. Compressed
 /// answers are not asked for: a compressor between here and a worker holds tokens back.
-pub fn http_client(route: Route, connect_max: Duration) -> Result<reqwest::Client, reqwest::Error> {
+pub fn http_client(
+    route: Route,
+    connect_max: Duration,
+    roots: Option<Vec<Certificate>>,
+) -> Result<reqwest::Client, reqwest::Error> {
     install_tls_provider();
     let builder = reqwest::Client::builder()
         .user_agent(concat!("podium/", env!("CARGO_PKG_VERSION")))
@@ -40,6 +45,10 @@ pub fn http_client(route: Route, connect_max: Duration) -> Result<reqwest::Clien
         .http2_keep_alive_timeout(KEEPALIVE_ANSWER_MAX)
         .pool_idle_timeout(IDLE_MAX)
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
+    let builder = match roots {
+        Some(roots) => builder.tls_certs_only(roots),
+        None => builder,
+    };
     match route {
         Route::Outside => builder.build(),
         Route::Loopback => builder.no_proxy().build(),

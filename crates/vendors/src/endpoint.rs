@@ -19,7 +19,7 @@ use crate::answer::{self, Decoder, Offered};
 use crate::call_clock::CallClock;
 use crate::client::Route;
 use crate::faults::Faults;
-use crate::http_vendors::Clients;
+use crate::http_vendors::{Clients, Roots};
 use crate::keys::{KeySource, Keys};
 use crate::quota::quota;
 use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
@@ -37,6 +37,7 @@ pub(crate) struct Endpoint {
     vendor: Vendor,
     base: Url,
     route: Route,
+    roots: Option<Roots>,
     keys: Keys,
     /// What calls of each worker have in addition; those of a worker that is not here have the vendor's own.
     additions: BTreeMap<WorkerId, Additions>,
@@ -63,7 +64,13 @@ struct Refusal {
 
 impl Endpoint {
     /// An endpoint below `base`, such as `https://api.openai.com/v1`. A query of the base is kept.
-    pub(crate) fn new(pool: &Pool, vendor: &Vendor, base: Url, route: Route, source: &dyn KeySource) -> Self {
+    pub(crate) fn new(
+        pool: &Pool,
+        vendor: &Vendor,
+        base: Url,
+        (route, roots): (Route, Option<Roots>),
+        source: &dyn KeySource,
+    ) -> Self {
         let workers = pool.workers().iter().filter(|worker| worker.vendor == vendor.id);
         let additions = workers
             .map(|worker| (worker.id.clone(), Additions::find([&vendor.extras, &worker.extras], source)));
@@ -74,6 +81,7 @@ impl Endpoint {
             vendor: vendor.clone(),
             base,
             route,
+            roots,
             learnt: Mutex::default(),
         }
     }
@@ -119,7 +127,8 @@ impl Endpoint {
             return Err(faults.misconfigured(&format!("{} holds no key", self.keys.missing().join(", "))));
         }
         let connect_ms_max = worker.limits.waits.connect_ms_max;
-        let client = clients.get(self.route, connect_ms_max).map_err(|source| faults.unreachable(source))?;
+        let client = clients.get(self.route, self.roots.as_ref(), connect_ms_max);
+        let client = client.map_err(|source| faults.unreachable(source))?;
         let clock = CallClock::start(self.vendor.id.clone(), &worker.limits);
         let mut prepared = self.prepare(client, headers, worker, request, additions, &faults)?;
         let response = match self.ask(&prepared, worker, &keys, &faults, &clock).await? {
@@ -269,7 +278,7 @@ impl Endpoint {
             KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::try_from(format!("Bearer {key}"))),
             KeyHeader::Named(name) => {
                 let name = HeaderName::try_from(name);
-                let name = name.map_err(|_| faults.misconfigured("key_header is no name of a header"))?;
+                let name = name.map_err(|_| faults.misconfigured("key_header is not a valid header name"))?;
                 (name, HeaderValue::try_from(key))
             }
         };

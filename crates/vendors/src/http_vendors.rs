@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use podium_domain::ids::VendorId;
 use podium_domain::pool::{Pool, Vendor, Worker};
 use podium_ports::vendor::{ChatRequest, ChatStream, VendorError, Vendors};
-use reqwest::{Client, Url};
+use reqwest::{Certificate, Client, Url};
 
 use crate::client::{Route, http_client};
 use crate::endpoint::Endpoint;
@@ -20,7 +20,17 @@ pub enum BuildError {
     /// The HTTP client could not be made.
     #[error("the HTTP client cannot be made")]
     Client(#[source] reqwest::Error),
-    /// A vendor's address is none.
+    /// A vendor's certificates cannot be used.
+    #[error("vendor `{vendor}`: root_certificates {path} {problem}")]
+    RootCertificates {
+        /// Which vendor.
+        vendor: VendorId,
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A vendor's `base_url` is no address.
     #[error("vendor `{vendor}`: base_url is not the address of an HTTP API")]
     BaseUrl {
         /// Which vendor.
@@ -28,20 +38,53 @@ pub enum BuildError {
     },
 }
 
-/// The HTTP clients: one for each way out and each limit of connecting, which a client has once for all its calls. There are as
-/// many as pools say different such limits.
+/// Certificates of authorities, and their place among those of the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Roots {
+    path: String,
+    certificates: Vec<Certificate>,
+}
+
+impl Roots {
+    /// Those of a vendor that names some.
+    fn read(vendor: &Vendor) -> Result<Option<Self>, BuildError> {
+        let Some(path) = &vendor.root_certificates else { return Ok(None) };
+        let problem = |problem: String| BuildError::RootCertificates {
+            vendor: vendor.id.clone(),
+            path: path.clone(),
+            problem,
+        };
+        let pem = std::fs::read(path).map_err(|e| problem(format!("cannot be read: {e}")))?;
+        let certificates = Certificate::from_pem_bundle(&pem)
+            .map_err(|e| problem(format!("cannot be decoded as PEM certificates: {e}")))?;
+        if certificates.is_empty() {
+            return Err(problem("holds no PEM certificate".to_owned()));
+        }
+        Ok(Some(Self { path: path.clone(), certificates }))
+    }
+}
+
+/// The HTTP clients: one for each route, each set of trusted authorities and each limit of connecting, which a client has once
+/// for all its calls.
 #[derive(Debug, Default)]
-pub(crate) struct Clients(Mutex<BTreeMap<(Route, u64), Client>>);
+pub(crate) struct Clients(Mutex<BTreeMap<(Route, Option<String>, u64), Client>>);
 
 impl Clients {
     /// The client for calls on that route that may wait so many milliseconds for a connection.
-    pub(crate) fn get(&self, route: Route, connect_ms_max: u64) -> reqwest::Result<Client> {
+    pub(crate) fn get(
+        &self,
+        route: Route,
+        roots: Option<&Roots>,
+        connect_ms_max: u64,
+    ) -> reqwest::Result<Client> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&(route, connect_ms_max)) {
+        let key = (route, roots.map(|roots| roots.path.clone()), connect_ms_max);
+        if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let client = http_client(route, Duration::from_millis(connect_ms_max))?;
-        clients.insert((route, connect_ms_max), client.clone());
+        let certificates = roots.map(|roots| roots.certificates.clone());
+        let client = http_client(route, Duration::from_millis(connect_ms_max), certificates)?;
+        clients.insert(key, client.clone());
         Ok(client)
     }
 }
@@ -60,20 +103,18 @@ impl HttpVendors {
     /// [`Self::missing_secrets`] lists what is missing.
     pub fn new(pool: &Pool, keys: &dyn KeySource) -> Result<Self, BuildError> {
         let clients = Clients::default();
-        for worker in pool.workers() {
-            let vendor = pool.vendor(&worker.vendor);
-            let base = vendor.and_then(|vendor| Url::parse(&vendor.base_url).ok());
-            if let Some(base) = base {
-                clients.get(route(&base), worker.limits.waits.connect_ms_max).map_err(BuildError::Client)?;
-            }
-        }
         let endpoint = |vendor: &Vendor| {
             let base = Url::parse(&vendor.base_url).ok().filter(Url::has_host);
             let base = base.ok_or_else(|| BuildError::BaseUrl { vendor: vendor.id.clone() })?;
-            let route = route(&base);
-            Ok((vendor.id.clone(), Endpoint::new(pool, vendor, base, route, keys)))
+            let (route, roots) = (route(&base), Roots::read(vendor)?);
+            // Made now, so that a client that cannot be made is an error at the start.
+            for worker in pool.workers().iter().filter(|worker| worker.vendor == vendor.id) {
+                let connect_ms_max = worker.limits.waits.connect_ms_max;
+                clients.get(route, roots.as_ref(), connect_ms_max).map_err(BuildError::Client)?;
+            }
+            Ok((vendor.id.clone(), Endpoint::new(pool, vendor, base, (route, roots), keys)))
         };
-        let endpoints = pool.vendors().iter().map(endpoint).collect::<Result<_, _>>()?;
+        let endpoints = pool.vendors().iter().map(endpoint).collect::<Result<_, BuildError>>()?;
         Ok(Self { endpoints, clients })
     }
 

@@ -5,7 +5,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use podium_domain::money::{Cost, Prices};
+use podium_domain::money::Cost;
+use podium_domain::prices::PriceList;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::ConductorError;
 use podium_ports::vendor::ChatRequest;
@@ -21,7 +22,7 @@ pub(super) fn prompt_bytes(request: &ChatRequest) -> u64 {
 /// Adds up calls.
 #[derive(Debug)]
 pub(super) struct Tally {
-    prices: Prices,
+    prices: PriceList,
     sums: Mutex<Sums>,
 }
 
@@ -56,7 +57,7 @@ impl UnderWay {
 }
 
 impl Tally {
-    pub(super) fn new(prices: Prices) -> Self {
+    pub(super) fn new(prices: PriceList) -> Self {
         Self { prices, sums: Mutex::default() }
     }
 

@@ -176,7 +176,7 @@ fn header(name: &str, text: &str) -> Result<HeaderText, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
         return Err(format!(
-            "is no name of a header: use 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
+            "is not a valid header name: use 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
         ));
     }
     if OWN_HEADERS.contains(&lower.as_str()) {

@@ -199,7 +199,7 @@ pub(super) fn features(
     };
     let features: BTreeSet<_> = listed.into_iter().collect();
     for feature in features.iter().filter(|feature| !format.carries(**feature)) {
-        problems.push(format!("{at}: features: api `{format}` has no words for `{feature}`"));
+        problems.push(format!("{at}: features: api `{format}` does not support `{feature}`"));
     }
     if features.contains(&Feature::Effort) && features.contains(&Feature::ThinkingBudget) {
         problems.push(format!("{at}: features: `effort` and `thinking_budget` exclude each other"));

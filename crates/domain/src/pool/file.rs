@@ -26,7 +26,7 @@ const KEY_HEADER_BYTES_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// Not TOML, an unknown key, or a value of the wrong type.
-    #[error("the pool file does not read: {0}")]
+    #[error("the pool file cannot be parsed: {0}")]
     Syntax(String),
     /// Well-formed, but wrong; every problem is listed.
     #[error("the pool file has {} problem(s):{}", .0.len(), Lines(.0))]
@@ -61,6 +61,8 @@ struct VendorEntry {
     #[serde(alias = "kind")]
     api: WireFormat,
     base_url: String,
+    /// A file of PEM certificates.
+    root_certificates: Option<String>,
     /// One key, in an environment variable.
     api_key_env: Option<String>,
     /// Several keys, each in an environment variable.
@@ -142,14 +144,21 @@ fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
     if !(entry.base_url.starts_with("http://") || entry.base_url.starts_with("https://")) {
         problems.push(format!("{at}: base_url `{}` must begin with http:// or https://", entry.base_url));
     }
+    if let Some(path) = &entry.root_certificates {
+        if path.is_empty() {
+            problems.push(format!("{at}: root_certificates is empty, it must be the path of a PEM file"));
+        } else if !entry.base_url.starts_with("https://") {
+            problems.push(format!("{at}: root_certificates needs a base_url that begins with https://"));
+        }
+    }
     let keys = keys(&entry, &at, problems);
     let extras = Extras::check(entry.headers, entry.body, &at, problems);
     let key_header = entry.key_header.and_then(|name| key_header(&name, &at, problems));
     let limits = entry.limits.check(&at, problems);
     let id = id.filter(|_| problems.len() == known)?;
     let base_url = entry.base_url.trim_end_matches('/').to_owned();
-    let token_limit_field = entry.token_limit_field;
-    Some(Vendor { id, base_url, keys, key_header, token_limit_field, extras, limits })
+    let (token_limit_field, root_certificates) = (entry.token_limit_field, entry.root_certificates);
+    Some(Vendor { id, base_url, root_certificates, keys, key_header, token_limit_field, extras, limits })
 }
 
 /// Where the vendor's keys are, however the entry says it.
@@ -285,7 +294,10 @@ fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<S
         }
         for named in worker.fallbacks.iter().flatten() {
             if *named == worker.id || !workers.iter().any(|other| other.id == *named) {
-                problems.push(format!("workers `{}`: fallbacks: `{named}` is no other worker", worker.id));
+                problems.push(format!(
+                    "workers `{}`: fallbacks: `{named}` must be another worker of the pool",
+                    worker.id
+                ));
             }
         }
     }

@@ -8,7 +8,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use toml::value::Datetime;
 
 use crate::money::{Price, Prices};
-use crate::prices::{PriceList, PriceLists};
+use crate::prices::{LongPrompt, PriceList, PriceLists};
 use crate::time::Timestamp;
 
 /// What vendors that bill writes to their caches charge for them, as a multiple of the price of a prompt.
@@ -27,6 +27,29 @@ pub(super) struct PriceEntry {
     cache_write: Option<f64>,
     output: f64,
     /// As `output` if not said.
+    reasoning: Option<f64>,
+    long_prompt: Option<LongPromptEntry>,
+}
+
+/// The prices of calls whose prompt is longer than `above_tokens`, with the same defaults.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongPromptEntry {
+    above_tokens: u64,
+    input: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+    output: f64,
+    reasoning: Option<f64>,
+}
+
+/// The prices of a table, as written.
+#[derive(Clone, Copy)]
+struct Written {
+    input: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+    output: f64,
     reasoning: Option<f64>,
 }
 
@@ -74,27 +97,57 @@ fn list(entry: &PriceEntry, at: &str, problems: &mut Vec<String>) -> Option<Pric
         }
         day
     });
-    let mut price = |field: &str, usd: f64| {
-        let price = Price::from_usd_per_million_tokens(usd);
-        if price.is_none() {
-            problems.push(format!("{at}: usd_per_million_tokens.{field} is {usd}, it must be 0 to 1e9"));
+    let PriceEntry { input, cached_input, cache_write, output, reasoning, .. } = *entry;
+    let written = Written { input, cached_input, cache_write, output, reasoning };
+    let prices = written.check(at, "", problems);
+    let long_prompt = entry.long_prompt.as_ref().map(|long| long.check(at, problems));
+    let long_prompt = match long_prompt {
+        None => None,
+        Some(long) => Some(long?),
+    };
+    Some(PriceList { from: from?, prices: prices?, long_prompt })
+}
+
+impl LongPromptEntry {
+    fn check(&self, at: &str, problems: &mut Vec<String>) -> Option<LongPrompt> {
+        let &Self { above_tokens, input, cached_input, cache_write, output, reasoning } = self;
+        let written = Written { input, cached_input, cache_write, output, reasoning };
+        let prices = written.check(at, "long_prompt.", problems);
+        if above_tokens == 0 {
+            problems.push(format!(
+                "{at}: usd_per_million_tokens.long_prompt.above_tokens is 0, it must be at least 1"
+            ));
+            return None;
         }
-        price
-    };
-    let input = price("input", entry.input);
-    let cached_input = price("cached_input", entry.cached_input.unwrap_or(entry.input));
-    let usual_write = if entry.cached_input.is_some() { entry.input * CACHE_WRITE } else { entry.input };
-    let cache_write = price("cache_write", entry.cache_write.unwrap_or(usual_write));
-    let output = price("output", entry.output);
-    let reasoning = price("reasoning", entry.reasoning.unwrap_or(entry.output));
-    let prices = Prices {
-        input: input?,
-        cached_input: cached_input?,
-        cache_write: cache_write?,
-        output: output?,
-        reasoning: reasoning?,
-    };
-    Some(PriceList { from: from?, prices })
+        Some(LongPrompt { above_tokens, prices: prices? })
+    }
+}
+
+impl Written {
+    fn check(self, at: &str, within: &str, problems: &mut Vec<String>) -> Option<Prices> {
+        let mut price = |field: &str, usd: f64| {
+            let price = Price::from_usd_per_million_tokens(usd);
+            if price.is_none() {
+                problems.push(format!(
+                    "{at}: usd_per_million_tokens.{within}{field} is {usd}, it must be 0 to 1e9"
+                ));
+            }
+            price
+        };
+        let usual_write = if self.cached_input.is_some() { self.input * CACHE_WRITE } else { self.input };
+        let input = price("input", self.input);
+        let cached_input = price("cached_input", self.cached_input.unwrap_or(self.input));
+        let cache_write = price("cache_write", self.cache_write.unwrap_or(usual_write));
+        let output = price("output", self.output);
+        let reasoning = price("reasoning", self.reasoning.unwrap_or(self.output));
+        Some(Prices {
+            input: input?,
+            cached_input: cached_input?,
+            cache_write: cache_write?,
+            output: output?,
+            reasoning: reasoning?,
+        })
+    }
 }
 
 /// The beginning of a day that has no time beside it.

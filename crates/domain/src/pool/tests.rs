@@ -30,7 +30,7 @@ fn a_good_file_reads_with_its_defaults() {
     assert_eq!(pool.version(), "demo-1");
     let worker = &pool.workers()[0];
     assert_eq!(pool.worker(&worker.id), Some(worker));
-    assert_eq!(worker.prices.latest().cached_input, Price::from_usd_per_million_tokens(0.5).unwrap());
+    assert_eq!(worker.prices.latest().prices.cached_input, Price::from_usd_per_million_tokens(0.5).unwrap());
     assert_eq!(worker.modalities, [Modality::Text]);
     assert_eq!(worker.api, WireFormat::OpenaiChat);
     assert!(worker.takes(Feature::Temperature) && worker.takes(Feature::Seed));
@@ -67,7 +67,7 @@ fn prices_change_on_their_day() {
 ]";
     let pool = Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", lists)).unwrap();
     let prices = &pool.workers()[0].prices;
-    let at = |ms| *prices.at(Timestamp::from_unix_ms(ms));
+    let at = |ms| prices.at(Timestamp::from_unix_ms(ms)).prices;
     let usd = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
     // 2026-03-01T00:00:00Z, and the day of the first list.
     let (changed, first) = (1_772_323_200_000, 1_735_689_600_000);
@@ -80,10 +80,52 @@ fn prices_change_on_their_day() {
 }
 
 #[test]
+fn prices_of_long_prompts_have_the_same_defaults_and_bounds() {
+    let read = |prices: &str| Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", prices));
+    let long = "{ above_tokens = 200_000, input = 4.0, cached_input = 0.4, output = 18.0 }";
+    let pool = read(&format!("{{ input = 2.0, output = 12.0, long_prompt = {long} }}")).unwrap();
+    let list = pool.workers()[0].prices.latest();
+    let usd = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
+    let long = list.long_prompt.unwrap();
+    assert_eq!((list.prices, long.above_tokens), (Prices::plain(usd(2.0), usd(12.0)), 200_000));
+    assert_eq!(
+        (long.prices.input, long.prices.cache_write, long.prices.reasoning),
+        (usd(4.0), usd(5.0), usd(18.0))
+    );
+    for (long, problem) in [
+        (
+            "{ above_tokens = 0, input = 1.0, output = 1.0 }",
+            "long_prompt.above_tokens is 0, it must be at least 1",
+        ),
+        ("{ above_tokens = 9, input = -1.0, output = 1.0 }", "long_prompt.input is -1, it must be 0 to 1e9"),
+        ("{ input = 1.0, output = 1.0 }", "missing field `above_tokens`"),
+    ] {
+        let error = read(&format!("{{ input = 2.0, output = 12.0, long_prompt = {long} }}")).unwrap_err();
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn certificates_of_a_vendor_need_a_path_and_tls() {
+    let with = |scheme: &str, path: &str| {
+        let entry = format!("root_certificates = \"{path}\"\nbase_url = \"{scheme}");
+        Pool::parse(&GOOD.replace("base_url = \"http://", &entry))
+    };
+    assert_eq!(with("https://", "ca.pem").unwrap().vendors()[0].root_certificates.as_deref(), Some("ca.pem"));
+    for (url, path, problem) in [
+        ("http://", "ca.pem", "root_certificates needs a base_url that begins with https://"),
+        ("https://", "", "root_certificates is empty, it must be the path of a PEM file"),
+    ] {
+        let error = with(url, path).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn a_cache_write_costs_a_quarter_more_where_the_pool_prices_caching() {
     let written = |prices: &str| {
         let pool = Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", prices)).unwrap();
-        pool.workers()[0].prices.latest().cache_write.usd_per_million_tokens()
+        pool.workers()[0].prices.latest().prices.cache_write.usd_per_million_tokens()
     };
     for (prices, usd) in [
         ("{ input = 2.0, output = 8.0 }", 2.0),
@@ -142,7 +184,7 @@ fn headers_and_body_fields_that_podium_sets_are_refused_by_name() {
         ),
         ("base_url", "headers = { Authorization = \"x\" }", "headers.authorization is set already"),
         ("model = ", "headers = { host = \"x\" }", "workers `small`: headers.host cannot be set"),
-        ("model = ", "headers = { \"a b\" = \"x\" }", "headers.a b is no name of a header"),
+        ("model = ", "headers = { \"a b\" = \"x\" }", "headers.a b is not a valid header name"),
         ("model = ", "headers = { a = \"x\\ny\" }", "headers.a must be 1 to 4096 printable"),
         ("model = ", "headers = { a = \"env:sk-abc\" }", "headers.a must name an environment variable"),
         ("model = ", "headers = { a = \"x\", A = \"y\" }", "occurs twice"),
@@ -302,7 +344,7 @@ fn features_that_cannot_be_are_refused() {
         ("gemini", "cache_hint"),
     ] {
         let said = problem(api, &format!("[\"{feature}\"]")).unwrap_err();
-        assert!(said.contains(&format!("api `{api}` has no words for `{feature}`")), "{said}");
+        assert!(said.contains(&format!("api `{api}` does not support `{feature}`")), "{said}");
     }
     assert!(
         problem("gemini", r#"["effort", "thinking_budget"]"#).unwrap_err().contains("exclude each other")
@@ -358,6 +400,9 @@ fn who_stands_in_is_named_or_else_of_another_vendor_and_near_in_price() {
     for bad in ["a", "e"] {
         let toml = toml.replace(r#"model = "a""#, &format!(r#"model = "a", fallbacks = ["{bad}"]"#));
         let text = Pool::parse(&toml).unwrap_err().to_string();
-        assert!(text.contains(&format!("workers `a`: fallbacks: `{bad}` is no other worker")), "{text}");
+        assert!(
+            text.contains(&format!("workers `a`: fallbacks: `{bad}` must be another worker of the pool")),
+            "{text}"
+        );
     }
 }

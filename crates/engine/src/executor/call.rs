@@ -7,9 +7,10 @@ use futures::StreamExt;
 use podium_domain::content::IMAGE_TOKENS;
 use podium_domain::conversation::Message;
 use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
-use podium_domain::money::{Cost, Prices};
+use podium_domain::money::Cost;
 use podium_domain::policy::BrokenAnswer;
 use podium_domain::pool::Worker;
+use podium_domain::prices::PriceList;
 use podium_domain::run::{FinishReason, Run, StepResult, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -404,7 +405,7 @@ pub(super) fn most_cost(worker: &Worker, request: &ChatRequest, at: Timestamp) -
 }
 
 /// The prices of an attempt: those that were valid when it began.
-pub(super) fn prices<'w>(worker: &'w Worker, run: &Run, task: TaskRef, claim: ClaimId) -> &'w Prices {
+pub(super) fn prices<'w>(worker: &'w Worker, run: &Run, task: TaskRef, claim: ClaimId) -> &'w PriceList {
     let attempt = run.task(task).and_then(|task| task.attempt(claim));
     attempt.map_or(worker.prices.latest(), |attempt| worker.prices.at(attempt.started_at))
 }

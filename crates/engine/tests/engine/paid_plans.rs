@@ -26,7 +26,7 @@ const RUNS: usize = 6;
 fn a_pool_with_a_free_worker() -> podium_domain::pool::Pool {
     let mut workers = a_pool().workers().to_vec();
     let free = Price::from_usd_per_million_tokens(0.0).unwrap();
-    let list = PriceList { from: Timestamp::default(), prices: Prices::plain(free, free) };
+    let list = PriceList::new(Timestamp::default(), Prices::plain(free, free));
     workers.last_mut().unwrap().prices = PriceLists::new(vec![list]).unwrap();
     a_pool().with_workers(workers)
 }

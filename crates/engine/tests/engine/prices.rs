@@ -16,7 +16,7 @@ use crate::house::{House, quick};
 /// The test pool with two price lists for its worker `quick`, the second one ten times as dear.
 fn priced_from(first: Timestamp, second: Timestamp) -> Pool {
     let usd = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
-    let list = |from, factor| PriceList { from, prices: Prices::plain(usd(factor), usd(2.0 * factor)) };
+    let list = |from, factor| PriceList::new(from, Prices::plain(usd(factor), usd(2.0 * factor)));
     let mut workers = a_pool().workers().to_vec();
     workers[0].prices = PriceLists::new(vec![list(first, 1.0), list(second, 10.0)]).unwrap();
     a_pool().with_workers(workers)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use podium_domain::money::{Price, Prices};
 use podium_domain::pool::Worker;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock as _;
@@ -76,16 +77,23 @@ async fn call(choice: &PoolChoice) -> Result<ExitCode, Error> {
 }
 
 fn line(worker: &Worker, now: Timestamp) -> String {
-    let prices = worker.prices.at(now);
+    let list = worker.prices.at(now);
+    let usd = |prices: &Prices| {
+        let [input, output] = [prices.input, prices.output].map(Price::usd_per_million_tokens);
+        format!("${input} in, ${output} out")
+    };
+    let long = list
+        .long_prompt
+        .map(|long| format!(" ({} for prompts above {} tokens)", usd(&long.prices), long.above_tokens));
     let later = worker.prices.iter().filter(|list| list.from > now).count();
     let later = if later == 0 { String::new() } else { format!(", {later} later price list(s)") };
     format!(
-        "  {}  {} at {} ({})  ${} in, ${} out a million tokens{later}",
+        "  {}  {} at {} ({})  {} a million tokens{}{later}",
         worker.id,
         worker.model,
         worker.vendor,
         worker.api,
-        prices.input.usd_per_million_tokens(),
-        prices.output.usd_per_million_tokens(),
+        usd(&list.prices),
+        long.unwrap_or_default(),
     )
 }

@@ -28,7 +28,7 @@ impl Delivery {
 
 pub(crate) struct House {
     pub(crate) sim: Running,
-    authority: Authority,
+    pub(crate) authority: Authority,
 }
 
 impl House {

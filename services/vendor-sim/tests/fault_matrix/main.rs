@@ -6,3 +6,4 @@ mod authority;
 mod cases;
 mod engine;
 mod house;
+mod roots;
