@@ -198,7 +198,9 @@ impl Cluster {
         let [gateway, planner, executor] = name_programs(binary, &folder)?;
         let Self { gateways, planners, executors, .. } = self;
         for (services, program) in [(gateways, gateway), (planners, planner), (executors, executor)] {
-            services.iter_mut().for_each(|service| service.set_program(program.clone()));
+            for service in services {
+                service.set_program(program.clone());
+            }
         }
         Ok(())
     }

@@ -25,6 +25,9 @@ struct Arguments {
     conductor: String,
 }
 
+/// One that the demo's conductor and its simulated workers can answer.
+const QUESTION: &str = "What is 17 times 23, in words?";
+
 fn main() -> ExitCode {
     if let Some(exit_code) = dispatch() {
         return exit_code;
@@ -60,7 +63,9 @@ async fn run(arguments: Arguments) -> Result<()> {
 
 #[expect(clippy::print_stdout, reason = "the caller wants to know it")]
 fn describe(cluster: &Cluster) {
-    println!("A Podium cluster runs on this machine; its workers are simulated, and it keeps nothing.");
+    println!(
+        "A Podium cluster runs on this machine. Its workers are simulated, and it keeps nothing after its end."
+    );
     println!();
     for gateway in &cluster.gateways {
         println!("  gateway    http://{}/v1 (OpenAI), {} (gRPC)", gateway.address(0), gateway.address(1));
@@ -81,7 +86,14 @@ fn describe(cluster: &Cluster) {
     println!("  workers    {}", cluster.workers.base_url());
     if let Some(gateway) = cluster.gateways.first() {
         println!();
-        println!("Ask it:      podium ask --server http://{} \"…\"", gateway.address(1));
+        println!("Ask it:      podium ask --server http://{} \"{QUESTION}\"", gateway.address(1));
+        println!(
+            "             curl http://{}/v1/chat/completions -H 'content-type: application/json' \\",
+            gateway.address(0)
+        );
+        println!(
+            "               -d '{{\"model\": \"podium-ultra\", \"messages\": [{{\"role\": \"user\", \"content\": \"{QUESTION}\"}}]}}'"
+        );
         println!("Make a key:  podium key create --tenant acme --postgres '{}'", cluster.database);
     }
 }
