@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use podium_local_cluster::Shape;
 use podium_vendor_sim::{Behaviour, Fault, Milliseconds, ScriptedFault};
+use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::workflow::{BRANCHES, diamond, wrong};
@@ -26,7 +27,8 @@ async fn a_killed_executors_place_at_its_worker_is_soon_free() {
     };
     cluster.workers.set_behaviour(BRANCHES, behaviour).unwrap();
     let client = Client::new(vec![cluster.gateways[0].address(1)], 7);
-    let asked = tokio::spawn(client.ask());
+    let mut asked = JoinSet::new();
+    asked.spawn(client.ask());
     let calls = async |count: usize| {
         let there = async || (cluster.workers.calls().len() >= count).then_some(());
         crate::until("the workers are called", PATIENCE, there).await;
@@ -42,7 +44,7 @@ async fn a_killed_executors_place_at_its_worker_is_soon_free() {
     calls(2).await;
     let took = killed_at.elapsed();
     assert!(took < TAKEN_OVER_WITHIN, "the next call began after {took:?}");
-    let answer = asked.await.unwrap().answer.unwrap();
+    let answer = asked.join_next().await.unwrap().unwrap().answer.unwrap();
     assert_eq!(wrong(7, &answer), None);
     cluster.stop().await.unwrap();
 }
