@@ -74,9 +74,11 @@ impl Sum for Cost {
     }
 }
 
+/// Six decimals of a dollar, or nine for less than a millionth: what is not nothing is never shown as nothing.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${:.6}", self.usd())
+        let decimals = if (1..1000).contains(&self.0) { 9 } else { 6 };
+        write!(f, "${:.decimals$}", self.usd())
     }
 }
 
@@ -217,6 +219,16 @@ mod tests {
                 assert!(prices().cost(&usage) <= most, "{usage:?}");
             }
         }
+    }
+
+    #[test]
+    fn no_positive_amount_is_shown_as_zero() {
+        let shown = |nano| Cost::from_nano_usd(nano).to_string();
+        assert_eq!(shown(0), "$0.000000");
+        assert_eq!(shown(1), "$0.000000001");
+        assert_eq!(shown(999), "$0.000000999");
+        assert_eq!(shown(1000), "$0.000001");
+        assert_eq!(shown(1_234_567_890), "$1.234568");
     }
 
     #[test]

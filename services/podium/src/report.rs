@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use podium_api::v1;
+use podium_domain::money::Cost;
 use prost_types::Timestamp;
 use serde::Serialize;
 
@@ -210,14 +211,14 @@ pub(crate) fn describe(report: &RunReport) -> String {
         line(
             &format!("step {}", step.index + 1),
             &format!(
-                "{} by {}{sees}: {}{}, {}, {}, ${:.6}",
+                "{} by {}{sees}: {}{}, {}, {}, {}",
                 step.subtask,
                 step.worker,
                 step.state,
                 if step.is_from_cache { " from the cache" } else { "" },
                 count(step.attempts, "attempt"),
                 step.duration_ms.map_or_else(|| "no time yet".to_owned(), |ms| format!("{ms} ms")),
-                step.cost_usd
+                dollars(step.cost_usd)
             ),
         );
         step.errors.iter().for_each(|error| line("", &format!("! {error}")));
@@ -227,7 +228,7 @@ pub(crate) fn describe(report: &RunReport) -> String {
     report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
     let tokens = (report.usage.prompt_tokens, report.usage.completion_tokens);
     line("tokens", &format!("{} in, {} out", tokens.0, tokens.1));
-    line("cost", &format!("${:.6}{}{}", report.cost_usd, wasted(report), saved(report)));
+    line("cost", &format!("{}{}{}", dollars(report.cost_usd), wasted(report), saved(report)));
     report.duration_ms.iter().for_each(|ms| line("time", &format!("{ms} ms")));
     report.failure.iter().for_each(|failure| line("failure", &failure.message));
     report.answer.iter().for_each(|answer| line(if report.refused { "refusal" } else { "answer" }, answer));
@@ -240,7 +241,7 @@ fn wasted(report: &RunReport) -> String {
     if report.wasted_usage == UsageReport::default() {
         return String::new();
     }
-    format!(", of which ${:.6} for calls that came to nothing", report.wasted_usd)
+    format!(", of which {} for calls that came to nothing", dollars(report.wasted_usd))
 }
 
 /// What the step cache saved, if it did.
@@ -248,7 +249,7 @@ fn saved(report: &RunReport) -> String {
     if report.saved_usage == UsageReport::default() {
         return String::new();
     }
-    format!("; the step cache saved ${:.6}", report.saved_usd)
+    format!("; the step cache saved {}", dollars(report.saved_usd))
 }
 
 /// A line of a list of runs.
@@ -298,13 +299,13 @@ impl SummaryReport {
         let question: String = question.chars().take(60).collect();
         let Self { run_id, state, steps, cost_usd, model, .. } = self;
         let beside = self.beside();
-        let (at, steps) = (&self.accepted_at, count(*steps, "step"));
-        format!("{run_id}  {at}  {state:<9}  {steps}  ${cost_usd:.6}{beside}  {model}  {question}")
+        let (at, steps, cost) = (&self.accepted_at, count(*steps, "step"), dollars(*cost_usd));
+        format!("{run_id}  {at}  {state:<9}  {steps}  {cost}{beside}  {model}  {question}")
     }
 
     /// What went beside the plan, if anything did.
     fn beside(&self) -> String {
-        let money = |usd: f64, what: &str| (usd > 0.0).then(|| format!("${usd:.6} {what}"));
+        let money = |usd: f64, what: &str| (usd > 0.0).then(|| format!("{} {what}", dollars(usd)));
         let times = |number: u32, what: &str| (number > 0).then(|| count(number, what));
         let parts = [
             money(self.wasted_usd, "wasted"),
@@ -314,6 +315,11 @@ impl SummaryReport {
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
+}
+
+/// An amount for people, as [`Cost`] shows it.
+pub(crate) fn dollars(usd: f64) -> String {
+    Cost::from_usd(usd).map_or_else(|| format!("${usd:.6}"), |cost| cost.to_string())
 }
 
 /// A number of things, such as `1 step` or `2 steps`.
@@ -335,7 +341,7 @@ fn span_ms(from: Option<&Timestamp>, to: Option<&Timestamp>) -> Option<u64> {
 }
 
 fn usd(nano: u64) -> f64 {
-    podium_domain::money::Cost::from_nano_usd(nano).usd()
+    Cost::from_nano_usd(nano).usd()
 }
 
 fn run_state(state: v1::RunState) -> &'static str {

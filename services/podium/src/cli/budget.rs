@@ -18,7 +18,7 @@ use super::accounts::{AccountsArgs, tenant};
 use super::output::{print_json, print_line};
 use super::runs::SourceArgs;
 use crate::error::{Error, run_failed};
-use crate::report::unix_ms;
+use crate::report::{dollars, unix_ms};
 use crate::terminal;
 
 #[derive(Debug, Subcommand)]
@@ -242,8 +242,9 @@ impl From<&v1::Budget> for Report {
 impl Report {
     fn line(&self) -> String {
         let Self { payer, period, spent_usd, reserved_usd, .. } = self;
-        let cap = self.cap_usd.map_or_else(|| "no cap".to_owned(), |cap| format!("of ${cap:.6}"));
-        format!("{payer}  ${spent_usd:.6} spent, ${reserved_usd:.6} reserved, {cap} ({period})")
+        let cap = self.cap_usd.map_or_else(|| "no cap".to_owned(), |cap| format!("of {}", dollars(cap)));
+        let (spent, reserved) = (dollars(*spent_usd), dollars(*reserved_usd));
+        format!("{payer}  {spent} spent, {reserved} reserved, {cap} ({period})")
     }
 }
 

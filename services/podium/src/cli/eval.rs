@@ -25,6 +25,7 @@ use super::{EffortName, SetupArgs, TierName};
 use crate::assemble::Embedded;
 use crate::error::Error;
 use crate::pool::Pace;
+use crate::report::dollars;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
@@ -272,7 +273,7 @@ fn print_summary(summary: &Summary) -> Result<(), Error> {
         format!("degraded   {}", summary.degraded),
         format!("steps      {:.2} a question", summary.steps_mean),
         format!("tokens     {tokens}, of which planning {}", summary.planning_tokens),
-        format!("cost       ${:.6}", summary.cost_usd),
+        format!("cost       {}", dollars(summary.cost_usd)),
         format!("latency    p50 {} ms, p95 {} ms", summary.latency_ms_p50, summary.latency_ms_p95),
     ] {
         print_line(&line)?;

@@ -76,7 +76,7 @@ pub(super) async fn record(
         outcomes.len(),
         file.display()
     ))?;
-    print_line(&format!("cost       ${:.6}", cost.usd()))?;
+    print_line(&format!("cost       {cost}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
