@@ -4,6 +4,7 @@ use std::error::Error;
 
 use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
+use podium_domain::policy::Policy;
 use podium_domain::pool::Feature;
 use podium_domain::rating::Rating;
 use podium_domain::run::{FailReason, Run, RunState};
@@ -12,7 +13,7 @@ use podium_engine::{
     WatchError,
 };
 use podium_ports::store::StoreError;
-
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::access::{Caller, hex};
@@ -64,17 +65,18 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
     })
 }
 
-/// What a client asks for, as a hash: a request id that comes with another one is refused. It covers what a client can set, by
-/// its values, so that a default for something new does not make the same request another one.
+/// A hash of everything that a client can set: a request id that comes with another request is refused.
 fn digest(new_run: &NewRun) -> String {
-    let policy = &new_run.policy;
-    let parts = serde_json::json!([
-        new_run.model.to_string(),
-        new_run.conversation,
-        new_run.answer_tokens_max,
-        new_run.sampling,
-        new_run.answer,
-        new_run.stops,
+    // Every field is named, so that a new one cannot be forgotten.
+    let NewRun { request_id: _, model, conversation, policy, answer_tokens_max, sampling, answer, stops } =
+        new_run;
+    let mut parts = serde_json::json!([
+        model.to_string(),
+        conversation,
+        answer_tokens_max,
+        sampling,
+        answer,
+        stops,
         policy.effort,
         [policy.steps_max, policy.rounds_max],
         policy.attempts_max,
@@ -83,7 +85,27 @@ fn digest(new_run: &NewRun) -> String {
         policy.output_bytes_max,
         policy.workers_allowed,
     ]);
+    let chosen = chosen(policy);
+    if let (false, Some(parts)) = (chosen.is_empty(), parts.as_array_mut()) {
+        parts.push(chosen.into());
+    }
     hex(&Sha256::digest(parts.to_string().as_bytes()))
+}
+
+/// The fields of a policy that differ from the defaults, and their values. A field that a later version adds with a default
+/// leaves the digest of a request as it was.
+fn chosen(policy: &Policy) -> Map<String, Value> {
+    let fields = |policy: &Policy| match serde_json::to_value(policy) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let (mut given, defaults) = (fields(policy), fields(&Policy::new(policy.tier, policy.effort)));
+    // A value that is not written, since it was meant before there was a choice, is null here.
+    for name in defaults.keys() {
+        given.entry(name).or_insert(Value::Null);
+    }
+    given.retain(|name, value| defaults.get(name) != Some(value));
+    given
 }
 
 /// A tenant's run as it stands. To other tenants it does not exist.
@@ -281,6 +303,32 @@ mod tests {
             new_run(|request| request.policy = Some(v1::Policy { steps_max: Some(2), ..Default::default() })),
         ] {
             assert_ne!(digest(&other), same, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_digest_covers_every_field_of_a_policy() {
+        let run = new_run(|_| {});
+        let same = digest(&run);
+        let Value::Object(fields) = serde_json::to_value(&run.policy).unwrap() else { panic!("no fields") };
+        let words = ["none", "pool", "again", "continue", "fail", "off", "high", "mini"];
+        let mut others: Vec<Value> = words.map(Value::from).to_vec();
+        others.extend([1.into(), 4.into(), serde_json::json!({"only": ["w"]})]);
+        for name in fields.keys() {
+            let mut is_covered = false;
+            for other in &others {
+                let changed = fields.iter().map(|(field, value)| {
+                    (field.clone(), if field == name { other.clone() } else { value.clone() })
+                });
+                let Ok(policy) = serde_json::from_value(Value::Object(changed.collect())) else { continue };
+                if policy == run.policy {
+                    continue;
+                }
+                let other = NewRun { policy, ..run.clone() };
+                assert_ne!(digest(&other), same, "{name}: {:?}", other.policy);
+                is_covered = true;
+            }
+            assert!(is_covered, "the test has no other value for {name}");
         }
     }
 }
