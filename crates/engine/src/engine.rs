@@ -211,7 +211,8 @@ impl Engine {
         let conductor = self.parts().conductors.current();
         let request = self.first_request(conversation, within_abilities(&**conductor, policy));
         let stop = CancellationToken::new();
-        let planning = Planning { parts: self.parts(), conductor: Ok(conductor), request: &request };
+        let (parts, conductor) = (self.parts(), Ok(conductor));
+        let planning = Planning { parts, conductor, request: &request, is_of_tenant: false };
         planning.plan_or_fall_back(text, &stop, MayRetry::No).await
     }
 

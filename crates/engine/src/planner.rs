@@ -67,7 +67,8 @@ impl Planner {
         };
         let stop = claimed.held.token().child_token();
         let conductor = engine.conductor_of(&claimed.run);
-        let planning = Planning { parts: engine.parts(), conductor, request: &request };
+        let is_of_tenant = spec.key.is_some();
+        let planning = Planning { parts: engine.parts(), conductor, request: &request, is_of_tenant };
         let planning = planning.plan_or_fall_back(&sink, &stop, may_retry);
         tokio::pin!(planning);
         let telling = tell(engine.parts(), &claimed.run, claimed.task.round(), heard);
@@ -247,18 +248,23 @@ impl Planner {
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
                 let failed = claimed.run.task(task).map_or(1, |task| task.attempts_with(None));
-                self.failure(task, claim, failed, &error)
+                let message = told(&error, claimed.run.spec().key.is_some());
+                self.failure((task, claim, failed), message, &error)
             }
         };
         self.engine.record(claimed.run.id(), command, in_hand, abandon).await
     }
 
-    fn failure(&self, task: TaskRef, claim: ClaimId, failed: u32, error: &ConductorError) -> Command {
+    fn failure(
+        &self,
+        (task, claim, failed): (TaskRef, ClaimId, u32),
+        message: String,
+        error: &ConductorError,
+    ) -> Command {
         let asked = error.retry_after().unwrap_or_default();
         let pause = retry::pause(self.engine.options(), failed, claim, asked);
         let is_retryable = error.is_retryable() && !matches!(error.cause(), ConductorError::Absent { .. });
         let retry_at = is_retryable.then(|| self.engine.now().after(pause));
-        let message = error.told();
         let (usage, cost) = error.consumed();
         let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to: None, usage, cost };
         Command::FailAttempt { task, claim, error }
@@ -289,6 +295,13 @@ pub(crate) struct Planning<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) conductor: Result<&'a Arc<dyn Conductor>, ConductorError>,
     pub(crate) request: &'a PlanRequest,
+    /// Whether the plan is for a tenant, who is not shown a vendor's own words.
+    pub(crate) is_of_tenant: bool,
+}
+
+/// Why planning failed, for whoever reads the run. The log has all of it.
+fn told(error: &ConductorError, is_of_tenant: bool) -> String {
+    if is_of_tenant { error.told_to_tenant() } else { error.told() }
 }
 
 impl Planning<'_> {
@@ -301,7 +314,7 @@ impl Planning<'_> {
         stop: &CancellationToken,
         may_retry: MayRetry,
     ) -> Result<PlanOutcome, ConductorError> {
-        let Self { parts, conductor, request } = self;
+        let Self { parts, conductor, request, is_of_tenant } = self;
         // Another process may have the conductor: no plan of this one takes its place.
         let conductor = conductor?;
         let planned = if request.time_max.is_zero() {
@@ -337,7 +350,7 @@ impl Planning<'_> {
         } else {
             warn!(error = &error as &dyn std::error::Error, worker = %worker.id, "no plan: one worker gets the question");
         }
-        let planned = Planned { plan, reasoning: String::new(), fallback: Some(error.told()) };
+        let planned = Planned { plan, reasoning: String::new(), fallback: Some(told(&error, is_of_tenant)) };
         Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
     }
 }

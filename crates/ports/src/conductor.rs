@@ -277,6 +277,14 @@ impl ConductorError {
         }
     }
 
+    /// The same for a tenant: without the words of a vendor, as in [`VendorError::for_tenant`].
+    pub fn told_to_tenant(&self) -> String {
+        match self.source().and_then(|source| source.downcast_ref::<VendorError>()) {
+            Some(source) => format!("{self}: {}", source.for_tenant()),
+            None => self.told(),
+        }
+    }
+
     /// What was consumed all the same, as far as the conductor knows.
     pub fn consumed(&self) -> (Usage, Cost) {
         match self {

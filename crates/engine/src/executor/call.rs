@@ -306,11 +306,10 @@ impl Call<'_> {
         } else {
             Cure::Nothing
         };
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(source) = cause {
-            message = format!("{message}: {source}");
-            cause = source.source();
+        let mut message = error.in_full();
+        if self.run.spec().key.is_some() {
+            warn!(run = %self.run.id(), worker = %self.worker.id, error = message, "a call failed");
+            message = error.for_tenant();
         }
         self.failed(progress, message, cure)
     }
