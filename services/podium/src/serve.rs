@@ -6,14 +6,15 @@ use std::time::Duration;
 use podium_api::openai::unix_seconds;
 use podium_doors::{Doors, Listeners};
 use podium_ports::clock::Clock as _;
+use podium_setup::conductor::{ConductorChoice, demo_bundle};
 use podium_setup::{Signals, SystemClock};
 use podium_telemetry::{Process, Telemetry};
 use tracing::{error, info, warn};
 
 use crate::assemble::{ENGINE_DRAIN_TENTHS, Embedded};
 use crate::error::{Error, run_failed};
-use crate::settings::{Settings, instance};
-use crate::{cli, pool};
+use crate::settings::{PoolChoice, Settings, instance};
+use crate::{OPEN_BUNDLE, cli, pool};
 
 /// The exit code after a second signal, as shells count an interrupt.
 const INTERRUPTED: i32 = 130;
@@ -27,6 +28,14 @@ pub(crate) fn report(settings: &Settings) -> Result<ExitCode, Error> {
         settings.conductors
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why the demonstration's workers have no conductor, if they are the workers and nobody chose to go without one.
+fn without_demo_conductor(settings: &Settings) -> Option<String> {
+    if settings.pool != PoolChoice::Demo || settings.conductors.current != ConductorChoice::Auto {
+        return None;
+    }
+    demo_bundle(&pool::read(&settings.pool).ok()?, OPEN_BUNDLE).err()
 }
 
 /// Serves until a signal.
@@ -44,6 +53,12 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
+    if let Some(problem) = without_demo_conductor(&settings) {
+        warn!(
+            "the answers are going to be wrong: no model plans, and each question goes as it is to one simulated worker that \
+             can do one kind of task; {problem}, or name workers of your own with --pool"
+        );
+    }
     if !settings.keys_required && [http, grpc].iter().any(|address| !address.ip().is_loopback()) {
         warn!(
             "other machines can reach this server and need no key; keys_required = true refuses requests without one"
