@@ -66,7 +66,7 @@ impl Listeners {
         let closing = Closing::default();
         let mut tasks = JoinSet::new();
         let shared = || (engine.clone(), access.clone());
-        let http = http::router(shared(), &limits.hosts_allowed, started, closing.clone());
+        let http = http::router(shared(), &limits, started, closing.clone());
         let connections = Connections::new(limits);
         let stopping = closing.stopping.clone();
         let http = Arc::clone(&connections).serve(self.http, (http, Protocol::Http), stopping.clone());

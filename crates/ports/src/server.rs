@@ -19,6 +19,8 @@ pub struct ServerLimits {
     pub unread_bytes_max: usize,
     /// Host names by which the server may be asked while it needs no key, besides those of this machine.
     pub hosts_allowed: Vec<String>,
+    /// Origins of web pages that browsers let read the answers, such as `https://app.example.com`.
+    pub cors_origins: Vec<String>,
 }
 
 impl Default for ServerLimits {
@@ -31,6 +33,7 @@ impl Default for ServerLimits {
             stall: Duration::from_secs(30),
             unread_bytes_max: 256 << 20,
             hosts_allowed: Vec::new(),
+            cors_origins: Vec::new(),
         }
     }
 }

@@ -60,19 +60,24 @@ async fn identify(State(access): State<Access>, mut request: Request, next: Next
         Ok(caller) => request.extensions_mut().insert(caller),
         Err(error) => return Status::from(error).into_http(),
     };
+    let path = request.uri().path().to_owned();
     let response = next.run(request).await;
-    match detailed(&response) {
+    match detailed(&response, &path) {
         Some(status) => status.into_http(),
         None => response,
     }
 }
 
 /// The status of a call that failed before it reached the service, with details.
-fn detailed(response: &Response) -> Option<Status> {
+fn detailed(response: &Response, path: &str) -> Option<Status> {
     let status = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty())?;
     let code = match status.code() {
         Code::OutOfRange => ErrorCode::BodyTooLarge,
         Code::Internal | Code::InvalidArgument => ErrorCode::InvalidValue,
+        Code::Unimplemented if status.message().is_empty() => {
+            let message = format!("unknown method {path}");
+            return Some(ApiError::new(ErrorCode::RouteNotFound, message).into());
+        }
         Code::Unimplemented => ErrorCode::RouteNotFound,
         _ => return None,
     };

@@ -26,7 +26,7 @@ pub(super) async fn check(
     // A header that is not text cannot hold a key either.
     let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
     if !door.access.needs_key() && !door.access.is_key(authorization) {
-        same_machine(&request, &door.hosts_allowed)?;
+        same_machine(&request, &door.hosts_allowed, &door.cors_origins)?;
     }
     let caller = door.access.caller(authorization).await?;
     if request.method() == Method::POST {
@@ -38,11 +38,12 @@ pub(super) async fn check(
 
 /// Without keys, whoever reaches the server may use it, and a web page in a browser on this machine reaches it. A browser says
 /// in `Origin` which page asks. A page whose own name resolves to this machine is told by `Host`.
-fn same_machine(request: &Request, allowed: &[String]) -> Result<(), ApiError> {
+fn same_machine(request: &Request, allowed: &[String], origins: &[String]) -> Result<(), ApiError> {
     let headers = request.headers();
     let is_allowed =
         |host: &str| is_loopback(host) || allowed.iter().any(|name| name.eq_ignore_ascii_case(host));
-    if let Some(origin) = headers.get(ORIGIN) {
+    let is_known = |origin: &HeaderValue| origins.iter().any(|known| origin == known.as_str());
+    if let Some(origin) = headers.get(ORIGIN).filter(|origin| !is_known(origin)) {
         let uri = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
         if !uri.as_ref().and_then(Uri::host).is_some_and(is_allowed) {
             return Err(foreign("origin", origin));
@@ -77,7 +78,7 @@ fn address(host: &str) -> Option<std::net::IpAddr> {
 fn foreign(header: &str, value: &HeaderValue) -> ApiError {
     let message = format!(
         "the request's {header} `{}` is not allowed while the server needs no key; \
-         add its host to hosts_allowed, or set keys_required",
+         add it to cors_origins or its host to hosts_allowed, or set keys_required",
         shown(&String::from_utf8_lossy(value.as_bytes()))
     );
     ApiError::new(ErrorCode::ForeignOrigin, message)
@@ -176,7 +177,7 @@ mod tests {
             &[("host", "192.168.1.5:8080")],
             &[("host", "podium.internal"), ("origin", "https://Podium.internal")],
         ] {
-            assert_eq!(same_machine(&asked(headers), &allowed), Ok(()), "{headers:?}");
+            assert_eq!(same_machine(&asked(headers), &allowed, &[]), Ok(()), "{headers:?}");
         }
         for headers in [
             &[("host", "evil.example")][..],
@@ -188,9 +189,13 @@ mod tests {
             &[("host", "localhost"), ("origin", "null")],
             &[("host", "localhost"), ("origin", "file://")],
         ] {
-            let error = same_machine(&asked(headers), &allowed).unwrap_err();
+            let error = same_machine(&asked(headers), &allowed, &[]).unwrap_err();
             assert_eq!(error.code, ErrorCode::ForeignOrigin, "{headers:?}");
         }
+        let origins = ["https://app.example".to_owned()];
+        let from = |origin| same_machine(&asked(&[("origin", origin)]), &[], &origins).is_ok();
+        assert!(from("https://app.example"));
+        assert!(!from("http://app.example") && !from("https://app.example:444"));
     }
 
     #[test]

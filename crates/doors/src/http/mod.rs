@@ -8,6 +8,7 @@ mod front;
 mod leaving;
 mod models;
 mod money;
+mod outer;
 mod ratings;
 mod reply;
 mod runs;
@@ -18,8 +19,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::{self, Next};
+use axum::http::StatusCode;
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
@@ -27,6 +28,7 @@ use http_body_util::BodyExt as _;
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::{InvalidId, RunId};
 use podium_engine::Engine;
+use podium_ports::server::ServerLimits;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -42,7 +44,6 @@ use reply::Refusal;
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// A body that is longer is parsed on a thread of its own: parsing takes milliseconds.
 const PARSE_AT_ONCE_MAX: usize = 256 << 10;
-const REQUEST_ID: &str = "x-request-id";
 
 /// What every handler may use.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ struct Door {
     engine: Engine,
     access: Access,
     hosts_allowed: Arc<[String]>,
+    /// Origins of web pages that may use the API.
+    cors_origins: Arc<[String]>,
     /// When the server started, in seconds since the Unix epoch.
     started: u64,
     /// The server takes no new work.
@@ -63,17 +66,19 @@ struct Door {
 /// The HTTP API. `started` is in seconds since the Unix epoch.
 pub(crate) fn router(
     (engine, access): (Engine, Access),
-    hosts_allowed: &[String],
+    limits: &ServerLimits,
     started: u64,
     closing: Closing,
 ) -> Router {
-    let hosts_allowed = hosts_allowed.into();
     let Closing { stopping, cut, left } = closing;
-    let door = Door { engine, access, hosts_allowed, started, stopping, cut, left };
+    let hosts_allowed = limits.hosts_allowed.as_slice().into();
+    let cors_origins = limits.cors_origins.as_slice().into();
+    let door = Door { engine, access, hosts_allowed, cors_origins, started, stopping, cut, left };
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/estimates", post(chat::estimate))
         .route("/v1/budgets", get(money::budgets))
+        .route("/v1/runs", get(runs::list))
         .route("/v1/runs/{id}", get(runs::one))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))
         .route("/v1/runs/{id}/rating", post(ratings::rate))
@@ -86,8 +91,11 @@ pub(crate) fn router(
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
         .layer(CatchPanicLayer::custom(|_| panicked()))
-        .layer(middleware::from_fn(name_request))
+        .layer(middleware::from_fn(outer::compress))
+        .layer(middleware::from_fn(outer::name_request))
         .with_state(door);
+    // Without an origin, `OPTIONS` has no meaning and no header is added.
+    let all = if limits.cors_origins.is_empty() { all } else { all.layer(outer::cors(&limits.cors_origins)) };
     Router::new().fallback_service(all.map_request(front::without_slash))
 }
 
@@ -183,25 +191,4 @@ fn panicked() -> Response {
     tracing::error!("a handler panicked");
     Refusal::from(ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more"))
         .into_response()
-}
-
-/// Gives every response the name of its request: the client's own, if it sent a usable one, else a new one.
-async fn name_request(request: Request, next: Next) -> Response {
-    let own = request.headers().get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
-    let id = own.or_else(|| HeaderValue::from_str(&http_request_id()).ok());
-    let mut response = next.run(request).await;
-    if let Some(id) = id {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
-    response
-}
-
-/// A name for one request, for logs and for the client.
-#[expect(clippy::disallowed_methods, reason = "a name for a log line; nothing depends on it")]
-fn http_request_id() -> String {
-    uuid::Uuid::new_v4().to_string()
-}
-
-fn is_usable(id: &HeaderValue) -> bool {
-    (1..=128).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }

@@ -10,7 +10,7 @@ use podium_domain::ids::RunId;
 /// The header that names the run behind a response.
 pub(super) const RUN_ID: &str = "x-podium-run-id";
 /// The header by which OpenAI's clients are told whether to repeat a request by themselves.
-const SHOULD_RETRY: &str = "x-should-retry";
+pub(super) const SHOULD_RETRY: &str = "x-should-retry";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An error as a response.

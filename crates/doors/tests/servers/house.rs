@@ -37,6 +37,7 @@ pub(crate) fn short() -> ServerLimits {
 pub(crate) struct House {
     pub(crate) engine: Engine,
     pub(crate) vendor: ScriptedVendor,
+    pub(crate) conductor: Arc<ScriptedConductor>,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
     store: Arc<Store>,
@@ -62,10 +63,9 @@ impl House {
         let path = folder.path().join("podium.db");
         let store = Arc::new(Store::open(&path, podium_store_sqlite::Options::default()).await.unwrap());
         let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
-        let (vendor, conductor) = (ScriptedVendor::new(), ScriptedConductor::new());
+        let (vendor, conductor) = (ScriptedVendor::new(), Arc::new(ScriptedConductor::new()));
         vendor.otherwise(Answer::text("blue light scatters"));
         conductor.otherwise(plan_of(&[("checker", "answer it", &[])]));
-        let conductor: Arc<dyn Conductor> = Arc::new(conductor);
         let parts = Parts {
             store: store.clone(),
             queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
@@ -73,7 +73,7 @@ impl House {
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,
             vendors: Arc::new(vendor.clone()),
-            conductors: conductor.into(),
+            conductors: (conductor.clone() as Arc<dyn Conductor>).into(),
             clock: clock.clone(),
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(a_pool()),
@@ -87,7 +87,7 @@ impl House {
         let (http, grpc) = listeners.addresses().unwrap();
         let access = Access::new(store.clone(), clock, keys_required);
         let doors = listeners.open(&engine, &access, limits, 0);
-        Self { engine, vendor, http, grpc, store, _doors: doors, _work: work, _folder: folder }
+        Self { engine, vendor, conductor, http, grpc, store, _doors: doors, _work: work, _folder: folder }
     }
 
     /// A key of a tenant.

@@ -13,4 +13,8 @@ mod idempotency;
 #[cfg(test)]
 mod leaving;
 #[cfg(test)]
+mod outer;
+#[cfg(test)]
 mod runs;
+#[cfg(test)]
+mod shapes;

@@ -15,7 +15,7 @@ const UNREAD_BYTES_MAX: u64 = 1 << 40;
 const HOSTS_MAX: usize = 64;
 
 /// The keys and their defaults.
-pub const SERVER_KEYS: [Key; 7] = [
+pub const SERVER_KEYS: [Key; 8] = [
     Key::optional(
         "connections_max",
         "16384",
@@ -53,6 +53,11 @@ pub const SERVER_KEYS: [Key; 7] = [
         "Host names, separated by commas, that requests and web pages may name while no key is required; localhost is \
          always allowed.",
     ),
+    Key::optional(
+        "cors_origins",
+        "https://app.example.com",
+        "Origins of web pages, separated by commas, that may use the HTTP API from a browser (CORS). Unset: none.",
+    ),
 ];
 
 /// Reads them.
@@ -66,6 +71,8 @@ pub fn server_limits(checker: &mut Checker) -> Option<ServerLimits> {
         checker.read("unread_bytes_max", |text| number(text, UNREAD_BYTES_MIN, UNREAD_BYTES_MAX));
     let hosts_given = checker.written("hosts_allowed").is_some();
     let hosts = checker.read_if_given("hosts_allowed", hosts);
+    let origins_given = checker.written("cors_origins").is_some();
+    let origins = checker.read_if_given("cors_origins", origins);
     Some(ServerLimits {
         connections_max: if given { Some(usize::try_from(connections_max?).ok()?) } else { None },
         head: head?,
@@ -74,6 +81,7 @@ pub fn server_limits(checker: &mut Checker) -> Option<ServerLimits> {
         stall: stall?,
         unread_bytes_max: usize::try_from(unread_bytes?).ok()?,
         hosts_allowed: if hosts_given { hosts? } else { Vec::new() },
+        cors_origins: if origins_given { origins? } else { Vec::new() },
     })
 }
 
@@ -88,6 +96,26 @@ fn hosts(text: &str) -> Result<Vec<String>, String> {
         ));
     }
     Ok(names)
+}
+
+fn origins(text: &str) -> Result<Vec<String>, String> {
+    let origins: Vec<_> = text.split(',').map(|origin| origin.trim().to_ascii_lowercase()).collect();
+    if origins.len() > HOSTS_MAX || !origins.iter().all(|origin| is_origin(origin)) {
+        return Err(format!(
+            "is `{text}`, it must be at most {HOSTS_MAX} origins such as https://app.example.com, without a path, \
+             separated by commas; `*` is not allowed"
+        ));
+    }
+    Ok(origins)
+}
+
+/// `SCHEME://HOST` or `SCHEME://HOST:PORT`, as browsers write it.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return false };
+    let is_fine = |part: &str, others: &[char]| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(&c))
+    };
+    is_fine(scheme, &['+', '-', '.']) && is_fine(host, &['.', '-', '_', ':', '[', ']'])
 }
 
 #[cfg(test)]
@@ -117,11 +145,14 @@ mod tests {
             ("request_head_ms", "1"),
             ("unread_bytes_max", "16777216"),
             ("hosts_allowed", "Podium.internal, gateway"),
+            ("cors_origins", "https://App.example, http://[::1]:3000, tauri://localhost"),
         ])
         .unwrap();
         assert_eq!((limits.connections_max, limits.head), (Some(7), Duration::from_millis(1)));
         assert_eq!(limits.unread_bytes_max, 16 << 20);
         assert_eq!(limits.hosts_allowed, ["podium.internal", "gateway"]);
+        let origins = ["https://app.example", "http://[::1]:3000", "tauri://localhost"];
+        assert_eq!(limits.cors_origins, origins);
         let wrong = [
             ("connections_max", "0"),
             ("request_head_ms", "0"),
@@ -132,5 +163,8 @@ mod tests {
             ("hosts_allowed", "http://a"),
         ];
         assert_eq!(read(&wrong).unwrap_err().len(), wrong.len());
+        for origin in ["*", "null", "", "app.example", "https://app.example/", "https://", "https://a b"] {
+            assert_eq!(read(&[("cors_origins", origin)]).unwrap_err().len(), 1, "{origin}");
+        }
     }
 }

@@ -1,0 +1,154 @@
+//! What wraps every route: a request's name, how long it took, compression, and which web pages may read answers.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use tokio::time::Instant;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+use super::reply::{RUN_ID, SHOULD_RETRY};
+
+const REQUEST_ID: &str = "x-request-id";
+/// The header of OpenAI's answers with the milliseconds that one took; of a stream, until it began.
+const PROCESSING_MS: &str = "openai-processing-ms";
+/// Shorter answers are not compressed: it would save nothing.
+const COMPRESSED_BYTES_MIN: u64 = 1 << 10;
+/// Longer answers are compressed on a thread of their own: it takes milliseconds.
+const COMPRESS_AT_ONCE_MAX: usize = 64 << 10;
+/// How long a browser remembers which requests it may send.
+const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
+
+/// Lets web pages of these origins use the API from a browser.
+pub(super) fn cors(origins: &[String]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
+    let exposed = [REQUEST_ID, PROCESSING_MS, RUN_ID, SHOULD_RETRY].map(HeaderName::from_static);
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST])
+        // A wildcard would not include `authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(exposed.into_iter().chain([RETRY_AFTER]).collect::<Vec<_>>())
+        .max_age(PREFLIGHT_AGE)
+}
+
+/// Gives every response the name of its request, which is the client's own if it sent a usable one, and the time that it took.
+pub(super) async fn name_request(request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let own = request.headers().get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
+    let id = own.or_else(|| HeaderValue::from_str(&http_request_id()).ok());
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    if let Some(id) = id {
+        headers.insert(REQUEST_ID, id);
+    }
+    let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    headers.insert(PROCESSING_MS, took.into());
+    response
+}
+
+/// A name for one request, for logs and for the client.
+#[expect(clippy::disallowed_methods, reason = "a name for a log line; nothing depends on it")]
+fn http_request_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+fn is_usable(id: &HeaderValue) -> bool {
+    (1..=128).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+/// Compresses a long JSON answer if the client accepts gzip. The answer is compressed as a whole, so its length stays known, and
+/// with it how much is held while a client does not read. Event streams are sent as they are: they must not wait in a buffer.
+pub(super) async fn compress(request: Request, next: Next) -> Response {
+    let accepts = accepts_gzip(request.headers());
+    let mut response = next.run(request).await;
+    if !is_compressible(&response) {
+        return response;
+    }
+    response.headers_mut().append(VARY, HeaderValue::from_name(ACCEPT_ENCODING));
+    if !accepts {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    // It is in memory as a whole: its length is known.
+    let Ok(body) = body.collect().await else { return Response::from_parts(parts, Body::empty()) };
+    let plain = body.to_bytes();
+    let compressed = if plain.len() <= COMPRESS_AT_ONCE_MAX {
+        gzip(&plain)
+    } else {
+        let plain = plain.clone();
+        tokio::task::spawn_blocking(move || gzip(&plain)).await.ok().flatten()
+    };
+    let body = match compressed {
+        Some(compressed) => {
+            parts.headers.remove(CONTENT_LENGTH);
+            parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            compressed
+        }
+        None => plain,
+    };
+    Response::from_parts(parts, Body::from(body))
+}
+
+fn is_compressible(response: &Response) -> bool {
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    let length = response.body().size_hint().exact();
+    is_json && length.is_some_and(|length| length >= COMPRESSED_BYTES_MIN)
+}
+
+fn gzip(plain: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 2), Compression::fast());
+    encoder.write_all(plain).ok()?;
+    Some(encoder.finish().ok()?.into())
+}
+
+/// Whether `accept-encoding` names gzip, or anything, with a weight that is not zero.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut accepts = false;
+    for item in values.flat_map(|value| value.split(',')) {
+        let mut parts = item.split(';').map(str::trim);
+        let coding = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok()).unwrap_or(1.0);
+        match coding.as_str() {
+            "gzip" | "x-gzip" => return weight > 0.0,
+            "*" => accepts = weight > 0.0,
+            _ => {}
+        }
+    }
+    accepts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_used_only_if_the_client_accepts_it() {
+        for (value, expected) in [
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("*", true),
+            ("gzip;q=0, *", false),
+            ("gzip; q=0.0", false),
+            ("br, zstd", false),
+            ("identity", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, value.parse().unwrap())]);
+            assert_eq!(accepts_gzip(&headers), expected, "{value}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+}
