@@ -340,21 +340,21 @@ impl VendorError {
     /// The error for a tenant: what happened, without the vendor's own words, which may name the operator's account.
     pub fn for_tenant(&self) -> String {
         match self {
+            // Status 200 refuses no call: the words are the reason for which the question was blocked.
+            Self::Rejected { status: 200, .. }
+            | Self::Throttled { .. }
+            | Self::Timeout { .. }
+            | Self::Unreachable { .. }
+            | Self::Unsupported { .. } => self.to_string(),
             Self::Unpaid { vendor, status, .. } => {
                 format!("the account at vendor `{vendor}` cannot pay for the call (status {status})")
             }
-            // This status is no refusal of the call: the words are the reason for which the question was blocked.
-            Self::Rejected { status: 200, .. } => self.to_string(),
             Self::Rejected { vendor, status, .. } => {
                 format!("vendor `{vendor}` rejected the request with status {status}")
             }
             Self::Failed { vendor, status, .. } => format!("vendor `{vendor}` failed with status {status}"),
             Self::Garbled { vendor, .. } => format!("vendor `{vendor}` sent an invalid answer"),
             Self::Misconfigured { vendor, .. } => format!("vendor `{vendor}` cannot be called"),
-            Self::Throttled { .. }
-            | Self::Timeout { .. }
-            | Self::Unreachable { .. }
-            | Self::Unsupported { .. } => self.to_string(),
         }
     }
 

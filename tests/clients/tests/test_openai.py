@@ -1,6 +1,7 @@
 """The HTTP door, through the official `openai` package."""
 
 import json
+import time
 import uuid
 
 import httpx
@@ -315,3 +316,51 @@ def test_the_door_is_healthy_and_ready_and_names_requests(podium: Podium) -> Non
     assert httpx.get(f"{podium.http}/readyz").status_code == 200
     response = httpx.get(f"{podium.http}/healthz", headers={"x-request-id": "mine-1"})
     assert response.headers["x-request-id"] == "mine-1"
+
+
+def test_a_client_that_times_out_cancels_its_run(fresh: Podium) -> None:
+    with fresh.behaving("sim-words", {"kind": "hang"}):
+        impatient = fresh.openai(max_retries=0).with_options(timeout=1)
+        messages = [{"role": "user", "content": WORDS_QUESTION}]
+        with pytest.raises(openai.APITimeoutError):
+            impatient.chat.completions.create(model="podium-ultra", messages=messages)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            (run,) = httpx.get(f"{fresh.http}/v1/runs").json()["data"]
+            if run["state"] != "active":
+                break
+            time.sleep(0.05)
+        assert run["state"] == "cancelled"
+
+
+def test_an_idempotency_key_of_another_request_is_a_conflict(direct: Podium) -> None:
+    key = {"idempotency-key": str(uuid.uuid4())}
+    ask(direct, WORDS_QUESTION, extra_headers=key)
+    error = refusal(openai.ConflictError, direct, question="Write 7 in words.", extra_headers=key)
+    assert (error.code, error.response.headers["x-should-retry"]) == ("idempotency_mismatch", "false")
+
+
+def test_a_conversation_that_fits_no_worker_is_refused_by_its_code(direct: Podium) -> None:
+    error = refusal(openai.BadRequestError, direct, question="word " * 40_000)
+    assert (error.code, error.param) == ("context_length_exceeded", "messages")
+
+
+def test_a_worker_that_declines_is_a_refusal(direct: Podium) -> None:
+    question = "What is the number of days between 3 March 2024 and 17 May 2025?"
+    message = ask(direct, question).choices[0].message
+    assert message.content is None and "word questions" in message.refusal
+    chunks = [chunk.choices[0].delta for chunk in ask(direct, question, stream=True) if chunk.choices]
+    assert [delta.refusal for delta in chunks if delta.refusal] == [message.refusal]
+
+
+def test_an_answer_says_how_long_it_took_and_may_be_compressed(direct: Podium) -> None:
+    for _ in range(4):  # A short list is not compressed.
+        ask(direct, WORDS_QUESTION)
+    raw = direct.openai(max_retries=0).chat.completions.with_raw_response.create(
+        model="podium-ultra", messages=[{"role": "user", "content": WORDS_QUESTION}]
+    )
+    assert int(raw.headers["openai-processing-ms"]) >= 0
+    run = raw.headers["x-podium-run-id"]
+    listed = httpx.get(f"{direct.http}/v1/runs", params={"limit": 200}, headers={"accept-encoding": "gzip"})
+    assert listed.headers["content-encoding"] == "gzip"
+    assert run in [entry["id"] for entry in listed.json()["data"]]

@@ -28,6 +28,7 @@ pub(crate) const KEYS: &[Key] = &[
     SERVER_KEYS[4],
     SERVER_KEYS[5],
     SERVER_KEYS[6],
+    SERVER_KEYS[7],
     Key::optional(
         "data",
         "/var/lib/podium",

@@ -306,6 +306,42 @@ fn keys_and_budgets_refuse_amounts_and_flags_that_do_nothing() {
     assert!(output.status.success() && stderr(&output).contains("has no keys yet"), "{}", stderr(&output));
 }
 
+#[tokio::test]
+async fn the_exit_code_tells_an_answer_from_a_refusal() {
+    let bench = Bench::new().await;
+    let direct = |question: &'static str, conductor: String| {
+        let setup: Vec<_> = bench.setup[..4].to_vec();
+        async move {
+            let mut arguments = vec!["ask", "--embedded", question, "--conductor", &conductor];
+            arguments.extend(setup.iter().map(String::as_str));
+            off_thread(arguments).await
+        }
+    };
+    // This worker knows words alone, and declines.
+    let refused = direct("What is 2 plus 3?", "direct:sim-words".to_owned()).await;
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("declined"), "{}", stderr(&refused));
+    // An answer that lacks a step is an answer, and says what it lacks.
+    let workflow = r#"
+name: lacking
+version: "1"
+failed_step: continue
+steps:
+  - worker: sim-words
+    subtask: What is 2 plus 3?
+  - worker: sim-arithmetic
+    subtask: What is 2 plus 3?
+  - worker: sim-arithmetic
+    subtask: multiply the result by 12
+    sees: [1, 2]
+"#;
+    let file = bench.folder.write("lacking.yaml", workflow).display().to_string();
+    let degraded = direct("What is 2 plus 3, times 12?", format!("fixed:{file}")).await;
+    let said = stderr(&degraded);
+    assert!(degraded.status.success(), "{said}");
+    assert!(said.contains("built without a step that it needs") && said.contains("step 1"), "{said}");
+}
+
 #[test]
 fn a_pool_without_any_key_is_refused_before_anything_is_planned() {
     let folder = Folder::new();
