@@ -25,6 +25,8 @@ const REQUEST_ID: &str = "x-request-id";
 const PROCESSING_MS: &str = "openai-processing-ms";
 /// Shorter answers are not compressed: it would save nothing.
 const COMPRESSED_BYTES_MIN: u64 = 1 << 10;
+/// Longer answers are not compressed either: that would take the processor for too long.
+const COMPRESSED_BYTES_MAX: u64 = 256 << 10;
 /// Longer answers are compressed on a thread of their own: it takes milliseconds.
 const COMPRESS_AT_ONCE_MAX: usize = 64 << 10;
 /// How long a browser remembers which requests it may send.
@@ -68,7 +70,7 @@ fn is_usable(id: &HeaderValue) -> bool {
     (1..=128).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// Compresses a long JSON answer if the client accepts gzip. The answer is compressed as a whole, so its length stays known, and
+/// Compresses a JSON answer of 1 to 256 KiB if the client accepts gzip. The answer is compressed as a whole, so its length stays known, and
 /// with it how much is held while a client does not read. Event streams are sent as they are: they must not wait in a buffer.
 pub(super) async fn compress(request: Request, next: Next) -> Response {
     let accepts = accepts_gzip(request.headers());
@@ -104,7 +106,7 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
 fn is_compressible(response: &Response) -> bool {
     let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     let length = response.body().size_hint().exact();
-    is_json && length.is_some_and(|length| length >= COMPRESSED_BYTES_MIN)
+    is_json && length.is_some_and(|length| (COMPRESSED_BYTES_MIN..=COMPRESSED_BYTES_MAX).contains(&length))
 }
 
 fn gzip(plain: &[u8]) -> Option<Bytes> {
