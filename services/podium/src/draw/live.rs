@@ -14,7 +14,10 @@ const WORKER_COLUMNS_MAX: usize = 24;
 const MARK_COLUMNS: usize = 4;
 const LABEL_COLUMNS: usize = 9;
 const TIME_COLUMNS: usize = 8;
-const COST_COLUMNS: usize = 10;
+/// As wide as the smallest amount.
+const COST_COLUMNS: usize = 12;
+/// A terminal on which a row has less than this for its subtask shows neither workers nor times.
+const SAID_COLUMNS_MIN: usize = 16;
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// Where it is drawn.
@@ -114,9 +117,17 @@ impl Layout {
         let fixed =
             MARK_COLUMNS + LABEL_COLUMNS + self.worker_columns + 2 + TIME_COLUMNS + 1 + COST_COLUMNS + 1;
         let columns = self.screen.columns.saturating_sub(fixed);
-        let said = column(&said(row, columns), columns);
-        let (label, worker) = (column(label, LABEL_COLUMNS), column(&row.worker, self.worker_columns));
-        let line = format!("{label}{worker}  {said} {time:>TIME_COLUMNS$} {cost:>COST_COLUMNS$}");
+        let label = column(label, LABEL_COLUMNS);
+        let line = if columns >= SAID_COLUMNS_MIN {
+            let said = column(&said(row, columns), columns);
+            let worker = column(&row.worker, self.worker_columns);
+            format!("{label}{worker}  {said} {time:>TIME_COLUMNS$} {cost:>COST_COLUMNS$}")
+        } else {
+            let fixed = MARK_COLUMNS + LABEL_COLUMNS + 1 + COST_COLUMNS;
+            let columns = self.screen.columns.saturating_sub(fixed);
+            let said = column(&said(row, columns), columns);
+            format!("{label}{said} {cost:>COST_COLUMNS$}")
+        };
         // A row that the terminal would wrap could not be redrawn.
         let line = cut(&line, self.screen.columns.saturating_sub(MARK_COLUMNS));
         let line =

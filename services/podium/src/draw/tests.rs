@@ -229,6 +229,17 @@ fn a_terminal_shows_a_row_a_task() {
 }
 
 #[test]
+fn a_narrow_terminal_shows_results_and_costs_before_workers() {
+    for columns in [36, 40, 48] {
+        let screen = Screen { columns, ..SCREEN };
+        let text = Frame::default().redraw(&board_after(&story()), screen);
+        let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();
+        assert!(rows.iter().all(|row| row.chars().count() <= columns), "{columns}: {text}");
+        assert!(rows[2].contains("440") && rows[2].ends_with("$0.000012"), "{columns}: {text}");
+    }
+}
+
+#[test]
 fn a_redrawing_goes_back_over_the_lines_that_it_replaces() {
     let mut frame = Frame::default();
     let first = frame.redraw(&board_after(&story()[..3]), SCREEN);
