@@ -20,15 +20,14 @@ pub(crate) struct Generalist {
 }
 
 impl Generalist {
-    /// Its answer to the task, or plainly that it found nothing to do.
-    pub(crate) fn answer(self, task: &Task) -> String {
-        match self.solve(task) {
-            Ok(answer) => answer,
-            Err(Refusal::NothingFound) => {
+    /// Its answer to the task, or as an error the words in which it declines.
+    pub(crate) fn answer(self, task: &Task) -> Result<String, String> {
+        self.solve(task).map_err(|refusal| match refusal {
+            Refusal::NothingFound => {
                 format!("I do not know how to answer `{}`.", skills::shortened(&task.subtask))
             }
-            Err(refusal) => format!("I cannot answer this: {refusal}."),
-        }
+            refusal => format!("I cannot answer this: {refusal}."),
+        })
     }
 
     fn solve(self, task: &Task) -> Result<String, Refusal> {
@@ -138,7 +137,10 @@ mod tests {
     #[test]
     fn without_errors_it_composes_the_skills() {
         let generalist = Generalist { seed: 7, accuracy: 1.0 };
-        assert_eq!(generalist.answer(&Task::question(QUESTION)), "five thousand two hundred and eighty");
+        assert_eq!(
+            generalist.answer(&Task::question(QUESTION)).unwrap(),
+            "five thousand two hundred and eighty"
+        );
     }
 
     #[test]
@@ -167,7 +169,7 @@ mod tests {
     fn single_operations_are_right_about_as_often_as_told() {
         let right = (0..400).filter(|number| {
             let task = Task::question(&format!("What is {number} + 1?"));
-            Generalist { seed: 7, accuracy: 0.65 }.answer(&task) == (number + 1).to_string()
+            Generalist { seed: 7, accuracy: 0.65 }.answer(&task).unwrap() == (number + 1).to_string()
         });
         let count = right.count();
         assert!((230..290).contains(&count), "{count} of 400");
@@ -176,8 +178,15 @@ mod tests {
     #[test]
     fn the_same_seed_errs_alike() {
         let task = Task::question(QUESTION);
-        let answers = |seed| Generalist { seed, accuracy: 0.3 }.answer(&task);
+        let answers = |seed| Generalist { seed, accuracy: 0.3 }.answer(&task).unwrap();
         assert_eq!(answers(1), answers(1));
         assert!((0..20).any(|seed| answers(seed) != answers(1)));
+    }
+
+    #[test]
+    fn a_question_without_a_known_operation_is_declined() {
+        let generalist = Generalist { seed: 7, accuracy: 1.0 };
+        let declined = generalist.answer(&Task::question("Sing a song.")).unwrap_err();
+        assert_eq!(declined, "I do not know how to answer `Sing a song.`.");
     }
 }

@@ -53,7 +53,7 @@ impl Model {
     pub(crate) fn answer(self, message: &str, generalist: Generalist) -> Result<String, String> {
         match self {
             Self::Skilled(skill) => skills::answer_or_decline(skill, &prompt::task(message)),
-            Self::Generalist => Ok(generalist.answer(&prompt::task(message))),
+            Self::Generalist => generalist.answer(&prompt::task(message)),
             Self::Echo => Ok(prompt::task(message).subtask),
             Self::Conductor => Ok(conductor::answer(message)),
         }
