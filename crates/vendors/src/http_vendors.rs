@@ -64,10 +64,13 @@ impl Roots {
     }
 }
 
+/// What calls of a client have in common: the route, the file of trusted authorities, the milliseconds for a connection.
+type ClientKey = (Route, Option<String>, u64);
+
 /// The HTTP clients: one for each route, each set of trusted authorities and each limit of connecting, which a client has once
 /// for all its calls.
 #[derive(Debug, Default)]
-pub(crate) struct Clients(Mutex<BTreeMap<(Route, Option<String>, u64), Client>>);
+pub(crate) struct Clients(Mutex<BTreeMap<ClientKey, Client>>);
 
 impl Clients {
     /// The client for calls on that route that may wait so many milliseconds for a connection.
