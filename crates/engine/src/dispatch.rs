@@ -1,8 +1,8 @@
 //! Publishing ready tasks. Losing a message here is harmless: the sweeper finds the task in the store.
 //!
-//! The queue is a shallow window on what is ready. While a lane has room, whoever commits a task publishes it at once. When a
-//! lane is full, or has a backlog in the store, it is *contended*: new tasks are left to the backlog, from which the
-//! dispatchers take in turns of the tenants, as room comes up.
+//! The queue is a shallow window on what is ready. While a lane has room, the process that commits a task publishes it at once.
+//! When a lane is full, or has a backlog in the store, it is *contended*: new tasks are left to the backlog. The one process that
+//! dispatches the lane takes them from there in turns of the tenants, as room comes up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,6 +64,7 @@ struct WindowsState {
 }
 
 /// What a dispatcher has to do.
+#[derive(Default)]
 pub(crate) struct Todo {
     pub(crate) contended: Vec<Lane>,
     pub(crate) refused: Vec<(RunId, TaskRef)>,
@@ -194,13 +195,17 @@ impl Dispatch {
         self.served.contains(lane)
     }
 
-    /// These lanes have a backlog. Whether others still have one their refilling shows.
+    /// These lanes have a backlog, and no others.
     pub(crate) fn note_backlogs(&self, backlogs: &[Lane]) {
-        if !backlogs.is_empty() {
-            for lane in backlogs {
-                self.metrics.lanes().contended(lane);
-            }
-            self.windows.lock().contended.extend(backlogs.iter().cloned());
+        let now: BTreeSet<_> = backlogs.iter().cloned().collect();
+        let before = std::mem::replace(&mut self.windows.lock().contended, now.clone());
+        for lane in before.difference(&now) {
+            self.metrics.lanes().emptied(lane);
+        }
+        for lane in &now {
+            self.metrics.lanes().contended(lane);
+        }
+        if !now.is_empty() {
             self.windows.news.notify_one();
         }
     }
@@ -210,6 +215,11 @@ impl Dispatch {
         if self.windows.lock().contended.remove(lane) {
             self.metrics.lanes().emptied(lane);
         }
+    }
+
+    /// What there is to do for a dispatcher now.
+    pub(crate) fn todo_now(&self) -> Todo {
+        self.windows.todo().unwrap_or_default()
     }
 
     /// Waits until there is something to do for a dispatcher.

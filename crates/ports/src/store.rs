@@ -138,6 +138,21 @@ pub trait RunStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<(RunId, TaskRef)>, StoreError>;
 
+    /// Gives `holder` those of `lanes` that no other process dispatches, for `span` from now on; its own are extended. Returns them.
+    /// The time is the store's own where it has a clock.
+    ///
+    /// It saves work and protects nothing: two processes that dispatch one lane share its tasks. By default every lane is given, for
+    /// a store that one process uses.
+    async fn hold_lanes(
+        &self,
+        _holder: ClaimId,
+        lanes: &[Lane],
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Vec<Lane>, StoreError> {
+        Ok(lanes.to_vec())
+    }
+
     /// Puts tasks that count as told, and were not, into the backlogs of their lanes. Those that are not ready any more are
     /// passed by.
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError>;

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::budget::Shortage;
-use podium_domain::ids::{RunId, TenantId};
+use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
@@ -166,6 +166,16 @@ impl RunStore for Store {
         limit: u32,
     ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
         sweep::take(self, lane, (now, again_at), limit).await
+    }
+
+    async fn hold_lanes(
+        &self,
+        holder: ClaimId,
+        lanes: &[Lane],
+        _now: Timestamp,
+        span: Duration,
+    ) -> Result<Vec<Lane>, StoreError> {
+        sweep::hold_lanes(self, holder, lanes, span).await
     }
 
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {

@@ -188,6 +188,12 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "hold_lanes.sql",
+        arguments: &["ARRAY['ultra.plan', 'mini.plan']", "copied_id(9, 9)", "1500::bigint"],
+        indexes: &["lane_dispatchers_pkey"],
+        whole: &[],
+    },
+    Statement {
         file: "list_budgets.sql",
         arguments: &["'acme'", "1001::bigint"],
         indexes: &["budgets_tenant"],
@@ -413,6 +419,9 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
         execute(raw, format!("SELECT copy_run('{id}', {first}, {last}, 0, 1)")).await;
     }
     execute(raw, FILL_ACCOUNTS.to_owned()).await;
+    // Far more lanes than there are, so that the index is of use.
+    let lanes = "INSERT INTO lane_dispatchers SELECT 'lane-' || n, gen_random_uuid(), 0 FROM generate_series(1, 20000) AS n";
+    execute(raw, lanes.to_owned()).await;
     execute(raw, "VACUUM ANALYZE".to_owned()).await;
     // Of what is under way there is little: whether a sample has any must not decide. This one has 300 rows for each of 2,000, all.
     execute(raw, "SET default_statistics_target = 2000".to_owned()).await;

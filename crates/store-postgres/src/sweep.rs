@@ -1,6 +1,7 @@
 //! Leases, what a sweeper must act on, and the backlogs.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
@@ -80,6 +81,19 @@ pub(crate) async fn take(
             Ok((run, task(run, &row.task)?))
         })
         .collect()
+}
+
+pub(crate) async fn hold_lanes(
+    store: &Store,
+    holder: ClaimId,
+    lanes: &[Lane],
+    span: Duration,
+) -> Result<Vec<Lane>, StoreError> {
+    let holder = *holder.as_uuid();
+    let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX >> 1);
+    let lanes = lanes.iter().map(ToString::to_string).collect();
+    let held = store.call(&HoldLanes { lanes, holder, span_ms }).await?;
+    Ok(held.iter().filter_map(|lane| lane.parse().ok()).collect())
 }
 
 pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
@@ -216,6 +230,22 @@ impl Call for TakeTasks {
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { lane, now, again_at, limit } = self;
         sqlx::query_file_as!(TakenRow, "queries/take_tasks.sql", lane, now, again_at, limit, COUNTED_MAX)
+            .fetch_all(connection)
+            .await
+    }
+}
+
+struct HoldLanes {
+    lanes: Vec<String>,
+    holder: Uuid,
+    span_ms: i64,
+}
+
+impl Call for HoldLanes {
+    type Answer = Vec<String>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_scalar!("queries/hold_lanes.sql", &self.lanes, self.holder, self.span_ms)
             .fetch_all(connection)
             .await
     }

@@ -8,6 +8,7 @@ use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_harness::{Fsync, Postgres};
+use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Commit, Created, Hold, RunStore, StoreError};
 use podium_store_postgres::{Options, Store};
@@ -335,4 +336,28 @@ async fn taking_from_a_backlog_does_not_read_all_of_it() {
     end(&store, &mut raw).await;
     let after: i64 = sqlx::query_scalar(read).fetch_one(&mut raw).await.unwrap();
     assert!((after - before) / looks < BACKLOG / 20, "{} rows for each look", (after - before) / looks);
+}
+
+/// One process at a time publishes the backlog of a lane, and the next takes over when its lease is over.
+#[tokio::test]
+async fn a_lane_has_one_dispatcher_at_a_time() {
+    let scene = Scene::new(Options::default()).await;
+    let (ids, now) = (SeededIds::new(7), Timestamp::from_unix_ms(1));
+    let [first, second] = [(); 2].map(|()| ids.claim_id());
+    let [long, short] = [Duration::from_mins(1), Duration::from_millis(1)];
+    let plans = Lane::plans();
+    let hold = async |holder, lanes: &[Lane], span| {
+        let mut held = scene.store.hold_lanes(holder, lanes, now, span).await.unwrap();
+        held.sort();
+        held
+    };
+    assert_eq!(hold(first, &plans[..1], long).await, plans[..1]);
+    assert_eq!(hold(second, &plans, long).await, plans[1..], "a free lane is given");
+    assert_eq!(hold(first, &plans, long).await, plans[..1], "its own is extended");
+    // A lease of no time is over with the next millisecond of the database.
+    assert_eq!(hold(first, &plans[..1], short).await, plans[..1]);
+    while hold(second, &plans, long).await != plans {}
+    assert_eq!(hold(first, &plans, long).await, []);
+    let both = futures::future::join_all((0..20).map(|_| hold(ids.claim_id(), &plans, long))).await;
+    assert!(both.iter().all(Vec::is_empty), "{both:?}");
 }

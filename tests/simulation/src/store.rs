@@ -35,6 +35,8 @@ pub(crate) struct StoreState {
     tasks: TaskRows,
     by_request: BTreeMap<(TenantId, String), RunId>,
     pub(crate) budgets: BudgetState,
+    /// Who dispatches a lane, and until when.
+    dispatchers: BTreeMap<Lane, (ClaimId, Timestamp)>,
     dispatch_grace: Duration,
     mutation: Option<Mutation>,
 }
@@ -42,7 +44,8 @@ pub(crate) struct StoreState {
 impl StoreState {
     pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
         let (rows, tasks, by_request) = (BTreeMap::new(), TaskRows::default(), BTreeMap::new());
-        Self { rows, tasks, by_request, budgets: BudgetState::default(), dispatch_grace, mutation }
+        let (budgets, dispatchers) = (BudgetState::default(), BTreeMap::new());
+        Self { rows, tasks, by_request, budgets, dispatchers, dispatch_grace, mutation }
     }
 
     /// What a creation finds there already.
@@ -208,6 +211,18 @@ impl StoreState {
         self.tasks.take(lane, now, again_at, limit)
     }
 
+    fn hold_lanes(&mut self, holder: ClaimId, lanes: &[Lane], now: Timestamp, span: Duration) -> Vec<Lane> {
+        let mut held = Vec::new();
+        for lane in lanes {
+            let is_free = |(other, until): &(ClaimId, Timestamp)| *other == holder || *until <= now;
+            if self.dispatchers.get(lane).is_none_or(is_free) {
+                self.dispatchers.insert(lane.clone(), (holder, now.after(span)));
+                held.push(lane.clone());
+            }
+        }
+        held
+    }
+
     fn events(&self, run: RunId, after: u64, limit: u32) -> Vec<SequencedEvent> {
         let events = self.rows.get(&run).map_or(&[][..], |row| &row.events);
         events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect()
@@ -346,6 +361,25 @@ impl RunStore for SimStore {
                 note!(core, "node {node}: {} taken from the backlog of {lane}", taken.len());
             }
             taken
+        })
+        .await
+    }
+
+    async fn hold_lanes(
+        &self,
+        holder: ClaimId,
+        lanes: &[Lane],
+        now: Timestamp,
+        span: Duration,
+    ) -> Result<Vec<Lane>, StoreError> {
+        let (node, lanes) = (self.0.node, lanes.to_vec());
+        self.ask(move |core| {
+            let held = core.store.hold_lanes(holder, &lanes, now, span);
+            if held.len() < lanes.len() {
+                core.count("dispatched by another node");
+            }
+            note!(core, "node {node}: dispatches {} of {} lanes", held.len(), lanes.len());
+            held
         })
         .await
     }

@@ -57,6 +57,7 @@ fn everything_holds_in_every_world() {
         "conductor fault",
         "conflict",
         "delivery lost",
+        "dispatched by another node",
         "kept by another planner",
         "lane full",
         "limited",
