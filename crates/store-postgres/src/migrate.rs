@@ -11,7 +11,7 @@ const MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_ti
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/postgres/0001_create_runs.sql")),
     (2, "release reservations", include_str!("../../../migrations/postgres/0002_release_reservations.sql")),
-    (5, "one dispatcher a lane", include_str!("../../../migrations/postgres/0005_one_dispatcher_a_lane.sql")),
+    (3, "one dispatcher a lane", include_str!("../../../migrations/postgres/0003_one_dispatcher_a_lane.sql")),
 ];
 
 fn all() -> Vec<Migration> {
