@@ -243,7 +243,7 @@ pub(crate) fn rating(score: f64, comment: Option<String>) -> Result<Rating, ApiE
 /// The error for a store that fails. The details go to the log.
 pub(crate) fn store_error(error: &StoreError) -> ApiError {
     match error {
-        StoreError::Unavailable(_) => {
+        StoreError::Unavailable(_) | StoreError::Refused(_) => {
             tracing::error!(error = chain(error), "the store failed");
             ApiError::new(ErrorCode::Unavailable, "the store does not answer; try again later")
         }

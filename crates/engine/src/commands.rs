@@ -1,10 +1,11 @@
 //! Where commands become events: what waits gathers in one loop, which has it carried out in batches, a commit each. A fixed
 //! number of batches may be under way at once. A run is in one batch at a time.
 
+mod apart;
 mod batch;
 mod decide;
+mod waiting;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use self::batch::Sides;
 use self::batch::Writer;
 pub(crate) use self::decide::rehearse;
+use self::waiting::{Batch, Waiting};
 
 /// Times that a batch is decided anew because another process committed first, before its callers are told.
 const CONFLICTS_MAX: u32 = 16;
@@ -139,20 +141,19 @@ pub(crate) struct CommandLoop {
 impl CommandLoop {
     pub(crate) async fn run(self) {
         let Self { writer, mut requests, bounds } = self;
+        let writer = &writer;
         let (mut waiting, mut under_way) = (Waiting::default(), FuturesUnordered::new());
         let mut is_open = true;
         loop {
-            if under_way.len() < bounds.batches.max(1)
-                && let Some((runs, batch)) = waiting.next_batch(bounds.batch)
-            {
-                under_way.push(async {
-                    writer.carry_out(batch).await;
-                    runs
+            while let Some(batch) = waiting.next(bounds, writer.apart(), writer.now()) {
+                under_way.push(async move {
+                    let Batch { kind, runs, requests } = batch;
+                    (kind, runs, writer.carry_out(requests).await)
                 });
             }
             tokio::select! {
                 biased;
-                Some(runs) = under_way.next() => waiting.release(&runs),
+                Some((kind, runs, again)) = under_way.next() => waiting.release(kind, &runs, again),
                 count = requests.recv_many(&mut waiting.requests, bounds.batch), if is_open && waiting.has_room(bounds.batch) => {
                     is_open = count > 0;
                 }
@@ -166,86 +167,5 @@ impl CommandLoop {
             }
         }
         writer.finish().await;
-    }
-}
-
-/// The requests that no batch has taken yet.
-#[derive(Default)]
-struct Waiting {
-    requests: Vec<Request>,
-    /// The runs that the batches under way are about.
-    in_hand: HashSet<RunId>,
-}
-
-impl Waiting {
-    /// How many wait is bounded: those for runs in hand can be many.
-    fn has_room(&self, batch_max: usize) -> bool {
-        self.requests.len() < batch_max
-    }
-
-    /// The oldest requests for runs that are not in hand, in their order, and these runs, which are in hand from now on.
-    fn next_batch(&mut self, batch_max: usize) -> Option<(HashSet<RunId>, Vec<Request>)> {
-        let is_in_hand = |request: &Request| self.in_hand.contains(&request.run);
-        let (held, mut batch): (Vec<_>, Vec<_>) = self.requests.drain(..).partition(is_in_hand);
-        self.requests = held;
-        self.requests.extend(batch.drain(batch_max.min(batch.len())..));
-        let runs: HashSet<_> = batch.iter().map(|request| request.run).collect();
-        self.in_hand.extend(&runs);
-        (!batch.is_empty()).then_some((runs, batch))
-    }
-
-    /// A batch is done with its runs.
-    fn release(&mut self, runs: &HashSet<RunId>) {
-        self.in_hand.retain(|run| !runs.contains(run));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use podium_ports::clock::Ids as _;
-    use podium_testkit::{SeededIds, TestClock};
-
-    use super::*;
-
-    /// Commands about `a`, `b`, `a`, `c`, in this order.
-    fn four() -> (Vec<Arc<Command>>, Waiting) {
-        let ids = SeededIds::new(1);
-        let [a, b, c] = [(); 3].map(|()| ids.run_id(TestClock::START));
-        let commands: Vec<_> = (0..4).map(|_| Arc::new(Command::Cancel)).collect();
-        let request = |(run, command)| {
-            let (reply, _) = oneshot::channel();
-            Request { run, command, then: None, message: None, shortage: None, reply }
-        };
-        let requests = [a, b, a, c].into_iter().zip(commands.iter().cloned()).map(request).collect();
-        (commands, Waiting { requests, in_hand: HashSet::new() })
-    }
-
-    /// Which of the commands a batch has.
-    fn places(commands: &[Arc<Command>], batch: &[Request]) -> Vec<usize> {
-        let place = |request: &Request| {
-            commands.iter().position(|command| Arc::ptr_eq(command, &request.command)).unwrap()
-        };
-        batch.iter().map(place).collect()
-    }
-
-    #[test]
-    fn a_batch_has_the_oldest_and_what_is_about_its_runs_waits_for_its_end() {
-        let (commands, mut waiting) = four();
-        let (first_runs, first) = waiting.next_batch(2).unwrap();
-        assert_eq!(places(&commands, &first), [0, 1]);
-        let (second_runs, second) = waiting.next_batch(2).unwrap();
-        assert_eq!(places(&commands, &second), [3], "the run of command 2 is in hand");
-        assert!(waiting.next_batch(2).is_none());
-        waiting.release(&second_runs);
-        assert!(waiting.next_batch(2).is_none());
-        waiting.release(&first_runs);
-        assert_eq!(places(&commands, &waiting.next_batch(2).unwrap().1), [2]);
-    }
-
-    #[test]
-    fn commands_about_one_run_share_a_batch_in_their_order() {
-        let (commands, mut waiting) = four();
-        assert_eq!(places(&commands, &waiting.next_batch(8).unwrap().1), [0, 1, 2, 3]);
-        assert!(waiting.next_batch(8).is_none());
     }
 }

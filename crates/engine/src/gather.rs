@@ -70,7 +70,7 @@ pub(crate) async fn create(mut waiting: Waiting<Commit, Created>, store: Arc<dyn
     while let Some((commits, replies)) = waiting.next().await {
         match store.create(&commits).await {
             // One that cannot be must not keep others out.
-            Err(StoreError::Inconsistent { .. }) if commits.len() > 1 => {
+            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if commits.len() > 1 => {
                 for (commit, reply) in commits.iter().zip(replies) {
                     let created = store.create(std::slice::from_ref(commit)).await;
                     reply_all(vec![reply], created);
@@ -89,7 +89,7 @@ pub(crate) async fn create_charged(
     while let Some((commits, replies)) = waiting.next().await {
         match store.create_charged(&commits).await {
             // One that cannot be must not keep others out.
-            Err(StoreError::Inconsistent { .. }) if commits.len() > 1 => {
+            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if commits.len() > 1 => {
                 for (commit, reply) in commits.iter().zip(replies) {
                     let created = store.create_charged(std::slice::from_ref(commit)).await;
                     reply_all(vec![reply], created);
@@ -105,7 +105,7 @@ pub(crate) async fn load(mut waiting: Waiting<RunId, Option<Run>>, store: Arc<dy
     while let Some((ids, replies)) = waiting.next().await {
         match store.load(&ids).await {
             // One that cannot be read must not keep others from being read.
-            Err(StoreError::Inconsistent { .. }) if ids.len() > 1 => {
+            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if ids.len() > 1 => {
                 for (id, reply) in ids.iter().zip(replies) {
                     let loaded = store.load(std::slice::from_ref(id)).await;
                     reply_all(vec![reply], loaded);

@@ -5,6 +5,7 @@ mod early;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RunId};
@@ -29,6 +30,9 @@ use crate::planner::early::begin_steps;
 use crate::retry;
 use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
 use crate::worth::Question;
+
+/// How much longer than its limit a conductor may take to say what it has consumed. Then it is not waited for.
+const OVERTIME: Duration = Duration::from_secs(1);
 
 /// Serves the lanes of plans.
 #[derive(Clone)]
@@ -320,7 +324,13 @@ impl Planning<'_> {
         let planned = if request.time_max.is_zero() {
             Err(ConductorError::Timeout { limit: request.time_max })
         } else {
-            conductor.plan(request, text, stop).await
+            tokio::select! {
+                biased;
+                planned = conductor.plan(request, text, stop) => planned,
+                () = parts.clock.sleep(request.time_max.saturating_add(OVERTIME)) => {
+                    Err(ConductorError::Timeout { limit: request.time_max })
+                }
+            }
         };
         let planned = match planned {
             Ok(PlanOutcome { result: PlanResult::KeepAnswer, usage, cost }) if !request.may_keep_answer() => {

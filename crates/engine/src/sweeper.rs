@@ -3,6 +3,7 @@
 //! It only looks. What it finds is acted on beside it, so that neither a slow commit nor a queue that does not answer delays the
 //! next look.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
@@ -27,8 +28,10 @@ const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 pub(crate) struct Sweeper {
     engine: Engine,
     leases: LeaseGrace,
-    /// Expires leases and ends overdue runs.
-    ending: JoinSet<()>,
+    /// Expires leases and ends overdue runs, each beside the others: a run that the store does not write delays no other one.
+    ending: JoinSet<RunId>,
+    /// The runs that this is about.
+    in_hand: BTreeSet<RunId>,
     publishing: JoinSet<()>,
 }
 
@@ -62,7 +65,7 @@ impl LeaseGrace {
 impl Sweeper {
     pub(crate) fn new(engine: Engine) -> Self {
         let leases = LeaseGrace::new(engine.now(), engine.options().sweep_every, engine.options().lease);
-        Self { engine, leases, ending: JoinSet::new(), publishing: JoinSet::new() }
+        Self { engine, leases, ending: JoinSet::new(), in_hand: BTreeSet::new(), publishing: JoinSet::new() }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -95,16 +98,25 @@ impl Sweeper {
         Ok(self.hand_over(due))
     }
 
-    /// Has it acted on, unless what was found before still is. Then all of it is found again.
+    /// Has it acted on, except for runs that still are from before, and messages while others are published. Those are found again.
     fn hand_over(&mut self, due: Due) -> Found {
-        let Due { ready, expired, overdue, .. } = due;
-        let mut found = Found { ready: 0, expired: 0, overdue: 0 };
-        if is_idle(&mut self.ending) && !(expired.is_empty() && overdue.is_empty()) {
-            (found.expired, found.overdue) = (expired.len(), overdue.len());
-            let engine = self.engine.clone();
-            self.ending.spawn(async move { end(&engine, &expired, &overdue).await });
+        let Due { ready, mut expired, mut overdue, .. } = due;
+        for run in ended(&mut self.ending) {
+            self.in_hand.remove(&run);
         }
-        if is_idle(&mut self.publishing) && !ready.is_empty() {
+        expired.retain(|hold| !self.in_hand.contains(&hold.run));
+        overdue.retain(|run| !self.in_hand.contains(run));
+        let mut found = Found { ready: 0, expired: expired.len(), overdue: overdue.len() };
+        for (run, commands) in endings(&expired, &overdue) {
+            self.in_hand.insert(run);
+            let engine = self.engine.clone();
+            self.ending.spawn(async move {
+                end(&engine, run, commands).await;
+                run
+            });
+        }
+        ended(&mut self.publishing);
+        if self.publishing.is_empty() && !ready.is_empty() {
             found.ready = ready.len();
             let engine = self.engine.clone();
             self.publishing.spawn(async move { publish(&engine, ready).await });
@@ -119,36 +131,48 @@ impl Sweeper {
             info!(claims = due.expired.len(), ready = due.ready.len(), "taking over unfinished work");
         }
         self.engine.dispatch().note_backlogs(&due.backlogs);
-        end(&self.engine, &due.expired, &[]).await;
+        let ending =
+            endings(&due.expired, &[]).into_iter().map(|(run, commands)| end(&self.engine, run, commands));
+        futures::future::join_all(ending).await;
         self.engine.dispatch().tell_all(due.ready).await
     }
 }
 
-/// Whether the work that was spawned last has ended. Its panic is the sweeper's.
-fn is_idle(work: &mut JoinSet<()>) -> bool {
+/// What the work that has ended gave. Its panic is the sweeper's.
+fn ended<T: 'static>(work: &mut JoinSet<T>) -> Vec<T> {
+    let mut given = Vec::new();
     while let Some(ended) = work.try_join_next() {
-        if let Err(error) = ended
-            && let Ok(panic) = error.try_into_panic()
-        {
-            std::panic::resume_unwind(panic);
+        match ended {
+            Ok(value) => given.push(value),
+            Err(error) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
         }
     }
-    work.is_empty()
+    given
 }
 
-async fn end(engine: &Engine, expired: &[Hold], overdue: &[RunId]) {
-    let commands = engine.commands();
-    let expire = expired.iter().map(|hold| {
-        let command = Command::ExpireLease { task: hold.task, claim: hold.claim };
-        commands.send(hold.run, command)
-    });
-    let fail = overdue.iter().map(|run| commands.send(*run, Command::CheckDeadline));
-    let outcomes =
-        futures::future::join(futures::future::join_all(expire), futures::future::join_all(fail)).await;
-    for error in outcomes.0.into_iter().chain(outcomes.1).filter_map(Result::err) {
+/// The commands that act on what is due, by run.
+fn endings(expired: &[Hold], overdue: &[RunId]) -> BTreeMap<RunId, Vec<Command>> {
+    let mut commands = BTreeMap::<_, Vec<_>>::new();
+    for hold in expired {
+        let expire = Command::ExpireLease { task: hold.task, claim: hold.claim };
+        commands.entry(hold.run).or_default().push(expire);
+    }
+    for run in overdue {
+        commands.entry(*run).or_default().push(Command::CheckDeadline);
+    }
+    commands
+}
+
+async fn end(engine: &Engine, run: RunId, commands: Vec<Command>) {
+    let sent = commands.into_iter().map(|command| engine.commands().send(run, command));
+    for error in futures::future::join_all(sent).await.into_iter().filter_map(Result::err) {
         // A run that cannot be read is logged once, where it is loaded.
         if !matches!(error, CommandError::Refused(_) | CommandError::Damaged) {
-            warn!(error = &error as &dyn std::error::Error, "could not act on what is due");
+            warn!(%run, error = &error as &dyn std::error::Error, "could not act on what is due");
         }
     }
 }

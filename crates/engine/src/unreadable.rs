@@ -51,7 +51,7 @@ impl Unreadable {
         if !others.is_empty() {
             match self.parts.store.load(&others).await {
                 Ok(runs) => sound.extend(runs.into_iter().flatten()),
-                Err(StoreError::Inconsistent { .. }) => suspects.extend(others),
+                Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) => suspects.extend(others),
                 Err(error) => return Err(error),
             }
         }
@@ -62,7 +62,7 @@ impl Unreadable {
                     sound.extend(runs.into_iter().flatten());
                     self.lock().remove(&id);
                 }
-                Err(error @ StoreError::Inconsistent { .. }) => {
+                Err(error @ (StoreError::Inconsistent { .. } | StoreError::Refused(_))) => {
                     self.note(id, &error);
                     unreadable.push(id);
                 }

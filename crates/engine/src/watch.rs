@@ -15,8 +15,11 @@ use tracing::debug;
 use crate::engine::WatchError;
 use crate::parts::Parts;
 
-/// How often the store is read without a signal: a lost signal delays a watcher by this at most.
-const POLL_EVERY: Duration = Duration::from_secs(1);
+/// When the store is first read without a signal, and how often while there is no live stream. With one, the next read comes after
+/// twice that, and so on up to the most, until something has happened: a lost signal delays a watcher by no more than the silence
+/// before it. Past the deadline of the run, soon after which it ends, it is read as often as at first.
+const POLL_AFTER: Duration = Duration::from_secs(1);
+const POLL_AFTER_MAX: Duration = Duration::from_secs(30);
 /// Events read at a time.
 const EVENTS_PAGE: u32 = 256;
 
@@ -66,6 +69,7 @@ pub(crate) struct Watcher {
     /// The round of which text is not shown yet: until the plan is there nobody knows whether it is the answer.
     withheld: Option<u16>,
     pending: VecDeque<Update>,
+    poll_after: Duration,
 }
 
 impl Watcher {
@@ -73,7 +77,8 @@ impl Watcher {
         // Subscribed before the store is read: what is committed in between is signalled.
         let signals = subscribe(&parts, id).await;
         let (shown, pending) = (HashMap::new(), VecDeque::new());
-        let mut watcher = Self { parts, id, after, run: None, signals, shown, withheld: None, pending };
+        let (run, withheld, poll_after) = (None, None, POLL_AFTER);
+        let mut watcher = Self { parts, id, after, run, signals, shown, withheld, pending, poll_after };
         watcher.read_events().await?;
         if watcher.run.is_none() {
             return Err(WatchError::UnknownRun);
@@ -106,23 +111,43 @@ impl Watcher {
                 self.resubscribe().await?;
                 continue;
             }
+            let pause = self.pause();
             tokio::select! {
                 biased;
                 signal = next_of(&mut self.signals) => self.heed(signal).await?,
-                () = self.parts.clock.sleep(POLL_EVERY) => {
-                    match self.signals {
-                        Some(_) => self.read_events().await?,
-                        None => self.resubscribe().await?,
-                    }
-                    self.must_be_kept().await?;
-                }
+                () = self.parts.clock.sleep(pause) => self.poll().await?,
             }
         }
+    }
+
+    /// How long to wait for a signal.
+    fn pause(&self) -> Duration {
+        let deadline = self
+            .run
+            .as_ref()
+            .map_or(Duration::MAX, |run| run.spec().deadline_at.since(self.parts.clock.now()));
+        self.poll_after.min(deadline.saturating_add(POLL_AFTER))
+    }
+
+    async fn poll(&mut self) -> Result<(), StoreError> {
+        let version = self.version();
+        match self.signals {
+            Some(_) => {
+                self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
+                self.read_events().await?;
+            }
+            None => self.resubscribe().await?,
+        }
+        if self.version() > version || self.signals.is_none() {
+            self.poll_after = POLL_AFTER;
+        }
+        self.must_be_kept().await
     }
 
     async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
         match signal {
             Some(Signal::Committed { version } | Signal::Ended { version }) if version > self.version() => {
+                self.poll_after = POLL_AFTER;
                 self.read_events().await
             }
             Some(Signal::Committed { .. } | Signal::Ended { .. }) => Ok(()),

@@ -401,6 +401,10 @@ pub enum StoreError {
     /// It failed or did not answer. Nothing is known about the outcome.
     #[error("the store failed")]
     Unavailable(#[source] BoxError),
+    /// It answered, and did nothing of what it was asked: something of it cannot be done, or not now, such as to write a row that
+    /// somebody has locked. If it was asked several things at once, each of the others may be done alone.
+    #[error("the store refused it")]
+    Refused(#[source] BoxError),
     /// What it holds cannot be: a damaged row, or a newer version's.
     #[error("the store holds something of run {run} that cannot be")]
     Inconsistent {

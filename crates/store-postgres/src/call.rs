@@ -20,6 +20,11 @@ const READ_ONLY: &str = "25006";
 /// Beginnings of what it says when the connection failed, or the server shuts down or has not started.
 const GONE: [&str; 2] = ["08", "57P"];
 
+/// What it says when a row stayed locked, the statement took too long, or a page is damaged.
+const REFUSALS: [&str; 4] = ["55P03", "57014", "XX001", "XX002"];
+/// Beginnings of what it says when it does not take a value: of data, of constraints, of its limits, of rules such as triggers.
+const REFUSED_CLASSES: [&str; 4] = ["22", "23", "54", "P0"];
+
 /// The server did not answer; whether it did what it was asked is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the database did not answer within {0:?}")]
@@ -45,9 +50,16 @@ pub(crate) trait Call: Sync {
     ) -> impl Future<Output = Result<Self::Answer, sqlx::Error>> + Send;
 }
 
-/// Nothing is known of the outcome.
+/// The error of a statement. Where the server said that it refuses the statement, nothing was done; else nothing is known.
 pub(crate) fn unavailable(source: sqlx::Error) -> StoreError {
+    if is_one_of(&source, is_refusal) {
+        return StoreError::Refused(Box::new(source));
+    }
     StoreError::Unavailable(Box::new(source))
+}
+
+fn is_refusal(code: &str) -> bool {
+    REFUSALS.contains(&code) || REFUSED_CLASSES.iter().any(|class| code.starts_with(class))
 }
 
 impl Store {

@@ -266,7 +266,7 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "remove_sums.sql",
-        arguments: &["8::bigint"],
+        arguments: &["8::bigint", "1::bigint"],
         indexes: &["budget_sums_from"],
         whole: &[],
     },

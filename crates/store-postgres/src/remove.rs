@@ -37,9 +37,11 @@ pub(crate) async fn remove_ended(
     let ended_by = now.before(kept);
     let later = Timestamp::from_unix_ms(ended_by.unix_ms().saturating_add(1));
     let before = *RunId::least_at(later).as_uuid();
-    store.call(&RemoveSums(stored(ended_by.before(SUMS_KEPT).unix_ms()))).await?;
+    let ms = |span: Duration| stored(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    let sums_kept = ms(kept.saturating_add(SUMS_KEPT));
+    store.call(&RemoveSums { now: stored(now.unix_ms()), kept: sums_kept }).await?;
     let (after, limit) = (store.removal.get(), usize::try_from(limit).unwrap_or(usize::MAX));
-    let (now, kept) = (stored(now.unix_ms()), stored(u64::try_from(kept.as_millis()).unwrap_or(u64::MAX)));
+    let (now, kept) = (stored(now.unix_ms()), ms(kept));
     let remove = |after, limit: usize| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         RemoveEnded { after, before, now, kept, limit }
@@ -83,12 +85,15 @@ impl Call for RemoveEnded {
 }
 
 /// Removes the sums of periods that began earlier, the sum of all time aside.
-struct RemoveSums(i64);
+struct RemoveSums {
+    now: i64,
+    kept: i64,
+}
 
 impl Call for RemoveSums {
     type Answer = ();
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        sqlx::query_file!("queries/remove_sums.sql", self.0).execute(connection).await.map(drop)
+        sqlx::query_file!("queries/remove_sums.sql", self.now, self.kept).execute(connection).await.map(drop)
     }
 }

@@ -18,6 +18,9 @@ use crate::call::Call;
 /// Most outstanding tasks of a tenant in a lane that are counted. Who has more is served last either way.
 const COUNTED_MAX: i64 = 1_000;
 
+/// Most rows that are waited for, one after the other, when leases are extended. The next heartbeat looks after others.
+const LOCKED_MAX: u32 = 4;
+
 pub(crate) async fn extend_leases(
     store: &Store,
     holds: &[Hold],
@@ -29,8 +32,24 @@ pub(crate) async fn extend_leases(
     let extended = store.call(&ExtendLeases::new(holds, until)).await?;
     let mut extended = extended.iter().map(HoldRow::read).collect::<Result<HashSet<_>, _>>()?;
     // Few, if any: those that are lost, and those whose tasks somebody writes right now.
+    let mut locked = 0;
     for hold in holds {
-        if !extended.contains(hold) && store.call(&ExtendLease { hold: *hold, until }).await? {
+        if extended.contains(hold) {
+            continue;
+        }
+        if locked >= LOCKED_MAX {
+            extended.insert(*hold);
+            continue;
+        }
+        let is_held = match store.call(&ExtendLease { hold: *hold, until }).await {
+            // Nobody else can take the task while its row is locked.
+            Err(StoreError::Refused(_)) => {
+                locked += 1;
+                true
+            }
+            extended => extended?,
+        };
+        if is_held {
             extended.insert(*hold);
         }
     }

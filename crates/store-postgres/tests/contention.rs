@@ -164,7 +164,7 @@ async fn a_row_that_is_locked_for_too_long_is_an_error_that_leaves_nothing() {
     let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
     sqlx::query(lock).bind(ids[1].as_uuid()).execute(&mut *transaction).await.unwrap();
     let refused = scene.store.commit(&commits).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    assert!(matches!(refused, StoreError::Refused(_)), "{refused:?}");
     assert_eq!(scene.store.load(&ids).await.unwrap(), before);
     transaction.rollback().await.unwrap();
     assert_eq!(scene.store.commit(&commits).await.unwrap(), [Ok(()), Ok(())]);
@@ -202,6 +202,55 @@ async fn a_lease_is_extended_once_who_writes_its_task_is_through() {
         let (extended, ()) = tokio::join!(scene.store.extend_leases(&holds, until), other);
         assert_eq!(extended.unwrap(), expected, "{change}");
     }
+}
+
+/// Who asks has a clock that is far ahead.
+#[tokio::test]
+async fn sums_are_removed_by_the_time_of_the_server() {
+    let scene = Scene::new(Options::default()).await;
+    let mut raw = scene.raw().await;
+    let day_ms = 86_400_000_i64;
+    let add = "INSERT INTO budget_sums
+               SELECT 'tenant:t' || days, floor(extract(EPOCH FROM clock_timestamp()) * 1000) - days * $1, 1, 0
+               FROM unnest(ARRAY[1, 399, 401]) AS days";
+    sqlx::query(add).bind(day_ms).execute(&mut raw).await.unwrap();
+    let end_of_time = Timestamp::from_unix_ms(i64::MAX.unsigned_abs());
+    scene.store.remove_ended(end_of_time, Duration::ZERO, 10).await.unwrap();
+    let left = "SELECT payer FROM budget_sums ORDER BY payer";
+    let left: Vec<String> = sqlx::query_scalar(left).fetch_all(&mut raw).await.unwrap();
+    assert_eq!(left, ["tenant:t1", "tenant:t399"]);
+}
+
+/// A person has locked the row of a task and does not let go of it. To wait for them would cost the other leases.
+#[tokio::test]
+async fn a_lease_whose_row_stays_locked_holds_up_no_other_one() {
+    let minute = Duration::from_mins(1);
+    let options = Options { lock_max: minute, statement_max: minute, ..Options::default() };
+    let scene = Scene::new(options).await;
+    let mut runs = scene.runs(9).await;
+    let mut holds = Vec::new();
+    for run in &mut runs {
+        holds.push(Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) });
+    }
+    let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+    assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+    let locked: Vec<_> = runs[..6].iter().map(|run| *run.id().as_uuid()).collect();
+    let mut raw = scene.raw().await;
+    let mut transaction = raw.begin().await.unwrap();
+    let lock = "SELECT FROM tasks WHERE run_id = ANY($1) FOR UPDATE";
+    sqlx::query(lock).bind(&locked).execute(&mut *transaction).await.unwrap();
+    let until = runs[0].now.after(Duration::from_mins(1));
+    // One that does not hold its task any more, before those that do.
+    holds[6].claim = scene.ids.claim_id();
+    let extended = tokio::time::timeout(minute / 2, scene.store.extend_leases(&holds, until)).await.unwrap();
+    assert_eq!(extended.unwrap(), [true; 9], "nothing is said of those behind a lock");
+    let reached = "SELECT count(*) FROM tasks WHERE lease_until_ms = $1";
+    let until_ms = i64::try_from(until.unix_ms()).unwrap();
+    let reached = sqlx::query_scalar::<_, i64>(reached).bind(until_ms).fetch_one(&mut *transaction).await;
+    assert_eq!(reached.unwrap(), 2, "those that nobody has locked");
+    transaction.rollback().await.unwrap();
+    let extended = scene.store.extend_leases(&holds, until).await.unwrap();
+    assert_eq!(extended, [true, true, true, true, true, true, false, true, true]);
 }
 
 /// The statement began before the lease was extended, and comes to the row after it.

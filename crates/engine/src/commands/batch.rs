@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use super::apart::Apart;
 use super::decide::{Change, Decided, InHand, decide_all};
 use super::{CONFLICTS_MAX, CommandError, Request};
 use crate::dispatch::Dispatch;
@@ -40,13 +41,14 @@ pub(crate) struct Sides {
 /// Carries out batches. Several may be under way, of different runs.
 pub(super) struct Writer {
     sides: Sides,
+    apart: Apart,
     /// What has been committed, and has still to be told.
     follow_ups: Mutex<JoinSet<()>>,
 }
 
 impl Writer {
     pub(super) fn new(sides: Sides) -> Self {
-        Self { sides, follow_ups: Mutex::default() }
+        Self { sides, apart: Apart::default(), follow_ups: Mutex::default() }
     }
 
     /// Returns once all is told.
@@ -55,11 +57,21 @@ impl Writer {
         while follow_ups.join_next().await.is_some() {}
     }
 
-    /// Answers every request.
-    pub(super) async fn carry_out(&self, mut requests: Vec<Request>) {
+    /// The runs that are written apart.
+    pub(super) fn apart(&self) -> &Apart {
+        &self.apart
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.sides.parts.clock.now()
+    }
+
+    /// Answers every request but those that it returns: they are to be carried out anew, the runs in [`Self::apart`] alone.
+    pub(super) async fn carry_out(&self, mut requests: Vec<Request>) -> Vec<Request> {
+        let mut put_off = Vec::new();
         for _ in 0..CONFLICTS_MAX {
-            requests = match self.try_once(requests).await {
-                again if again.is_empty() => return,
+            requests = match self.try_once(requests, &mut put_off).await {
+                again if again.is_empty() => return put_off,
                 again => again,
             };
             debug!(commands = requests.len(), "deciding anew on what the store says");
@@ -67,11 +79,12 @@ impl Writer {
         for request in requests {
             let _ = request.reply.send(Err(CommandError::Contended));
         }
+        put_off
     }
 
     /// Decides and commits. Returns the requests to be decided anew: another process has changed their runs meanwhile, or may
     /// have. Of these runs nothing is remembered any more.
-    async fn try_once(&self, requests: Vec<Request>) -> Vec<Request> {
+    async fn try_once(&self, requests: Vec<Request>, put_off: &mut Vec<Request>) -> Vec<Request> {
         let (requests, mut runs) = match self.take_in_hand(requests).await {
             Ok(taken) => taken,
             Err((requests, error)) => return refuse_all(requests, error),
@@ -100,10 +113,7 @@ impl Writer {
         let outcomes = match committed {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                for commit in &commits {
-                    known.forget(commit.after.id());
-                }
-                again.extend(refuse_all(requests, error));
+                put_off.extend(self.fail(requests, &commits, error));
                 return again;
             }
         };
@@ -115,12 +125,14 @@ impl Writer {
                 Ok(()) => {
                     let run = Arc::clone(&commit.after);
                     known.note(&run);
+                    self.apart.passed(run.id());
                     self.sides.metrics.happened(&run, &commit.events);
                     after.insert(run.id(), run);
                     follow_ups.push((commit, effects));
                 }
                 Err(unwritten) => {
                     known.forget(commit.after.id());
+                    self.apart.passed(commit.after.id());
                     if let Unwritten::OverBudget(shortage) = unwritten {
                         self.sides.metrics.refused(Stage::Run, &shortage);
                         shortages.insert(commit.after.id(), shortage);
@@ -136,6 +148,31 @@ impl Writer {
             request.shortage = shortages.get(&request.run).cloned().or(request.shortage.take());
         }
         again
+    }
+
+    /// Nothing of a batch was written, as far as is known. Returns what is to be tried again, each run alone: one of them may be
+    /// what the store refuses.
+    fn fail(&self, requests: Vec<Request>, commits: &[Commit], error: StoreError) -> Vec<Request> {
+        for commit in commits {
+            self.sides.known.forget(commit.after.id());
+        }
+        match (error, commits) {
+            (StoreError::Refused(source), [_, _, ..]) => {
+                debug!(
+                    error = &*source as &dyn std::error::Error,
+                    "a batch is refused, each run is tried alone"
+                );
+                self.apart.suspect(commits.iter().map(|commit| commit.after.id()), self.now());
+                requests
+            }
+            (StoreError::Refused(source), [commit]) => {
+                let error = Arc::new(StoreError::Refused(source));
+                self.apart.refused(commit.after.id(), Arc::clone(&error), self.now());
+                answer_alike(requests, &error);
+                Vec::new()
+            }
+            (error, _) => refuse_all(requests, error),
+        }
     }
 
     /// Commits. Only those that book something, which come last, need to ask budgets.
@@ -290,11 +327,14 @@ impl Messages {
 
 fn refuse_all(requests: Vec<Request>, error: StoreError) -> Vec<Request> {
     warn!(error = &error as &dyn std::error::Error, commands = requests.len(), "the store failed");
-    let error = Arc::new(error);
-    for request in requests {
-        let _ = request.reply.send(Err(CommandError::Store(Arc::clone(&error))));
-    }
+    answer_alike(requests, &Arc::new(error));
     Vec::new()
+}
+
+fn answer_alike(requests: Vec<Request>, error: &Arc<StoreError>) {
+    for request in requests {
+        let _ = request.reply.send(Err(CommandError::Store(Arc::clone(error))));
+    }
 }
 
 /// Returns those whose runs others committed to first.

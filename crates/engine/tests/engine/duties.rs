@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
@@ -16,7 +17,7 @@ use podium_ports::clock::{Clock, Skew};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::RunStore;
-use podium_testkit::{Answer, TestClock, TestStore, plan_of};
+use podium_testkit::{Answer, Gate, TestClock, TestStore, plan_of};
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::{FaultyStore, StoreFaults};
@@ -378,4 +379,25 @@ async fn a_process_that_only_accepts_is_ready_without_the_queue_and_hears_it_wit
         assert!(says.contains("\nstore: up\nqueue: down, the queue does not answer"), "{says}");
         tokio::time::resume();
     }
+}
+
+/// A worker that thinks for a long time. Its run commits nothing, and whoever watches it hears nothing.
+#[tokio::test]
+async fn a_silent_run_is_hardly_ever_read_by_who_watches_it() {
+    let Scene { house, faults, clock, .. } = a_scene(Options::default()).await;
+    let gate = Gate::closed();
+    house.vendor.script("quick", [Answer::text("").wait(&gate).say("fine")]);
+    let run = house.ask_under(due_in(Duration::from_mins(20))).await;
+    let house = house.at_work();
+    within(house.vendor.until_called(1)).await;
+    let mut updates = house.engine.watch(run, 0).await.unwrap();
+    let watching = tokio::spawn(async move { while updates.next().await.is_some() {} });
+    clock.sleep(Duration::from_secs(1)).await;
+    let before = faults.reads.load(Ordering::SeqCst);
+    clock.sleep(Duration::from_mins(5)).await;
+    let reads = faults.reads.load(Ordering::SeqCst) - before;
+    assert!((10..=16).contains(&reads), "{reads}");
+    gate.open();
+    assert_eq!(house.ended(run).await.answer(), Some("fine"));
+    within(watching).await.unwrap();
 }

@@ -46,6 +46,8 @@ pub(crate) struct StoreFaults {
     pub(crate) unreadable: Mutex<BTreeSet<RunId>>,
     /// Times that runs were loaded.
     pub(crate) loads: AtomicUsize,
+    /// Times that events were read.
+    pub(crate) reads: AtomicUsize,
     /// What was written to runs, in order: the names of the events of one commit.
     pub(crate) written: Mutex<Vec<Vec<&'static str>>>,
 }
@@ -155,6 +157,7 @@ impl RunStore for FaultyStore {
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        self.faults.reads.fetch_add(1, Ordering::SeqCst);
         self.store.events(run, after, limit).await
     }
 

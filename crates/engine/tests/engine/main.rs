@@ -40,9 +40,13 @@ mod metrics;
 #[cfg(test)]
 mod paid_plans;
 #[cfg(test)]
+mod planning;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod recall;
+#[cfg(test)]
+mod refused;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]

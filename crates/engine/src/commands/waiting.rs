@@ -1,0 +1,246 @@
+//! The requests that no batch has taken yet.
+
+use std::collections::HashSet;
+
+use podium_domain::ids::RunId;
+use podium_domain::time::Timestamp;
+
+use super::apart::{Apart, Way};
+use super::{Bounds, CommandError, Request};
+
+/// Requests that are carried out together.
+pub(super) struct Batch {
+    pub(super) kind: Kind,
+    /// What they are about.
+    pub(super) runs: HashSet<RunId>,
+    pub(super) requests: Vec<Request>,
+}
+
+/// Why requests are carried out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// They came first.
+    Oldest,
+    /// They are about a run that the store refused together with others, or alone.
+    Alone { is_refused: bool },
+}
+
+/// What waits, and what is under way.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) requests: Vec<Request>,
+    /// The runs that the batches under way are about.
+    in_hand: HashSet<RunId>,
+    /// Batches under way of the oldest.
+    oldest: usize,
+    /// Runs that are tried alone.
+    alone: usize,
+    /// Those of them that were refused alone before.
+    refused: usize,
+}
+
+impl Waiting {
+    /// How many wait is bounded: those for runs in hand can be many.
+    pub(super) fn has_room(&self, batch_max: usize) -> bool {
+        self.requests.len() < batch_max
+    }
+
+    /// The next batch that may begin: a run that has to be written alone, or the oldest requests. Requests for a run that is not to
+    /// be tried yet are answered.
+    pub(super) fn next(&mut self, bounds: Bounds, apart: &Apart, now: Timestamp) -> Option<Batch> {
+        self.next_alone(apart, now).or_else(|| self.next_batch(bounds, apart, now))
+    }
+
+    fn next_alone(&mut self, apart: &Apart, now: Timestamp) -> Option<Batch> {
+        if apart.is_empty() {
+            return None;
+        }
+        let mut at = 0;
+        while let Some(run) = self.requests.get(at).map(|request| request.run) {
+            match apart.way(run, now) {
+                Way::Later(error) => {
+                    let request = self.requests.remove(at);
+                    let _ = request.reply.send(Err(CommandError::Store(error)));
+                    continue;
+                }
+                Way::Alone { is_refused }
+                    if !self.in_hand.contains(&run)
+                        && Apart::has_room(is_refused, self.alone, self.refused) =>
+                {
+                    let is_of_run = |request: &mut Request| request.run == run;
+                    let requests = self.requests.extract_if(.., is_of_run).collect();
+                    return Some(self.begin(Kind::Alone { is_refused }, requests));
+                }
+                Way::Alone { .. } | Way::Together => at += 1,
+            }
+        }
+        None
+    }
+
+    /// The oldest requests for runs that are not in hand, in their order.
+    fn next_batch(&mut self, bounds: Bounds, apart: &Apart, now: Timestamp) -> Option<Batch> {
+        if self.oldest >= bounds.batches.max(1) {
+            return None;
+        }
+        let may_share = |request: &mut Request| {
+            !self.in_hand.contains(&request.run) && matches!(apart.way(request.run, now), Way::Together)
+        };
+        let requests: Vec<_> = self.requests.extract_if(.., may_share).take(bounds.batch).collect();
+        (!requests.is_empty()).then(|| self.begin(Kind::Oldest, requests))
+    }
+
+    /// Its runs are in hand from now on.
+    fn begin(&mut self, kind: Kind, requests: Vec<Request>) -> Batch {
+        let runs: HashSet<_> = requests.iter().map(|request| request.run).collect();
+        self.in_hand.extend(&runs);
+        match kind {
+            Kind::Oldest => self.oldest += 1,
+            Kind::Alone { is_refused } => {
+                self.alone += 1;
+                self.refused += usize::from(is_refused);
+            }
+        }
+        Batch { kind, runs, requests }
+    }
+
+    /// A batch is done with its runs, except what has to be tried again.
+    pub(super) fn release(&mut self, kind: Kind, runs: &HashSet<RunId>, again: Vec<Request>) {
+        self.in_hand.retain(|run| !runs.contains(run));
+        self.requests.splice(..0, again);
+        match kind {
+            Kind::Oldest => self.oldest -= 1,
+            Kind::Alone { is_refused } => {
+                self.alone -= 1;
+                self.refused -= usize::from(is_refused);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use podium_domain::run::Command;
+    use podium_ports::clock::Ids as _;
+    use podium_ports::store::StoreError;
+    use podium_testkit::{SeededIds, TestClock};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const NOW: Timestamp = TestClock::START;
+
+    /// Commands about `a`, `b`, `a`, `c`, in this order.
+    fn four() -> ([RunId; 3], Vec<Arc<Command>>, Waiting) {
+        let ids = SeededIds::new(1);
+        let [a, b, c] = [(); 3].map(|()| ids.run_id(NOW));
+        let commands: Vec<_> = (0..4).map(|_| Arc::new(Command::Cancel)).collect();
+        let requests =
+            [a, b, a, c].into_iter().zip(&commands).map(|(run, command)| request(run, command)).collect();
+        ([a, b, c], commands, Waiting { requests, ..Waiting::default() })
+    }
+
+    fn request(run: RunId, command: &Arc<Command>) -> Request {
+        let (reply, _) = oneshot::channel();
+        Request { run, command: Arc::clone(command), then: None, message: None, shortage: None, reply }
+    }
+
+    fn bounds(batch: usize) -> Bounds {
+        Bounds { batch, batches: 2, waiting: 8 }
+    }
+
+    /// Which of the commands a batch has.
+    fn places(commands: &[Arc<Command>], batch: &Batch) -> Vec<usize> {
+        let place = |request: &Request| {
+            commands.iter().position(|command| Arc::ptr_eq(command, &request.command)).unwrap()
+        };
+        batch.requests.iter().map(place).collect()
+    }
+
+    #[test]
+    fn a_batch_has_the_oldest_and_what_is_about_its_runs_waits_for_its_end() {
+        let (_, commands, mut waiting) = four();
+        let next = |waiting: &mut Waiting| waiting.next(bounds(2), &Apart::default(), NOW);
+        let first = next(&mut waiting).unwrap();
+        assert_eq!(places(&commands, &first), [0, 1]);
+        let second = next(&mut waiting).unwrap();
+        assert_eq!(places(&commands, &second), [3], "the run of command 2 is in hand");
+        assert!(next(&mut waiting).is_none());
+        waiting.release(second.kind, &second.runs, Vec::new());
+        assert!(next(&mut waiting).is_none());
+        waiting.release(first.kind, &first.runs, Vec::new());
+        assert_eq!(places(&commands, &next(&mut waiting).unwrap()), [2]);
+    }
+
+    #[test]
+    fn commands_about_one_run_share_a_batch_in_their_order() {
+        let (_, commands, mut waiting) = four();
+        let batch = waiting.next(bounds(8), &Apart::default(), NOW).unwrap();
+        assert_eq!(places(&commands, &batch), [0, 1, 2, 3]);
+        assert!(waiting.next(bounds(8), &Apart::default(), NOW).is_none());
+    }
+
+    fn refused() -> Arc<StoreError> {
+        Arc::new(StoreError::Refused("a test wants it so".into()))
+    }
+
+    #[test]
+    fn the_runs_of_a_refused_batch_are_tried_alone_and_the_refused_one_later_and_later() {
+        let ([a, b, c], commands, mut waiting) = four();
+        let apart = Apart::default();
+        let all = waiting.next(bounds(8), &apart, NOW).unwrap();
+        apart.suspect([a, b, c].into_iter(), NOW);
+        waiting.release(all.kind, &all.runs, all.requests);
+        let alone: Vec<_> = std::iter::from_fn(|| waiting.next(bounds(8), &apart, NOW)).collect();
+        assert_eq!(
+            alone.iter().map(|batch| places(&commands, batch)).collect::<Vec<_>>(),
+            [vec![0, 2], vec![1], vec![3]]
+        );
+        // Two are written, one is refused.
+        apart.passed(a);
+        apart.passed(c);
+        for batch in &alone {
+            waiting.release(batch.kind, &batch.runs, Vec::new());
+        }
+        let mut now = NOW;
+        for pause_ms in [500, 1_000, 2_000, 4_000, 8_000, 8_000] {
+            apart.refused(b, refused(), now);
+            let just_before = now.after(Duration::from_millis(pause_ms - 1));
+            let (reply, mut answer) = oneshot::channel();
+            waiting.requests.push(Request { reply, ..request(b, &commands[1]) });
+            waiting.requests.push(request(a, &commands[0]));
+            let others = waiting.next(bounds(8), &apart, just_before).unwrap();
+            assert_eq!((places(&commands, &others), others.kind), (vec![0], Kind::Oldest));
+            waiting.release(others.kind, &others.runs, Vec::new());
+            assert!(matches!(answer.try_recv(), Ok(Err(CommandError::Store(_)))), "after {pause_ms}");
+
+            now = now.after(Duration::from_millis(pause_ms));
+            waiting.requests.push(request(b, &commands[1]));
+            let again = waiting.next(bounds(8), &apart, now).unwrap();
+            assert_eq!(again.kind, Kind::Alone { is_refused: true });
+            waiting.release(again.kind, &again.runs, Vec::new());
+        }
+        apart.passed(b);
+        waiting.requests.push(request(b, &commands[1]));
+        assert_eq!(waiting.next(bounds(8), &apart, now).unwrap().kind, Kind::Oldest);
+    }
+
+    #[test]
+    fn few_runs_are_tried_alone_at_once_and_one_of_those_that_were_refused_before() {
+        let ids = SeededIds::new(1);
+        let runs: Vec<_> = (0..12).map(|_| ids.run_id(NOW)).collect();
+        let command = Arc::new(Command::Cancel);
+        let requests = runs.iter().map(|run| request(*run, &command)).collect();
+        let (mut waiting, apart) = (Waiting { requests, ..Waiting::default() }, Apart::default());
+        apart.suspect(runs.iter().copied(), NOW);
+        for run in &runs[..6] {
+            apart.refused(*run, refused(), NOW);
+        }
+        let later = NOW.after(Duration::from_secs(1));
+        let mut kinds = std::iter::from_fn(|| waiting.next(bounds(8), &apart, later)).map(|batch| batch.kind);
+        let (refused, suspected) = (Kind::Alone { is_refused: true }, Kind::Alone { is_refused: false });
+        assert_eq!(kinds.by_ref().take(12).collect::<Vec<_>>(), [refused, suspected, suspected, suspected]);
+    }
+}
