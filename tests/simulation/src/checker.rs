@@ -44,6 +44,8 @@ pub enum Invariant {
     Cost,
     /// What a commit permits to spend fits every budget of its run, and in the end each sum is what its runs come to.
     Budget,
+    /// No worker has more calls at a time than are allowed, from all nodes, and none is asked during a pause that its vendor wants.
+    Limit,
     /// A tenant's request id is one run.
     RequestId,
     /// The healed world comes to rest, and nothing is left over.

@@ -17,6 +17,8 @@ mod checker;
 mod clients;
 mod conductor;
 mod dice;
+mod faults;
+mod limits;
 mod live;
 mod mutation;
 mod node;

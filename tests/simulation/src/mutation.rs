@@ -24,6 +24,12 @@ pub enum Mutation {
     ForgetCap,
     /// The store does not book what a run gives back when it ends.
     ForgetBooking,
+    /// The limiter forgets how many calls a worker takes.
+    ForgetLimit,
+    /// The limiter forgets the pause that a vendor asked for.
+    ForgetPause,
+    /// No node can read what a newer version writes.
+    NobodyReads,
     /// The step cache answers a request with the output of another.
     MixOutputs,
     /// The queue does not hear acks.

@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::SimCache;
 use crate::clients::{Errand, UnderWay, run_errand};
 use crate::conductor::SimConductor;
+use crate::limits::SimLimiter;
 use crate::live::SimLive;
 use crate::queue::SimQueue;
 use crate::simulation::Order;
 use crate::store::SimStore;
-use crate::vendor::{SimLimiter, SimVendors};
+use crate::vendor::SimVendors;
 use crate::world::{Link, NodeClock, World};
 
 thread_local! {

@@ -13,6 +13,7 @@ use crate::cache::CacheState;
 use crate::checker::{Invariant, Violation};
 use crate::clients::{Clients, Errand, UnderWay};
 use crate::dice::Dice;
+use crate::limits::LimitsState;
 use crate::mutation::Mutation;
 use crate::node::{Nature, Node, PanicWatch, Reach, Turned, take_panic};
 use crate::queue::QueueState;
@@ -105,6 +106,8 @@ impl Simulation {
             queue: QueueState::new(lot.ack_wait_ms, lot.lane_messages_max),
             cache: CacheState::default(),
             clients,
+            limits: LimitsState::new(lot.calls_max),
+            old: lot.old,
             ahead_ms: lot.ahead_ms,
         });
         for (at, order) in lot.orders.into_iter().chain(submits) {
@@ -308,6 +311,7 @@ impl Core {
                     Service::Queue => "queue away",
                     Service::Live => "live stream away",
                     Service::Cache => "cache away",
+                    Service::Limiter => "limiter away",
                 });
                 self.away_until.insert(service, self.now_ms + ms);
             }

@@ -292,13 +292,21 @@ impl RunStore for SimStore {
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
-        let runs = runs.to_vec();
-        self.ask(move |core| runs.iter().map(|run| core.store.load(*run)).collect()).await
+        let (node, runs) = (self.0.node, runs.to_vec());
+        self.ask(move |core| {
+            core.must_be_readable(node, &runs)?;
+            Ok(runs.iter().map(|run| core.store.load(*run)).collect())
+        })
+        .await?
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
         let (node, commits) = (self.0.node, commits.to_vec());
-        self.ask(move |core| commits.into_iter().map(|commit| append(core, node, &commit)).collect()).await
+        self.ask(move |core| {
+            core.must_not_be_locked(&commits)?;
+            Ok(commits.into_iter().map(|commit| append(core, node, &commit)).collect())
+        })
+        .await?
     }
 
     async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
@@ -309,8 +317,11 @@ impl RunStore for SimStore {
 
     async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
         let (node, commits) = (self.0.node, commits.to_vec());
-        self.ask(move |core| commits.into_iter().map(|commit| append_charged(core, node, &commit)).collect())
-            .await
+        self.ask(move |core| {
+            core.must_not_be_locked(&commits)?;
+            Ok(commits.into_iter().map(|commit| append_charged(core, node, &commit)).collect())
+        })
+        .await?
     }
 
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
@@ -390,7 +401,12 @@ impl RunStore for SimStore {
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
-        self.ask(move |core| core.store.events(run, after, limit)).await
+        let node = self.0.node;
+        self.ask(move |core| {
+            core.must_be_readable(node, &[run])?;
+            Ok(core.store.events(run, after, limit))
+        })
+        .await?
     }
 
     async fn list(

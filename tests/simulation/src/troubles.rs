@@ -24,6 +24,7 @@ pub(crate) struct Rates {
     pub(crate) vendor_fault: u64,
     pub(crate) conductor_fault: u64,
     pub(crate) limiter_refuses: u64,
+    pub(crate) row_locked: u64,
 }
 
 /// The lot of one world.
@@ -40,6 +41,10 @@ pub(crate) struct Lot {
     pub(crate) options: Options,
     pub(crate) ack_wait_ms: u64,
     pub(crate) lane_messages_max: usize,
+    /// Most calls of a worker at a time, if that is scarce.
+    pub(crate) calls_max: Option<usize>,
+    /// The node of an older version. Without it, each role has a node still.
+    pub(crate) old: Option<usize>,
     /// Whether there is a step cache.
     pub(crate) has_cache: bool,
 }
@@ -52,6 +57,8 @@ impl Lot {
         let is_ahead = dice.chance(300);
         let ahead_ms = nodes.iter().map(|_| if is_ahead { dice.below(400) } else { 0 }).collect();
         let mut orders = some_orders(dice, nodes.len(), heals_at);
+        let old = (nodes.len() > 1 && dice.chance(300)).then(|| nodes.len() - 1);
+        let calls_max = dice.chance(300).then(|| dice.index(3) + 1);
         let has_cache = dice.chance(500);
         if has_cache {
             orders.extend(cache_orders(dice, heals_at));
@@ -64,6 +71,8 @@ impl Lot {
             options: some_options(dice),
             nodes,
             rates,
+            calls_max,
+            old,
             has_cache,
             heals_at,
             orders,
@@ -102,6 +111,7 @@ fn some_rates(dice: &mut Dice) -> Rates {
         vendor_fault: rate(500),
         conductor_fault: rate(250),
         limiter_refuses: rate(250),
+        row_locked: rate(40),
     }
 }
 
@@ -121,10 +131,11 @@ fn some_orders(dice: &mut Dice, nodes: usize, heals_at: u64) -> Vec<(u64, Order)
     plenty(dice, 4, &|dice| Order::Freeze { node: dice.index(nodes), ms: dice.between(500, 10_000) });
     plenty(dice, 2, &|dice| Order::Outage { service: Service::Store, ms: dice.between(100, 9_000) });
     plenty(dice, 2, &|dice| Order::Outage { service: Service::Queue, ms: dice.between(100, 9_000) });
+    plenty(dice, 2, &|dice| Order::Outage { service: Service::Limiter, ms: dice.between(100, 9_000) });
     plenty(dice, 3, &|_| Order::WipeQueue);
     plenty(dice, 2, &|_| Order::WipeLive);
     plenty(dice, 3, &|dice| {
-        let service = [Service::Store, Service::Queue, Service::Live][dice.index(3)];
+        let service = [Service::Store, Service::Queue, Service::Live, Service::Limiter][dice.index(4)];
         Order::Cut { node: dice.index(nodes), service, ms: dice.between(500, 12_000) }
     });
     orders

@@ -1,4 +1,4 @@
-//! Vendors and the limiter: they answer slowly, in pieces, wrongly, or not at all. Every piece carries the number of its call.
+//! Vendors: they answer slowly, in pieces, wrongly, or not at all. Every piece carries the number of its call.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use podium_domain::ids::WorkerId;
 use podium_domain::pool::Worker;
 use podium_domain::run::FinishReason;
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, Why};
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError, Vendors, Wait};
 
 use crate::mutation::Mutation;
@@ -46,12 +46,16 @@ impl Vendors for SimVendors {
                 core.checker.called(worker, request)
             };
             note!(core, "node {}: call {number} of {}", self.0.node, worker.id);
-            core.calls_under_way += 1;
+            core.call_began(&worker.id);
             let Script { begins_ms, refusal, moves } = script(&mut core, worker, number);
-            (Course { link: self.0.clone(), number, moves, is_over: false }, begins_ms, refusal)
+            let (link, worker) = (self.0.clone(), worker.id.clone());
+            (Course { link, worker, number, moves, is_over: false }, begins_ms, refusal)
         };
         self.0.pause(begins_ms).await;
         if let Some(refusal) = refusal {
+            if let VendorError::Throttled { retry_after: Some(pause), .. } = &refusal {
+                self.0.world.lock().asked_for_pause(&worker.id, *pause);
+            }
             return Err(refusal);
         }
         let started = ChatEvent::Started { vendor_request_id: None };
@@ -146,6 +150,7 @@ fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
 /// A call under way.
 struct Course {
     link: Link,
+    worker: WorkerId,
     number: usize,
     moves: VecDeque<(u64, Move)>,
     is_over: bool,
@@ -179,43 +184,9 @@ impl Course {
 impl Drop for Course {
     fn drop(&mut self) {
         let mut core = self.link.world.lock();
-        core.calls_under_way -= 1;
+        core.call_ended(&self.worker);
         if !self.is_over {
             core.broken_off.push(Ended::Call(self.number));
         }
-    }
-}
-
-/// A node's limiter.
-pub(crate) struct SimLimiter(pub(crate) Link);
-
-#[async_trait]
-impl Limiter for SimLimiter {
-    async fn acquire(&self, _: &CallWish<'_>) -> Result<Grant, LimiterError> {
-        let mut core = self.0.world.lock();
-        let refuses = core.rates.limiter_refuses;
-        if core.dice.chance(refuses) {
-            core.count("limited");
-            if core.dice.chance(200) {
-                return Err(LimiterError("the limiter is away".into()));
-            }
-            let after = Duration::from_millis(core.dice.between(1, 2_000));
-            let why = if core.dice.chance(300) { Why::Broken } else { Why::Rate };
-            return Ok(Grant::AskAgain { after, why });
-        }
-        core.permits += 1;
-        Ok(Grant::Permit(Box::new(SimPermit(self.0.clone()))))
-    }
-}
-
-struct SimPermit(Link);
-
-impl Permit for SimPermit {
-    fn settle(self: Box<Self>, _: Settlement) {}
-}
-
-impl Drop for SimPermit {
-    fn drop(&mut self) {
-        self.0.world.lock().permits -= 1;
     }
 }

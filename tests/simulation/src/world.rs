@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use podium_domain::ids::RunId;
 use podium_domain::plan::PlanDraft;
 use podium_domain::time::Timestamp;
 use podium_ports::BoxError;
@@ -20,6 +21,7 @@ use crate::cache::CacheState;
 use crate::checker::Checker;
 use crate::clients::{Clients, Errand};
 use crate::dice::Dice;
+use crate::limits::LimitsState;
 use crate::live::LiveState;
 use crate::mutation::Mutation;
 use crate::queue::QueueState;
@@ -38,6 +40,7 @@ pub(crate) enum Service {
     Queue,
     Live,
     Cache,
+    Limiter,
 }
 
 /// When something happens: the time, then the order of planning it.
@@ -70,6 +73,11 @@ pub(crate) struct Core {
     pub(crate) live: LiveState,
     pub(crate) cache: CacheState,
     pub(crate) clients: Clients,
+    pub(crate) limits: LimitsState,
+    /// The node, if there is one, that is of an older version: it cannot read every run.
+    pub(crate) old: Option<usize>,
+    /// Runs whose rows somebody has locked, and until when.
+    pub(crate) locked: BTreeMap<RunId, u64>,
     /// What only the loop can do, since it holds the nodes.
     pub(crate) orders: VecDeque<Order>,
     /// Nodes that may have something to do.
@@ -102,12 +110,15 @@ pub(crate) struct Beginning {
     pub(crate) queue: QueueState,
     pub(crate) cache: CacheState,
     pub(crate) clients: Clients,
+    pub(crate) limits: LimitsState,
+    pub(crate) old: Option<usize>,
     pub(crate) ahead_ms: Vec<u64>,
 }
 
 impl Core {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { dice, trace, rates, mutation, store, queue, cache, clients, ahead_ms } = beginning;
+        let Beginning { dice, trace, rates, mutation, store, queue, cache, clients, limits, old, ahead_ms } =
+            beginning;
         Self {
             now_ms: 0,
             dice,
@@ -120,6 +131,9 @@ impl Core {
             live: LiveState::default(),
             cache,
             clients,
+            limits,
+            old,
+            locked: BTreeMap::new(),
             orders: VecDeque::new(),
             ready: BTreeSet::new(),
             away_until: BTreeMap::new(),

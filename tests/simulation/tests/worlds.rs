@@ -61,20 +61,26 @@ fn everything_holds_in_every_world() {
         "kept by another planner",
         "lane full",
         "limited",
+        "limiter away",
+        "limiter did not answer",
         "message lost",
         "message repeated",
         "node died",
+        "no room for a call",
         "node froze",
         "over budget",
+        "paused by its vendor",
         "planned at once",
         "planned the same",
         "fell back",
         "queue away",
         "queue wiped",
+        "read by an old version",
         "refused",
         "refused over budget",
         "request id repeated",
         "request lost",
+        "row locked",
         "run cancelled",
         "run succeeded",
         "run too dear",
@@ -137,6 +143,21 @@ fn is_caught(mutation: Mutation, invariant: Invariant) -> bool {
 #[test]
 fn a_store_that_forgets_versions_is_caught() {
     assert!(is_caught(Mutation::ForgetVersion, Invariant::Log));
+}
+
+#[test]
+fn a_limiter_that_forgets_how_many_calls_are_allowed_is_caught() {
+    assert!(is_caught(Mutation::ForgetLimit, Invariant::Limit));
+}
+
+#[test]
+fn a_limiter_that_forgets_a_vendors_pause_is_caught() {
+    assert!(is_caught(Mutation::ForgetPause, Invariant::Limit));
+}
+
+#[test]
+fn runs_that_no_version_reads_are_caught() {
+    assert!(is_caught(Mutation::NobodyReads, Invariant::Ends));
 }
 
 #[test]
