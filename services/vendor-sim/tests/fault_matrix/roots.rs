@@ -14,7 +14,7 @@ use crate::house::House;
 
 fn pool(house: &House, paper: Paper, roots: Option<&Path>) -> Pool {
     let address = house.authority.door(paper);
-    let roots = roots.map_or(String::new(), |path| format!("root_certificates = {path:?}"));
+    let roots = roots.map_or(String::new(), |path| format!("root_certificates = \"{}\"", path.display()));
     let toml = format!(
         r#"
         schema = 1
