@@ -29,7 +29,7 @@ use podium_domain::ids::RunId;
 use podium_ports::live::{EndSignals, Frame, LiveError, LiveStream, Signal, Signals, Stops};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::debug;
@@ -243,7 +243,7 @@ impl Shared {
     async fn publish_joined(self: Arc<Self>) {
         loop {
             self.joining.notified().await;
-            sleep(JOIN).await;
+            sleep_until(Instant::now() + JOIN).await;
             let waiting = self.lock_pace().take_waiting(Instant::now());
             for (run, frame) in waiting {
                 if let Err(error) = self.publish_frames(run, vec![frame]) {
