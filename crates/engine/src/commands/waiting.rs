@@ -61,7 +61,6 @@ impl Waiting {
                 Way::Later(error) => {
                     let request = self.requests.remove(at);
                     let _ = request.reply.send(Err(CommandError::Store(error)));
-                    continue;
                 }
                 Way::Alone { is_refused }
                     if !self.in_hand.contains(&run)
