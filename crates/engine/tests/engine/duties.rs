@@ -391,7 +391,8 @@ async fn a_silent_run_is_hardly_ever_read_by_who_watches_it() {
     let house = house.at_work();
     within(house.vendor.until_called(1)).await;
     let mut updates = house.engine.watch(run, 0).await.unwrap();
-    let watching = tokio::spawn(async move { while updates.next().await.is_some() {} });
+    let mut watching = tokio::task::JoinSet::new();
+    watching.spawn(async move { while updates.next().await.is_some() {} });
     clock.sleep(Duration::from_secs(1)).await;
     let before = faults.reads.load(Ordering::SeqCst);
     clock.sleep(Duration::from_mins(5)).await;
@@ -399,5 +400,5 @@ async fn a_silent_run_is_hardly_ever_read_by_who_watches_it() {
     assert!((10..=16).contains(&reads), "{reads}");
     gate.open();
     assert_eq!(house.ended(run).await.answer(), Some("fine"));
-    within(watching).await.unwrap();
+    within(watching.join_next()).await.unwrap().unwrap();
 }

@@ -33,7 +33,8 @@ impl Fault {
         let statement = match self {
             Self::Locked => {
                 let lock = format!("BEGIN; SELECT FROM run_states WHERE run_id = '{run}' FOR UPDATE");
-                return drop(sqlx::raw_sql(AssertSqlSafe(lock)).execute(raw).await.unwrap());
+                sqlx::raw_sql(AssertSqlSafe(lock)).execute(raw).await.unwrap();
+                return;
             }
             Self::Refused => "RAISE EXCEPTION 'a test wants it so'",
             Self::Slow => "PERFORM pg_sleep(60)",
