@@ -1,4 +1,5 @@
-//! The cluster under load: Postgres, NATS, Redis, the stand-in vendor and Podium's processes, all on loopback, all gone when the
+//! The cluster under load: Postgres, NATS, Redis, the simulated vendor and Podium's processes, all on loopback, all gone
+//! when the
 //! value is dropped.
 
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! `podium-bench-load`: what a cluster costs under a load as real models make it: calls of seconds, streams, many tenants, many
 //! processes.
 //!
-//! The models are a stand-in process that waits and writes; everything else is real. Each client asks, reads the whole answer and
+//! The models are simulated by a process that waits and writes; everything else is real.
+//! Each client asks, reads the whole answer and
 //! asks again, so the number of runs under way is the number of clients. It prints one line of JSON for each case. Under the
 //! name of one of the cluster's programs it is that program.
 

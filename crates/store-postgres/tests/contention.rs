@@ -204,7 +204,7 @@ async fn a_lease_is_extended_once_who_writes_its_task_is_through() {
     }
 }
 
-/// Who asks has a clock that is far ahead.
+/// The clock of the process that asks is far ahead.
 #[tokio::test]
 async fn sums_are_removed_by_the_time_of_the_server() {
     let scene = Scene::new(Options::default()).await;

@@ -35,7 +35,7 @@ pub(crate) struct StoreState {
     tasks: TaskRows,
     by_request: BTreeMap<(TenantId, String), RunId>,
     pub(crate) budgets: BudgetState,
-    /// Who dispatches a lane, and until when.
+    /// The holder of each lane's dispatching lease, and its end.
     dispatchers: BTreeMap<Lane, (ClaimId, Timestamp)>,
     dispatch_grace: Duration,
     mutation: Option<Mutation>,

@@ -24,7 +24,7 @@ pub struct Terms {
     pub calls_max: f64,
     /// Most of each kind in a minute; 0 is no limit.
     pub per_minute: Amounts,
-    /// Of a worker, what is configured for its account; 0 is no limit. Of an account, 0.
+    /// A worker: the limit configured for its account, 0 without one. An account: 0.
     pub account_per_minute: Amounts,
     /// Which part of the whole limits this is: 1, or less while processes do not share a meter. It applies to what vendors say as
     /// well.
