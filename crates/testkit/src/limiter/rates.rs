@@ -19,12 +19,17 @@ impl LimiterFixture {
         if number.is_multiple_of(2) { &self.first } else { &self.second }
     }
 
-    /// Asks until the answer is of that kind; permits are settled at once.
+    /// Asks until the answer is of that kind; permits are settled at once, as calls that were not sent.
     async fn until_refused_for(&self, worker: &Worker, wanted: Why) {
+        self.until_refused_after(worker, wanted, Outcome::NotSent).await;
+    }
+
+    /// The same, with calls that end like this.
+    async fn until_refused_after(&self, worker: &Worker, wanted: Why, outcome: Outcome) {
         let begun = self.clock.now();
         loop {
             match self.ask(&self.second, worker).await {
-                Ok(permit) => permit.settle(Settlement::of(Outcome::NotSent)),
+                Ok(permit) => permit.settle(Settlement::of(outcome)),
                 Err((why, _)) if why == wanted => return,
                 Err(_) => {}
             }
@@ -98,7 +103,8 @@ pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limite
     let quota = Quota { requests, ..Quota::default() };
     let permit = limiter.must_grant(&worker).await;
     permit.settle(Settlement { quota, ..Settlement::of(Outcome::Answered) });
-    limiter.until_refused_for(&worker, Why::Rate).await;
+    // A call that was not sent would give its request back, and each might do so before the next one asks.
+    limiter.until_refused_after(&worker, Why::Rate, Outcome::Answered).await;
     let begun = limiter.clock.now();
     for number in 0..20 {
         limiter.wait_for_grant(limiter.handle(number), &worker).await;
