@@ -1,4 +1,4 @@
-//! Tenants' keys and budgets: who may ask, and how much it may cost.
+//! Tenants' keys and budgets: which tenant a request belongs to, and how much it may cost.
 
 use std::time::Duration;
 
@@ -9,86 +9,84 @@ use podium_domain::time::Timestamp;
 
 use crate::store::StoreError;
 
-/// Most keys of a tenant, revoked ones included.
+/// Most keys of a tenant, including revoked ones.
 pub const KEYS_MAX: u32 = 1000;
 
-/// How much longer than runs the sums of a period are kept, from its beginning: 400 days, a year and a month. The sum of all time
-/// is never removed.
+/// How long the sums of a budget period are kept, counted from its beginning: 400 days. The all-time sum is never removed.
 pub const SUMS_KEPT: Duration = Duration::from_hours(400 * 24);
 
-/// The SHA-256 of a key. A key has 256 random bits, so that nothing slower is needed to keep it from being guessed.
+/// The SHA-256 of a key. A key has 256 random bits, so a slow hash would not make it harder to guess.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub [u8; 32]);
 
-/// A key as it is kept: not the key itself.
+/// The stored record of a key. It does not contain the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Its public name.
+    /// The public id, safe to show and to log.
     pub id: KeyId,
-    /// Whose it is.
+    /// The tenant whose requests the key authenticates.
     pub tenant: TenantId,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Since when it is worth nothing any more.
+    /// When it was revoked; from then on it authenticates nothing.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// What became of a key to be kept.
+/// The result of adding a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAdded {
-    /// It is there.
+    /// The key is stored.
     Added,
-    /// The tenant has [`KEYS_MAX`] keys.
+    /// The tenant already has [`KEYS_MAX`] keys; nothing was stored.
     TooMany,
 }
 
-/// What was spent and reserved of a budget in one period.
+/// The amounts spent and reserved of a budget in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetSum {
-    /// The budget.
+    /// The budget, with its cap.
     pub budget: Budget,
     /// The beginning of the period.
     pub from: Timestamp,
-    /// What runs that were accepted in the period cost it.
+    /// The charges of the runs that were accepted in the period.
     pub charge: Charge,
 }
 
-/// Keeps keys and budgets. The sums of budgets are written by the run store, in the commits that change them, and outlive the
-/// runs.
+/// Stores keys and budgets. The run store writes the sums of budgets, in the commits that change them. They outlive the runs.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// Keeps a key. Repeating it changes nothing.
+    /// Stores a key. Repeating it changes nothing.
     async fn add_key(&self, key: &KeyRecord, hash: &KeyHash) -> Result<KeyAdded, StoreError>;
 
-    /// The key of that hash, also if it was revoked.
+    /// The key with that hash, including a revoked one.
     async fn find_key(&self, hash: &KeyHash) -> Result<Option<KeyRecord>, StoreError>;
 
-    /// A tenant's keys, the oldest first; at most [`KEYS_MAX`].
+    /// A tenant's keys, oldest first; at most [`KEYS_MAX`].
     async fn keys(&self, tenant: &TenantId) -> Result<Vec<KeyRecord>, StoreError>;
 
-    /// Makes a key of the tenant worthless from `at` on; whether there is such a key. One that was revoked stays as it was.
+    /// Revokes a key of the tenant as of `at`. Returns whether the key exists. A key that was already revoked keeps its time.
     async fn revoke_key(&self, tenant: &TenantId, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 
-    /// Replaces a payer's budget. Runs under way stay charged to the periods that they were accepted in. A new cap for the same
-    /// period holds for them, too; if the budget has another period now, they are counted and no longer bounded.
+    /// Replaces a payer's budget. Active runs stay charged to the periods in which they were accepted. A new cap for the same period
+    /// applies to them too. If the new budget has another period, they are still counted, but no longer bounded.
     async fn set_budget(&self, budget: &Budget) -> Result<(), StoreError>;
 
-    /// Takes a payer's budget away; whether there was one. What was spent stays known.
+    /// Removes a payer's budget. Returns whether there was one. Its sums are kept.
     async fn remove_budget(&self, payer: &Payer) -> Result<bool, StoreError>;
 
     /// The budgets of a tenant and of all its keys, by payer.
     async fn budgets(&self, tenant: &TenantId) -> Result<Vec<Budget>, StoreError>;
 
-    /// What stands in each of these budgets, in the order asked; nothing where nothing was charged yet.
+    /// The charges of these budgets, in the order given; zero for a budget without charges.
     async fn charges(&self, budgets: &[BudgetRef]) -> Result<Vec<Charge>, StoreError>;
 
-    /// Adds to what is spent and reserved of a budget, in billionths of a US dollar; negative amounts take away. Neither sum is
-    /// negative afterwards. Returns the sums. For operators: repeating it corrects twice.
+    /// Adds amounts (spent, reserved) to the sums of a budget, in billionths of a US dollar; negative amounts subtract. Neither sum
+    /// becomes negative. Returns the new sums. For operators; repeating it applies the correction twice.
     async fn correct_sum(&self, budget: &BudgetRef, amounts: (i64, i64)) -> Result<Charge, StoreError>;
 }
 
 impl std::fmt::Debug for KeyHash {
-    /// Shows nothing that could be looked for.
+    /// Hides the hash.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("KeyHash(..)")
     }

@@ -1,4 +1,4 @@
-//! Outputs of workers, reused when the same worker gets the same request, word for word and with the same parameters.
+//! Stored outputs of workers, reused when the same worker gets an identical request: same text, same parameters.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,41 +15,41 @@ use sha2::{Digest as _, Sha256};
 use crate::BoxError;
 use crate::vendor::{AnswerForm, ChatRequest, ReasoningText};
 
-/// What a key is made of, as a number that changes with it.
+/// The version of the key's form; changing it invalidates all stored keys.
 const KEY_FORM: u8 = 1;
 
-/// Remembers outputs for a while.
+/// Stores outputs for a limited time.
 ///
-/// It may forget anything at any time. Each of its calls ends soon, and a caller that gets an error goes on without it. Concurrent
-/// identical requests are not joined: each of them that finds nothing calls its worker.
+/// It may drop any entry at any time. Its calls end soon, and a caller that gets an error continues without the cache. Concurrent
+/// identical requests are not joined: each one that finds no entry calls its worker.
 #[async_trait]
 pub trait StepCache: Send + Sync {
-    /// The output of a request, if it is known.
+    /// The stored output of a request, if there is one.
     async fn look_up(&self, key: &CacheKey) -> Result<Option<CachedOutput>, CacheError>;
 
-    /// Keeps the output of a request, unless it is too long.
+    /// Stores the output of a request, unless it is longer than [`CacheOptions::entry_bytes_max`].
     async fn keep(&self, key: &CacheKey, output: &CachedOutput) -> Result<(), CacheError>;
 }
 
-/// What a worker answered.
+/// The answer of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedOutput {
-    /// The output.
+    /// The text of the answer.
     pub output: String,
     /// Why the worker stopped.
     pub finish: FinishReason,
-    /// What the call consumed.
+    /// The tokens that the original call used.
     pub usage: Usage,
 }
 
-/// How much is remembered, and for how long.
+/// The size of the cache, and the lifetime of its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// How long an output is kept.
+    /// How long an output is stored.
     pub ttl: Duration,
-    /// Most outputs that are kept; beyond, the oldest goes.
+    /// Most stored outputs; beyond it, the oldest is dropped.
     pub entries_max: usize,
-    /// Most bytes of an output that is kept.
+    /// Most bytes of a stored output; longer ones are not stored.
     pub entry_bytes_max: usize,
 }
 
@@ -59,16 +59,16 @@ impl Default for CacheOptions {
     }
 }
 
-/// The cache could not do it.
+/// The cache failed or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the step cache failed")]
 pub struct CacheError(#[source] pub BoxError);
 
-/// Which request, as a SHA-256 over all that could change its answer, and over whose it is.
+/// Identifies a request: a SHA-256 over its tenant and everything that could change its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey([u8; 32]);
 
-/// All that a key is made of. A field that is added or renamed makes other keys of the same requests.
+/// The input of the hash. Adding or renaming a field changes the keys of all requests.
 #[derive(Serialize)]
 struct Keyed<'a> {
     form: u8,
@@ -92,16 +92,17 @@ struct Keyed<'a> {
 }
 
 impl CacheKey {
-    /// The key of a request of `tenant` to `worker`, whose output may have so many bytes.
+    /// The key of a request of `tenant` to `worker`, whose output may have at most that many bytes.
     ///
-    /// None where the answer is not the same each time by the request's own terms, that is without a temperature of zero or a
-    /// seed; and none where it is more than words.
+    /// `None` if the request does not ask for a repeatable answer (a temperature of zero, or a seed), or if it contains more than
+    /// text.
     pub fn of(
         (tenant, output_bytes_max): (&TenantId, usize),
         (pool, worker): (&Pool, &Worker),
         request: &ChatRequest,
     ) -> Option<Self> {
-        // Whatever a request may come to hold has to be thought of here. The hint changes no answer.
+        // Destructured completely, so that a new field of the request does not compile before it is considered here. The cache hint
+        // changes no answer.
         let ChatRequest {
             messages,
             output_tokens_max,
@@ -143,7 +144,7 @@ impl CacheKey {
         Some(Self(Sha256::digest(json).into()))
     }
 
-    /// Any key, for tests of what is kept under it.
+    /// A key from raw bytes, for tests of the stores behind it.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_request_whose_answer_is_to_be_the_same_each_time_has_a_key() {
+    fn only_requests_with_a_repeatable_answer_have_a_key() {
         let (hot, seeded) = (Some(0.5), Some(7));
         assert_eq!(key(&ChatRequest { temperature: None, ..request() }), None);
         assert_eq!(key(&ChatRequest { temperature: hot, ..request() }), None);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_could_change_the_answer_changes_the_key() {
+    fn every_input_of_the_answer_changes_the_key() {
         let other = || vec![Message::new(Role::User, "how?")];
         let mut keys = vec![
             key(&request()),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_shown_in_hexadecimal() {
+    fn a_key_is_displayed_in_hexadecimal() {
         assert_eq!(CacheKey::from_bytes([0xab; 32]).to_string(), "ab".repeat(32));
     }
 }

@@ -1,26 +1,26 @@
-//! What a commit adds to the budgets of its run.
+//! The amounts that a commit adds to the budgets of its run.
 
 use podium_domain::budget::{BudgetRef, Charge};
 use podium_domain::run::{Run, SequencedEvent};
 
 use crate::stored::stored;
 
-/// What a commit adds to each budget of its run.
+/// The amounts that a commit adds to each budget of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booking {
-    /// The budgets, in a fixed order: whoever writes several at once writes them in this one.
+    /// The budgets, sorted. Every writer locks several budgets in this order.
     pub budgets: Vec<BudgetRef>,
-    /// Billionths of a US dollar to what was spent.
+    /// Billionths of a US dollar, added to the sum that was spent.
     pub spent: i64,
-    /// Billionths of a US dollar to what is reserved.
+    /// Billionths of a US dollar, added to the sum that is reserved.
     pub reserved: i64,
-    /// Whether the commit must not be made if a budget has no room for it: it permits spending. Otherwise it only says what
-    /// is so.
+    /// Whether the commit permits spending: it must not be written if a budget cannot hold it. Otherwise it records what has already
+    /// happened, and is written in any case.
     pub needs_room: bool,
 }
 
 impl Booking {
-    /// The booking of a commit from a run that weighed `before`; none if its budgets need not know of it.
+    /// The booking of a commit that changes the run's charge from `before`; `None` if the charge or the budgets do not change.
     pub(crate) fn of(before: Charge, after: &Run, events: &[SequencedEvent]) -> Option<Self> {
         let budgets = &after.spec().budgets;
         let now = after.booked();
@@ -39,7 +39,7 @@ impl Booking {
         })
     }
 
-    /// What nobody else can have because of it; negative: what others can have again.
+    /// The amount by which the capacity of each budget shrinks; negative if it grows.
     pub fn total(&self) -> i64 {
         self.spent.saturating_add(self.reserved)
     }

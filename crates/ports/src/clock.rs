@@ -1,4 +1,4 @@
-//! Time and ids from outside. Everything else takes `now` and ids as arguments, so that a test can be exact.
+//! Time and ids from outside. All other code takes `now` and ids as arguments, so that tests are exact.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::time::Timestamp;
 
-/// How far a wall clock may be from the reference before a process reports it, unless its bound is smaller.
+/// The clock skew above which a process reports it, unless its maximum is smaller.
 const NOTABLE: Duration = Duration::from_secs(1);
 
-/// The time that runs are recorded by: the database's in a cluster, the machine's in an embedded engine.
+/// The time that runs are recorded by: the database's clock in a cluster, the machine's in an embedded engine.
 #[async_trait]
 pub trait Clock: Send + Sync {
     /// The time now.
@@ -19,28 +19,28 @@ pub trait Clock: Send + Sync {
     /// Waits for `span` of this clock's time.
     async fn sleep(&self, span: Duration);
 
-    /// How far the machine's wall clock is from this clock; none if this clock is the machine's.
+    /// The distance of the machine's wall clock from this clock; `None` if this clock is the machine's.
     fn skew(&self) -> Option<Skew> {
         None
     }
 }
 
-/// How far a machine's wall clock is from the clock that runs are recorded by.
+/// The distance of a machine's wall clock from the clock that runs are recorded by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// Milliseconds that the wall clock is ahead; negative: behind.
+    /// Milliseconds by which the wall clock is ahead; negative if it is behind.
     pub ahead_ms: i64,
-    /// The largest distance at which the process works.
+    /// The largest distance at which the process may work.
     pub max: Duration,
 }
 
 impl Skew {
-    /// Whether the process must not work: its machine is not to be trusted with time.
+    /// Whether the process must stop work, because its clock is too far off.
     pub fn is_excessive(self) -> bool {
         u128::from(self.ahead_ms.unsigned_abs()) > self.max.as_millis()
     }
 
-    /// Whether an operator should hear of it.
+    /// Whether the process reports the distance to the operator.
     pub fn is_notable(self) -> bool {
         u128::from(self.ahead_ms.unsigned_abs()) > self.max.min(NOTABLE).as_millis()
     }
@@ -53,11 +53,11 @@ impl fmt::Display for Skew {
     }
 }
 
-/// New ids.
+/// Generates ids.
 pub trait Ids: Send + Sync {
     /// A run id that sorts by time (UUID version 7).
     fn run_id(&self, now: Timestamp) -> RunId;
 
-    /// A claim id that nobody can guess or repeat (UUID version 4).
+    /// A random claim id that cannot be guessed (UUID version 4).
     fn claim_id(&self) -> ClaimId;
 }

@@ -1,4 +1,4 @@
-//! The model that plans.
+//! The port of the conductor, the model that plans.
 
 use std::error::Error;
 use std::fmt;
@@ -21,19 +21,19 @@ use crate::BoxError;
 use crate::hardware::Hardware;
 use crate::vendor::VendorError;
 
-/// For whom a plan is asked: a model that is shared is shared out by it.
+/// The requester of a plan. A shared model divides its capacity by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Whose run it is.
+    /// The tenant that owns the run.
     pub tenant: TenantId,
-    /// The run; of a question that is no run, an id of its own.
+    /// The run; for a question outside a run, an id of its own.
     pub run: RunId,
-    /// Which round is planned, from 0.
+    /// The index of the round that is planned, from 0.
     pub round: u16,
 }
 
 impl Asker {
-    /// Nobody, who tries something out under a name of its own.
+    /// A requester for trials, under a tenant of its own.
     pub fn nobody(run: RunId) -> Self {
         Self { tenant: TenantId::nobody(), run, round: 0 }
     }
@@ -42,59 +42,59 @@ impl Asker {
 /// A question to plan for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRequest {
-    /// For whom.
+    /// The requester.
     pub asker: Asker,
-    /// The whole task.
+    /// The user's whole question.
     pub question: String,
-    /// The bounds, already within the conductor's own [`Abilities`].
+    /// The bounds, already restricted to the conductor's [`Abilities`].
     pub policy: Policy,
-    /// The round before, when this is a further one.
+    /// The previous round; present in follow-up rounds only.
     pub earlier: Option<Earlier>,
-    /// Seeds the choice of tokens: another attempt should not write the same.
+    /// The seed for sampling; each attempt gets another one, so that it does not write the same text again.
     pub seed: u64,
-    /// When it is asked: what planning costs is priced by the list that is valid then.
+    /// The time of the request; the price list of that moment applies.
     pub asked_at: Timestamp,
-    /// Longest time for it.
+    /// Longest time that planning may take.
     pub time_max: Duration,
 }
 
 impl PlanRequest {
-    /// Whether it is for a round after the first: then no safe worker takes the place of a plan.
+    /// Whether this plans a follow-up round. A follow-up round has no fallback to a single worker.
     pub const fn is_further(&self) -> bool {
         self.asker.round > 0
     }
 
-    /// Whether the conductor may keep the answer of the round before instead of writing a plan.
+    /// Whether the conductor may keep the answer of the previous round instead of writing a plan.
     pub fn may_keep_answer(&self) -> bool {
         self.earlier.as_ref().is_some_and(|earlier| earlier.gave_answer)
     }
 }
 
-/// What planning came to.
+/// The result of planning, with its cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOutcome {
-    /// A checked plan, or the word that the earlier answer is good.
+    /// A checked plan, or the verdict that the earlier answer stands.
     pub result: PlanResult,
-    /// The tokens of all tries.
+    /// The tokens of all tries together.
     pub usage: Usage,
-    /// What they cost; nothing for a local model.
+    /// The cost of these tokens; zero for a local model.
     pub cost: Cost,
 }
 
-/// What a conductor can do at most.
+/// The upper bounds of what a conductor supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Steps of a plan.
+    /// Most steps of a plan.
     pub steps_max: u16,
-    /// Rounds: 1 when it cannot judge what came out.
+    /// Most rounds; 1 if the conductor cannot judge a result.
     pub rounds_max: u16,
-    /// What follows a failed step where the policy asks for a corrective plan: [`FailedStep::Replan`] if it can write one. A
-    /// conductor that cannot judge a round (`rounds_max` 1) is not shown the failed one: it is asked for a new first plan by a
-    /// policy that no longer allows the workers that failed.
+    /// What follows a failed step if the policy asks for a corrective plan: [`FailedStep::Replan`] if the conductor can write one. A
+    /// conductor with `rounds_max` 1 never sees the failed round. It is asked for a new first plan, under a policy that excludes the
+    /// workers that failed.
     pub failed_step: FailedStep,
 }
 
-/// Told what the conductor writes, piece by piece.
+/// Receives the conductor's text, piece by piece.
 pub type TextSink<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// Plans workflows.
@@ -103,11 +103,11 @@ pub trait Conductor: Send + Sync {
     /// Name and version, as runs record them.
     fn id(&self) -> &str;
 
-    /// What it can do at most.
+    /// The upper bounds of what it supports.
     fn abilities(&self) -> Abilities;
 
-    /// Writes a plan. `text` hears what the model writes; `stop` ends the work early with [`ConductorError::Stopped`]. An error
-    /// says what was consumed all the same.
+    /// Writes a plan. `text` receives the model's output; `stop` ends the work early with [`ConductorError::Stopped`]. An error
+    /// reports the tokens that were used before it.
     async fn plan(
         &self,
         request: &PlanRequest,
@@ -115,45 +115,44 @@ pub trait Conductor: Send + Sync {
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError>;
 
-    /// The pool in the order in which positions in the text count it, of a conductor whose text is its plan as it is written. Steps
-    /// that are final in such a text begin before the plan is complete. `None` where all has to wait for the plan.
+    /// The pool whose order the positions in the text refer to, if the conductor's text is its plan. Steps that are final in such a
+    /// text begin before the plan is complete. `None` if all steps must wait for the plan.
     ///
-    /// A plan that in the end does not begin with them is no error, but costs what they did: not for conductors that write
-    /// several plans and choose.
+    /// If the complete plan does not begin with these steps, their cost is wasted, which is no error. So a conductor that writes
+    /// several plans and chooses one returns `None`.
     fn pool_in_text(&self) -> Option<&Pool> {
         None
     }
 
-    /// What [`Self::plan`] would give, where that needs no model and no waiting: then whoever accepts a run plans it as well.
-    /// `None` where it does, and where there is no plan.
+    /// The result of [`Self::plan`] if it needs neither a model nor waiting; the process that accepts the run then plans it as well.
+    /// `None` otherwise, or if there is no plan.
     fn plan_at_once(&self, _request: &PlanRequest) -> Option<PlanOutcome> {
         None
     }
 
-    /// The most that one plan may cost, for whoever has to reserve it; nothing for a model that is not paid for.
+    /// The most that one plan may cost, as the amount to reserve; zero for a model without a price.
     fn plan_cost_max(&self, _request: &PlanRequest) -> Cost {
         Cost::ZERO
     }
 
-    /// Stops all planning and frees what is held. A program does this before it exits.
+    /// Stops all planning and frees its memory. A program calls this before it exits.
     async fn shut_down(&self) {}
 }
 
-/// Most plans that a model in this process writes at the same time: llama.cpp holds 256 sequences apart, and each of these
-/// takes memory for a whole text.
+/// Most plans that a model in this process writes concurrently: llama.cpp supports 256 sequences, and each needs memory for a
+/// whole text.
 pub const SEQUENCES_MAX: u16 = 64;
 /// Most requests that may wait for a model in this process.
 pub const WAITING_MAX: usize = 100_000;
 
-/// What a conductor whose model runs in this process may take of it.
+/// Bounds on the resources of a conductor whose model runs in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalLimits {
-    /// Most plans that are written at the same time, in one batch; at most [`SEQUENCES_MAX`]. The model's memory for text
-    /// grows with them.
+    /// Most plans that are written concurrently, in one batch; at most [`SEQUENCES_MAX`]. The memory for text grows with it.
     pub sequences_max: NonZeroU16,
-    /// Most requests that wait while so many are worked on, at most [`WAITING_MAX`]; further ones are refused with [`ConductorError::Overloaded`].
+    /// Most requests that wait while the model is busy; at most [`WAITING_MAX`]. Further ones get [`ConductorError::Overloaded`].
     pub waiting_max: NonZeroUsize,
-    /// What of the machine it may use.
+    /// The GPUs and memory formats that it may use.
     pub hardware: Hardware,
 }
 
@@ -165,67 +164,69 @@ impl Default for LocalLimits {
     }
 }
 
-/// How planning went wrong.
+/// Why planning failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConductorError {
-    /// It was told to stop.
+    /// The caller stopped it.
     #[error("planning was stopped")]
     Stopped,
     /// Its queue is full.
-    #[error("the conductor has {waiting_max} requests waiting already")]
+    #[error("the conductor is overloaded: {waiting_max} requests are waiting; try again later")]
     Overloaded {
-        /// The bound of its queue.
+        /// The bound of the queue.
         waiting_max: usize,
     },
-    /// Its model may not be called now, and will not be in the time that there is.
-    #[error("the conductor's model has no room for a call: {why}, for another {} ms", after.as_millis())]
+    /// The conductor's model is out of capacity for longer than the request may wait.
+    #[error("the conductor's model has no capacity for a call: {why}, for another {} ms", after.as_millis())]
     NoRoom {
-        /// Why not.
+        /// The limit or condition that refused the call.
         why: Why,
-        /// When to ask again.
+        /// How long to wait before the next try.
         after: Duration,
     },
     /// It did not finish in time.
     #[error("the conductor did not finish within {} ms", limit.as_millis())]
     Timeout {
-        /// The limit.
+        /// The time limit.
         limit: Duration,
     },
-    /// The prompt leaves no room for a plan.
-    #[error("the question takes {tokens} tokens with its prompt, the conductor has room for {tokens_max}")]
+    /// The prompt leaves too few tokens for a plan.
+    #[error(
+        "the question is too long: its prompt has {tokens} tokens, the conductor accepts at most {tokens_max}"
+    )]
     QuestionTooLong {
         /// Tokens of the prompt.
         tokens: usize,
-        /// Most tokens that leave room for a plan.
+        /// Most tokens of a prompt that leave enough for a plan.
         tokens_max: usize,
     },
-    /// It wrote no plan that checks, in all its tries.
+    /// None of its tries contains a plan that passes the checks.
     #[error("the conductor wrote no usable plan in {tries} tries: {message}")]
     NoPlan {
-        /// How many.
+        /// The number of tries.
         tries: u32,
         /// What was wrong with the last one.
         message: String,
-        /// The tokens of all tries.
+        /// The tokens of all tries together.
         usage: Usage,
-        /// What they cost.
+        /// The cost of these tokens.
         cost: Cost,
     },
-    /// It is not of this process: it was taken away, or has not come to all processes yet.
+    /// This process does not have the conductor: it was removed, or is not deployed to all processes yet.
     #[error("conductor `{id}` is not in this process")]
     Absent {
-        /// Its name and version.
+        /// The conductor's name and version.
         id: String,
     },
     /// The model or its server failed.
     #[error("the conductor failed")]
     Unavailable(#[source] BoxError),
-    /// One of the others, after something had been consumed.
+    /// Another error, after tokens had been used.
     #[error(transparent)]
     Charged(Box<Charged>),
 }
 
-/// A failure that was paid for. It reads like the failure alone.
+/// An error after tokens had been used. Its message is that of the error alone.
 #[derive(Debug)]
 pub struct Charged {
     error: ConductorError,
@@ -246,7 +247,7 @@ impl Error for Charged {
 }
 
 impl ConductorError {
-    /// The same, and that so much was consumed before it, on top of what it says already.
+    /// Adds tokens and cost that were used before this error to those that it already reports.
     #[must_use]
     pub fn charged(self, usage: Usage, cost: Cost) -> Self {
         if usage == Usage::default() && cost.is_zero() {
@@ -261,7 +262,7 @@ impl ConductorError {
         }
     }
 
-    /// What went wrong, whatever was consumed.
+    /// The error without its charges.
     pub const fn cause(&self) -> &Self {
         match self {
             Self::Charged(charged) => &charged.error,
@@ -269,7 +270,7 @@ impl ConductorError {
         }
     }
 
-    /// What went wrong, with what the model or its server said, for whoever reads the run.
+    /// The message for those who may read the vendor's or server's own words, with all causes.
     pub fn told(&self) -> String {
         match self.source() {
             Some(source) => format!("{self}: {source}"),
@@ -277,7 +278,7 @@ impl ConductorError {
         }
     }
 
-    /// The same for a tenant: without the words of a vendor, as in [`VendorError::for_tenant`].
+    /// The message for a tenant, without a vendor's own words, as in [`VendorError::for_tenant`].
     pub fn told_to_tenant(&self) -> String {
         match self.source().and_then(|source| source.downcast_ref::<VendorError>()) {
             Some(source) => format!("{self}: {}", source.for_tenant()),
@@ -285,7 +286,7 @@ impl ConductorError {
         }
     }
 
-    /// What was consumed all the same, as far as the conductor knows.
+    /// The tokens and cost that were used in spite of the error, as far as the conductor knows.
     pub fn consumed(&self) -> (Usage, Cost) {
         match self {
             Self::NoPlan { usage, cost, .. } => (*usage, *cost),
@@ -294,7 +295,7 @@ impl ConductorError {
         }
     }
 
-    /// Whether the same request may succeed later. If not, the question goes to one safe worker as it is.
+    /// Whether the same request may succeed later. If not, the question goes to the fallback worker unchanged.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self.cause(),
@@ -306,7 +307,7 @@ impl ConductorError {
         )
     }
 
-    /// How long whoever serves the model, or keeps its limits, wants to be left alone.
+    /// The back-off that the model's server or the limiter asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause() {
             Self::NoRoom { after, .. } => Some(*after),
@@ -323,7 +324,7 @@ mod tests {
     const USAGE: Usage = Usage { prompt_tokens: 3, ..Usage::NONE };
 
     #[test]
-    fn a_failure_that_was_paid_for_reads_like_the_failure() {
+    fn a_charged_error_has_the_message_of_its_cause() {
         let cost = Cost::from_nano_usd(7);
         assert!(matches!(
             ConductorError::Stopped.charged(Usage::default(), Cost::ZERO),

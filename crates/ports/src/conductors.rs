@@ -1,4 +1,4 @@
-//! The conductors of a process: one, or two while the next one takes over from the other.
+//! The conductors of a process: one, or two while the next one replaces the current one.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use podium_domain::share::Share;
 
 use crate::conductor::Conductor;
 
-/// The conductors of a process. Each run belongs to one of them from its acceptance on. Cheap to clone.
+/// The conductors of a process. Each run is assigned to one of them when it is accepted. Cheap to clone.
 #[derive(Clone)]
 pub struct Conductors {
     current: Arc<dyn Conductor>,
     next: Option<(Arc<dyn Conductor>, Share)>,
 }
 
-/// Two conductors could not be told apart.
+/// Both conductors have the same name and version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("conductor and conductor_next are both `{id}`; a new one needs another version")]
 pub struct SameConductor {
-    /// The name of both.
+    /// The name and version of both.
     pub id: String,
 }
 
 impl Conductors {
-    /// Two, of which the next one gets `share` of the runs that do not name one.
+    /// Two conductors; the next one gets `share` of the runs that do not name a conductor.
     pub fn with_next(
         current: Arc<dyn Conductor>,
         next: Arc<dyn Conductor>,
@@ -35,7 +35,7 @@ impl Conductors {
         Ok(Self { current, next: Some((next, share)) })
     }
 
-    /// The one that was there first.
+    /// The conductor that `next` will replace, or the only one.
     pub fn current(&self) -> &Arc<dyn Conductor> {
         &self.current
     }
@@ -45,12 +45,12 @@ impl Conductors {
         std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
     }
 
-    /// The one of that name and version.
+    /// The conductor with that name and version.
     pub fn named(&self, id: &str) -> Option<&Arc<dyn Conductor>> {
         self.all().find(|conductor| conductor.id() == id)
     }
 
-    /// The one for a new run: always the same for the same run and share.
+    /// The conductor for a new run; the same run and share always give the same one.
     pub fn for_run(&self, run: RunId) -> &Arc<dyn Conductor> {
         match &self.next {
             Some((next, share)) if share.includes(run) => next,
@@ -58,7 +58,7 @@ impl Conductors {
         }
     }
 
-    /// Stops all planning and frees what is held.
+    /// Stops all planning and frees its memory.
     pub async fn shut_down(&self) {
         for conductor in self.all() {
             conductor.shut_down().await;

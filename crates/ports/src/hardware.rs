@@ -1,25 +1,25 @@
-//! What of a machine a model in this process may use beside its processor, and what is said when that is not there.
+//! The hardware that a model in this process may use besides the processor, and the errors if it is missing.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// Most GPUs that one model is spread over, as llama.cpp's binding has it.
+/// Most GPUs that one model is split over; a limit of llama.cpp's binding.
 pub const GPUS_MAX: u8 = 16;
-/// Most layers that may be named one by one; no model has so many.
+/// Highest number of layers in the settings; no model has as many.
 pub const GPU_LAYERS_MAX: u32 = 1000;
 
-/// What of a machine a model in this process may use. By default the processor alone.
+/// The hardware that a model in this process may use; by default the processor alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hardware {
-    /// Layers that GPUs compute.
+    /// The layers that GPUs compute.
     pub gpu_layers: GpuLayers,
-    /// Which GPUs.
+    /// The GPUs that may be used.
     pub gpus: Gpus,
-    /// How a model is spread over them.
+    /// How the model is split over them.
     pub gpu_split: GpuSplit,
-    /// What becomes of a promise that is not kept.
+    /// What happens if the GPUs are missing or too small.
     pub gpu_lack: GpuLack,
-    /// How keys and values of the text so far are kept.
+    /// The format of the key-value cache.
     pub kv_cache: KvCache,
 }
 
@@ -29,13 +29,13 @@ pub enum GpuLayers {
     /// None: no GPU is touched.
     #[default]
     None,
-    /// So many, the last ones first, at most [`GPU_LAYERS_MAX`].
+    /// This many, counted from the last layer; at most [`GPU_LAYERS_MAX`].
     Some(NonZeroU32),
-    /// All, whatever the model.
+    /// All layers of any model.
     All,
 }
 
-/// As it is written in settings.
+/// The form used in settings.
 impl fmt::Display for GpuLayers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,18 +46,18 @@ impl fmt::Display for GpuLayers {
     }
 }
 
-/// Which of the GPUs that there are, numbered from 0 as llama.cpp finds them.
+/// A set of GPUs, numbered from 0 in the order in which llama.cpp finds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gpus {
-    /// A bit for each number; none set stands for all GPUs.
+    /// A bit for each number; zero means all GPUs.
     numbers: u16,
 }
 
 impl Gpus {
-    /// All that there are.
+    /// All GPUs of the machine.
     pub const ALL: Self = Self { numbers: 0 };
 
-    /// These; none of them may be [`GPUS_MAX`] or more, and none at all stands for all.
+    /// These GPUs; an empty set means all. `None` if a number is [`GPUS_MAX`] or more.
     pub fn of(numbers: impl IntoIterator<Item = u8>) -> Option<Self> {
         let mut bits = 0;
         for number in numbers {
@@ -69,41 +69,41 @@ impl Gpus {
         Some(Self { numbers: bits })
     }
 
-    /// Their numbers in rising order; nothing where all are meant.
+    /// Their numbers in ascending order; `None` if all are meant.
     pub fn numbers(self) -> Option<impl Iterator<Item = u8>> {
         (self.numbers != 0).then(|| (0..GPUS_MAX).filter(move |number| self.numbers & (1 << number) != 0))
     }
 }
 
-/// How a model is spread over several GPUs. Each gets a share by the memory that it has free.
+/// How a model is split over several GPUs. Each gets a share in proportion to its free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuSplit {
-    /// It is not: the first of them computes everything.
+    /// No split: the first GPU computes everything.
     None,
     /// By layers: one GPU after the other.
     #[default]
     Layer,
-    /// By rows of each matrix: all at the same time, where the GPUs' link is fast.
+    /// By rows of each matrix: all GPUs compute concurrently, which needs a fast link between them.
     Row,
 }
 
-/// What becomes of a promised GPU that is not there.
+/// What happens if a configured GPU is missing or too small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuLack {
-    /// The model is not loaded.
+    /// The model is not loaded; the program reports the error.
     #[default]
     Refused,
     /// The processor computes instead, many times slower.
     Borne,
 }
 
-/// How keys and values of the text so far are kept. Smaller ones make room for more text and cost some precision.
+/// The format of the key-value cache. Smaller ones leave memory for more text and cost some precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvCache {
-    /// 16 bits a value, as llama.cpp does.
+    /// 16 bits a value, the default of llama.cpp.
     #[default]
     F16,
-    /// 16 bits a value with the range of 32.
+    /// 16 bits a value, with the range of 32-bit numbers.
     Bf16,
     /// 8.5 bits a value.
     Q8_0,
@@ -112,9 +112,9 @@ pub enum KvCache {
 }
 
 impl KvCache {
-    /// Bytes that so many values take.
+    /// Bytes that this many values need.
     pub const fn bytes(self, values: u64) -> u64 {
-        // The quantised ones have a scale of 2 bytes for each 32 values.
+        // The quantised formats have a 2-byte scale for each 32 values.
         match self {
             Self::F16 | Self::Bf16 => values.saturating_mul(2),
             Self::Q8_0 => values.div_ceil(32).saturating_mul(34),
@@ -123,7 +123,7 @@ impl KvCache {
     }
 }
 
-/// As it is written in settings.
+/// The form used in settings.
 impl fmt::Display for KvCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -135,33 +135,33 @@ impl fmt::Display for KvCache {
     }
 }
 
-/// A GPU was promised, and cannot be had. Starting again does not help before the machine or the settings are others.
+/// A configured GPU is unavailable. Restarting does not help until the machine or the settings change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
-    /// There is none, or not the one that was named.
+    /// There is no GPU, or not the configured one.
     #[error("gpu_layers is {gpu_layers}, but {missing}; {found}")]
     Missing {
-        /// What was promised.
+        /// The setting.
         gpu_layers: GpuLayers,
         /// What is missing.
         missing: String,
-        /// What there is instead, and where it was looked for.
+        /// Which GPUs were found instead, and where they were looked for.
         found: String,
     },
-    /// The model does not fit into it.
+    /// The model does not fit into the GPUs' memory.
     #[error("gpu_layers is {gpu_layers}, but {needed} do not fit into {free}")]
     TooSmall {
-        /// What was promised.
+        /// The setting.
         gpu_layers: GpuLayers,
-        /// What takes how much.
+        /// The memory that each part of the model needs.
         needed: String,
-        /// How much each GPU has free.
+        /// The free memory of each GPU.
         free: String,
     },
 }
 
 impl GpuError {
-    /// The one among an error and its causes, if there is one.
+    /// The first `GpuError` in an error's chain of causes, if there is one.
     pub fn among<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         std::iter::successors(Some(error), |error| error.source())
             .find_map(<dyn std::error::Error>::downcast_ref)
@@ -181,15 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_takes_what_llama_cpp_says() {
-        // Of Qwen2.5-7B, 28 layers of 4 heads of 128, a token has keys and values of 56 KiB.
+    fn the_size_of_the_cache_is_that_of_llama_cpp() {
+        // In Qwen2.5-7B (28 layers, 4 heads of 128), keys and values of a token take 56 KiB.
         assert_eq!(KvCache::F16.bytes(2 * 28 * 4 * 128), 56 << 10);
         assert_eq!(KvCache::Q8_0.bytes(2 * 28 * 4 * 128), (56 << 10) / 64 * 34);
         assert_eq!(KvCache::Q4_0.bytes(33), 36);
     }
 
     #[test]
-    fn a_lack_is_known_below_other_errors() {
+    fn a_gpu_error_is_found_among_the_causes_of_another() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer")]
         struct Outer(#[source] GpuError);

@@ -1,5 +1,5 @@
-//! What the engine needs of the world, as traits with their error types. Adapters implement them; the engine sees no other
-//! side of a database, a queue or a vendor. `podium-testkit` holds the conformance suites.
+//! The ports: traits through which the engine uses databases, queues, vendors and clocks, with their error types. Adapters
+//! implement them, and the engine knows nothing else of an adapter. `podium-testkit` has a conformance suite for each port.
 #![deny(missing_docs)]
 
 pub mod accounts;

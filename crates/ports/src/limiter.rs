@@ -1,4 +1,4 @@
-//! How hard workers may be used.
+//! The port of the limiter, which bounds how much workers are used.
 
 use std::time::Duration;
 
@@ -13,53 +13,53 @@ use crate::vendor::VendorError;
 
 pub use podium_domain::limits::{Allowance, Outcome, Quota, Settlement, TokenEstimate, Why};
 
-/// Anthropic's status for a service that has too much to do; others say 503.
+/// Statuses of an overloaded service: Anthropic sends 529, the others 503.
 const OVERLOADED: [u16; 2] = [503, 529];
 
 /// Grants calls within the limits of workers and of their vendors' accounts.
 ///
-/// What a call is expected to take is taken when it is granted. What it really took is settled afterwards, once, in the
-/// background. Of a caller that is gone, its share of calls at once comes back, and what it had reserved comes back by time.
+/// Granting a call reserves its estimate. The caller settles the actual usage afterwards, once, in the background. If a caller
+/// dies, its share of concurrent calls is released, and its reservation expires with time.
 ///
-/// Where calls wait for each other, `mini` goes first and `ultra` is never starved, and within a tier tenants get equal shares,
-/// as far as they ask often enough: whoever is refused is told when to ask again, and should.
+/// Among waiting calls, `mini` goes first, `ultra` is never starved, and within a tier tenants get equal shares. This holds for
+/// callers that ask again as soon as a refusal allows it.
 #[async_trait]
 pub trait Limiter: Send + Sync {
-    /// Asks for one call. Never waits for the limit: a refusal says when to ask again.
+    /// Requests a permit for one call. Never waits for capacity: a refusal says when to ask again.
     async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError>;
 }
 
-/// A call that somebody would make.
+/// The description of a call that needs a permit.
 #[derive(Clone, Copy, Debug)]
 pub struct CallWish<'a> {
-    /// Of which worker. It comes with its limits.
+    /// The worker to be called, with its limits.
     pub worker: &'a Worker,
-    /// For whom.
+    /// The tenant on whose behalf it is called.
     pub tenant: &'a TenantId,
-    /// For which tier.
+    /// The tier of the run.
     pub tier: Tier,
-    /// For which run's task. Who was refused asks again under the same name.
+    /// The run. A refused caller asks again with the same run and task.
     pub run: RunId,
-    /// The task.
+    /// The task within the run.
     pub task: TaskRef,
-    /// What it may take.
+    /// An upper estimate of the tokens.
     pub estimate: TokenEstimate,
-    /// Whether it is worth a place.
+    /// Whether the caller waits in the queue of turns.
     pub patience: Patience,
 }
 
-/// Whether somebody who is refused comes back.
+/// Whether a refused caller asks again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Patience {
-    /// When told to: room that comes is kept for whoever goes before.
+    /// It asks again after the given time; its place in the queue of turns is kept.
     #[default]
     Waits,
-    /// Not for this call: no room is kept for it.
+    /// It does not ask again for this call; no place is kept.
     Leaves,
 }
 
 impl CallWish<'_> {
-    /// Under which name it waits; nothing if it does not.
+    /// The name under which the call waits for its turn; empty if it does not wait.
     pub fn who(&self) -> String {
         match self.patience {
             Patience::Waits => format!("{}/{}", self.run, self.task),
@@ -68,31 +68,31 @@ impl CallWish<'_> {
     }
 }
 
-/// The answer to a wish to call.
+/// The answer to a request for a permit.
 pub enum Grant {
-    /// Go ahead.
+    /// The call may be made.
     Permit(Box<dyn Permit>),
-    /// Not now.
+    /// No capacity now.
     AskAgain {
-        /// When there may be room.
+        /// How long to wait before asking again.
         after: Duration,
-        /// What it is that there is no room in.
+        /// The limit or condition that refused the call.
         why: Why,
     },
 }
 
-/// Room for one call, until settled. A permit that is dropped counts as settled with [`Outcome::Unknown`].
+/// Capacity for one call, until settled. A dropped permit counts as settled with [`Outcome::Unknown`].
 pub trait Permit: Send + Sync {
-    /// Ends the call with what came of it. Waits for nothing.
+    /// Ends the call with its usage and outcome. Returns at once.
     fn settle(self: Box<Self>, settlement: Settlement);
 }
 
-/// The limiter could not answer.
+/// The limiter failed or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the limiter failed")]
 pub struct LimiterError(#[source] pub BoxError);
 
-/// What an error says of how the vendor fares.
+/// The outcome that an error means for the health of the vendor.
 pub fn outcome_of(error: &VendorError) -> Outcome {
     match error {
         VendorError::Throttled { retry_after, .. } => Outcome::Limited { retry_after: *retry_after },
@@ -101,8 +101,8 @@ pub fn outcome_of(error: &VendorError) -> Outcome {
         VendorError::Failed { .. } | VendorError::Unreachable { .. } | VendorError::Garbled { .. } => {
             Outcome::Failed
         }
-        // The vendor answers. Were its circuit opened for want of money, steps that nobody may stand in for would wait for it to
-        // close, and say nothing, where they now fail at once and say why.
+        // The vendor is healthy. If this opened its breaker, steps without a fallback would wait silently for the breaker to close;
+        // now they fail at once with the reason.
         VendorError::Unpaid { .. } | VendorError::Rejected { .. } => Outcome::Refused,
         VendorError::Unsupported { .. } | VendorError::Misconfigured { .. } => Outcome::NotSent,
     }

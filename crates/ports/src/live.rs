@@ -1,4 +1,4 @@
-//! What happens right now, for those who watch. Nothing here is the truth: a watcher that misses something reads the store.
+//! Live events for watchers. None of them is authoritative: a watcher that misses one reads the store.
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -7,22 +7,22 @@ use podium_domain::ids::{ClaimId, RunId, StepIndex};
 
 use crate::BoxError;
 
-/// A piece of a step's output, as the worker writes it.
+/// A piece of a step's output, published as the worker writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The round.
+    /// The round of the step.
     pub round: u16,
-    /// The step.
+    /// The step that is computed.
     pub step: StepIndex,
-    /// The attempt that writes: pieces of two attempts are never mixed.
+    /// The attempt that writes; pieces of different attempts are never joined.
     pub claim: ClaimId,
     /// Bytes of this attempt's output before this piece.
     pub offset: u64,
-    /// The piece.
+    /// The text of this piece.
     pub text: String,
 }
 
-/// Something that a watcher may want to know.
+/// An event for watchers of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// The store has events up to this version.
@@ -35,48 +35,50 @@ pub enum Signal {
         /// The run's version.
         version: u64,
     },
-    /// A worker wrote something.
+    /// A worker wrote a piece of output.
     Frame(Frame),
-    /// The conductor wrote something.
+    /// The conductor wrote a piece of its plan.
     Planning {
-        /// The round that is planned.
+        /// The round that is being planned.
         round: u16,
-        /// What it wrote.
+        /// The text of this piece.
         text: String,
     },
-    /// Signals were dropped because the watcher was slow: read the store.
+    /// Signals were dropped because the watcher was slow; it must read the store.
     Missed,
 }
 
-/// Signals of a run, until dropped.
+/// The signals of a run; dropping the stream ends the subscription.
 pub type Signals = BoxStream<'static, Signal>;
 
-/// Reasons to read the store again while waiting for a run's end, until dropped: the run has ended, or its end may have been missed.
+/// Items mean "read the store again": the run has ended, or its end may have been missed. Dropping the stream ends the
+/// subscription.
 pub type EndSignals = BoxStream<'static, ()>;
 
-/// Runs whose claims may no longer hold, until dropped.
+/// Runs whose claims may be lost; dropping the stream ends the subscription.
 pub type Stops = BoxStream<'static, RunId>;
 
-/// Carries signals from those who work to those who watch. Losing any is allowed; slowing a worker is not.
+/// Carries signals from engine loops to watchers. Any signal may be lost, and publishing never slows a worker down.
 #[async_trait]
 pub trait LiveStream: Send + Sync {
-    /// Tells whoever watches `run`. Never waits for a watcher.
+    /// Notifies all watchers of `run`. Never waits for a watcher.
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError>;
 
-    /// All signals from now on, preceded by one frame for each attempt under way that holds what it wrote so far.
+    /// All signals from now on. First comes one frame for each running attempt with its output so far.
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
 
-    /// Tells every process that works on `run` to ask the store whether its claims still hold. It may be lost, like any signal.
+    /// Asks every process that works on `run` to check in the store whether its claims are still valid. It may be lost, like any
+    /// signal.
     async fn publish_stop(&self, _run: RunId) -> Result<(), LiveError> {
         Ok(())
     }
 
-    /// The runs of which any process [tells](Self::publish_stop) that, until dropped.
+    /// The runs given to [`publish_stop`](Self::publish_stop) by any process.
     async fn stops(&self) -> Result<Stops, LiveError> {
         Ok(futures::stream::pending().boxed())
     }
 
-    /// For a caller that waits for the end of `run` and needs nothing before it.
+    /// For a caller that waits for the end of `run` and needs no signal before it.
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let signals = self.subscribe(run).await?;
         let ends = signals.filter_map(async |signal| match signal {
@@ -87,7 +89,7 @@ pub trait LiveStream: Send + Sync {
     }
 }
 
-/// The live stream could not do it.
+/// The live stream failed or did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the live stream failed")]
 pub struct LiveError(#[source] pub BoxError);

@@ -1,4 +1,4 @@
-//! The wake-up window: messages that say "this task may be ready". It may lose or repeat anything; the store is the truth.
+//! The wake-up window: messages that say "this task may be ready". It may lose or repeat messages; the store is authoritative.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
 
-/// The vendor of steps whose worker the pool does not have (any more): they are to be failed with that reason.
+/// The lane of steps whose worker is not in the pool (any more): executors take them from there and fail them.
 const UNSERVED: &str = "unserved";
 
-/// Where a message waits: separate lanes, so that mini never waits behind ultra nor one vendor behind another.
+/// A queue of its own for each tier and vendor, so that mini never waits behind ultra, nor one vendor behind another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Rounds to be planned.
+    /// Rounds that need a plan.
     Plan(Tier),
     /// Steps for a vendor's workers.
     Step(Tier, VendorId),
 }
 
 impl Lane {
-    /// Where a task of `run` waits when its workers are those of `pool`.
+    /// The lane of a task of `run`, if its workers are those of `pool`.
     pub fn of(run: &Run, task: TaskRef, pool: &Pool) -> Self {
         let tier = run.spec().policy.tier;
         match task {
@@ -38,12 +38,12 @@ impl Lane {
         }
     }
 
-    /// The lanes of rounds to be planned.
+    /// The lanes of rounds that need a plan.
     pub const fn plans() -> [Self; 2] {
         [Self::Plan(Tier::Mini), Self::Plan(Tier::Ultra)]
     }
 
-    /// Every lane that steps can wait in when their workers are those of `pool`.
+    /// Every lane of steps whose workers are those of `pool`.
     pub fn steps(pool: &Pool) -> Vec<Self> {
         let vendors = pool.vendors().iter().map(|vendor| vendor.id.clone()).chain([unserved()]);
         vendors
@@ -56,7 +56,7 @@ fn unserved() -> VendorId {
     VendorId::new(UNSERVED).expect("it is a name")
 }
 
-/// Stores keep it: [`Lane::from_str`] reads it back.
+/// The form that stores keep; [`Lane::from_str`] parses it.
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,27 +83,27 @@ impl FromStr for Lane {
     }
 }
 
-/// The text names no lane that this version knows.
+/// The text is not the name of a lane that this version knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a lane is `<tier>.plan` or `<tier>.step.<vendor>`")]
 pub struct UnknownLane;
 
-/// A message. Losing every message loses no run.
+/// A message for one task. If all messages are lost, the sweeper publishes them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskMessage {
-    /// The form of the message; this is [`Self::VERSION`].
+    /// The version of the message's form; this version writes [`Self::VERSION`].
     pub version: u16,
-    /// The run.
+    /// The run of the task.
     pub run: RunId,
-    /// The task.
+    /// The task that may be ready.
     pub task: TaskRef,
 }
 
 impl TaskMessage {
-    /// The form that this version writes.
+    /// The version of the form that this version writes.
     pub const VERSION: u16 = 1;
 
-    /// A message for a task.
+    /// A message for a task, in the current form.
     pub const fn new(run: RunId, task: TaskRef) -> Self {
         Self { version: Self::VERSION, run, task }
     }
@@ -111,36 +111,36 @@ impl TaskMessage {
 
 /// Carries messages with the semantics of a JetStream work queue.
 ///
-/// A message is delivered again when it is not answered within the ack wait. A task has at most one message outstanding,
-/// queued or in flight: a second one is refused until the first is acked.
+/// A message that is not answered within the ack wait is delivered again. A task has at most one outstanding message, queued or in
+/// flight: a second one is refused until the first is acknowledged.
 ///
-/// Each lane is bounded by itself, so that a stuck vendor fills its own lane and no other. It is a window on what is ready, and
-/// shallow: what does not fit waits in the store, where it can be chosen from fairly.
+/// Each lane has its own bound, so a stuck vendor fills its own lane only. Lanes are shallow: tasks that do not fit wait in the
+/// store, where the dispatcher chooses fairly.
 #[async_trait]
 pub trait StepQueue: Send + Sync {
-    /// Queues a message. A full lane refuses it with [`QueueError::Full`], unless the task has one outstanding already.
+    /// Queues a message. A full lane refuses it with [`QueueError::Full`], unless the task already has an outstanding message.
     async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError>;
 
-    /// Takes up to `max` messages; waits at most `wait` for the first. Empty when none came.
+    /// Takes up to `max` messages; waits at most `wait` for the first. Returns none if none arrived.
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError>;
 
-    /// How many further messages the lane takes, as far as the queue knows: others may be faster.
+    /// How many more messages fit the lane, as far as the queue knows; other publishers may fill it meanwhile.
     async fn room(&self, lane: &Lane) -> Result<usize, QueueError>;
 
-    /// Whether the queue answers; for readiness.
+    /// Checks that the queue answers; for readiness.
     async fn ping(&self) -> Result<(), QueueError>;
 }
 
-/// What became of a message.
+/// The result of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// It is queued.
+    /// The message is queued.
     Queued,
-    /// The task has one outstanding already.
+    /// The task already has an outstanding message; this one was dropped.
     AlreadyOutstanding,
 }
 
-/// A message in hand. It can be answered once; dropped unanswered it comes back after the ack wait.
+/// A received message. It can be answered once; if it is dropped unanswered, it is delivered again after the ack wait.
 #[must_use = "an unanswered delivery comes back after the ack wait"]
 pub struct Delivery {
     message: TaskMessage,
@@ -158,7 +158,7 @@ impl fmt::Debug for Delivery {
 }
 
 impl Delivery {
-    /// Made by adapters.
+    /// Wraps a message that an adapter received, with the way to answer it.
     pub fn new(message: TaskMessage, deliveries: u32, reply: Box<dyn Reply>) -> Self {
         Self { message, deliveries, reply }
     }
@@ -168,47 +168,47 @@ impl Delivery {
         &self.message
     }
 
-    /// How often it was delivered, this time included.
+    /// How often it was delivered, including this time.
     pub fn deliveries(&self) -> u32 {
         self.deliveries
     }
 
-    /// Done with it.
+    /// Removes the message: the task is done or needs no work.
     pub async fn ack(self) -> Result<(), QueueError> {
         self.reply.ack().await
     }
 
-    /// Deliver it again, not before `delay` has passed.
+    /// Asks for another delivery after `delay`.
     pub async fn nak(self, delay: Duration) -> Result<(), QueueError> {
         self.reply.nak(delay).await
     }
 
-    /// Still at it: the ack wait begins anew.
+    /// Restarts the ack wait, because the work goes on.
     pub async fn in_progress(&self) -> Result<(), QueueError> {
         self.reply.in_progress().await
     }
 }
 
-/// How an adapter answers for one delivery. An answer to a delivery that timed out meanwhile is no error.
+/// An adapter's way to answer one delivery. Answering a delivery that has timed out is no error.
 #[async_trait]
 pub trait Reply: Send + Sync {
     /// Removes the message.
     async fn ack(self: Box<Self>) -> Result<(), QueueError>;
-    /// Puts the message back for later.
+    /// Makes the message available again after `delay`.
     async fn nak(self: Box<Self>, delay: Duration) -> Result<(), QueueError>;
     /// Restarts the ack wait.
     async fn in_progress(&self) -> Result<(), QueueError>;
 }
 
-/// The queue could not do it. The sweeper publishes again whatever this loses.
+/// The queue failed. The sweeper publishes lost messages again.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// The lane holds as many messages as it may. That is no trouble: the task waits in the store.
+    /// The lane is full. The task waits in the store, so nothing is lost.
     #[error("lane {lane} is full at {messages_max} messages")]
     Full {
-        /// Which lane.
+        /// The name of the lane.
         lane: String,
-        /// Its bound.
+        /// Its bound, in messages.
         messages_max: usize,
     },
     /// It failed or did not answer.
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_reads_back_from_its_text() {
+    fn a_lanes_text_parses_back() {
         let step = |tier, vendor: &str| Lane::Step(tier, VendorId::new(vendor).unwrap());
         let [mini, ultra] = Lane::plans();
         for lane in [mini, ultra, step(Tier::Mini, "north"), step(Tier::Ultra, "a.b:c/d.plan")] {

@@ -1,12 +1,11 @@
 //! Whether this version can work with the tables of a database: which migrations were applied, and which this version has.
 //!
-//! A migration only adds, so that processes of the previous version keep working on newer tables. Each database says the oldest
-//! version that can work with it: the number of a migration, its floor. A process that knows that migration works with whatever
-//! newer ones have added.
+//! A migration only adds, so processes of the previous version keep working on newer tables. Each database stores its floor: the
+//! number of the oldest migration that a process must know. A process that knows it also works with all newer migrations.
 
 use std::fmt;
 
-/// A migration that this version has.
+/// A migration that is part of this version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownMigration {
     /// Its number.
@@ -15,19 +14,19 @@ pub struct KnownMigration {
     pub checksum: Vec<u8>,
 }
 
-/// What a database says of itself.
+/// The state of a database's schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
-    /// The numbers and checksums of the migrations that were applied.
+    /// The numbers and checksums of the applied migrations.
     pub applied: Vec<(i64, Vec<u8>)>,
-    /// The migration that a process must know; `None` in databases of versions that had no floor.
+    /// The migration that a process must know; `None` in databases of versions without a floor.
     pub floor: Option<i64>,
 }
 
-/// Why this version cannot work with a database, nor migrate it.
+/// Why this version can neither work with a database nor migrate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableSchema {
-    /// A newer version changed the tables so that this one cannot work with them.
+    /// A newer version changed the tables in a way that this one cannot work with.
     #[error(
         "a newer version has migrated it: it needs a version that knows migration {floor}, and this one knows {newest}; start that version, or restore a backup"
     )]
@@ -37,7 +36,7 @@ pub enum UnusableSchema {
         /// The newest migration of this version.
         newest: i64,
     },
-    /// The text of a migration is not the one that was applied.
+    /// An applied migration has another text than the one of this version.
     #[error(
         "its migration {version} is not the one that this version has: a development version created it; create a new database"
     )]
@@ -47,7 +46,7 @@ pub enum UnusableSchema {
     },
 }
 
-/// Numbers of migrations, for people.
+/// A list of migration numbers, displayed for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Migrations(pub Vec<i64>);
 
@@ -60,7 +59,7 @@ impl fmt::Display for Migrations {
 }
 
 impl Schema {
-    /// The migrations of this version that were not applied, in order. Those that it does not know are ignored, down to the floor.
+    /// The migrations of this version that were not applied, in order. Unknown ones are ignored, unless the floor requires them.
     pub fn pending(&self, known: &[KnownMigration]) -> Result<Migrations, UnusableSchema> {
         let newest = known.iter().map(|migration| migration.version).max().unwrap_or_default();
         if let Some(floor) = self.floor.filter(|floor| *floor > newest) {
@@ -95,10 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn migrations_that_were_not_applied_are_pending() {
+    fn unapplied_migrations_are_pending() {
         let pending = |applied: &[i64]| schema(applied, None).pending(&known()).unwrap().0;
         assert_eq!(pending(&[]), [1, 2, 3]);
-        // Two versions in development may have added one each.
+        // Two development versions may have added one each.
         assert_eq!(pending(&[1, 3]), [2]);
         assert_eq!(pending(&[1, 2, 3]), [0; 0]);
     }

@@ -1,11 +1,11 @@
-//! What clients may take of a server.
+//! The bounds of what clients may use of a server.
 
 use std::time::Duration;
 
-/// Bounds on the connections of a server and on what is held for them.
+/// Bounds on a server's connections and on the memory held for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Most connections of all clients together. None: as many as the process' limit of open files leaves room for.
+    /// Most connections of all clients together. `None`: as many as the process' limit of open files allows.
     pub connections_max: Option<usize>,
     /// Longest time until the head of a connection's first request has arrived.
     pub head: Duration,
@@ -13,13 +13,13 @@ pub struct ServerLimits {
     pub body: Duration,
     /// Longest time that a connection stays open without a request under way.
     pub idle: Duration,
-    /// Longest time that a client may take nothing of an answer.
+    /// Longest time in which a client may read nothing of an answer.
     pub stall: Duration,
-    /// Most bytes of answers that are held until clients have read them.
+    /// Most bytes of answers that wait in memory for clients to read them.
     pub unread_bytes_max: usize,
-    /// Host names by which the server may be asked while it needs no key, besides those of this machine.
+    /// Host names that a server without keys accepts in requests, besides those of this machine.
     pub hosts_allowed: Vec<String>,
-    /// Origins of web pages that browsers let read the answers, such as `https://app.example.com`.
+    /// Origins of web pages whose scripts may read the answers, such as `https://app.example.com`.
     pub cors_origins: Vec<String>,
 }
 

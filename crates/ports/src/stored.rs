@@ -1,5 +1,5 @@
-//! The form in which stores keep runs, whatever the database: events as JSON with a format, numbers as a database has them.
-//! What cannot be is named with the run and the place.
+//! The stored form of runs, for every database: events as versioned JSON, numbers as signed 64-bit columns. Invalid data is
+//! reported with its run and position.
 
 use std::fmt;
 
@@ -11,82 +11,82 @@ use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 
 use crate::store::{Commit, StoreError};
 
-/// The form of the events' JSON that this version writes.
+/// The version of the events' JSON form that this version writes.
 pub const FORMAT: i16 = 1;
 
-/// What is wrong with what is stored of a run, or was to be.
+/// Why stored data of a run, or data to be stored, is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// An event has a form that this version does not know.
     #[error("event {sequence} is in format {format}, this version reads format {FORMAT}")]
     Format {
-        /// Which event.
+        /// The event's number.
         sequence: i64,
-        /// Its format.
+        /// The form of the event.
         format: i64,
     },
-    /// An event's JSON does not read.
-    #[error("event {sequence} does not read")]
+    /// An event's JSON cannot be decoded.
+    #[error("event {sequence} cannot be decoded")]
     Event {
-        /// Which event.
+        /// The event's number.
         sequence: i64,
-        /// Why not.
+        /// The error of the decoder.
         #[source]
         source: serde_json::Error,
     },
-    /// A row of several events holds not those that it says.
-    #[error("event {sequence} is not in its place")]
+    /// A row contains other events than its first and last number say.
+    #[error("event {sequence} is missing or out of order")]
     Misplaced {
-        /// The first that is not.
+        /// The first event that is missing or out of order.
         sequence: i64,
     },
-    /// Events are missing at the end, or there are more than the run knows of.
+    /// Events are missing at the end, or there are more than the run's version.
     #[error("the run has version {version}, its last event is {last}")]
     Version {
-        /// What is said beside the events.
+        /// The version in the run's row.
         version: i64,
-        /// What the events say.
+        /// The number of the last event.
         last: u64,
     },
-    /// A column holds what it cannot.
-    #[error("column `{column}` holds `{value}`")]
+    /// A column has an invalid value.
+    #[error("column `{column}` has the invalid value `{value}`")]
     Column {
-        /// Table and column.
+        /// The table and column.
         column: &'static str,
-        /// What it holds.
+        /// The value found.
         value: String,
     },
     /// The caller's events do not lead to the caller's run.
-    #[error("the events to be written do not lead up to version {version} without a gap")]
+    #[error("the events to write have a gap before version {version}")]
     Gap {
-        /// The version of the run to be written.
+        /// The version of the run to write.
         version: u64,
     },
 }
 
 impl Damage {
-    /// As the port's error.
+    /// Wraps it in the port's error.
     pub fn of(self, run: RunId) -> StoreError {
         StoreError::Inconsistent { run, source: Box::new(self) }
     }
 }
 
-/// What does not fit is the greatest that does: times at the end of time, costs of billions.
+/// Clamps a number to the largest that a column can hold, such as a time at the end of time.
 pub fn stored(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Nothing negative is ever stored.
+/// Reads a number from a column; negative ones, which are never written, become 0.
 pub fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or_default()
 }
 
-/// A time that was stored as milliseconds since the Unix epoch.
+/// A time from its milliseconds since the Unix epoch.
 pub fn time(value: i64) -> Timestamp {
     Timestamp::from_unix_ms(unsigned(value))
 }
 
-/// Reads what [`TaskRef`] displays.
+/// Parses the form that [`TaskRef`] displays.
 pub fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
     let number = |text: &str| text.parse::<u16>().ok();
     let parsed = match text.split('.').collect::<Vec<_>>().as_slice() {
@@ -99,7 +99,7 @@ pub fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
     parsed.ok_or_else(|| Damage::Column { column: "tasks.task", value: text.to_owned() }.of(run))
 }
 
-/// The version that a commit follows. Its events lead from there to its run, without a gap.
+/// The version that a commit follows. Fails if its events do not lead from there to its run without a gap.
 pub fn version_before(commit: &Commit) -> Result<u64, StoreError> {
     let run = &commit.after;
     let gap = || Damage::Gap { version: run.version() }.of(run.id());
@@ -108,21 +108,21 @@ pub fn version_before(commit: &Commit) -> Result<u64, StoreError> {
     if commit.events.is_empty() || !in_order { Err(gap()) } else { Ok(before) }
 }
 
-/// An event in the form that [`FORMAT`] names, on its way to a row.
+/// An event in the form of [`FORMAT`], ready to insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventToStore {
     /// Its number in the run.
     pub sequence: i64,
     /// When it happened, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Its name, for people who look.
+    /// Its name; people read it, the code does not.
     pub kind: &'static str,
     /// The event as JSON. A NUL in it is escaped, so it is text to every database.
     pub data: String,
 }
 
 impl EventToStore {
-    /// Writes an event of `run`.
+    /// Encodes an event of `run`.
     pub fn new(run: RunId, event: &SequencedEvent) -> Result<Self, StoreError> {
         let sequence = stored(event.sequence);
         let data = serde_json::to_string(&event.event)
@@ -131,21 +131,21 @@ impl EventToStore {
     }
 }
 
-/// The events of a commit in the form that [`FORMAT`] names, on their way to a row for all of them.
+/// The events of a commit in the form of [`FORMAT`], ready to insert as one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventsToStore {
-    /// The number of the first one in the run.
+    /// The number of the first event in the run.
     pub first_sequence: i64,
-    /// The number of the last one.
+    /// The number of the last event.
     pub last_sequence: i64,
-    /// Their names, for people who look.
+    /// The events' names; people read them, the code does not.
     pub kinds: String,
     /// A JSON array of the events, each with its number and its time. A NUL in it is escaped, so it is text to every database.
     pub data: String,
 }
 
 impl EventsToStore {
-    /// Writes the events of a commit, which [`version_before`] found to be in order.
+    /// Encodes the events of a commit that [`version_before`] has accepted.
     pub fn new(commit: &Commit) -> Result<Self, StoreError> {
         let last_sequence = stored(commit.after.version());
         let first_sequence = commit.events.first().map_or(last_sequence, |first| stored(first.sequence));
@@ -156,21 +156,21 @@ impl EventsToStore {
     }
 }
 
-/// An event as a row holds it.
+/// An event as read from a row.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredEvent<'r> {
     /// Its number in the run.
     pub sequence: i64,
     /// When it happened, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// The form of `data`.
+    /// The version of the form of `data`.
     pub format: i64,
     /// The event as JSON.
     pub data: &'r str,
 }
 
 impl StoredEvent<'_> {
-    /// Reads an event of `run`.
+    /// Decodes an event of `run`.
     pub fn read(self, run: RunId) -> Result<SequencedEvent, StoreError> {
         let Self { sequence, at_ms, format, data } = self;
         check_format(run, sequence, format)?;
@@ -180,21 +180,21 @@ impl StoredEvent<'_> {
     }
 }
 
-/// The events of a commit as a row holds them.
+/// The events of a commit as read from a row.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredEvents<'r> {
-    /// The number of the first one in the run.
+    /// The number of the first event in the run.
     pub first_sequence: i64,
-    /// The number of the last one.
+    /// The number of the last event.
     pub last_sequence: i64,
-    /// The form of the events in `data`.
+    /// The version of the form of `data`.
     pub format: i64,
     /// A JSON array of the events, each with its number and its time.
     pub data: &'r str,
 }
 
 impl StoredEvents<'_> {
-    /// Reads the events of `run` and appends them to `events`. After an error that has some of them.
+    /// Decodes the events of `run` and appends them to `events`. After an error, `events` has those before the invalid one.
     pub fn read(self, run: RunId, events: &mut Vec<SequencedEvent>) -> Result<(), StoreError> {
         let Self { first_sequence, last_sequence, format, data } = self;
         check_format(run, first_sequence, format)?;
@@ -221,7 +221,7 @@ fn check_format(run: RunId, sequence: i64, format: i64) -> Result<(), StoreError
     if format == i64::from(FORMAT) { Ok(()) } else { Err(Damage::Format { sequence, format }.of(run)) }
 }
 
-/// Takes the events of an array one by one: after an error it is known which of them did not read.
+/// Appends the events of an array one by one, so that after an error the position of the invalid one is known.
 struct Appended<'e>(&'e mut Vec<SequencedEvent>);
 
 impl<'de> DeserializeSeed<'de> for Appended<'_> {
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tasks_key_reads_back() {
+    fn a_tasks_key_parses_back() {
         let run = RunId::new(Uuid::nil());
         let step = StepIndex::new(12);
         for expected in [TaskRef::Plan { round: 3 }, TaskRef::Step { round: 0, step }] {

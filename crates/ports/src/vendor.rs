@@ -1,4 +1,4 @@
-//! Calling a worker: one internal request and response form; each adapter speaks one vendor's.
+//! The port to call workers: one internal request and response form; each adapter translates it to one wire format.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,36 +20,36 @@ pub use podium_domain::answer::{AnswerForm, JsonSchema};
 pub use podium_domain::run::FinishReason;
 pub use podium_domain::stops::STOPS_MAX;
 
-/// A call of a worker.
+/// The request to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRequest {
-    /// The turns.
+    /// The turns of the conversation.
     pub messages: Vec<Message>,
-    /// Most tokens of the completion, reasoning included.
+    /// Most tokens of the completion, including reasoning.
     pub output_tokens_max: u32,
     /// 0 to 2; the vendor's default when absent.
     pub temperature: Option<f32>,
-    /// 0 to 1: sample from the likeliest tokens of that mass; the vendor's default when absent.
+    /// 0 to 1: sample from the most likely tokens up to this probability mass; the vendor's default when absent.
     pub top_p: Option<f32>,
-    /// The answer ends before any of these; at most [`STOPS_MAX`].
+    /// Stop sequences: the answer ends before any of them; at most [`STOPS_MAX`].
     pub stops: Vec<String>,
-    /// The same seed gives the same answer, as far as a vendor can promise that.
+    /// The same seed gives the same answer, as far as the vendor supports that.
     pub seed: Option<u32>,
     /// How hard to reason; the vendor's default when absent.
     pub effort: Option<Effort>,
-    /// Whether to show how the worker reasons. Heeded where the worker can.
+    /// Whether to return the worker's reasoning. Ignored if the worker cannot.
     pub reasoning: ReasoningText,
-    /// What may be called, if anything.
+    /// The tools that may be called.
     pub tools: Option<ToolUse>,
-    /// The form of the answer.
+    /// The response format.
     pub answer: AnswerForm,
-    /// Requests with the same hint begin alike: the vendor may keep what it computed of that beginning, which is the
-    /// tools and the messages of role `system`. Heeded where the worker can.
+    /// Requests with the same hint begin with the same tools and `system` messages: the vendor may cache its work on them. Ignored
+    /// if the worker cannot.
     pub cache_hint: Option<String>,
 }
 
 impl ChatRequest {
-    /// A request that asks for nothing special.
+    /// A request with the default of every optional parameter.
     pub fn new(messages: Vec<Message>, output_tokens_max: u32) -> Self {
         Self {
             messages,
@@ -70,12 +70,12 @@ impl ChatRequest {
 /// Most tools of a request.
 pub const TOOLS_MAX: usize = 128;
 
-/// Whether a worker's reasoning is asked for.
+/// Whether the worker's reasoning is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningText {
-    /// Not asked for; a vendor may show it all the same.
+    /// Not requested; a vendor may return it all the same.
     Hidden,
-    /// Asked for.
+    /// Requested.
     Shown,
 }
 
@@ -84,9 +84,9 @@ pub enum ReasoningText {
 pub struct ToolUse {
     /// At least one and at most [`TOOLS_MAX`].
     pub tools: Vec<Tool>,
-    /// Whether one has to be called.
+    /// Whether a tool must be called, and which.
     pub choice: ToolChoice,
-    /// How many calls one answer may have.
+    /// How many calls one answer may contain.
     pub at_once: CallsAtOnce,
 }
 
@@ -95,29 +95,29 @@ pub struct ToolUse {
 pub struct Tool {
     /// Its name: letters, digits, `_` and `-`.
     pub name: String,
-    /// What it does.
+    /// Tells the model what the tool does.
     pub description: String,
     /// The JSON schema of its arguments, which are an object.
     pub schema: Value,
 }
 
-/// Which tool has to be called.
+/// Which tool must be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the worker sees fit.
+    /// The worker decides.
     Auto,
     /// None; the tools are listed because earlier turns called them.
     None,
     /// At least one.
     Required,
-    /// The one of that name.
+    /// The tool with that name.
     Named(String),
 }
 
-/// How many calls one answer may have.
+/// How many calls one answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallsAtOnce {
-    /// As many as the worker likes.
+    /// Any number.
     Several,
     /// At most one.
     One,
@@ -126,30 +126,30 @@ pub enum CallsAtOnce {
 /// A part of a worker's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatEvent {
-    /// The vendor took the call.
+    /// The vendor accepted the call.
     Started {
-        /// The vendor's id for it, if it gave one.
+        /// The vendor's request id, if it sent one.
         vendor_request_id: Option<String>,
     },
-    /// What the vendor said of its limits, if anything; at most once, before any text.
+    /// The limits that the vendor reported, if any; at most once, before any text.
     Quota(Quota),
-    /// More text.
+    /// A piece of the output.
     Delta(String),
-    /// So many bytes came of an answer in one piece that broke off: the vendor had written it, and nobody can read it. An error
-    /// follows.
+    /// This many bytes arrived of an answer that is not streamed, and then it broke off: the vendor had written it, and it cannot be
+    /// parsed. An error follows.
     Unread(usize),
-    /// More of how it reasoned, in words.
+    /// A piece of the reasoning, as text.
     Reasoning(String),
-    /// Ends the reasoning since the last event of this kind: who continues the conversation with the same worker hands both
-    /// back.
+    /// Ends the reasoning since the last event of this kind. To continue the conversation with the same worker, the caller sends
+    /// both back.
     ReasoningSealed(Seal),
-    /// A tool that is to be called, with all its arguments.
+    /// A complete tool call with all its arguments.
     ToolCall(ToolCall),
     /// The end; always the last event of a stream without an error.
     Finished {
-        /// Why.
+        /// Why the answer ended.
         reason: FinishReason,
-        /// What was consumed; the caller estimates when the vendor does not say.
+        /// The tokens used; the caller estimates them if the vendor sends none.
         usage: Option<Usage>,
     },
 }
@@ -157,17 +157,17 @@ pub enum ChatEvent {
 /// Why an answer that ended without an error has no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoText {
-    /// The model or the vendor's filter declined to answer. The same request would be declined again, and it is not taken to
-    /// another vendor.
+    /// The model or the vendor's filter declined to answer. A repeated request would be declined too, and it is not sent to another
+    /// vendor.
     Declined,
-    /// The token limit was used up before any text, by reasoning. The same request would use it up again.
+    /// Reasoning used up the token limit before any text. A repeated request would do the same.
     LimitUsedUp,
-    /// The worker wrote nothing. The same request may be answered the next time.
+    /// The worker wrote nothing. A repeated request may succeed.
     Empty,
 }
 
 impl NoText {
-    /// What the reason of [`ChatEvent::Finished`] says of an answer without text.
+    /// Derives it from the finish reason of an answer without text.
     pub const fn of(reason: FinishReason) -> Self {
         match reason {
             FinishReason::ContentFilter => Self::Declined,
@@ -177,31 +177,31 @@ impl NoText {
     }
 }
 
-/// A worker's answer as it comes. Dropping it aborts the call.
+/// A worker's answer as it arrives. Dropping it aborts the call.
 pub type ChatStream = BoxStream<'static, Result<ChatEvent, VendorError>>;
 
-/// Calls workers.
+/// The adapters that call workers.
 #[async_trait]
 pub trait Vendors: Send + Sync {
-    /// Begins a call. Returns once the vendor took it or refused.
+    /// Begins a call. Returns once the vendor has accepted or refused it.
     async fn chat(&self, worker: &Worker, request: &ChatRequest) -> Result<ChatStream, VendorError>;
 }
 
-/// Which wait of a call was too long. Each is a limit of the worker's.
+/// Which timeout of a call expired. Each is a setting of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// For the connection.
+    /// To connect.
     Connect,
-    /// For the first word of the answer.
+    /// To the first byte of the answer.
     FirstByte,
-    /// For more of an answer that has begun.
+    /// Between two pieces of the answer.
     Idle,
-    /// For the end.
+    /// To the end of the answer.
     Call,
 }
 
 impl Wait {
-    /// The name of the limit in pool files.
+    /// The name of the setting in pool files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect_ms_max",
@@ -218,86 +218,86 @@ impl fmt::Display for Wait {
     }
 }
 
-/// How a call went wrong.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VendorError {
-    /// Too many requests or tokens.
+    /// The vendor reports too many requests or tokens.
     #[error("vendor `{vendor}` asked to slow down")]
     Throttled {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
-        /// How long to wait, if it said.
+        /// The `Retry-After` that the vendor sent, if any.
         retry_after: Option<Duration>,
     },
-    /// The account that the worker is called with cannot pay. It is no fault of the request: another account may well take it.
+    /// The account cannot pay for the call. The request itself is fine; another account may accept it.
     #[error("the account at vendor `{vendor}` cannot pay for the call (status {status}): {message}")]
     Unpaid {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
-        /// The HTTP status; each vendor has another one for it.
+        /// The HTTP status; it differs between vendors.
         status: u16,
-        /// What the vendor said, cut to a readable length.
+        /// The vendor's message, cut to a readable length.
         message: String,
     },
-    /// The request itself is refused; repeating it cannot help.
+    /// The vendor rejected the request itself; repeating it does not help.
     #[error("vendor `{vendor}` rejected the request with status {status}: {message}")]
     Rejected {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
         /// The HTTP status.
         status: u16,
-        /// What the vendor said, cut to a readable length.
+        /// The vendor's message, cut to a readable length.
         message: String,
     },
-    /// The vendor has trouble of its own.
+    /// The vendor has an internal failure.
     #[error("vendor `{vendor}` failed with status {status}: {message}")]
     Failed {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
         /// The HTTP status.
         status: u16,
-        /// What the vendor said, cut to a readable length.
+        /// The vendor's message, cut to a readable length.
         message: String,
     },
-    /// No answer in time.
+    /// A timeout expired.
     #[error("vendor `{vendor}` was silent beyond {wait} of {} ms", limit.as_millis())]
     Timeout {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
-        /// Which limit.
+        /// Which timeout.
         wait: Wait,
-        /// How long it is.
+        /// Its length.
         limit: Duration,
     },
-    /// The connection could not be made, or broke.
+    /// The connection failed or broke.
     #[error("vendor `{vendor}` could not be reached, or cut the connection")]
     Unreachable {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
-        /// What happened.
+        /// The transport's error.
         #[source]
         source: BoxError,
     },
-    /// The answer is not in the vendor's own format, or ended early.
+    /// The answer does not follow the wire format, or ended early.
     #[error("vendor `{vendor}` sent something that does not read: {message}")]
     Garbled {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
         /// What is wrong with it.
         message: String,
     },
-    /// The worker does not take what the request asks for. It was not called.
+    /// The worker does not support something in the request. It was not called.
     #[error("worker `{worker}` does not take {what}")]
     Unsupported {
-        /// Which worker.
+        /// The worker's id.
         worker: WorkerId,
-        /// What it does not take: the name of a feature first.
+        /// The name of the unsupported feature, followed by details.
         what: String,
     },
-    /// The pool's configuration does not allow the call, or this machine does not trust the vendor's certificate.
+    /// The pool file is incomplete for this call, or this machine does not trust the vendor's certificate.
     #[error("vendor `{vendor}` cannot be called: {message}")]
     Misconfigured {
-        /// Which vendor.
+        /// The vendor's id.
         vendor: String,
         /// What is missing or wrong.
         message: String,
@@ -316,8 +316,8 @@ impl VendorError {
         )
     }
 
-    /// Whether the worker refuses whatever it is asked, so that another one may well do it: no key, no money, no such model,
-    /// or nothing of the kind that was asked for.
+    /// Whether the worker would refuse any such request, so that another worker may succeed: no key, no money, an unknown model, or
+    /// an unsupported feature.
     pub const fn is_workers_own(&self) -> bool {
         match self {
             Self::Rejected { status, .. } => matches!(status, 401 | 403 | 404),
@@ -326,7 +326,7 @@ impl VendorError {
         }
     }
 
-    /// The error with everything that caused it, for the operator.
+    /// The message with all its causes, for the operator.
     pub fn in_full(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -337,10 +337,10 @@ impl VendorError {
         text
     }
 
-    /// The error for a tenant: what happened, without the vendor's own words, which may name the operator's account.
+    /// The message for a tenant, without the vendor's own words, which may name the operator's account.
     pub fn for_tenant(&self) -> String {
         match self {
-            // Status 200 refuses no call: the words are the reason for which the question was blocked.
+            // Status 200 means that the vendor blocked the question; its words are the reason.
             Self::Rejected { status: 200, .. }
             | Self::Throttled { .. }
             | Self::Timeout { .. }
@@ -358,7 +358,7 @@ impl VendorError {
         }
     }
 
-    /// How long the vendor wants to be left alone.
+    /// The back-off that the vendor asked for.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Throttled { retry_after, .. } => *retry_after,

@@ -1,5 +1,5 @@
-//! Events that are stored stay readable: the fixture holds each kind in the form that format 1 has had since its beginning.
-//! Add lines to it; never change one. A form that cannot be kept needs a new format and a fixture of its own.
+//! Stored events stay readable: the fixture has each kind of event in the form that format 1 has had from its beginning. Add lines
+//! to the fixture; never change one. An incompatible form needs a new format with a fixture of its own.
 
 use podium_domain::ids::RunId;
 use podium_domain::run::RunEvent;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 const FIXTURE: &str = include_str!("fixtures/events-v1.json");
 const KINDS: usize = 19;
 
-/// A number for each kind. A new kind does not compile until it stands here, and in the fixture.
+/// A number for each kind of event. A new kind does not compile until it is added here and to the fixture.
 fn kind(event: &RunEvent) -> usize {
     match event {
         RunEvent::Accepted { .. } => 0,
@@ -46,7 +46,7 @@ fn every_kind_of_event_in_format_1_reads_and_is_written_as_it_was() {
         assert_eq!(data["kind"], event.event.name());
         let written = EventToStore::new(run, &event).unwrap();
         assert_eq!((written.sequence, written.at_ms, written.kind), (sequence, 7, event.event.name()));
-        // Nothing of it was lost or taken for something else: it is written today as it was then.
+        // Nothing was lost or misread: the event is still written in the same form.
         assert_eq!(serde_json::from_str::<serde_json::Value>(&written.data).unwrap(), *data);
         kinds.push(kind(&event.event));
     }
@@ -55,10 +55,10 @@ fn every_kind_of_event_in_format_1_reads_and_is_written_as_it_was() {
 }
 
 #[test]
-fn another_format_is_refused_by_its_number() {
+fn an_unknown_format_is_refused_with_its_number() {
     let row = StoredEvent { sequence: 3, at_ms: 7, format: 2, data: r#"{"kind":"cancelled"}"# };
     let StoreError::Inconsistent { source, .. } = row.read(RunId::new(Uuid::nil())).unwrap_err() else {
-        unreachable!("a format that is not known is not an outage")
+        unreachable!("an unknown format is not an outage")
     };
     assert_eq!(source.to_string(), "event 3 is in format 2, this version reads format 1");
 }

@@ -57,38 +57,38 @@ async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
         (
             "UPDATE run_events SET data = replace(data, '\"claimed\"', '\"nap\"')
              WHERE run_id = $1 AND last_sequence = 2",
-            "event 2 does not read",
+            "event 2 cannot be decoded",
         ),
         (
             "UPDATE run_events SET data = 'no' WHERE run_id = $1 AND last_sequence = 5",
-            "event 3 does not read",
+            "event 3 cannot be decoded",
         ),
         (
             "UPDATE run_events SET data = replace(data, '\"step_ready\"', '\"nap\"')
              WHERE run_id = $1 AND last_sequence = 5",
-            "event 4 does not read",
+            "event 4 cannot be decoded",
         ),
         (
             "UPDATE run_events SET data = left(data, -1) WHERE run_id = $1 AND last_sequence = 5",
-            "event 5 does not read",
+            "event 5 cannot be decoded",
         ),
         (
             "UPDATE run_events SET data = (data::json -> 0)::text WHERE run_id = $1 AND last_sequence = 2",
-            "event 2 does not read",
+            "event 2 cannot be decoded",
         ),
         (
             "UPDATE run_events SET data = '[' || (data::json -> 0) || ',' || (data::json -> 2) || ']'
              WHERE run_id = $1 AND last_sequence = 5",
-            "event 4 is not in its place",
+            "event 4 is missing or out of order",
         ),
         (
             "UPDATE run_events SET data = '[' || (data::json -> 0) || ',' || (data::json -> 1) || ']'
              WHERE run_id = $1 AND last_sequence = 5",
-            "event 5 is not in its place",
+            "event 5 is missing or out of order",
         ),
         (
             "UPDATE run_events SET last_sequence = 4 WHERE run_id = $1 AND last_sequence = 5",
-            "event 5 is not in its place",
+            "event 5 is missing or out of order",
         ),
         (
             "UPDATE run_events SET format = 2 WHERE run_id = $1 AND last_sequence = 5",
@@ -120,7 +120,7 @@ async fn a_damaged_row_is_named() {
     scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = $1 AND task = 'step.0.0'").await;
     let end = scene.run.run.spec().deadline_at;
     let (run, why) = named(scene.store.due(end, end, 10).await);
-    assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` holds `nap.1`"));
+    assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` has the invalid value `nap.1`"));
 }
 
 #[tokio::test]

@@ -58,9 +58,9 @@ async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
     let cases = [
         (
             "UPDATE run_events SET data = '{\"kind\":\"nap\"}' WHERE run_id = ? AND sequence = 2",
-            "event 2 does not read",
+            "event 2 cannot be decoded",
         ),
-        ("UPDATE run_events SET data = 'no' WHERE run_id = ? AND sequence = 3", "event 3 does not read"),
+        ("UPDATE run_events SET data = 'no' WHERE run_id = ? AND sequence = 3", "event 3 cannot be decoded"),
         ("UPDATE run_events SET format = 2 WHERE run_id = ? AND sequence = 4", "event 4 is in format 2"),
         (
             "DELETE FROM run_events WHERE run_id = ? AND sequence = 5",
@@ -86,7 +86,7 @@ async fn a_damaged_row_is_named() {
     scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = ? AND task = 'step.0.0'").await;
     let end = scene.run.run.spec().deadline_at;
     let (run, why) = named(scene.store.due(end, end, 10).await);
-    assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` holds `nap.1`"));
+    assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` has the invalid value `nap.1`"));
 }
 
 #[tokio::test]
