@@ -1,30 +1,30 @@
-//! The form of an answer: what a client asks of it, and what a worker is asked for.
+//! The response format: what a client requests, and what a worker is asked for.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::pool::Feature;
 
-/// Most bytes of a schema. `OpenAI` bounds the names in one at about as many characters.
+/// Most bytes of a schema. `OpenAI` bounds the names in a schema at about as many characters.
 pub const SCHEMA_BYTES_MAX: usize = 128 << 10;
-/// Most objects and lists inside each other in a schema. `OpenAI` takes ten levels; what is stored has to be read again, and
-/// readers of JSON stop at 128.
+/// Deepest nesting of objects and lists in a schema. `OpenAI` accepts ten levels. A stored schema must be parsed again, and JSON
+/// parsers stop at 128.
 pub const SCHEMA_DEPTH_MAX: usize = 64;
-/// Most characters of a schema's name, as `OpenAI` has it.
+/// Most characters of a schema's name, as in `OpenAI`'s API.
 pub const SCHEMA_NAME_CHARS_MAX: usize = 64;
 
-/// The form of an answer.
+/// The response format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerForm {
     /// Any text.
     #[default]
     Text,
-    /// Some JSON object. The messages must say so too: most vendors insist on the word.
+    /// Any JSON object. The messages must contain the word JSON too, because most vendors insist on it.
     JsonObject,
     /// JSON that follows a schema.
     JsonSchema(JsonSchema),
-    /// Text that a regular expression matches as a whole. It has nothing but what all engines know: characters, classes, groups,
+    /// Text that matches a regular expression as a whole. It uses only what all engines support: characters, classes, groups,
     /// alternatives and repetitions.
     Regex(String),
 }
@@ -36,37 +36,35 @@ pub struct JsonSchema {
     pub name: String,
     /// The schema itself, an object.
     pub schema: Value,
-    /// Whether the answer must follow it to the letter where the vendor tells that apart. `OpenAI` then takes only a part of all
+    /// Whether the answer must follow the schema exactly, for vendors that make the distinction. `OpenAI` then supports only some
     /// schemas.
     pub strict: bool,
 }
 
-/// A form of an answer that nobody could be asked for.
+/// Why a response format is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFormError {
-    /// Not a name.
+    /// The name has an invalid length or character.
     #[error(
         "json_schema.name must have 1 to {SCHEMA_NAME_CHARS_MAX} characters, each a letter, a digit, `_` or `-`"
     )]
     Name,
-    /// Not an object.
+    /// The schema is not an object.
     #[error("json_schema.schema must be an object")]
     NoObject,
-    /// More than [`SCHEMA_BYTES_MAX`].
+    /// The schema has more than [`SCHEMA_BYTES_MAX`].
     #[error("json_schema.schema has {bytes} bytes, the limit is {SCHEMA_BYTES_MAX}")]
     TooLong {
-        /// How many it has.
+        /// Its size.
         bytes: usize,
     },
-    /// More than [`SCHEMA_DEPTH_MAX`].
-    #[error(
-        "json_schema.schema has objects and lists inside each other beyond the limit of {SCHEMA_DEPTH_MAX}"
-    )]
+    /// The schema is nested deeper than [`SCHEMA_DEPTH_MAX`].
+    #[error("json_schema.schema is nested deeper than the limit of {SCHEMA_DEPTH_MAX}")]
     TooDeep,
 }
 
 impl AnswerFormError {
-    /// Where it is wrong, below the form.
+    /// The invalid field, below the response format.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Name => "json_schema.name",
@@ -76,12 +74,12 @@ impl AnswerFormError {
 }
 
 impl AnswerForm {
-    /// Whether any text will do.
+    /// Whether any text is allowed.
     pub fn is_text(&self) -> bool {
         *self == Self::Text
     }
 
-    /// What a worker has to take that is asked for it.
+    /// The feature that a worker needs for it.
     pub const fn feature(&self) -> Option<Feature> {
         match self {
             Self::Text => None,
@@ -101,7 +99,7 @@ impl AnswerForm {
         if !schema.is_object() {
             return Err(AnswerFormError::NoObject);
         }
-        // Before it is written: that goes as deep as it does.
+        // Checked before the schema is written, because writing recurses as deep as the schema.
         if !is_within(schema, SCHEMA_DEPTH_MAX) {
             return Err(AnswerFormError::TooDeep);
         }
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_be_asked_for_is_refused_with_its_limit() {
+    fn an_invalid_format_is_refused_with_its_limit() {
         for form in [
             AnswerForm::Text,
             AnswerForm::JsonObject,
@@ -153,7 +151,7 @@ mod tests {
             (schema("é", json!({})), "json_schema.name", "1 to 64 characters"),
             (schema("a", json!([])), "json_schema.schema", "must be an object"),
             (schema("a", long), "json_schema.schema", "bytes, the limit is 131072"),
-            (schema("a", deep(SCHEMA_DEPTH_MAX + 1)), "json_schema.schema", "beyond the limit of 64"),
+            (schema("a", deep(SCHEMA_DEPTH_MAX + 1)), "json_schema.schema", "deeper than the limit of 64"),
         ] {
             let error = form.check().unwrap_err();
             assert_eq!(error.field(), field);
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_schema_keeps_the_order_of_its_members_and_the_deepest_is_read_again() {
+    fn a_stored_schema_keeps_its_order_and_the_deepest_is_parsed() {
         let stored = r#"{"json_schema":{"name":"s","schema":{"z":1,"a":{"y":2,"b":3}},"strict":false}}"#;
         let form: AnswerForm = serde_json::from_str(stored).unwrap();
         assert_eq!(serde_json::to_string(&form).unwrap(), stored);

@@ -1,7 +1,7 @@
-//! Budgets: how much a tenant or a key may spend in a period, and what runs weigh on them.
+//! Budgets: how much a tenant or a key may spend in a period, and what runs charge to them.
 //!
-//! A run is charged to the budgets that held when it was accepted, in the periods of that time. What it weighs follows from its
-//! events, so a store needs no more than the difference that each commit makes.
+//! A run is charged to the budgets that existed when it was accepted, in the periods of that time. Its charge follows from its
+//! events, so a store needs only the difference that each commit makes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,17 +13,17 @@ use crate::ids::{KeyId, TenantId};
 use crate::money::Cost;
 use crate::time::Timestamp;
 
-/// Who has a budget.
+/// The tenant or the key that has a budget.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Payer {
-    /// All that a tenant's keys do.
+    /// All keys of a tenant together.
     Tenant(TenantId),
-    /// What one key does.
+    /// A single key.
     Key(KeyId),
 }
 
-/// The text is no payer.
+/// The text does not name a payer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a payer must be `tenant:NAME` or `key:ID`")]
 pub struct InvalidPayer;
@@ -63,7 +63,7 @@ impl From<Payer> for String {
     }
 }
 
-/// The span that a budget is for, in UTC.
+/// The period of a budget, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Period {
@@ -88,12 +88,12 @@ impl Period {
         }
     }
 
-    /// The period of that name.
+    /// The period with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|period| period.as_str() == name)
     }
 
-    /// The beginning of the period that `at` is in; the epoch for all time.
+    /// The beginning of the period that contains `at`; the epoch for all time.
     pub fn start(self, at: Timestamp) -> Timestamp {
         let day = || {
             let seconds = i64::try_from(at.unix_ms() / 1000).ok()?;
@@ -109,69 +109,69 @@ impl Period {
     }
 }
 
-/// What a run is charged with: what it costs its budgets.
+/// The amount that a run charges to each of its budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
-    /// What is known to have been spent.
+    /// The known cost so far.
     pub spent: Cost,
-    /// The most that may still be spent: by what the run may still call, and by calls whose executor never reported.
+    /// The most that may still be spent: by calls that the run may still make, and by calls whose executor never reported.
     pub reserved: Cost,
 }
 
 impl Charge {
-    /// Both together: what nobody else can have.
+    /// The sum of both, which no other run can use.
     pub fn total(self) -> Cost {
         self.spent + self.reserved
     }
 }
 
-/// A budget in one period: what a run is charged to.
+/// A budget in one period, which a run is charged to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BudgetRef {
-    /// Whose.
+    /// The owner of the budget.
     pub payer: Payer,
     /// The beginning of the period.
     pub from: Timestamp,
-    /// Which period it is: only a cap for the same one holds. `None` in runs of older versions, which did not say.
+    /// The kind of period; a cap applies to the same kind only. `None` in runs stored by older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Period>,
 }
 
-/// How much somebody may spend in each period.
+/// The most that a payer may spend in each period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Who.
+    /// The owner of the budget.
     pub payer: Payer,
-    /// The tenant that the payer is, or that its key is of.
+    /// The tenant itself, or the tenant of the key.
     pub tenant: TenantId,
-    /// In which span.
+    /// The kind of period.
     pub period: Period,
-    /// How much; none: it is only counted.
+    /// The cap; `None` if spending is only counted.
     pub cap: Option<Cost>,
 }
 
 impl Budget {
-    /// The budget in the period of `at`.
+    /// The budget in the period that contains `at`.
     pub fn at(&self, at: Timestamp) -> BudgetRef {
         BudgetRef { payer: self.payer.clone(), from: self.period.start(at), period: Some(self.period) }
     }
 }
 
-/// A budget does not hold what a run needs.
+/// A budget has too little left for a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error(
     "budget `{payer}` of {cap} has {spent} spent and {reserved} reserved, and the run needs up to {asked} more"
 )]
 pub struct Shortage {
-    /// Whose budget.
+    /// The owner of the budget.
     pub payer: Payer,
-    /// What it allows in the period.
+    /// The cap in the period.
     pub cap: Cost,
-    /// What was spent of it.
+    /// The amount spent.
     pub spent: Cost,
-    /// What other runs may still spend of it, and this one so far.
+    /// The amount that other runs reserve, and this one so far.
     pub reserved: Cost,
-    /// What was wanted on top of that.
+    /// The additional amount that the run needs.
     pub asked: Cost,
 }
 
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payer_reads_back_from_its_text() {
+    fn a_payers_text_parses_back() {
         for text in ["tenant:acme", "tenant:a:b", "key:key_0123"] {
             assert_eq!(text.parse::<Payer>().unwrap().to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! The manifest of a conductor bundle: which files, which prompt, which pool, which sampling.
+//! The manifest of a conductor bundle: its files, prompt, pool and sampling.
 
 mod check;
 mod examples;
@@ -13,33 +13,33 @@ pub use check::{ManifestError, is_plain_file_name};
 pub use examples::{EXAMPLE_BYTES_MAX, EXAMPLES_MAX, Example};
 pub use pinned::{OtherPool, slots_hash};
 
-/// The schema of the manifest that this version reads.
+/// The version of the manifest's schema that this version reads.
 pub const SCHEMA: u32 = 1;
-/// Most adapters of a bundle: the binding of llama.cpp applies one at a time. Several can be made one before, whose rank is the
-/// sum of theirs.
+/// Most adapters of a bundle: llama.cpp's binding applies one at a time. Several adapters can be merged into one beforehand; its
+/// rank is the sum of theirs.
 pub const ADAPTERS_MAX: usize = 1;
-/// The manifest's name in a bundle.
+/// The manifest's file name in a bundle.
 pub const MANIFEST_FILE: &str = "conductor.toml";
 
-/// How a conductor's prompt speaks of the workers.
+/// How a conductor's prompt names the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkersInPrompt {
-    /// Anonymous positions of a pinned pool: what each is good at lives in the weights.
+    /// Anonymous positions of a pinned pool; the weights have learned what each worker is good at.
     Slots,
-    /// The pool is described in the prompt.
+    /// The prompt describes each worker of the pool.
     Described,
 }
 
-/// Where the words of a plan's subtasks come from.
+/// Where the text of a plan's subtasks comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubtaskWords {
-    /// The conductor's own.
+    /// The conductor writes it freely.
     #[default]
     Free,
-    /// The question's, word for word, around references to earlier results (`the result`, `result 2`). For a conductor that
-    /// is too small to be trusted with spelling: what it writes is then a part of the question, never a variation of it.
+    /// It is copied word for word from the question, around references to earlier results (`the result`, `result 2`). For a
+    /// conductor too small to spell reliably: its subtasks are then parts of the question, never variations of it.
     Copied,
 }
 
@@ -47,7 +47,7 @@ pub enum SubtaskWords {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleFile {
-    /// A plain name in the bundle's directory.
+    /// A plain file name in the bundle's directory.
     pub file: String,
     /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
@@ -57,11 +57,11 @@ pub struct BundleFile {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
-    /// A plain name in the bundle's directory.
+    /// A plain file name in the bundle's directory.
     pub file: String,
     /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
-    /// How strongly it is applied, over 0 and at most 16; 1 is as it was trained.
+    /// The factor that it is applied with, over 0 and at most 16; 1 is as it was trained.
     #[serde(default = "whole")]
     pub scale: f32,
 }
@@ -70,32 +70,31 @@ fn whole() -> f32 {
     1.0
 }
 
-/// How the conductor is spoken to.
+/// The layout of the conductor's prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptTemplate {
-    /// How the workers appear.
+    /// How the prompt names the workers.
     pub workers: WorkersInPrompt,
-    /// The chat template by name.
+    /// The name of the chat template.
     pub template: String,
-    /// The system turn, if there is one.
+    /// The system turn; none if absent.
     pub system: Option<String>,
     /// The user's turn, with `{{question}}`, `{{workers}}`, `{{steps_max}}` and `{{examples}}`.
     pub user: String,
-    /// What the user's turn goes on with in a further round, with `{{earlier}}`: the steps and outputs of the round before.
-    /// Without it, workers that are described have [`FURTHER_ROUND`](crate::prompt::FURTHER_ROUND), and slots have no further
-    /// rounds.
+    /// Appended to the user's turn in a follow-up round, with `{{earlier}}`: the steps and outputs of the previous round. Without
+    /// it, described workers use [`FURTHER_ROUND`](crate::prompt::FURTHER_ROUND), and slots have no follow-up rounds.
     #[serde(default)]
     pub further: Option<String>,
-    /// What the assistant's turn is begun with.
+    /// The beginning of the assistant's turn.
     #[serde(default)]
     pub assistant_prefix: String,
-    /// Where the words of subtasks come from.
+    /// Where the text of subtasks comes from.
     #[serde(default)]
     pub subtasks: SubtaskWords,
 }
 
-/// The pool that a conductor with anonymous slots was trained on. Empty for one whose workers are described.
+/// The pool that a conductor with anonymous slots was trained on. Empty if the prompt describes the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PinnedPool {
@@ -107,11 +106,11 @@ pub struct PinnedPool {
     pub hash: String,
 }
 
-/// How the conductor's tokens are chosen, and how many.
+/// The conductor's sampling and token limits.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
-    /// 0 takes the likeliest token.
+    /// 0 always takes the most likely token.
     pub temperature: f32,
     /// Most tokens of free reasoning before the lists are forced.
     pub reasoning_tokens_max: u32,
@@ -121,7 +120,7 @@ pub struct Sampling {
     pub context_tokens: u32,
 }
 
-/// What `conductor.toml` says.
+/// The content of `conductor.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -130,37 +129,37 @@ pub struct Manifest {
     pub name: String,
     /// The bundle's version.
     pub version: String,
-    /// What it is, in a sentence.
+    /// A one-sentence description.
     #[serde(default)]
     pub description: String,
     /// The weights, a GGUF file.
     pub weights: BundleFile,
-    /// What changes the weights, at most [`ADAPTERS_MAX`].
+    /// Changes to the weights, at most [`ADAPTERS_MAX`].
     #[serde(default)]
     pub adapters: Vec<Adapter>,
-    /// The mini head, a safetensors file, if it has one: chooses a worker for the mini tier without writing a plan.
+    /// The mini head, a safetensors file; absent if the bundle has none. It chooses a worker for the mini tier without a plan.
     #[serde(default)]
     pub head: Option<BundleFile>,
-    /// The prompt.
+    /// The layout of the prompt.
     pub prompt: PromptTemplate,
-    /// What stands where the prompt says `{{examples}}`.
+    /// The examples that replace `{{examples}}` in the prompt.
     #[serde(default)]
     pub examples: Vec<Example>,
     /// The pinned pool of a conductor with slots.
     #[serde(default)]
     pub pool: PinnedPool,
-    /// The sampling.
+    /// The sampling and token limits.
     pub sampling: Sampling,
 }
 
-/// A file as the manifest names it.
+/// A file that the manifest names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile<'m> {
     /// The manifest's key, such as `weights` or `adapters[0]`.
     pub key: String,
-    /// The name in the bundle's directory.
+    /// The file name in the bundle's directory.
     pub file: &'m str,
-    /// What its SHA-256 must be.
+    /// The expected SHA-256.
     pub sha256: &'m str,
 }
 
@@ -171,23 +170,23 @@ impl<'m> NamedFile<'m> {
 }
 
 impl Manifest {
-    /// Reads and checks a manifest. All that is wrong with it is reported at once.
+    /// Parses and checks a manifest. Reports all problems at once.
     pub fn parse(toml: &str) -> Result<Self, ManifestError> {
         check::parse(toml)
     }
 
-    /// Name and version: what runs record, and what a pinned model id ends with.
+    /// Name and version, as runs record them and as the suffix of a pinned model id.
     pub fn id(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// The schema that it is written in.
+    /// The schema version of the manifest.
     pub const fn schema(&self) -> u32 {
         self.schema
     }
 
-    /// Most rounds that it can plan. Slots mean weights that were trained: to judge answers only if the manifest says in which
-    /// words they were asked to.
+    /// Most rounds that it can plan. Slots mean trained weights; they can judge answers only if the manifest has the text of the
+    /// follow-up prompt.
     pub const fn rounds_max(&self) -> u16 {
         match (self.prompt.workers, &self.prompt.further) {
             (WorkersInPrompt::Slots, None) => 1,
@@ -195,7 +194,7 @@ impl Manifest {
         }
     }
 
-    /// Every file that it names, the weights first.
+    /// All files that it names, the weights first.
     pub fn files(&self) -> Vec<NamedFile<'_>> {
         let mut files = vec![NamedFile::of("weights", &self.weights)];
         files.extend(self.adapters.iter().enumerate().map(|(number, Adapter { file, sha256, .. })| {

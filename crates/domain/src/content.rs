@@ -1,38 +1,38 @@
-//! What a message may hold beside its words: pictures, calls of tools and their results, reasoning.
+//! The parts of a message besides text: images, tool calls and their results, reasoning.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 
-/// Tokens that a picture is taken for where nobody says better. By what vendors write of their models in 2026 a large picture
-/// takes 1,100 to 1,600, in some of them up to 4,800; what a worker really counts is learned from its answers.
+/// Estimated tokens of an image of unknown size. According to the vendors' pages of 2026, a large image takes 1,100 to 1,600, in
+/// some models up to 4,800. The limiter learns the real number from answers.
 pub const IMAGE_TOKENS: u64 = 1_600;
-/// The most that a picture is expected to take.
+/// The upper estimate of the tokens of an image.
 pub const IMAGE_TOKENS_MAX: u64 = 4_800;
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Words that come after a piece that is none.
+    /// Text that follows a part of another kind.
     Text(String),
-    /// A picture; of a user's message.
+    /// An image, in a user's message.
     Image(Image),
-    /// A tool that the assistant wants called.
+    /// A tool call by the assistant.
     ToolCall(ToolCall),
-    /// What a tool gave; of a user's message.
+    /// The result of a tool, in a user's message.
     ToolResult(ToolResult),
-    /// How the assistant reasoned.
+    /// The assistant's reasoning.
     Reasoning(Reasoning),
 }
 
 impl Part {
-    /// Whether it is a picture.
+    /// Whether it is an image.
     pub const fn is_image(&self) -> bool {
         matches!(self, Self::Image(_))
     }
 
-    /// Its size, for limits: every byte that a client or a worker chose.
+    /// Its size in bytes for limits: everything that a client or a worker chose.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -47,22 +47,22 @@ impl Part {
     }
 }
 
-/// A picture.
+/// An image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Image {
-    /// Where the vendor can fetch it.
+    /// The address from which the vendor can fetch it.
     Url(String),
-    /// The picture itself.
+    /// The image itself.
     Data {
-        /// How it is coded.
+        /// The encoding.
         media_type: MediaType,
-        /// Its bytes in base64, of the standard alphabet and padded.
+        /// Its bytes in padded standard base64.
         base64: String,
     },
 }
 
-/// How a picture is coded: what every vendor takes.
+/// The image encodings that every vendor supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaType {
@@ -77,7 +77,7 @@ pub enum MediaType {
 }
 
 impl MediaType {
-    /// Its name in MIME.
+    /// Its MIME type.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -88,50 +88,50 @@ impl MediaType {
     }
 }
 
-/// A tool that the assistant wants called. Several in one message may be called at the same time.
+/// A tool call by the assistant. Several calls in one message may run concurrently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Tells the calls of a conversation apart.
+    /// Identifies the call within the conversation.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The arguments, as the text of a JSON object.
     pub arguments: String,
-    /// What the worker wants back with the call.
+    /// The seal that the worker expects back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<Seal>,
 }
 
-/// What a tool gave.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call.
     pub call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Its output, or what went wrong.
+    /// Its output, or an error message.
     pub output: String,
-    /// Whether it went wrong.
+    /// Whether the tool failed.
     #[serde(default)]
     pub is_error: bool,
 }
 
-/// How the assistant reasoned, as far as the vendor shows it.
+/// The assistant's reasoning, as far as the vendor shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// In words; blank where the vendor hides them.
+    /// The text; blank if the vendor hides it.
     pub text: String,
-    /// What the worker wants back with it. Reasoning without one is never sent to a vendor.
+    /// The seal that the worker expects back. Reasoning without a seal is never sent to a vendor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<Seal>,
 }
 
-/// An opaque mark by which a worker recognises what it wrote. Only that worker gets it back.
+/// An opaque mark by which a worker recognises its own output. It is returned to that worker only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// Whose it is.
+    /// The worker that issued it.
     pub worker: WorkerId,
-    /// The mark, in a form that only the adapter of the worker's wire format reads.
+    /// The mark; only the adapter of the worker's wire format interprets it.
     pub mark: String,
 }
 
@@ -140,7 +140,7 @@ impl Seal {
         seal.map_or(0, |seal| seal.mark.len())
     }
 
-    /// The mark, if it is `worker`'s.
+    /// The mark, if `worker` issued it.
     pub fn mark_of<'s>(seal: Option<&'s Self>, worker: &WorkerId) -> Option<&'s str> {
         seal.filter(|seal| seal.worker == *worker).map(|seal| seal.mark.as_str())
     }

@@ -1,4 +1,4 @@
-//! What the client asked: its messages, bounded, and the question that they amount to.
+//! The client's messages, bounded, and the question that they amount to.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::{Image, Part};
 
-/// Who said a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Instructions of the client's application.
     System,
-    /// The person who asks.
+    /// The end user.
     User,
     /// An earlier answer.
     Assistant,
@@ -32,17 +32,17 @@ impl Role {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who said it.
+    /// The author.
     pub role: Role,
-    /// What was said, or the beginning of it.
+    /// The text, or its beginning if `parts` follow.
     pub text: String,
-    /// What came after the text, in order.
+    /// The parts after the text, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
 
 impl Message {
-    /// A message of `role`.
+    /// A message with text only.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self { role, text: text.into(), parts: Vec::new() }
     }
@@ -54,7 +54,7 @@ impl Message {
         self
     }
 
-    /// All words of it, without what is none.
+    /// All its text, without the other parts.
     pub fn words(&self) -> Cow<'_, str> {
         let mut words = Cow::Borrowed(self.text.as_str());
         for part in &self.parts {
@@ -65,7 +65,7 @@ impl Message {
         words
     }
 
-    /// All words of it, with a mark where a picture stands: the first one is number `image`, which is counted on.
+    /// All its text, with a mark for each image. `image` is the number of images before it, and is increased.
     fn marked_words(&self, image: &mut usize) -> Cow<'_, str> {
         if !self.parts.iter().any(Part::is_image) {
             return self.words();
@@ -88,18 +88,18 @@ impl Message {
         Cow::Owned(words)
     }
 
-    /// Its size, for limits.
+    /// Its size in bytes, for limits.
     pub fn bytes(&self) -> usize {
         self.text.len() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
 
-    /// How many bytes of it are no picture.
+    /// Its size in bytes without images.
     pub fn text_bytes(&self) -> usize {
         let parts = self.parts.iter().filter(|part| !part.is_image());
         self.text.len() + parts.map(Part::bytes).sum::<usize>()
     }
 
-    /// How many pictures are in it.
+    /// The number of its images.
     pub fn image_count(&self) -> usize {
         self.parts.iter().filter(|part| part.is_image()).count()
     }
@@ -112,12 +112,12 @@ pub const PARTS_MAX: usize = 256;
 /// Most bytes of all messages together.
 pub const CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
-/// A client's messages: at least one, the last one the user's and not blank.
+/// A client's messages: at least one. The last one is the user's and not blank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Message>", into = "Vec<Message>")]
 pub struct Conversation(Vec<Message>);
 
-/// Why messages are no conversation that can be answered.
+/// Why messages are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
     /// No message at all.
@@ -126,19 +126,19 @@ pub enum ConversationError {
     /// More than [`MESSAGES_MAX`].
     #[error("messages has {count} entries, the limit is {MESSAGES_MAX}")]
     TooMany {
-        /// How many there were.
+        /// The number of messages.
         count: usize,
     },
-    /// A message with more than [`PARTS_MAX`].
+    /// A message has more than [`PARTS_MAX`].
     #[error("a message has {count} parts, the limit is {PARTS_MAX}")]
     TooManyParts {
-        /// How many there were.
+        /// The number of parts.
         count: usize,
     },
     /// More than [`CONVERSATION_BYTES_MAX`].
     #[error("messages hold {bytes} bytes, the limit is {CONVERSATION_BYTES_MAX}")]
     TooLong {
-        /// How many there were.
+        /// The number of bytes.
         bytes: usize,
     },
     /// The last message is not a question.
@@ -147,7 +147,7 @@ pub enum ConversationError {
 }
 
 impl Conversation {
-    /// Checks the bounds.
+    /// Checks all bounds.
     pub fn new(messages: Vec<Message>) -> Result<Self, ConversationError> {
         if messages.len() > MESSAGES_MAX {
             return Err(ConversationError::TooMany { count: messages.len() });
@@ -176,7 +176,7 @@ impl Conversation {
         &self.0
     }
 
-    /// All pictures, in order.
+    /// All images, in order.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
         self.0.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
             Part::Image(image) => Some(image),
@@ -184,7 +184,7 @@ impl Conversation {
         })
     }
 
-    /// All pictures, each behind the mark that [`Self::question`] has in its place.
+    /// All images, each preceded by the mark that [`Self::question`] has in its place.
     pub fn marked_images(&self) -> impl Iterator<Item = Part> {
         let mut number = 0;
         self.images().flat_map(move |image| {
@@ -194,8 +194,8 @@ impl Conversation {
 
     /// The text that a plan is made for and that every worker sees as the whole task.
     ///
-    /// A lone question is itself. With earlier turns it is the transcript, so that "and in French?" keeps its sense. Where a
-    /// picture stands there is a mark, such as `[image 1]`.
+    /// A single message is used as it is. With earlier turns it is the transcript, so that "and in French?" keeps its meaning.
+    /// Images are replaced by marks such as `[image 1]`.
     pub fn question(&self) -> String {
         let turns: Vec<_> = self.0.iter().filter(|m| m.role != Role::System).collect();
         let mut image = 0;
@@ -217,14 +217,14 @@ impl Conversation {
         }
     }
 
-    /// The application's own instructions, if it gave any.
+    /// The application's instructions; `None` without any.
     pub fn instructions(&self) -> Option<String> {
         let parts: Vec<_> = self.0.iter().filter(|m| m.role == Role::System).map(Message::words).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 }
 
-/// Appends the words of one turn. A line of them that looks like the beginning of another turn is indented.
+/// Appends the text of one turn. A line that looks like the beginning of another turn is indented.
 fn push_turn(text: &mut String, words: &str) {
     const BEGINNINGS: [&str; 5] =
         ["system:", "user:", "assistant:", "Conversation so far:", "The request now:"];
@@ -242,7 +242,7 @@ fn push_turn(text: &mut String, words: &str) {
     }
 }
 
-/// What stands in a text for the picture after `number`.
+/// The mark of the next image; `number` is increased.
 fn image_mark(number: &mut usize) -> String {
     *number += 1;
     format!("[image {number}]")
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_gathered_from_between_the_pictures_and_everything_counts() {
+    fn the_text_between_images_is_collected_and_all_bytes_count() {
         let picture = || Part::Image(Image::Url("https://example.org/1.png".to_owned()));
         let message = Message::new(Role::User, "Is this ").with([picture(), Part::Text("a cat?".to_owned())]);
         assert_eq!(message.bytes(), 8 + 25 + 6);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_text_alone_has_the_stored_form_that_it_always_had() {
+    fn a_text_only_message_keeps_its_original_stored_form() {
         let stored = r#"{"role":"user","text":"why?"}"#;
         let message = Message::new(Role::User, "why?");
         assert_eq!(serde_json::to_string(&message).unwrap(), stored);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_numbered_through_all_turns() {
+    fn images_are_numbered_across_all_turns() {
         let picture = |name: &str| Part::Image(Image::Url(format!("https://example.org/{name}")));
         let first =
             Message::new(Role::User, "").with([picture("a"), picture("b"), Part::Text("alike?".into())]);

@@ -1,4 +1,4 @@
-//! Typed identifiers. A `RunId` can never be handed over as a `ClaimId`, nor a worker's name as a vendor's.
+//! Typed identifiers: the compiler rejects a `RunId` in place of a `ClaimId`, or a worker's name in place of a vendor's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Wraps an id that was made elsewhere; the domain makes none.
+            /// Wraps an id that was generated elsewhere; the domain generates none.
             pub const fn new(id: Uuid) -> Self {
                 Self(id)
             }
@@ -44,18 +44,18 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// One request, from accept to answer. Version 7: sorts by the time of acceptance.
+    /// The id of one request, from acceptance to answer. UUID version 7: sorts by the time of acceptance.
     RunId
 }
 uuid_id! {
-    /// One claim on a task. Random and never a counter: a rolled back counter could be issued to two holders.
+    /// The id of one claim on a task. Random, because a counter that is rolled back could give two holders the same id.
     ClaimId
 }
 
 impl RunId {
-    /// The least id of the runs that are accepted at `at` or later; the greatest id, if `at` is beyond what an id can say.
+    /// The smallest id of runs accepted at `at` or later; the largest id if `at` is beyond the range of ids.
     pub const fn least_at(at: Timestamp) -> Self {
-        // Version 7 begins with the milliseconds, in 48 of the 128 bits.
+        // A version 7 UUID begins with the milliseconds, in 48 of its 128 bits.
         if at.unix_ms() >> 48 == 0 {
             Self(Uuid::from_u128((at.unix_ms() as u128) << 80))
         } else {
@@ -69,14 +69,14 @@ impl RunId {
 #[error("an id must be a UUID such as `01890a5d-ac96-774b-bcce-b302099a8057`")]
 pub struct InvalidId;
 
-/// Longest name of a worker, vendor or tenant.
+/// Most bytes of the name of a worker, vendor or tenant.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// A name that is empty, too long, or has a character that would need quoting somewhere.
+/// A name that is empty, too long, or has a character that some format would have to quote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("name `{name}` must be 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`")]
 pub struct InvalidName {
-    /// The refused name, cut to the length that is allowed.
+    /// The invalid name, cut to the permitted length.
     pub name: String,
 }
 
@@ -122,19 +122,19 @@ macro_rules! name_id {
 }
 
 name_id! {
-    /// A vendor model that may be called, as the pool names it.
+    /// The pool's name for a vendor model.
     WorkerId
 }
 name_id! {
-    /// Who serves a worker, as the pool names it.
+    /// The pool's name for a service that serves workers.
     VendorId
 }
 name_id! {
-    /// Whose run it is.
+    /// The name of a tenant, which owns runs, keys and budgets.
     TenantId
 }
 name_id! {
-    /// The public name of a tenant's API key, which tells nothing of the key.
+    /// The public id of a tenant's API key; it reveals nothing about the key.
     KeyId
 }
 
@@ -147,7 +147,7 @@ fn checked_name(name: String) -> Result<String, InvalidName> {
 }
 
 impl TenantId {
-    /// Stands for a tenant where a question is asked for nobody, such as for a trial of a plan.
+    /// The tenant of questions outside runs, such as a trial of a plan.
     pub fn nobody() -> Self {
         Self("nobody".to_owned())
     }
@@ -169,26 +169,26 @@ impl StepIndex {
         self.0
     }
 
-    /// The index into a slice of steps.
+    /// The index for slices of steps.
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
 }
 
-/// People count steps from 1; lists and messages from 0.
+/// Displayed from 1, for people; stored and sent from 0.
 impl fmt::Display for StepIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", u32::from(self.0) + 1)
     }
 }
 
-/// A client's own name for a request, so that repeating it makes nobody pay again.
+/// A client's own id for a request, so that a repeated request is not paid twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(String);
 
 impl RequestId {
-    /// Longest request id.
+    /// Most bytes of a request id.
     pub const BYTES_MAX: usize = 128;
 
     /// Checks that it is 1 to [`Self::BYTES_MAX`] printable ASCII characters.
@@ -220,7 +220,7 @@ impl From<RequestId> for String {
     }
 }
 
-/// The request id is empty, too long or has blanks.
+/// The request id is empty, too long, or has blanks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("request id must be 1 to {} printable ASCII characters without blanks", RequestId::BYTES_MAX)]
 pub struct InvalidRequestId;
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_refuse_what_would_need_quoting() {
+    fn names_refuse_characters_that_need_quoting() {
         assert!(WorkerId::new("openai/gpt-5:mini").is_ok());
         for bad in ["", "a b", "ä", "x\0", &"x".repeat(65)] {
             assert!(WorkerId::new(bad).is_err(), "{bad:?}");
@@ -238,15 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn a_run_id_reads_back_from_its_text() {
+    fn a_run_ids_text_parses_back() {
         let id: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         assert_eq!(id.to_string().parse::<RunId>(), Ok(id));
         assert_eq!("no".parse::<RunId>(), Err(InvalidId));
     }
 
     #[test]
-    fn the_least_id_of_a_time_parts_what_was_accepted_before_from_the_rest() {
-        // Version 7: 01890a5d-ac96 are the milliseconds.
+    fn the_least_id_of_a_time_separates_earlier_runs_from_later() {
+        // The milliseconds of the version 7 ids below are 01890a5d-ac96.
         let accepted_at = Timestamp::from_unix_ms(0x0189_0a5d_ac96);
         let id: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         assert!(RunId::least_at(accepted_at) <= id);

@@ -1,7 +1,7 @@
-//! The pure core of Podium: what a plan, a pool, a policy and a run are, and what may happen to them.
+//! The pure core of Podium: plans, pools, policies and runs, and the events that change a run.
 //!
-//! Nothing here waits, reads a clock, rolls dice or touches the outside: time and ids are arguments.
-//! That is what lets every state be walked by a test and every run be replayed from its events.
+//! This crate never waits, reads a clock, draws random numbers, or does input or output: time and ids are arguments. So tests can
+//! visit every state, and every run can be replayed from its events.
 #![deny(missing_docs)]
 
 pub mod answer;

@@ -1,4 +1,4 @@
-//! Prices and costs in whole numbers: sums of costs are exact, whatever their order.
+//! Prices and costs as integers: sums of costs are exact in any order.
 
 use std::fmt;
 use std::iter::Sum;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 pub struct Cost(u64);
 
 impl Cost {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// Whether it is nothing.
+    /// Whether it is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
@@ -30,24 +30,24 @@ impl Cost {
         self.0
     }
 
-    /// From dollars; `None` when negative, not a number or beyond a billion dollars.
+    /// From dollars; `None` if negative, NaN or above a billion dollars.
     pub fn from_usd(usd: f64) -> Option<Self> {
         scaled(usd, 1e9).map(Self)
     }
 
-    /// What is left of it without `other`; nothing if that is more.
+    /// The difference to `other`; zero if that is larger.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// So many times as much; saturates.
+    /// The product; saturates.
     #[must_use]
     pub const fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
-    /// In dollars, for people and for wire formats that want a float.
+    /// In dollars, for display and for wire formats that use floats.
     #[expect(clippy::cast_precision_loss, reason = "a float of dollars is for display")]
     pub fn usd(self) -> f64 {
         self.0 as f64 / 1e9
@@ -74,7 +74,7 @@ impl Sum for Cost {
     }
 }
 
-/// Six decimals of a dollar, or nine for less than a millionth: what is not nothing is never shown as nothing.
+/// Six decimals of a dollar, or nine below a millionth, so that a positive amount is never shown as zero.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = if (1..1000).contains(&self.0) { 9 } else { 6 };
@@ -82,13 +82,13 @@ impl fmt::Display for Cost {
     }
 }
 
-/// A price in trillionths of a US dollar a token, which is millionths of a US dollar a million tokens.
+/// A price in trillionths of a US dollar per token, which equals millionths of a US dollar per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Price(u64);
 
 impl Price {
-    /// From the form that vendors publish; `None` when negative, not a number or absurd.
+    /// From the form that vendors publish; `None` if negative, NaN or absurdly high.
     pub fn from_usd_per_million_tokens(usd: f64) -> Option<Self> {
         scaled(usd, 1e6).map(Self)
     }
@@ -99,29 +99,29 @@ impl Price {
         self.0 as f64 / 1e6
     }
 
-    /// What `tokens` cost in trillionths of a dollar.
+    /// The cost of `tokens` in trillionths of a dollar.
     fn pico_usd(self, tokens: u64) -> u128 {
         u128::from(self.0) * u128::from(tokens)
     }
 }
 
-/// What a worker charges a token, by the class of the token.
+/// A worker's prices per token, by the class of the token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prices {
     /// Prompt tokens.
     pub input: Price,
-    /// Prompt tokens that the vendor had cached.
+    /// Prompt tokens read from the vendor's cache.
     pub cached_input: Price,
-    /// Prompt tokens that the vendor put into its cache.
+    /// Prompt tokens written to the vendor's cache.
     pub cache_write: Price,
-    /// Completion tokens that somebody can read.
+    /// Completion tokens of visible text.
     pub output: Price,
-    /// Completion tokens that were hidden reasoning.
+    /// Completion tokens of hidden reasoning.
     pub reasoning: Price,
 }
 
 impl Prices {
-    /// The same for all of a prompt, and the same for all of a completion.
+    /// One price for all prompt tokens, and one for all completion tokens.
     pub const fn plain(input: Price, output: Price) -> Self {
         Self { input, cached_input: input, cache_write: input, output, reasoning: output }
     }
@@ -140,7 +140,7 @@ impl Prices {
         )
     }
 
-    /// The most that a call can cost: every token is of its dearest class.
+    /// The most that a call can cost: every token has its most expensive class.
     pub fn most_cost(&self, prompt_tokens: u64, completion_tokens: u64) -> Cost {
         let prompt = self.input.max(self.cached_input).max(self.cache_write);
         let completion = self.output.max(self.reasoning);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_costs_what_the_vendors_price_list_says() {
+    fn a_call_costs_its_price_list() {
         let usage = Usage {
             prompt_tokens: 1000,
             cached_tokens: 400,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tokens_of_a_call_are_paid_twice_whatever_the_vendor_counts() {
+    fn overlapping_token_counts_are_never_charged_twice() {
         let usage = Usage {
             prompt_tokens: 100,
             cached_tokens: 80,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_costs_more_than_the_most() {
+    fn no_call_costs_more_than_its_upper_bound() {
         let most = prices().most_cost(100, 10);
         for cached_tokens in 0..=100 {
             for reasoning_tokens in 0..=10 {

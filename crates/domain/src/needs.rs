@@ -1,9 +1,7 @@
-//! What a run needs of every worker that it uses: a client names no worker, so those that cannot do it are left out before
-//! anybody is called.
+//! The features that a run needs of its workers: clients name no worker, so unsuitable ones are left out before any call.
 //!
-//! Every worker is shown the whole question, so all of them have to take the pictures in it. Which of them writes the answer is
-//! known only with the plan, and may change afterwards; so all of them have to take the form of the answer and the texts that end
-//! it as well.
+//! Every worker sees the whole question, so each must support the question's images. Which worker writes the answer is known only
+//! with the plan and may change later, so each must also support the response format and the stop sequences.
 
 use std::fmt;
 
@@ -14,17 +12,17 @@ use crate::policy::{Policy, WorkersAllowed};
 use crate::pool::{Feature, Pool};
 use crate::stops::Stops;
 
-/// What a worker does not take that takes no blanks for the end of an answer.
+/// What an error says of a worker that does not support blank stop sequences.
 pub const BLANK_STOP: &str = "stop that is nothing but blanks";
 /// Most workers that an error names.
 const SHOWN_MAX: usize = 8;
 
-/// No worker takes all that a run needs.
+/// No worker supports everything that a run needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct NoneTakes {
-    /// A feature for lack of which workers were left out.
+    /// A feature whose absence excluded workers.
     pub feature: Feature,
-    /// Each worker that the policy allows, with what it does not take.
+    /// Each worker that the policy allows, with an unsupported feature.
     lacks: Vec<(WorkerId, &'static str)>,
 }
 
@@ -43,8 +41,8 @@ impl fmt::Display for NoneTakes {
     }
 }
 
-/// The policy, narrowed to the workers that take the pictures of a question, the form of its answer and the texts that end it. As it
-/// is where they are all that it allows.
+/// Restricts the policy to the workers that support the question's images, the response format and the stop sequences. Unchanged
+/// if all permitted workers do.
 pub fn narrowed(
     policy: Policy,
     pool: &Pool,
@@ -110,13 +108,13 @@ mod tests {
     fn conversations() -> [Conversation; 2] {
         let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
         let seen = Message::new(Role::User, "what is this?").with([picture]);
-        // Whatever turn it stands in.
+        // Images in any turn count.
         let later = vec![seen, Message::new(Role::Assistant, "a cat"), Message::new(Role::User, "sure?")];
         [Conversation::question_only("why?").unwrap(), Conversation::new(later).unwrap()]
     }
 
     #[test]
-    fn workers_that_cannot_do_it_are_left_out() {
+    fn unsuitable_workers_are_left_out() {
         let pool = pool(&[("a", SEES), ("b", SEES_ONLY), ("c", WRITES), ("d", "")]);
         let ([plain, seen], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
         let none = Stops::default();
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_told_where_to_end_is_left_out() {
+    fn workers_without_the_needed_stop_sequences_are_left_out() {
         let of_api = |api: &str| format!("api = \"{api}\"");
         let [responses, anthropic, gemini] = ["openai-responses", "anthropic", "gemini"].map(of_api);
         let pool = pool(&[

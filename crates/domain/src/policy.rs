@@ -1,4 +1,4 @@
-//! What a run may do: tier, effort, and a named bound for everything that could grow.
+//! The policy of a run: tier, effort, and a named bound for everything that could grow.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,29 +29,29 @@ impl Tier {
     }
 }
 
-/// How hard to try, in the words of the OpenAI `reasoning_effort` parameter.
+/// How much to spend on an answer, with the values of the OpenAI `reasoning_effort` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// At most two steps; workers that can are asked not to reason.
+    /// At most two steps; workers that support it are asked not to reason.
     None,
-    /// At most two steps; workers that can are asked to reason as little as possible.
+    /// At most two steps; workers that support it are asked to reason as little as possible.
     Minimal,
     /// At most two steps.
     Low,
-    /// The default: as many steps as the tier allows, one round.
+    /// The default: as many steps as the tier allows, in one round.
     #[default]
     Medium,
-    /// As medium; workers that can are asked to reason more.
+    /// As medium; workers that support it are asked to reason more.
     High,
     /// A second round may correct the first.
     XHigh,
-    /// As extra high; workers that can are asked to reason as much as possible.
+    /// As extra high; workers that support it are asked to reason as much as possible.
     Max,
 }
 
 impl Effort {
-    /// Every effort, in rising order.
+    /// Every effort, in ascending order.
     pub const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
 
@@ -68,7 +68,7 @@ impl Effort {
         }
     }
 
-    /// The effort of that name.
+    /// The effort with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|effort| effort.as_str() == name)
     }
@@ -81,30 +81,30 @@ pub enum WorkersAllowed {
     /// Every worker of the pool.
     #[default]
     All,
-    /// These and no others.
+    /// Only these workers.
     Only(BTreeSet<WorkerId>),
 }
 
-/// Whether something is done for a run that the pool has rules for.
+/// Whether a rule of the pool applies to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolRule {
-    /// It is not done.
+    /// The rule does not apply.
     None,
-    /// As the pool has it, as far as the rest of the policy allows.
+    /// The rule applies, within the bounds of the policy.
     Pool,
 }
 
 impl PoolRule {
-    /// Every choice.
+    /// Every value.
     pub const ALL: [Self; 2] = [Self::None, Self::Pool];
 
-    /// What policies meant that were stored before there was a choice.
+    /// The behaviour of policies that were stored before this field existed.
     const fn before() -> Self {
         Self::None
     }
 
-    /// Whether it says no more than policies did then.
+    /// Whether it has the value that is left out in the stored form.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::None)
@@ -118,33 +118,33 @@ impl PoolRule {
         }
     }
 
-    /// The choice of that name.
+    /// The value with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 }
 
-/// What follows where a worker's answer breaks off: its vendor failed, fell silent or ended too early after output had begun.
+/// What happens if a worker's answer breaks off: the vendor failed, stopped sending or ended too early after output had begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokenAnswer {
-    /// The worker is not asked again: what it wrote is paid for. The step goes on with another one where [`Policy::fallback`] lets
-    /// it, else it fails.
+    /// The worker is not asked again, because its output was paid for. The step continues with another worker if
+    /// [`Policy::fallback`] allows it; otherwise it fails.
     Elsewhere,
-    /// The worker is asked again, within the attempts: the same is paid for twice.
+    /// The worker is asked again, within the attempts; the output is paid for twice.
     Again,
 }
 
 impl BrokenAnswer {
-    /// Every choice.
+    /// Every value.
     pub const ALL: [Self; 2] = [Self::Elsewhere, Self::Again];
 
-    /// What policies meant that were stored before there was a choice.
+    /// The behaviour of policies that were stored before this field existed.
     const fn before() -> Self {
         Self::Again
     }
 
-    /// Whether it says no more than policies did then.
+    /// Whether it has the value that is left out in the stored form.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::Again)
@@ -158,40 +158,39 @@ impl BrokenAnswer {
         }
     }
 
-    /// The choice of that name.
+    /// The value with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.as_str() == name)
     }
 }
 
-/// What follows a step that failed for good: its worker's attempts are used up, and no other worker may do it; or its worker
+/// What happens after a step has failed for good: its worker's attempts are used up and no other worker may do it, or its worker
 /// declined to answer.
 ///
-/// A step that the answer does not need changes nothing. A final step whose worker declined is the run's answer, by any of
-/// these.
+/// A step that the answer does not need has no effect. A final step whose worker declined is the run's answer, with any value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedStep {
-    /// The conductor is asked, once a run, for a plan that corrects the failed one. It is shown what is known and what failed; one
-    /// that cannot judge an earlier round plans anew, without the workers that failed.
-    /// If that gives no answer either, the run fails with the first failure.
+    /// The conductor is asked once per run for a plan that corrects the failed one. It sees the known outputs and the failure. A
+    /// conductor that cannot judge an earlier round writes a new plan, without the workers that failed. If that gives no answer
+    /// either, the run fails with the first failure.
     Replan,
-    /// Steps that see the failed step are told that its output is missing. The response says so.
+    /// Steps that see the failed step are told that its output is missing. The response reports it.
     Continue,
     /// The run fails.
     Fail,
 }
 
 impl FailedStep {
-    /// Every choice.
+    /// Every value.
     pub const ALL: [Self; 3] = [Self::Replan, Self::Continue, Self::Fail];
 
-    /// What policies meant that were stored before there was a choice.
+    /// The behaviour of policies that were stored before this field existed.
     const fn before() -> Self {
         Self::Continue
     }
 
-    /// Whether it says no more than policies did then.
+    /// Whether it has the value that is left out in the stored form.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::Continue)
@@ -206,96 +205,96 @@ impl FailedStep {
         }
     }
 
-    /// The choice of that name.
+    /// The value with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.as_str() == name)
     }
 }
 
-/// Whether a step may be answered with what its worker answered to the same request before.
+/// Whether a step may reuse its worker's stored answer to an identical request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepCaching {
-    /// Every step is asked of its worker.
+    /// Every step calls its worker.
     Off,
-    /// Where there is a step cache and the request is the same word for word, of the same tenant, and with a temperature of zero
-    /// or a seed, by which its answer is meant to be the same.
+    /// A stored answer is reused if there is a step cache and the request is identical, of the same tenant, and asks for a
+    /// repeatable answer by a temperature of zero or a seed.
     Exact,
 }
 
 impl StepCaching {
-    /// What policies meant that were stored before there was a choice.
+    /// The behaviour of policies that were stored before this field existed.
     const fn before() -> Self {
         Self::Off
     }
 
-    /// Whether it says no more than policies did then.
+    /// Whether it has the value that is left out in the stored form.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::Off)
     }
 }
 
-/// Most workers that one step goes on with, one after the other, beside the planned one.
+/// Most fallbacks of one step, in addition to the planned worker.
 pub const FALLBACKS_MAX: usize = 3;
-/// Most steps that any policy can allow.
+/// Upper bound of [`Policy::steps_max`].
 pub const STEPS_MAX: u16 = 16;
-/// Most rounds that any policy can allow.
+/// Upper bound of [`Policy::rounds_max`].
 pub const ROUNDS_MAX: u16 = 4;
-/// Most attempts at one step that any policy can allow.
+/// Upper bound of [`Policy::attempts_max`].
 pub const ATTEMPTS_MAX: u32 = 20;
-/// Longest deadline that any policy can allow.
+/// Upper bound of the deadline.
 pub const DEADLINE_MAX: Duration = Duration::from_hours(24);
-/// Most bytes of one output that any policy can allow.
+/// Upper bound of [`Policy::output_bytes_max`].
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 /// The bounds of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Latency or quality.
+    /// Whether latency or quality matters more.
     pub tier: Tier,
-    /// How hard to try.
+    /// How much to spend on an answer.
     pub effort: Effort,
     /// Most steps of one round's plan, from 1 to [`STEPS_MAX`].
     pub steps_max: u16,
     /// Most rounds, from 1 to [`ROUNDS_MAX`].
     pub rounds_max: u16,
-    /// Most attempts at planning or at one step, from 1 to [`ATTEMPTS_MAX`]. What is handed back does not count.
+    /// Most attempts at planning or at one step, from 1 to [`ATTEMPTS_MAX`]. Tasks that are handed back do not count.
     pub attempts_max: u32,
-    /// From accept to answer, in milliseconds, at most [`DEADLINE_MAX`].
+    /// From acceptance to answer, in milliseconds, at most [`DEADLINE_MAX`].
     pub deadline_ms: u64,
-    /// Most that the run may cost. An attempt is not begun when what is spent, what is in flight and its own
-    /// estimate exceed this.
+    /// The most that the run may cost. An attempt does not begin if the cost so far, the reservations in flight and its own estimate
+    /// together exceed it.
     pub cost_max: Option<Cost>,
     /// Most bytes of one step's output.
     pub output_bytes_max: usize,
     /// Which workers may be used.
     pub workers_allowed: WorkersAllowed,
-    /// Whether a step may go on with another worker when its own cannot do it.
+    /// Whether a step may continue with another worker if its own cannot do it.
     #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
     pub fallback: PoolRule,
-    /// What follows where a worker's answer breaks off.
+    /// What happens if a worker's answer breaks off.
     #[serde(default = "BrokenAnswer::before", skip_serializing_if = "BrokenAnswer::is_as_before")]
     pub broken_answer: BrokenAnswer,
-    /// What follows a step that failed for good.
+    /// What happens after a step has failed for good.
     #[serde(default = "FailedStep::before", skip_serializing_if = "FailedStep::is_as_before")]
     pub failed_step: FailedStep,
-    /// Whether a step may be answered from the step cache.
+    /// Whether a step may reuse a stored answer.
     #[serde(default = "StepCaching::before", skip_serializing_if = "StepCaching::is_as_before")]
     pub step_cache: StepCaching,
 }
 
-/// A bound that is out of its own bounds.
+/// A field is out of its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("policy {field} is {value}, it must be {min} to {max}")]
 pub struct PolicyError {
-    /// Which bound.
+    /// The name of the field.
     pub field: &'static str,
-    /// What it was.
+    /// Its value.
     pub value: u64,
-    /// The least that is allowed.
+    /// The smallest permitted value.
     pub min: u64,
-    /// The most that is allowed.
+    /// The largest permitted value.
     pub max: u64,
 }
 
@@ -346,7 +345,7 @@ impl Policy {
         Ok(())
     }
 
-    /// The deadline as a span.
+    /// The deadline as a duration.
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
     }
@@ -356,7 +355,7 @@ impl Policy {
         self.allows_id(&worker.id)
     }
 
-    /// The same policy without `workers`; of the pool's workers, those that it allows otherwise remain, maybe none.
+    /// The same policy without `workers`: of the pool's workers, those that remain allowed, perhaps none.
     #[must_use]
     pub fn without(&self, workers: &BTreeSet<WorkerId>, pool: &Pool) -> Self {
         let allowed = pool.workers().iter().filter(|worker| self.allows(worker));
@@ -388,14 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_out_of_bounds_is_named() {
+    fn a_field_out_of_bounds_is_named() {
         let policy = Policy { steps_max: 17, ..Policy::new(Tier::Ultra, Effort::Medium) };
         let text = policy.check().unwrap_err().to_string();
         assert_eq!(text, "policy steps_max is 17, it must be 1 to 16");
     }
 
     #[test]
-    fn what_was_stored_before_there_was_a_choice_reads_as_it_was_meant() {
+    fn policies_stored_without_a_field_keep_their_behaviour() {
         let policy = Policy::new(Tier::Ultra, Effort::Medium);
         let mut stored = serde_json::to_value(&policy).unwrap();
         for name in ["fallback", "broken_answer", "failed_step", "step_cache"] {

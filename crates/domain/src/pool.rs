@@ -27,25 +27,24 @@ pub use waits::Waits;
 /// Most workers of a pool.
 pub const WORKERS_MAX: usize = 64;
 
-/// Who serves workers, and where.
+/// A service that serves workers, with its address and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vendor {
-    /// Its name in the pool.
+    /// Its id in the pool.
     pub id: VendorId,
-    /// Where the API begins, such as `https://api.openai.com/v1`; without a slash at the end.
+    /// The base address of the API, such as `https://api.openai.com/v1`; without a trailing slash.
     pub base_url: String,
-    /// A file of PEM certificates: the only authorities that its servers' certificates may be signed by. Absent: those that this
-    /// machine trusts.
+    /// A PEM file of the only authorities that may sign its servers' certificates. Absent: those that this machine trusts.
     pub root_certificates: Option<String>,
-    /// Where its keys are, if it asks for any. Calls are spread over them; all of them share the account's limits.
+    /// Where its keys are stored, if it needs any. Calls are spread over them; all of them share the account's limits.
     pub keys: Vec<SecretRef>,
-    /// Where a request carries the key, if the vendor wants it elsewhere than its workers' wire formats have it.
+    /// Where a request carries the key, if that differs from the wire formats' default.
     pub key_header: Option<KeyHeader>,
-    /// The field that bounds a completion in the format `openai-chat`; absent: as its host name suggests.
+    /// The field that bounds a completion in the format `openai-chat`; absent: chosen by its host name.
     pub token_limit_field: Option<TokenLimitField>,
-    /// What the calls of all its workers have in addition.
+    /// Additional headers and body fields of all its workers' calls.
     pub extras: Extras,
-    /// What the account allows all of its workers together.
+    /// The limits of the account, shared by all of its workers.
     pub limits: AccountLimits,
 }
 
@@ -56,41 +55,41 @@ impl Vendor {
     }
 }
 
-/// What a worker can take in.
+/// A kind of input that a worker supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Modality {
     /// Text.
     Text,
-    /// Pictures.
+    /// Images.
     Image,
 }
 
-/// How hard a worker may be used.
+/// The limits of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most calls at the same time.
+    /// Most concurrent calls.
     pub in_flight_max: u32,
-    /// Longest wait for a whole answer, in milliseconds.
+    /// Longest duration of a call, in milliseconds.
     pub call_ms_max: u64,
-    /// Longest silences within it.
+    /// Longest silences within a call.
     pub waits: Waits,
-    /// How much of it may be used in a minute.
+    /// The limits per minute.
     pub rates: Rates,
-    /// What its vendor allows all of its workers together.
+    /// The limits that all workers of its vendor share.
     pub account: AccountLimits,
 }
 
-/// How hard all workers of a vendor may be used together: what the account allows.
+/// The limits of a vendor's account, shared by all its workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountLimits {
-    /// Most calls at the same time.
+    /// Most concurrent calls.
     pub in_flight_max: Option<u32>,
-    /// How much may be used in a minute.
+    /// The limits per minute.
     pub rates: Rates,
 }
 
-/// Most of something in a minute. Vendors count tokens together, or apart by prompt and completion, or both.
+/// Most of each amount per minute. Vendors count tokens together, or prompt and completion separately, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Calls.
@@ -106,40 +105,40 @@ pub struct Rates {
 /// A vendor model that may be called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
-    /// Its name in the pool.
+    /// Its id in the pool.
     pub id: WorkerId,
-    /// Who serves it.
+    /// The vendor that serves it.
     pub vendor: VendorId,
-    /// How it is spoken to.
+    /// Its wire format.
     pub api: WireFormat,
     /// The vendor's name for the model.
     pub model: String,
-    /// What it is, in a sentence, for the conductor and for people.
+    /// A one-sentence description, for the conductor and for people.
     pub description: String,
-    /// What it is good at, in a few words each.
+    /// Its strengths, in a few words each.
     pub strengths: Vec<String>,
-    /// What it can take in.
+    /// The kinds of input that it supports.
     pub modalities: Vec<Modality>,
     /// Most tokens of prompt and completion together.
     pub context_tokens: u32,
     /// Most tokens of one completion.
     pub output_tokens_max: u32,
-    /// What it takes of what a request may ask for, pictures aside.
+    /// The optional features that it supports, images aside.
     pub features: BTreeSet<Feature>,
-    /// The efforts that it knows by name. A request with another one gets the nearest.
+    /// The effort levels that the model accepts. Other levels are replaced by the nearest.
     pub efforts: BTreeSet<Effort>,
-    /// What it charges, and from when.
+    /// Its prices, by date.
     pub prices: PriceLists,
-    /// How hard it may be used.
+    /// Its limits.
     pub limits: Limits,
-    /// What its calls have in addition to its vendor's, which they win over.
+    /// Additional headers and body fields of its calls; they override its vendor's.
     pub extras: Extras,
-    /// Who may stand in for it, the best first; none: the pool does not say, so any other worker.
+    /// Its fallbacks, the best first. `None`: the pool names none, so any other worker may be used.
     pub fallbacks: Option<Vec<WorkerId>>,
 }
 
 impl Worker {
-    /// Whether a request may ask it for that.
+    /// Whether it supports the feature.
     pub fn takes(&self, feature: Feature) -> bool {
         match feature {
             Feature::Image => self.modalities.contains(&Modality::Image),
@@ -147,13 +146,13 @@ impl Worker {
         }
     }
 
-    /// The highest effort that the model knows and that is not above `wanted`; its lowest if all are above.
+    /// The highest effort that the model accepts and that is not above `wanted`; its lowest one if all are above.
     pub fn nearest_effort(&self, wanted: Effort) -> Effort {
         let known = || self.efforts.iter().copied();
         known().filter(|effort| *effort <= wanted).max().or_else(|| known().min()).unwrap_or(wanted)
     }
 
-    /// Whether it can be told how hard to reason; most models refuse a request that does.
+    /// Whether it accepts an effort; most models reject a request that has one.
     pub fn takes_effort(&self) -> bool {
         self.takes(Feature::Effort) || self.takes(Feature::ThinkingBudget)
     }
@@ -169,7 +168,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Reads a pool file. All that is wrong with it is reported at once.
+    /// Parses and checks a pool file. Reports all problems at once.
     pub fn parse(toml: &str) -> Result<Self, PoolError> {
         file::parse(toml)
     }
@@ -179,7 +178,7 @@ impl Pool {
         &self.name
     }
 
-    /// Name and version: what a run records as the pool that it used.
+    /// Name and version, as runs record them.
     pub fn version(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
@@ -194,47 +193,47 @@ impl Pool {
         &self.vendors
     }
 
-    /// The worker of that name.
+    /// The worker with that id.
     pub fn worker(&self, id: &WorkerId) -> Option<&Worker> {
         self.workers.iter().find(|worker| worker.id == *id)
     }
 
-    /// The same pool with just these workers, in this order: how a conductor with pinned slots sees it.
+    /// The same pool with only these workers, in this order, as a conductor with pinned slots numbers them.
     pub fn arranged(&self, order: &[WorkerId]) -> Result<Self, UnknownWorker> {
         let find = |id: &WorkerId| self.worker(id).cloned().ok_or_else(|| UnknownWorker { id: id.clone() });
         let workers = order.iter().map(find).collect::<Result<_, _>>()?;
         Ok(Self { workers, ..self.clone() })
     }
 
-    /// The same pool with other workers, of the same vendors.
+    /// The same pool with other workers of the same vendors.
     #[must_use]
     pub fn with_workers(self, workers: Vec<Worker>) -> Self {
         Self { workers, ..self }
     }
 
-    /// The worker to hand a whole question to when nothing better is known: the dearest completion that the policy allows,
-    /// since vendors price by ability; the first of equals.
+    /// The worker for a whole question if nothing better is known: the one with the most expensive completion that the policy
+    /// allows, because vendors price by ability; the first of equals.
     pub fn safest(&self, policy: &Policy) -> Option<&Worker> {
         let allowed = self.workers.iter().filter(|worker| policy.allows(worker));
         allowed.rev().max_by_key(|worker| worker.prices.latest().prices.output)
     }
 
-    /// The workers that have no price list yet that is valid at `at`: they cannot be called.
+    /// The workers without a price list that is valid at `at`; they cannot be called.
     pub fn unpriced_at(&self, at: Timestamp) -> impl Iterator<Item = &Worker> {
         self.workers.iter().filter(move |worker| !worker.prices.is_valid_at(at))
     }
 
-    /// The vendor of that name.
+    /// The vendor with that id.
     pub fn vendor(&self, id: &VendorId) -> Option<&Vendor> {
         self.vendors.iter().find(|vendor| vendor.id == *id)
     }
 }
 
-/// The pool has no worker of that name.
+/// The pool has no worker with that id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pool has no worker `{id}`")]
 pub struct UnknownWorker {
-    /// The name.
+    /// The unknown id.
     pub id: WorkerId,
 }
 

@@ -1,4 +1,4 @@
-//! A worker's price lists: vendors change their prices, and an attempt costs what was valid when it began.
+//! A worker's price lists. Vendors change their prices, and an attempt is charged by the list that was valid when it began.
 
 use crate::money::{Cost, Prices};
 use crate::time::Timestamp;
@@ -7,18 +7,18 @@ use crate::usage::Usage;
 /// Most price lists of a worker.
 pub const LISTS_MAX: usize = 64;
 
-/// Prices and the time from which they are valid, until the next list's.
+/// Prices that are valid from a time until the next list begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriceList {
     /// The beginning; the epoch for prices without a date.
     pub from: Timestamp,
-    /// The prices, of calls with a short prompt if there are others for long ones.
+    /// The prices; those of short prompts if `long_prompt` is set.
     pub prices: Prices,
     /// The prices of calls with a long prompt, if they differ.
     pub long_prompt: Option<LongPrompt>,
 }
 
-/// Prices of whole calls, prompt and completion, whose prompt is long.
+/// Prices of calls with a long prompt; they apply to prompt and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongPrompt {
     /// A prompt is long if it has more tokens than this.
@@ -28,12 +28,13 @@ pub struct LongPrompt {
 }
 
 impl PriceList {
-    /// One price for each class of token, however long the prompt.
+    /// One price for each class of token, for prompts of any length.
     pub const fn new(from: Timestamp, prices: Prices) -> Self {
         Self { from, prices, long_prompt: None }
     }
 
-    /// The cost of one call, rounded up to a billionth of a dollar. Not of the sum of several: their prompts count apart.
+    /// The cost of one call, rounded up to a billionth of a dollar. Not for a sum of calls, because each prompt is classified by
+    /// itself.
     pub fn cost(&self, usage: &Usage) -> Cost {
         let long = self.long_prompt.filter(|long| usage.prompt_tokens > long.above_tokens);
         long.map_or(self.prices, |long| long.prices).cost(usage)
@@ -48,30 +49,30 @@ impl PriceList {
     }
 }
 
-/// All price lists of a worker: at least one, by rising dates.
+/// All price lists of a worker: at least one, sorted by date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceLists {
     first: PriceList,
-    /// In order.
+    /// Sorted by date.
     later: Vec<PriceList>,
 }
 
-/// Price lists that are none.
+/// Why price lists are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PriceListsError {
-    /// There is none.
+    /// The list is empty.
     #[error("there is no price list")]
     Empty,
     /// There are more than [`LISTS_MAX`].
     #[error("there are {0} price lists, the limit is {LISTS_MAX}")]
     TooMany(usize),
-    /// Two begin at the same time.
+    /// Two lists begin at the same time.
     #[error("two price lists have the same `from`")]
     SameDate,
 }
 
 impl PriceLists {
-    /// The same prices at all times.
+    /// One price list without a date.
     pub const fn always(prices: Prices) -> Self {
         Self { first: PriceList::new(Timestamp::from_unix_ms(0), prices), later: Vec::new() }
     }
@@ -90,23 +91,23 @@ impl PriceLists {
         Ok(Self { first, later: lists.collect() })
     }
 
-    /// All of them, by rising dates.
+    /// All lists, sorted by date.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PriceList> {
         std::iter::once(&self.first).chain(&self.later)
     }
 
-    /// Whether a list is valid at `at`: not before the first one begins.
+    /// Whether a list is valid at `at`; false before the first one begins.
     pub fn is_valid_at(&self, at: Timestamp) -> bool {
         self.first.from <= at
     }
 
-    /// The prices of an attempt that began at `at`. Before the first list begins, they are that one's: no call is made then.
+    /// The prices of an attempt that began at `at`; those of the first list if it begins later, when no call is made.
     pub fn at(&self, at: Timestamp) -> &PriceList {
         let valid = self.iter().rev().find(|list| list.from <= at);
         valid.unwrap_or(&self.first)
     }
 
-    /// The list that begins last: what is shown and compared where no time is given.
+    /// The list that begins last, for display and comparison without a time.
     pub fn latest(&self) -> &PriceList {
         self.later.last().unwrap_or(&self.first)
     }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_priced_by_the_list_that_was_valid_when_it_began() {
+    fn an_attempt_is_priced_by_the_list_valid_at_its_beginning() {
         let lists = PriceLists::new(vec![list(200, 2.0), list(100, 1.0), list(300, 3.0)]).unwrap();
         let at = |ms| lists.at(Timestamp::from_unix_ms(ms)).prices;
         for (ms, usd) in [(100, 1.0), (199, 1.0), (200, 2.0), (299, 2.0), (300, 3.0), (u64::MAX, 3.0)] {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_costs_more_than_the_most_of_its_prompt() {
+    fn no_call_costs_more_than_the_upper_bound_of_its_prompt() {
         for long_usd in [0.5, 2.0] {
             let long_prompt = Some(LongPrompt { above_tokens: 1_000, prices: list(0, long_usd).prices });
             let tiered = PriceList { long_prompt, ..list(0, 1.0) };

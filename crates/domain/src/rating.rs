@@ -1,37 +1,37 @@
-//! What the one who asked thinks of an answer.
+//! A client's rating of an answer.
 
 /// Most bytes of a comment.
 pub const COMMENT_BYTES_MAX: usize = 4096;
 
-/// A rating: a score from 0 (useless) to 1 (right), and a comment if there is one.
+/// A rating: a score from 0 (useless) to 1 (right), and an optional comment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rating {
     score: f64,
     comment: Option<String>,
 }
 
-/// Why something is no rating.
+/// Why a rating is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidRating {
-    /// The score is out of its bounds, or no number.
+    /// The score is out of bounds or NaN.
     #[error("score is {score}, it must be 0 to 1")]
     Score {
-        /// What it is.
+        /// Its value.
         score: f64,
     },
     /// The comment is too long.
     #[error("comment has {bytes} bytes, the limit is {COMMENT_BYTES_MAX}")]
     CommentTooLong {
-        /// How long it is.
+        /// Its size.
         bytes: usize,
     },
-    /// No database of text keeps it.
+    /// The comment has a character that databases cannot store.
     #[error("comment has a NUL character")]
     CommentNul,
 }
 
 impl InvalidRating {
-    /// The field that is to blame.
+    /// The invalid field.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Score { .. } => "score",
@@ -41,7 +41,7 @@ impl InvalidRating {
 }
 
 impl Rating {
-    /// Checks both. A blank comment is none.
+    /// Checks both. A blank comment counts as absent.
     pub fn new(score: f64, comment: Option<String>) -> Result<Self, InvalidRating> {
         if !(0.0..=1.0).contains(&score) {
             return Err(InvalidRating::Score { score });
@@ -52,7 +52,7 @@ impl Rating {
                 Err(InvalidRating::CommentTooLong { bytes: comment.len() })
             }
             Some(comment) if comment.contains('\0') => Err(InvalidRating::CommentNul),
-            // Not the zero that has a sign.
+            // Without the sign of a negative zero.
             _ => Ok(Self { score: score.abs(), comment }),
         }
     }
@@ -62,7 +62,7 @@ impl Rating {
         self.score
     }
 
-    /// In words.
+    /// The comment, if there is one.
     pub fn comment(&self) -> Option<&str> {
         self.comment.as_deref()
     }

@@ -1,10 +1,10 @@
-//! A run as a pure state machine: what it is, what may be asked of it, what happened to it.
+//! A run as a pure state machine: its state, its commands and its events.
 //!
-//! Only events are stored; the state is folded from them. [`Run::decide`] turns a command into events without changing
-//! anything, [`Run::apply`] folds one event in. Neither waits, nor reads a clock: `now` is an argument.
+//! Only events are stored; the state is folded from them. [`Run::decide`] turns a command into events and changes nothing;
+//! [`Run::apply`] folds one event in. Neither waits nor reads a clock: `now` is an argument.
 //!
-//! A run's work comes as *tasks*: the planning of a round, and each step of its plan. They share one life: waiting, ready,
-//! running under a claim, then done, failed or cancelled.
+//! The work of a run consists of *tasks*: the planning of each round, and each step of its plan. They have the same states:
+//! waiting, ready, running under a claim, then done, failed or cancelled.
 
 mod apply;
 mod charge;
@@ -41,26 +41,26 @@ pub use event::{CONTEXT_EXCEEDED, FailReason, OtherCall, RATE_LIMITED, RunEvent,
 pub use failure::MissingStep;
 pub use task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 
-/// What was asked, and under which bounds. Fixed at acceptance.
+/// The request and its bounds, fixed at acceptance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// Whose run it is.
+    /// The tenant that owns it.
     pub tenant: TenantId,
-    /// The key that it was asked with, if any.
+    /// The key of the request, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
     /// The budgets that it is charged to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<BudgetRef>,
-    /// What it reserves of them until there is a plan: the least that a plan can cost.
+    /// The amount reserved of them until there is a plan: the least that a plan can cost.
     #[serde(default, skip_serializing_if = "Cost::is_zero")]
     pub hold: Cost,
-    /// The client's own name for the request.
+    /// The client's own id for the request.
     pub request_id: Option<RequestId>,
-    /// A hash of what the client asked for, if the request has an id of the client's own.
+    /// A hash of the request, if it has a client's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_digest: Option<String>,
-    /// The model that the client named, such as `podium-ultra`.
+    /// The model that the client requested, such as `podium-ultra`.
     pub model: String,
     /// The client's messages.
     pub conversation: Conversation,
@@ -68,56 +68,56 @@ pub struct RunSpec {
     pub policy: Policy,
     /// Most tokens of the answer, if the client set a limit.
     pub answer_tokens_max: Option<u32>,
-    /// How its workers are to choose their words.
+    /// The sampling parameters of its workers.
     #[serde(default, skip_serializing_if = "Sampling::is_none")]
     pub sampling: Sampling,
-    /// The form of its answer.
+    /// The response format of its answer.
     #[serde(default, skip_serializing_if = "AnswerForm::is_text")]
     pub answer: AnswerForm,
-    /// Texts that end its answer.
+    /// The stop sequences of its answer.
     #[serde(default, skip_serializing_if = "Stops::is_empty")]
     pub stops: Stops,
     /// The pool's name and version.
     pub pool: String,
     /// The conductor's name and version.
     pub conductor: String,
-    /// When it was accepted.
+    /// When the run was accepted.
     pub accepted_at: Timestamp,
-    /// When it fails if it has not ended.
+    /// When it fails unless it has ended.
     pub deadline_at: Timestamp,
 }
 
 impl RunSpec {
-    /// Whether the step that gives the answer is asked for more than the others: a limit, a form, or an end of its own.
+    /// Whether the final step gets a different request than the others: a token limit, a response format, or stop sequences.
     pub fn shapes_answer(&self) -> bool {
         self.answer_tokens_max.is_some() || !self.answer.is_text() || !self.stops.is_empty()
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunState {
-    /// There are tasks to do.
+    /// It has tasks to do.
     Active,
-    /// Ended with an answer: the output of this step.
+    /// It ended with an answer: the output of this step.
     Succeeded {
         /// The round that answered.
         round: u16,
         /// Its final step.
         step: StepIndex,
     },
-    /// Ended without an answer.
+    /// It ended without an answer.
     Failed {
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// Somebody took it back.
+    /// A client cancelled it.
     Cancelled,
 }
 
 impl RunState {
-    /// The name that clients and stores use.
+    /// The name for clients and stores.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -131,20 +131,20 @@ impl RunState {
 /// One workflow inside a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// The planning of it.
+    /// The task of planning it.
     pub planning: Task,
-    /// What of the plan was begun before the plan was complete.
+    /// The steps that began before the plan was complete.
     pub head: Option<PlanHead>,
-    /// What the conductor wrote, once it has.
+    /// The plan, once the conductor has written it.
     pub planned: Option<Arc<Planned>>,
-    /// How many of the first steps are superseded: begun, and then not of the plan that was written in the end.
+    /// The number of leading steps that are superseded: they began, and the complete plan does not contain them.
     pub superseded: u16,
-    /// The steps, as many as the plan has; before there is one, those of the head.
+    /// The steps of the plan; before it is complete, those of the head.
     pub steps: Vec<StepRun>,
-    /// Why it gave no answer, if an earlier round's answer or failure stands instead.
+    /// Why it gave no answer, if the answer or failure of an earlier round stands instead.
     #[serde(default)]
     pub abandoned: Option<FailReason>,
-    /// The failure of the round before, which this one is to correct.
+    /// The failure of the previous round, which this one should correct.
     #[serde(default)]
     pub corrects: Option<FailReason>,
 }
@@ -162,37 +162,37 @@ impl Round {
         }
     }
 
-    /// The plan, once there is one.
+    /// The complete plan; `None` until then.
     pub fn plan(&self) -> Option<&Plan> {
         self.planned.as_ref().map(|planned| &planned.plan)
     }
 
-    /// The steps as far as they are known: those of the plan, or of its head before there is one.
+    /// The known steps: those of the plan, or of its head until the plan is complete.
     pub fn known_steps(&self) -> &[Step] {
         let planned = self.plan().map(Plan::steps);
         planned.or_else(|| self.head.as_ref().map(PlanHead::steps)).unwrap_or_default()
     }
 
-    /// Whether the step was begun in vain.
+    /// Whether the step began and is not part of the complete plan.
     pub fn is_superseded(&self, step: StepIndex) -> bool {
         step.get() < self.superseded
     }
 }
 
-/// A step's life.
+/// The state of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRun {
-    /// The work on it.
+    /// The task of doing it.
     pub task: Task,
-    /// Who does it instead of the planned worker, if somebody does.
+    /// The fallback that does it in place of the planned worker, if any.
     pub worker: Option<WorkerId>,
-    /// How often it went on with somebody else, at most [`FALLBACKS_MAX`].
+    /// How often it continued with another worker, at most [`FALLBACKS_MAX`].
     pub fallbacks: u16,
-    /// What it produced.
+    /// The text that it produced.
     pub output: Option<String>,
     /// Why its worker stopped writing.
     pub finish: Option<FinishReason>,
-    /// What went wrong in the end, if it failed.
+    /// The last error, if it failed.
     #[serde(default)]
     pub error: Option<String>,
 }
@@ -203,21 +203,21 @@ impl StepRun {
     }
 }
 
-/// One request, from accept to answer.
+/// One request, from acceptance to answer.
 ///
-/// It can be written as a whole for a reader of the same version of the program, in passing. What is kept are its events.
+/// It can be serialized for a short time, for a process of the same version. Only its events are stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     id: RunId,
     version: u64,
-    // What never changes is shared: a run is copied for each decision on it.
+    // Immutable parts are shared, because each decision copies the run.
     spec: Arc<RunSpec>,
     state: RunState,
     ended_at: Option<Timestamp>,
     rounds: Vec<Round>,
-    /// What it may cost in all, by its last plan: what it reserves of its budgets.
+    /// The most that it may cost according to its last plan; the amount reserved of its budgets.
     hold: Cost,
-    /// What its budgets are charged with.
+    /// The charge booked on its budgets.
     booked: Charge,
 }
 
@@ -227,7 +227,7 @@ impl Run {
         RunEvent::Accepted { spec: Arc::new(spec) }
     }
 
-    /// Folds a run's events, which must be all of them and in order.
+    /// Folds all events of a run, in order.
     pub fn replay(id: RunId, events: &[SequencedEvent]) -> Result<Self, IllegalEvent> {
         let Some((first, rest)) = events.split_first() else {
             return Err(IllegalEvent::nothing_accepted());
@@ -242,17 +242,17 @@ impl Run {
         self.id
     }
 
-    /// How many events were folded: the sequence number of the last one.
+    /// The number of folded events, which is the sequence number of the last one.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What was asked.
+    /// The request and its bounds.
     pub fn spec(&self) -> &RunSpec {
         &self.spec
     }
 
-    /// Where it stands.
+    /// Its state.
     pub fn state(&self) -> &RunState {
         &self.state
     }
@@ -285,7 +285,7 @@ impl Run {
         }
     }
 
-    /// The task, if the run has such a one.
+    /// The task; `None` if the run does not have it.
     pub fn task(&self, task: TaskRef) -> Option<&Task> {
         match task {
             TaskRef::Plan { round } => self.rounds.get(usize::from(round)).map(|round| &round.planning),
@@ -295,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Every task that exists, in order.
+    /// All existing tasks, in order.
     pub fn tasks(&self) -> impl Iterator<Item = (TaskRef, &Task)> {
         (0u16..).zip(&self.rounds).flat_map(|(number, round)| {
             let steps = (0u16..).zip(&round.steps).map(move |(index, step)| {
@@ -305,23 +305,23 @@ impl Run {
         })
     }
 
-    /// The step as it is planned, if there is one.
+    /// The planned step, if there is one.
     pub fn step(&self, round: u16, step: StepIndex) -> Option<&Step> {
         self.rounds.get(usize::from(round))?.known_steps().get(step.as_usize())
     }
 
-    /// Whether the step's output is its round's answer. No step is known to be that one before the plan is complete.
+    /// Whether the step's output is its round's answer. Always false before the plan is complete.
     pub fn is_final_step(&self, round: u16, step: StepIndex) -> bool {
         let plan = self.rounds.get(usize::from(round)).and_then(Round::plan);
         plan.is_some_and(|plan| plan.final_step() == step)
     }
 
-    /// What a step produced, if it did.
+    /// The output of a step, if it has one.
     pub fn output(&self, round: u16, step: StepIndex) -> Option<&str> {
         self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?.output.as_deref()
     }
 
-    /// The worker that a task needs now, which may be another one than was planned; none for planning.
+    /// The worker that a task needs now, planned or fallback; `None` for planning.
     pub fn worker_of(&self, task: TaskRef) -> Option<&WorkerId> {
         match task {
             TaskRef::Plan { .. } => None,
@@ -333,13 +333,12 @@ impl Run {
         }
     }
 
-    /// What all attempts together have cost so far: those that counted, those that failed and those whose result came too
-    /// late alike.
+    /// The cost of all attempts so far, including those that failed and those whose result came too late.
     pub fn cost(&self) -> Cost {
         self.attempts().map(|attempt| attempt.cost).sum()
     }
 
-    /// What all attempts together have consumed so far.
+    /// The tokens of all attempts so far.
     pub fn usage(&self) -> Usage {
         self.attempts().map(|attempt| attempt.usage).sum()
     }
@@ -354,7 +353,7 @@ impl Run {
         self.wasted().map(|(usage, _)| usage).sum()
     }
 
-    /// What was not spent because outputs were known already: none of it is in [`Self::usage`] and [`Self::cost`].
+    /// The usage and cost that the step cache saved; neither is part of [`Self::usage`] and [`Self::cost`].
     pub fn saved(&self) -> Saved {
         let saved = self.attempts().filter_map(|attempt| attempt.saved);
         saved.fold(Saved::default(), |sum, saved| Saved {
@@ -363,12 +362,12 @@ impl Run {
         })
     }
 
-    /// What planning consumed: the share of [`Self::usage`] that no worker did.
+    /// The tokens of planning, a share of [`Self::usage`].
     pub fn planning_usage(&self) -> Usage {
         self.rounds.iter().flat_map(|round| &round.planning.attempts).map(|attempt| attempt.usage).sum()
     }
 
-    /// Whether the policy lets the step go on with others, and it has not done so too often.
+    /// Whether the policy allows the step another fallback.
     pub fn can_fall_back(&self, task: TaskRef) -> bool {
         let TaskRef::Step { round, step } = task else { return false };
         let found = self.rounds.get(usize::from(round)).and_then(|round| round.steps.get(step.as_usize()));
@@ -376,13 +375,13 @@ impl Run {
             && found.is_some_and(|step| usize::from(step.fallbacks) < FALLBACKS_MAX)
     }
 
-    /// How often a step went on with another worker.
+    /// How often steps continued with another worker.
     pub fn fallbacks(&self) -> u32 {
         self.rounds.iter().flat_map(|round| &round.steps).map(|step| u32::from(step.fallbacks)).sum()
     }
 
-    /// The most that attempts under way may still cost, and lost ones may have cost: a lost attempt's executor may have lost only its
-    /// connection, and not its call.
+    /// The most that attempts in flight may still cost and lost ones may have cost: the executor of a lost attempt may still be
+    /// calling the vendor.
     fn reserved(&self) -> Cost {
         self.attempts().filter(|attempt| attempt.is_outstanding()).map(|attempt| attempt.reserved).sum()
     }

@@ -1,48 +1,48 @@
-//! How workers choose their words: what a client may ask of every call of a run.
+//! Sampling parameters that a client may request for every worker call of a run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::pool::{Feature, WireFormat, Worker};
 
-/// The highest temperature that anybody may ask for, as OpenAI and Gemini have it.
+/// The highest temperature of all vendors, as in OpenAI and Gemini.
 pub const TEMPERATURE_MAX: f32 = 2.0;
-/// The highest one that Anthropic knows.
+/// The highest temperature that Anthropic accepts.
 pub const ANTHROPIC_TEMPERATURE_MAX: f32 = 1.0;
-/// The highest `top_p`: all of the mass.
+/// The highest `top_p`: the whole probability mass.
 pub const TOP_P_MAX: f32 = 1.0;
 
-/// How the workers of a run are to choose their words. It is a wish: a client names no worker, so a worker that does not take a
-/// part of it is called without that part. Conductors have a sampling of their own.
+/// The requested sampling of a run's workers. Clients name no worker, so a worker that does not support a parameter is called
+/// without it. Conductors have their own sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     /// 0 to [`TEMPERATURE_MAX`]; the vendor's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f32>,
-    /// 0 to [`TOP_P_MAX`]: draw from the likeliest tokens of that mass; the vendor's default when absent.
+    /// 0 to [`TOP_P_MAX`]: sample from the most likely tokens up to this probability mass; the vendor's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// The same seed gives the same words, as far as a vendor can promise that. It seeds the conductor as well.
+    /// The same seed gives the same answer, as far as a vendor supports it. It also seeds the conductor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
 }
 
-/// A part of a sampling that is out of its bounds.
+/// A parameter is out of its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{field} is {value}, it must be 0 to {max}")]
 pub struct SamplingError {
-    /// Which part.
+    /// The name of the parameter.
     pub field: &'static str,
-    /// What it was.
+    /// Its value.
     pub value: f32,
-    /// The most that is allowed.
+    /// The largest permitted value.
     pub max: f32,
 }
 
 impl Sampling {
-    /// Every part as the vendors have it.
+    /// The vendors' defaults.
     pub const NONE: Self = Self { temperature: None, top_p: None, seed: None };
 
-    /// Whether nothing is asked for.
+    /// Whether no parameter is set.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
@@ -58,9 +58,9 @@ impl Sampling {
         Ok(())
     }
 
-    /// What of it `worker` can be asked for; a temperature above the highest that it knows becomes that one.
+    /// The parameters that `worker` supports, with the temperature reduced to the highest that it accepts.
     ///
-    /// A worker that reasons at Anthropic takes neither temperature nor `top_p`, and how hard it reasons matters more.
+    /// At Anthropic, a worker that reasons accepts neither temperature nor `top_p`, and its effort matters more.
     #[must_use]
     pub fn for_worker(self, worker: &Worker) -> Self {
         let is_anthropic = worker.api == WireFormat::Anthropic;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_out_of_its_bounds_is_named() {
+    fn a_parameter_out_of_bounds_is_named() {
         assert_eq!(ALL.check(), Ok(()));
         for temperature in [-0.1, 2.1, f32::NAN, f32::INFINITY] {
             let refused = Sampling { temperature: Some(temperature), ..Sampling::NONE }.check().unwrap_err();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_asked_for_what_it_takes() {
+    fn a_worker_gets_the_parameters_that_it_supports() {
         assert_eq!(ALL.for_worker(&worker("openai-chat", "")), ALL);
         assert_eq!(ALL.for_worker(&worker("openai-chat", "features = []")), Sampling::NONE);
         let seeded = Sampling { seed: Some(7), ..Sampling::NONE };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_reads_back_and_nothing_is_nothing() {
+    fn stored_parameters_are_read_unchanged() {
         assert_eq!(serde_json::to_string(&Sampling::NONE).unwrap(), "{}");
         let stored = r#"{"temperature":1.5,"top_p":0.5,"seed":7}"#;
         assert_eq!(serde_json::to_string(&ALL).unwrap(), stored);

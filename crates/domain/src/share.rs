@@ -1,26 +1,26 @@
-//! A share of all runs, of which each run is either in or out.
+//! A share of all runs; each run is either in it or not.
 
 use crate::ids::RunId;
 
-/// A share of runs, from none to all. Which run is in it depends on the run's id and nothing else, so every process agrees. Who
-/// is in a share is in every greater one.
+/// A share of runs, from none to all. Membership depends only on the run's id, so all processes agree. A run in a share is also in
+/// every larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
     millionths: u32,
 }
 
-/// It is less than nothing or more than all.
+/// The share is below 0 or above 1.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("a share is {share}, it must be 0 to 1")]
 pub struct ShareError {
-    /// What it was.
+    /// Its value.
     pub share: f64,
 }
 
 const WHOLE: u32 = 1_000_000;
 
 impl Share {
-    /// A share from 0 to 1, to the millionth.
+    /// A share from 0 to 1, rounded to a millionth.
     pub fn new(share: f64) -> Result<Self, ShareError> {
         if !(0.0..=1.0).contains(&share) {
             return Err(ShareError { share });
@@ -30,14 +30,14 @@ impl Share {
         Ok(Self { millionths })
     }
 
-    /// Whether the run is in it.
+    /// Whether the run is in the share.
     pub fn includes(self, run: RunId) -> bool {
         let (high, low) = run.as_uuid().as_u64_pair();
         spread(high ^ spread(low)) % u64::from(WHOLE) < u64::from(self.millionths)
     }
 }
 
-/// Spreads neighbouring numbers over all: the finalizer of `SplitMix64`, Steele, Lea and Flood 2014, with Stafford's constants.
+/// Spreads neighbouring numbers: the finalizer of `SplitMix64` (Steele, Lea and Flood, 2014) with Stafford's constants.
 const fn spread(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -52,12 +52,12 @@ mod tests {
 
     fn included(share: f64) -> Vec<u128> {
         let share = Share::new(share).unwrap();
-        // Ids that follow each other, as those of runs of one moment do in their first half.
+        // Ids that differ in their first half only, like those of runs accepted in one moment.
         (0..10_000).filter(|id| share.includes(RunId::new(Uuid::from_u128(*id << 64)))).collect()
     }
 
     #[test]
-    fn a_share_has_about_so_many_runs_and_a_greater_one_all_of_them() {
+    fn a_share_has_its_part_of_runs_and_is_in_larger_ones() {
         let (tenth, quarter) = (included(0.1), included(0.25));
         assert!((900..1_100).contains(&tenth.len()), "{}", tenth.len());
         assert!((2_350..2_650).contains(&quarter.len()), "{}", quarter.len());
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_beyond_its_bounds_is_refused() {
+    fn a_share_out_of_bounds_is_refused() {
         for wrong in [-0.1, 1.1, f64::NAN] {
             assert!(Share::new(wrong).is_err(), "{wrong}");
         }

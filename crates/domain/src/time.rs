@@ -1,4 +1,4 @@
-//! Points in time and spans, as numbers that are handed in. No clock is read here.
+//! Points in time and durations as arguments; no clock is read here.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ impl Timestamp {
         self.0
     }
 
-    /// `span` later; saturates at the end of time.
+    /// `span` later; saturates at the largest timestamp.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// `span` earlier; stops at the epoch.
+    /// `span` earlier; saturates at the epoch.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero when it is not earlier.
+    /// The time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -1,23 +1,23 @@
-//! What calls consumed.
+//! The tokens that calls use.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one call, or of several added up.
+/// The tokens of one call, or of several added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// All prompt tokens, cached ones included.
     pub prompt_tokens: u64,
-    /// Those of the prompt that the vendor had cached.
+    /// Prompt tokens read from the vendor's cache.
     pub cached_tokens: u64,
-    /// Those of the prompt that the vendor put into its cache, at a price of their own; none of [`Self::cached_tokens`].
+    /// Prompt tokens written to the vendor's cache, at their own price; not among [`Self::cached_tokens`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
     /// All completion tokens, reasoning included.
     pub completion_tokens: u64,
-    /// Those of the completion that were hidden reasoning.
+    /// Completion tokens of hidden reasoning.
     pub reasoning_tokens: u64,
 }
 
@@ -27,7 +27,7 @@ fn is_zero(tokens: &u64) -> bool {
 }
 
 impl Usage {
-    /// Nothing.
+    /// No tokens.
     pub const NONE: Self = Self {
         prompt_tokens: 0,
         cached_tokens: 0,
@@ -36,7 +36,7 @@ impl Usage {
         reasoning_tokens: 0,
     };
 
-    /// Prompt and completion together.
+    /// The sum of prompt and completion tokens.
     pub fn total_tokens(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }

@@ -1,4 +1,4 @@
-//! What a manifest must be, and one list of everything that is wrong with it.
+//! Checks a manifest and lists everything that is wrong with it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,22 +7,22 @@ use super::{ADAPTERS_MAX, MANIFEST_FILE, Manifest, SCHEMA, WorkersInPrompt, exam
 use crate::ids::WorkerId;
 use crate::pool::WORKERS_MAX;
 
-/// Most that an adapter may be multiplied with.
+/// The largest factor of an adapter.
 const SCALE_MAX: f32 = 16.0;
 
-/// Why a manifest is refused.
+/// Why a manifest is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// Not TOML, an unknown key, or a value of the wrong type.
-    #[error("conductor.toml does not read: {0}")]
+    /// It is not TOML, has an unknown key, or a value of the wrong type.
+    #[error("conductor.toml cannot be parsed: {0}")]
     Syntax(String),
-    /// Written for another version of Podium.
+    /// It has the schema of another version of Podium.
     #[error("conductor.toml: schema is {found}, this version reads {SCHEMA}")]
     OtherSchema {
-        /// What it says.
+        /// The schema version in the file.
         found: i64,
     },
-    /// Well-formed, but wrong; every problem is listed, each with its key.
+    /// It has invalid values; all of them are listed, each with its key.
     #[error("conductor.toml has {} problem(s):{}", .0.len(), Lines(.0))]
     Invalid(Vec<String>),
 }
@@ -35,7 +35,7 @@ impl fmt::Display for Lines<'_> {
     }
 }
 
-/// Whether it can be the name of a file that lies in the bundle itself: no folder, nothing hidden, not the manifest.
+/// Whether it can be the name of a file directly in the bundle: no folder, not hidden, not the manifest.
 pub fn is_plain_file_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.') && name != MANIFEST_FILE
 }
@@ -43,13 +43,13 @@ pub fn is_plain_file_name(name: &str) -> bool {
 pub(super) fn parse(toml: &str) -> Result<Manifest, ManifestError> {
     let syntax = |error: toml::de::Error| ManifestError::Syntax(error.to_string());
     let table: toml::Table = toml::from_str(toml).map_err(syntax)?;
-    // Before anything else: of another schema nothing is known, not even its keys.
+    // Checked first, because even the keys of another schema are unknown.
     if let Some(found) = table.get("schema").and_then(toml::Value::as_integer)
         && found != i64::from(SCHEMA)
     {
         return Err(ManifestError::OtherSchema { found });
     }
-    // From the text again, for errors that name the line.
+    // Parsed from the text again, so that errors name the line.
     let manifest: Manifest = toml::from_str(toml).map_err(syntax)?;
     let mut problems = Vec::new();
     check_identity(&manifest, &mut problems);

@@ -1,7 +1,7 @@
-//! Worked examples: questions with the plans that a conductor is to write for them, as part of its prompt.
+//! Worked examples: questions with the plans that a conductor should write for them, as part of its prompt.
 //!
-//! In the RL Conductor paper (arXiv 2512.04388) a prompt with examples does better than one without, and best with examples
-//! from other domains than the questions that are asked: they teach the form and how to split, not the answers.
+//! In the RL Conductor paper (arXiv 2512.04388), a prompt with examples works better than one without, and best if the examples
+//! are from other domains than the questions: they teach the format and how to split, not the answers.
 
 use std::fmt;
 
@@ -16,24 +16,24 @@ pub const EXAMPLES_MAX: usize = 16;
 /// Most bytes of an example: question, team and plan together.
 pub const EXAMPLE_BYTES_MAX: usize = 8 << 10;
 
-/// Where the examples stand in a prompt.
+/// The place of the examples in a prompt.
 const PLACEHOLDER: &str = "{{examples}}";
 
-/// A question and the plan that a conductor is to write for it.
+/// A question and the plan that a conductor should write for it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
     /// The question.
     pub question: String,
-    /// What the workers of its team are good at, in the order of the plan's numbers; empty if the plan's words tell, and for
-    /// slots.
+    /// What each worker of the example's team is good at, in the order of the plan's numbers; empty if the plan names workers, and
+    /// for slots.
     #[serde(default)]
     pub workers: Vec<String>,
-    /// Reasoning, if any, and the three lists: what the conductor is to write.
+    /// The expected text: optional reasoning, then the three lists.
     pub plan: String,
 }
 
-/// As a conductor sees it.
+/// The form in the prompt.
 impl fmt::Display for Example {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Question: {}", self.question.trim())?;
@@ -49,7 +49,7 @@ impl Example {
         self.question.len() + self.workers.iter().map(String::len).sum::<usize>() + self.plan.len()
     }
 
-    /// How many workers its plan may number.
+    /// The number of workers that its plan may refer to.
     fn positions(&self, manifest: &Manifest) -> usize {
         match manifest.prompt.workers {
             WorkersInPrompt::Slots => manifest.pool.slots.len(),
@@ -75,7 +75,7 @@ pub(super) fn check(manifest: &Manifest, problems: &mut Vec<String>) {
             say(".question is blank".to_owned());
         }
         if example.workers.iter().any(|worker| worker.trim().is_empty()) {
-            say(".workers has a blank one".to_owned());
+            say(".workers has a blank entry".to_owned());
         }
         if manifest.prompt.workers == WorkersInPrompt::Slots && !example.workers.is_empty() {
             say(".workers must be left out where prompt.workers is `slots`: numbers are slots".to_owned());
@@ -90,13 +90,13 @@ pub(super) fn check(manifest: &Manifest, problems: &mut Vec<String>) {
     }
 }
 
-/// Examples without a place would not be seen, and a place without examples would be seen as it is.
+/// Examples without a placeholder would not be shown; a placeholder without examples would be shown literally.
 fn check_place(manifest: &Manifest, problems: &mut Vec<String>) {
     let (system, user) = (manifest.prompt.system.as_deref().unwrap_or_default(), &manifest.prompt.user);
     let places = system.matches(PLACEHOLDER).count() + user.matches(PLACEHOLDER).count();
     match (manifest.examples.is_empty(), places) {
         (true, 0) | (false, 1) => {}
-        (true, _) => problems.push(format!("the prompt has {PLACEHOLDER}, and there are no examples")),
+        (true, _) => problems.push(format!("the prompt has {PLACEHOLDER}, but there are no examples")),
         (false, _) => problems.push(format!(
             "there are examples, so prompt.system or prompt.user must have {PLACEHOLDER}, once; it is there {places} times"
         )),

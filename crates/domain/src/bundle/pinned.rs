@@ -1,4 +1,4 @@
-//! Whether a bundle may run on a pool.
+//! Checks whether a bundle may run on a pool.
 
 use std::fmt::Write as _;
 
@@ -9,32 +9,31 @@ use super::{Manifest, WorkersInPrompt};
 use crate::ids::WorkerId;
 use crate::pool::{Pool, UnknownWorker};
 
-/// What the hash begins with: another way to make it gets another name.
+/// The prefix of the hashed text; another algorithm needs another prefix.
 const HASH_NAME: &str = "podium-slots-1";
 
-/// A bundle was trained for other workers than the pool has.
+/// The pool has other workers than the bundle was trained for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "bundle `{bundle}` was trained for pool `{trained_on}` and does not run on pool `{pool}`:{}",
     Lines(.problems)
 )]
 pub struct OtherPool {
-    /// Name and version of the bundle.
+    /// The name and version of the bundle.
     pub bundle: String,
     /// The pool that it was trained for.
     pub trained_on: String,
-    /// The pool that there is.
+    /// The pool of this process.
     pub pool: String,
-    /// What is different.
+    /// The differences.
     pub problems: Vec<String>,
 }
 
 impl Manifest {
-    /// The pool as the conductor counts it: the slots alone and in their order, or the whole pool where it is described.
+    /// The pool as the conductor numbers it: the slots' workers in their order, or the whole pool if the prompt describes it.
     ///
-    /// A conductor with slots knows its workers by nothing but their positions. So all of them must be there, and each must be
-    /// the model that it was trained on. Where they are served, at what price and under which limits does not matter, nor
-    /// which further workers the pool has: no plan names those.
+    /// A conductor with slots knows its workers by position only. So all of them must be in the pool, and each must be the model
+    /// that it was trained on. Vendor, price, limits and additional workers do not matter, because no plan names them.
     pub fn fit(&self, pool: &Pool) -> Result<Pool, OtherPool> {
         if self.prompt.workers == WorkersInPrompt::Described {
             return Ok(pool.clone());
@@ -65,8 +64,8 @@ impl Manifest {
     }
 }
 
-/// What identifies the workers in `slots`: the SHA-256, in lower-case hexadecimal, over `podium-slots-1` and, for each slot in
-/// order, the worker's name and the vendor's name for the model. Each of these texts comes with its length in bytes before it, as in `4:gpt5,`.
+/// The identity of the workers in `slots`: the lower-case hexadecimal SHA-256 over `podium-slots-1` and, for each slot in order,
+/// the worker's name and the vendor's name for the model. Each text is preceded by its length in bytes, as in `4:gpt5,`.
 pub fn slots_hash(pool: &Pool, slots: &[WorkerId]) -> Result<String, UnknownWorker> {
     let mut hash = Sha256::new();
     let mut add = |text: &str| hash.update(format!("{}:{text},", text.len()));

@@ -1,4 +1,4 @@
-//! Tests of the manifest, and of the pool that it pins.
+//! Tests of the manifest and of the pool that it pins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ fn a_good_manifest_reads() {
 }
 
 #[test]
-fn a_bad_manifest_is_refused_by_the_name_of_the_key() {
+fn an_invalid_manifest_is_refused_with_the_key() {
     for (from, to, key) in [
         ("nano.gguf", "../nano.gguf", "weights.file"),
         ("maths.gguf", "conductor.toml", "adapters[0].file"),
@@ -74,7 +74,7 @@ fn a_bad_manifest_is_refused_by_the_name_of_the_key() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_manifest_is_listed() {
+fn all_problems_of_a_manifest_are_listed() {
     let text = good().replace("nano.gguf", "a/b").replace("= 1024", "= 1").replace("mine-1", "");
     let ManifestError::Invalid(problems) = Manifest::parse(&text).unwrap_err() else { panic!("{text}") };
     assert_eq!(problems.len(), 4, "{problems:#?}");
@@ -89,7 +89,7 @@ fn slots_are_the_pools_workers_in_the_bundles_order() {
 }
 
 #[test]
-fn the_hash_is_made_as_it_says() {
+fn the_hash_is_computed_as_documented() {
     let slots = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
     assert_eq!(slots_hash(&pool("mb"), &slots).unwrap(), HASH);
     let turned = ["b", "a"].map(|id| WorkerId::new(id).unwrap());
@@ -97,7 +97,7 @@ fn the_hash_is_made_as_it_says() {
 }
 
 #[test]
-fn a_pool_with_another_model_in_a_slot_or_none_is_refused_and_both_are_named() {
+fn a_pool_that_differs_in_a_slot_is_refused_with_both_names() {
     let manifest = Manifest::parse(&good()).unwrap();
     let refused = manifest.fit(&pool("mc")).unwrap_err().to_string();
     for part in ["`nano-1`", "`mine-1`", "`mine-2`", HASH] {
@@ -110,7 +110,7 @@ fn a_pool_with_another_model_in_a_slot_or_none_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn a_bundle_that_is_told_of_its_workers_fits_any_pool() {
+fn a_bundle_with_described_workers_fits_any_pool() {
     let text = good().replace("\"slots\"", "\"described\"");
     let pinned = text.split_once("[pool]").unwrap().1.split_once("[sampling]").unwrap().0;
     let manifest = Manifest::parse(&text.replace(&format!("[pool]{pinned}"), "")).unwrap();
@@ -118,14 +118,14 @@ fn a_bundle_that_is_told_of_its_workers_fits_any_pool() {
 }
 
 #[test]
-fn slots_have_further_rounds_where_the_manifest_says_in_which_words() {
+fn slots_have_follow_up_rounds_if_the_manifest_has_the_prompt() {
     let with =
         |text: &str| Manifest::parse(&text.replace("[pool]", "further = \" {{earlier}}\"\n[pool]")).unwrap();
     assert_eq!(Manifest::parse(&good()).unwrap().rounds_max(), 1);
     assert_eq!(with(&good()).rounds_max(), crate::policy::ROUNDS_MAX);
 }
 
-/// A bundle that is told of its workers, with this in its prompt and these examples behind it.
+/// A bundle with described workers; `prompt` and `examples` are inserted.
 fn described(prompt: &str, examples: &str) -> String {
     format!(
         "schema = 1\nname = \"big\"\nversion = \"1\"\n[weights]\nfile = \"w.gguf\"\nsha256 = \"{}\"\n\
@@ -160,7 +160,7 @@ fn asked(manifest: &Manifest, question: &str) -> String {
 }
 
 #[test]
-fn worked_examples_stand_where_the_prompt_says_and_before_the_question() {
+fn worked_examples_replace_their_placeholder() {
     let manifest = Manifest::parse(&described(USER, EXAMPLES)).unwrap();
     let text = asked(&manifest, "Why?");
     let expected = "Like these:\n\
@@ -171,7 +171,7 @@ fn worked_examples_stand_where_the_prompt_says_and_before_the_question() {
 }
 
 #[test]
-fn an_example_that_no_conductor_may_write_is_refused_by_its_number() {
+fn an_example_with_an_invalid_plan_is_refused_by_number() {
     for (from, to, problem) in [
         ("[1, 0]", "[1]", "examples[1].plan is refused: lists differ in length: 1 in model_id"),
         (
@@ -185,7 +185,7 @@ fn an_example_that_no_conductor_may_write_is_refused_by_its_number() {
         ("subtasks = [\"Rule.\"]", "", "examples[0].plan is refused"),
         ("\"Rule.\"", "\"  \"", "examples[0].plan is refused: subtask of step 1 is blank"),
         ("And now?", " ", "examples[1].question is blank"),
-        ("\"Writes.\"", "\"\"", "examples[1].workers has a blank one"),
+        ("\"Writes.\"", "\"\"", "examples[1].workers has a blank entry"),
         ("Ask one.", &"why ".repeat(2048), "examples[0] has 82"),
         ("plan = 'model_id", "team = 1\nplan = 'model_id", "unknown field `team`"),
     ] {
@@ -202,7 +202,7 @@ fn an_example_that_no_conductor_may_write_is_refused_by_its_number() {
 }
 
 #[test]
-fn examples_and_their_place_in_the_prompt_need_each_other() {
+fn examples_need_a_placeholder_and_the_placeholder_examples() {
     for (user, examples, problem) in [
         ("{{workers}} {{question}}", EXAMPLES, "it is there 0 times"),
         ("{{examples}} {{examples}} {{question}}", EXAMPLES, "it is there 2 times"),
@@ -218,7 +218,7 @@ fn examples_and_their_place_in_the_prompt_need_each_other() {
 }
 
 #[test]
-fn with_slots_an_examples_numbers_are_slots() {
+fn an_examples_numbers_are_slots_in_a_bundle_with_slots() {
     let example = |plan: &str, workers: &str| {
         let user = good().replace("{{question}}", "{{examples}} {{question}}");
         format!(
@@ -233,7 +233,7 @@ fn with_slots_an_examples_numbers_are_slots() {
 }
 
 #[test]
-fn a_second_adapter_and_a_scale_that_is_no_number_are_refused() {
+fn a_second_adapter_and_an_invalid_scale_are_refused() {
     let adapters = |count: usize, scale: &str| {
         let one = |number| {
             format!(
@@ -253,10 +253,10 @@ fn a_second_adapter_and_a_scale_that_is_no_number_are_refused() {
     }
 }
 
-/// The page for people.
+/// The reference page of bundles.
 const PAGE: &str = include_str!("../../../../docs/bundles.md");
 
-/// The keys of the manifest as the errors about an unknown one list them, each with its table.
+/// The keys of the manifest with their tables, taken from the errors about an unknown key.
 fn keys() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for (head, table) in [
@@ -276,7 +276,7 @@ fn keys() -> BTreeSet<String> {
     keys
 }
 
-/// The rows of the page's table, by their keys.
+/// The rows of the page's table, by key.
 fn rows() -> BTreeMap<&'static str, &'static str> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
     let keys = |row: &'static str| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2);
@@ -284,14 +284,14 @@ fn rows() -> BTreeMap<&'static str, &'static str> {
 }
 
 #[test]
-fn the_page_about_bundles_has_every_key_and_no_other() {
+fn the_bundle_page_lists_exactly_the_keys() {
     let rows: BTreeSet<_> = rows().into_keys().map(str::to_owned).collect();
     assert_eq!(rows, keys());
     assert!(rows.len() > 30, "{rows:?}");
 }
 
 #[test]
-fn the_page_about_bundles_has_the_bounds_and_a_manifest_that_reads() {
+fn the_bundle_page_has_the_bounds_and_a_valid_manifest() {
     let rows = rows();
     for (key, bound) in [
         ("adapters", ADAPTERS_MAX),

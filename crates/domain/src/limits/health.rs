@@ -1,8 +1,7 @@
 //! Worker health: vendor back-off, circuit breaker, adaptive concurrency limit.
 //!
-//! Calls are judged in the order in which they were sent, not in the order in which they end: each call carries its
-//! [number](Health::granted). A quick error overtakes slow answers, and refusals of calls that were under way say nothing of a
-//! pause that began after them.
+//! Calls are judged in the order in which they were sent, not in which they end: each call has a [number](Health::granted).
+//! Otherwise quick errors would overtake slow answers, and refusals of calls sent before a pause would extend it.
 
 use super::{Outcome, Why};
 
@@ -19,23 +18,23 @@ pub(super) const SPAN_MS: f64 = 5_000.0;
 pub(super) const FAILURES_MIN: f64 = 5.0;
 /// Share of failed calls above which it opens.
 pub(super) const FAILED_SHARE_MAX: f64 = 0.5;
-/// How long the breaker stays open at first. Doubled each time that a probe fails.
+/// How long the breaker stays open at first. Doubled after each failed probe.
 pub(super) const OPEN_MS: f64 = 1_000.0;
 /// Longest time that it stays open.
 pub(super) const OPEN_MS_MAX: f64 = 10_000.0;
-/// How long the outcome of a probe is waited for before another call may probe.
+/// How long a probe may take before another call may probe.
 pub(super) const PROBE_MS_MAX: f64 = 10_000.0;
 
 /// Factor of the concurrency limit after an overload, or when most calls of an episode were answered 429.
 pub(super) const AFTER_OVERLOAD: f64 = 0.7;
-/// The same after the first token became slow.
+/// The same factor after the first token became slow.
 pub(super) const AFTER_SLOWNESS: f64 = 0.9;
-/// Slowness alone leaves at least this part of the configured concurrency: prompts differ.
+/// Slowness alone reduces the limit to this part of the configured concurrency at most, because prompts differ.
 pub(super) const SLOWNESS_FLOOR: f64 = 0.5;
-/// The first token is slow if it takes longer than usual by this factor and by `SLOW_MORE_MS` on top.
+/// The first token is slow if its time exceeds the usual one by this factor and by `SLOW_MORE_MS`.
 pub(super) const SLOW_TIMES: f64 = 2.0;
 pub(super) const SLOW_MORE_MS: f64 = 500.0;
-/// Shortest time between two reductions: only after it do the calls show the effect of the first.
+/// Shortest time between two reductions; before that, calls do not show the effect of the first.
 pub(super) const REDUCE_EVERY_MS: f64 = 1_000.0;
 /// Gains of the moving averages of the time to the first token: the usual one upwards and downwards, and the recent one.
 pub(super) const USUAL_UP: f64 = 1.0 / 64.0;
@@ -55,13 +54,13 @@ pub struct Health {
     pub pause_ms: f64,
     /// Episodes of 429s: the current one, and the one before it.
     pub limited: Limited,
-    /// What the breaker counts.
+    /// The counts of the breaker.
     pub window: Window,
-    /// The breaker is open until then, and half open afterwards.
+    /// The breaker is open until then, and half-open afterwards.
     pub open_until: f64,
-    /// For how long it was opened last.
+    /// How long it was open the last time.
     pub open_ms: f64,
-    /// A probe is under way until then.
+    /// When the current probe expires.
     pub probe_until: f64,
     /// Adaptive concurrency limit while it is below the configured one.
     pub bears: f64,
@@ -73,21 +72,21 @@ pub struct Health {
     pub of_late_ms: f64,
 }
 
-/// An episode of 429s begins with the refusal of a call that was sent after the last episode began. Refusals of calls that were
-/// under way by then belong to it.
+/// An episode of 429s begins with the refusal of a call that was sent after the previous episode began. Refusals of calls that
+/// were already sent then belong to that previous episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limited {
     /// When the episode began.
     pub at: f64,
     /// Number of the last call that was granted before it began.
     pub last: f64,
-    /// The same of the episode before it.
+    /// The same for the previous episode.
     pub last_before: f64,
-    /// Its calls that were refused so far.
+    /// Its refused calls so far.
     pub refused: f64,
 }
 
-/// Counts of the current span and of the one before it.
+/// The counts of the current span and of the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {
     /// When the current span began.
@@ -98,7 +97,7 @@ pub struct Window {
     pub ended: [f64; 2],
     /// Calls that failed.
     pub failed: [f64; 2],
-    /// Failures since a call was accepted, however long ago.
+    /// Consecutive failures since a call was accepted, however long ago.
     pub row: f64,
     /// Calls up to this number are not counted: they were sent before the breaker closed.
     pub counts_after: f64,
@@ -118,9 +117,9 @@ impl Window {
         }
     }
 
-    /// Whether the breaker has to open: more than half of the recent calls failed; or nothing was accepted since at least as many
-    /// failures as there are calls under way, which finds a vendor that fails slowly. Either way calls under way count until they
-    /// fail, or slow answers would weigh less than quick errors.
+    /// Whether the breaker must open. Either more than half of the recent calls failed. Or nothing was accepted since at least as
+    /// many failures as there are calls in flight, which detects a vendor that fails slowly. Calls in flight count as not failed, or
+    /// slow answers would weigh less than quick errors.
     fn is_bad(&self, in_flight: f64) -> bool {
         let sum = |counts: [f64; 2]| counts[0] + counts[1];
         let (failed, calls) = (sum(self.failed), sum(self.sent).max(sum(self.ended)));
@@ -129,22 +128,22 @@ impl Window {
     }
 }
 
-/// A call that ended, as far as health is concerned.
+/// The end of a call, as far as health is concerned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub(super) outcome: Outcome,
-    /// Whether it was granted as a probe.
+    /// Whether the call is a probe.
     pub(super) probes: bool,
-    /// Its number; 0 if this meter did not grant it.
+    /// The number of the call; 0 if this meter did not grant it.
     pub(super) number: f64,
-    /// Calls under way, this one included.
+    /// Calls in flight, including this one.
     pub(super) in_flight: f64,
     /// The configured concurrency.
     pub(super) configured: f64,
 }
 
 impl Health {
-    /// Whether the worker may be called at all, else why not and for how long.
+    /// Whether the worker may be called at all; otherwise the reason, and for how many milliseconds.
     pub(super) fn look(&self, now: f64) -> Result<(), (Why, f64)> {
         let blocked_until = self.block_until.max(self.pause_until);
         if blocked_until > now {
@@ -159,7 +158,7 @@ impl Health {
         Ok(())
     }
 
-    /// The concurrency limit.
+    /// The current concurrency limit.
     pub(super) fn calls_max(&self, configured: f64) -> f64 {
         if self.bears > 0.0 { self.bears.floor().min(configured) } else { configured }
     }
@@ -176,9 +175,9 @@ impl Health {
         probes
     }
 
-    /// Ends a call.
+    /// Records the end of a call.
     pub(super) fn settle(&mut self, now: f64, ending: Ending) {
-        // A number above the count is of a meter that was forgotten.
+        // A number above the count was granted by a meter that was forgotten.
         let number = if ending.number > self.granted { 0.0 } else { ending.number };
         let ending = Ending { number, ..ending };
         let Ending { outcome, probes, in_flight, configured, .. } = ending;
@@ -228,7 +227,8 @@ impl Health {
         }
     }
 
-    /// The vendor accepted a call. One of the current episode shows that the pause before it was long enough, so this one is no longer.
+    /// Records that the vendor accepted a call. One of the current episode shows that the previous pause was long enough, so the
+    /// current one is cut to [`PAUSE_MS`].
     fn accepted(&mut self, number: f64) {
         if number > self.limited.last {
             self.pause_ms = 0.0;
@@ -238,10 +238,10 @@ impl Health {
         }
     }
 
-    /// Counts a call that ended, and opens or closes the breaker.
+    /// Counts the end of a call, and opens or closes the breaker.
     fn judge(&mut self, now: f64, ending: &Ending, failed: bool) {
         if self.open_until > 0.0 {
-            // Only the probe tells whether the vendor has recovered.
+            // Only the probe shows whether the vendor has recovered.
             match (ending.probes, failed) {
                 (true, true) => {
                     self.open_ms = (self.open_ms * 2.0).min(OPEN_MS_MAX);
@@ -273,7 +273,7 @@ impl Health {
         }
     }
 
-    /// Adds one call for each round of calls that went well, as long as the calls under way make use of the limit.
+    /// Adds one call for each round of successful calls, as long as the calls in flight make use of the limit.
     fn grow(&mut self, in_flight: f64, configured: f64) {
         if self.bears > 0.0 && in_flight >= self.bears / 2.0 && !self.is_slow() {
             self.bears += 1.0 / self.bears;

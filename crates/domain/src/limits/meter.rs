@@ -1,10 +1,10 @@
-//! One scope: what was taken of it, and whether there is capacity for a call.
+//! The meter of one scope: what was taken from its limits, and whether there is capacity for a call.
 //!
-//! Each limit per minute is a virtual queue that drains at a steady pace (the generic cell rate algorithm, ITU-T I.371): a call
-//! adds what it takes, and is admitted while no more than the burst is in the queue. A call that takes more than the whole burst
-//! is admitted when the queue is empty. A scope of which nothing is known, because it is new or was forgotten, has capacity for
-//! one call; the rest of its burst counts as used up. No queue is ever longer than a minute and a burst: after a minute without
-//! calls every vendor's window is empty, whatever usage an answer reported.
+//! Each limit per minute is a virtual queue that drains at a steady pace (the generic cell rate algorithm, ITU-T I.371). A call
+//! adds the amount that it takes, and is admitted while the queue holds at most the burst. A call larger than the whole burst is
+//! admitted when the queue is empty. An unknown scope, new or forgotten, has capacity for one call; the rest of its burst counts
+//! as used up. No queue is longer than a minute and a burst: after a minute without calls every vendor's window is empty, whatever
+//! usage an answer reported.
 
 use std::time::Duration;
 
@@ -14,49 +14,49 @@ use super::turns::{Caller, Turns};
 use super::{Quota, Settlement, TokenEstimate, Why};
 use crate::policy::Tier;
 
-/// How much of the room a scope without limits a minute gives to one call, for the sake of fairness alone.
+/// The service of one call in a scope without limits per minute; used for fairness only.
 pub(super) const CALL_MS: f64 = 1_000.0;
-/// How soon who has the turn looks for the end of a call.
+/// How soon the holder of the turn asks again if it waits for a call to end.
 pub(super) const LOOK_MS: f64 = 20.0;
-/// How much longer than for room those wait who ask for a worker that is blocked or broken.
+/// Factor on the longest delay of a refusal while the worker is backing off or its breaker is open.
 pub(super) const OUT_OF_ORDER_TIMES: f64 = 5.0;
-/// What is so little is nothing: a sum of times since 1970 is not more exact than that.
+/// Differences below this count as zero, because sums of times since 1970 are not more exact.
 pub(super) const SLACK_MS: f64 = 0.01;
-/// How much later than agreed somebody may come back.
+/// How much later than agreed a caller may ask again.
 pub(super) const GRACE_MS: f64 = 1_000.0;
 
-/// How long a limit that a vendor reported counts after its last report.
+/// How long a limit that a vendor reported is valid after its last report.
 pub(super) const SAID_KEPT_MS: f64 = 600_000.0;
-/// Largest part of a limit that is withheld for what was taken before the limit was known.
+/// Largest part of a limit that is withheld for the usage before the limit was known.
 pub(super) const DEBT_MAX: f64 = 0.5;
 
-/// How quickly what calls take is learned: as a part of the difference. As TCP does for round trips: RFC 6298.
+/// The gain of the moving averages of what calls take, as TCP uses for round trips (RFC 6298).
 pub(super) const MEAN_GAIN: f64 = 1.0 / 8.0;
 pub(super) const DEVIATION_GAIN: f64 = 1.0 / 4.0;
-/// So many deviations above the mean are expected of a completion.
+/// The expected completion is the mean plus this many deviations.
 pub(super) const DEVIATIONS: f64 = 2.0;
-/// Bounds of the ratio of a prompt's real tokens to those estimated.
+/// Bounds of the ratio between a prompt's real and estimated tokens.
 pub(super) const RATIO_MIN: f64 = 0.25;
 pub(super) const RATIO_MAX: f64 = 8.0;
 
-/// What the meter of one scope knows.
+/// The state of one scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meter {
-    /// Calls under way.
+    /// Calls in flight.
     pub(super) in_flight: f64,
-    /// When each queue will be empty; 0 if nothing is known.
+    /// When each virtual queue will be empty; 0 if unknown.
     pub(super) empty_at: Amounts,
-    /// Whether a scope of which nothing is known counts as used up altogether.
+    /// Whether an unknown scope counts as completely used up.
     pub(super) begins_empty: bool,
     /// The limits per minute that the vendor reported; 0 for none.
     pub(super) said: Amounts,
-    /// Until when they count.
+    /// When the reported limits expire.
     pub(super) said_until: f64,
-    /// What was taken since `spent_since`, which is at most a minute ago.
+    /// The amounts taken since `spent_since`, at most a minute ago.
     pub(super) spent: Amounts,
     pub(super) spent_since: f64,
-    /// What had been taken without a pace when a limit became known. It is withheld until `debt_until`, so that the minute that
-    /// began before does not see more than the limit.
+    /// The amounts that were taken without a pace before a limit became known. They are withheld until `debt_until`, so that the
+    /// minute that began before does not exceed the limit.
     pub(super) debt: Amounts,
     pub(super) debt_until: f64,
     pub(super) turns: Turns,
@@ -64,27 +64,27 @@ pub struct Meter {
     pub(super) expectation: Expectation,
 }
 
-/// A call that was granted.
+/// A granted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Whether it is a probe: its outcome decides whether the breaker closes.
+    /// Whether it is a probe, whose outcome decides if the breaker closes.
     pub probes: bool,
-    /// Its place in the order in which the calls of its worker were granted, from 1.
+    /// Its position in the order in which the worker's calls were granted, from 1.
     pub number: u64,
 }
 
-/// Somebody asks for a call.
+/// A request for one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The same each time that it asks again, and in the order in which callers came; blank: it does not.
+    /// The caller's name: the same each time it asks, sorted by arrival; blank if it does not ask again.
     pub who: &'a str,
-    /// For which tier.
+    /// The tier of the run.
     pub tier: Tier,
-    /// For which tenant.
+    /// The tenant of the run.
     pub tenant: &'a str,
-    /// What the call is expected to take.
+    /// The expected tokens.
     pub takes: Drawn,
-    /// Longest time after which it may be told to ask again, in milliseconds.
+    /// The longest delay that a refusal may give, in milliseconds.
     pub ask_again_ms_max: f64,
 }
 
@@ -94,12 +94,12 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Tokens that were reserved, or consumed.
+/// Tokens that were reserved or used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Drawn {
-    /// Of the prompt.
+    /// Tokens of the prompt.
     pub input: f64,
-    /// Of the completion.
+    /// Tokens of the completion.
     pub output: f64,
 }
 
@@ -109,18 +109,18 @@ impl Drawn {
     }
 }
 
-/// There is no room. Times are milliseconds.
+/// There is no capacity. Times are milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
-    /// Why.
+    /// The limit or condition that refuses the call.
     pub why: Why,
-    /// When to ask again at the earliest.
+    /// The earliest time to ask again.
     pub after: f64,
-    /// Up to how much later, at random, so that not all come back together.
+    /// The largest random addition to it, so that callers do not all ask again together.
     pub spread: f64,
 }
 
-/// When to ask again, by the limiter's `seed`, which is different for each refusal.
+/// The delay before asking again; `seed` is different for each refusal.
 pub fn scatter(refusal: Refusal, seed: u64) -> Duration {
     // `SplitMix64`: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -131,39 +131,39 @@ pub fn scatter(refusal: Refusal, seed: u64) -> Duration {
     Duration::try_from_secs_f64((refusal.after + later) / 1e3).unwrap_or_default()
 }
 
-/// What was seen: no room, and for how long if that is known.
+/// A scope has no capacity, and for how long if that is known.
 #[derive(Clone, Copy, Debug)]
 struct Full {
     why: Why,
     wait: f64,
 }
 
-/// A call that ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled {
-    /// What was reserved for it; nothing if it was not granted by this meter.
+    /// The reserved tokens; `None` if this meter did not grant the call.
     pub reserved: Option<Drawn>,
-    /// What had been estimated.
+    /// The estimate before the call.
     pub estimate: TokenEstimate,
-    /// As what it was granted; nothing if it was not granted by this meter.
+    /// The grant; `None` if this meter did not grant the call.
     pub granted: Option<Granted>,
-    /// What came of it.
+    /// The usage and outcome.
     pub settlement: Settlement,
 }
 
-/// What calls of a worker take, compared with what is known before: learned from those that were settled.
+/// The tokens that calls of a worker are expected to take, learned from settled calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expectation {
-    /// Tokens of a completion.
+    /// Mean tokens of a completion.
     pub output_mean: f64,
-    /// Their mean deviation.
+    /// Mean deviation of these tokens.
     pub output_deviation: f64,
-    /// Tokens of a prompt for each that was estimated.
+    /// Real tokens of a prompt for each estimated one.
     pub input_ratio: f64,
 }
 
 impl Expectation {
-    /// What to reserve. Before anything is known that is the estimate, with all that may be written.
+    /// The tokens to reserve. Before anything is learned: the estimate, with the whole completion.
     pub fn of(&self, estimate: TokenEstimate) -> Drawn {
         let (input, output_max) = (float(estimate.input), float(estimate.output_max));
         let ratio = if self.input_ratio > 0.0 { self.input_ratio } else { 1.0 };
@@ -195,7 +195,7 @@ impl Expectation {
 }
 
 impl Meter {
-    /// What a call is expected to take, by what others took.
+    /// The tokens that a call is expected to take.
     pub fn expects(&self, estimate: TokenEstimate) -> Drawn {
         self.expectation.of(estimate)
     }
@@ -205,7 +205,7 @@ impl Meter {
         Self { begins_empty: true, ..Self::default() }
     }
 
-    /// Sets how many calls are under way, for a caller that counts them elsewhere.
+    /// Sets the number of calls in flight, for a caller that counts them itself.
     pub fn set_in_flight(&mut self, calls: f64) {
         self.in_flight = calls;
     }
@@ -215,8 +215,8 @@ impl Meter {
         whole(self.health.granted)
     }
 
-    /// Decides on one call that needs capacity in all of `scopes`: the worker's first, then that of its account. It takes capacity
-    /// in all of them or in none. `now` is in milliseconds.
+    /// Decides on one call that needs capacity in all of `scopes`: the worker's first, then its account's. It takes capacity in all
+    /// of them or in none. `now` is in milliseconds.
     pub fn ask(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Result<Granted, Refusal> {
         for (meter, terms) in scopes.iter_mut() {
             meter.begin(now, terms, ask);
@@ -227,7 +227,7 @@ impl Meter {
         Ok(Self::take(now, scopes, ask))
     }
 
-    /// Counts a call that was granted elsewhere, whether or not there is capacity for it.
+    /// Counts a call that was granted elsewhere, even without capacity.
     pub fn note(now: f64, scopes: &mut [(&mut Self, Terms)], ask: &Ask<'_>) -> Granted {
         for (meter, terms) in scopes.iter_mut() {
             meter.begin(now, terms, ask);
@@ -247,10 +247,10 @@ impl Meter {
         granted
     }
 
-    /// The pace of a limit, if there is one: the lower of the configured limit and the one that the vendor reported to this worker.
+    /// The pace of a limit: the lower of the configured limit and the one that the vendor reported to this worker.
     ///
-    /// A reported limit that the account's configured one already keeps is no pace. It is the account's, and a second pace in one
-    /// worker's scope would let newer calls of other workers overtake the older ones that wait for it.
+    /// A reported limit that the account's configured limit already enforces sets no pace. It belongs to the account; a second pace
+    /// in one worker's scope would let newer calls of other workers overtake the older ones that wait for it.
     fn pace(&self, now: f64, terms: &Terms, which: usize) -> Option<Pace> {
         let said = if now < self.said_until { self.said[which] * terms.share } else { 0.0 };
         let (configured, account) = (terms.per_minute[which], terms.account_per_minute[which]);
@@ -260,7 +260,7 @@ impl Meter {
         (limit > 0.0).then(|| Pace::of(limit - debt))
     }
 
-    /// Makes a scope of which nothing is known count as used up but for the call that is asked for.
+    /// Makes an unknown scope count as used up except for the requested call.
     fn begin(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>) {
         for (which, amount) in ask.takes.amounts(1.0).into_iter().enumerate() {
             if let Some(pace) = self.pace(now, terms, which).filter(|_| self.empty_at[which] <= 0.0) {
@@ -283,7 +283,7 @@ impl Meter {
             if let Some(pace) = self.pace(now, terms, which) {
                 let queued = (self.empty_at[which] - now).max(0.0);
                 let added = amount * pace.unit_ms + left;
-                // All that is more than the burst needs is an empty queue.
+                // A call larger than the burst needs only an empty queue.
                 let over = if added > pace.burst_ms && left <= 0.0 {
                     queued
                 } else {
@@ -295,7 +295,7 @@ impl Meter {
         if wait > SLACK_MS { Err(Full { why: Why::Rate, wait }) } else { Ok(()) }
     }
 
-    /// How much of the scope a call takes: milliseconds' worth of what it takes the most of.
+    /// The service of a call in this scope, in milliseconds: that of the limit of which it takes the largest part.
     fn service_ms(&self, now: f64, terms: &Terms, takes: Amounts) -> f64 {
         let each =
             (0..AMOUNTS).filter_map(|which| Some(takes[which] * self.pace(now, terms, which)?.unit_ms));
@@ -305,7 +305,7 @@ impl Meter {
 
     fn refuse(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>, full: Full) -> Refusal {
         let Full { why, wait } = full;
-        // Who is told the longest time still comes back at random: not all together.
+        // A caller with the longest delay gets a random part too, so that callers do not return together.
         let told = |most: f64, after: f64, spread: f64| {
             let after = if spread > 0.0 { after.min(most / 2.0) } else { after.min(most) };
             let after = after.max(1.0);
@@ -321,7 +321,7 @@ impl Meter {
         let takes_turn = self.turns.may_take(now, caller);
         let refusal = match (why, takes_turn) {
             (Why::Rate, true) => told(most, wait, 0.0),
-            // On the average, half of those who wait come first.
+            // On average, half of the waiting callers come first.
             (Why::Rate, false) => {
                 let after = wait.max(waiting * service_ms / 2.0);
                 told(most, after, after)
@@ -351,7 +351,7 @@ impl Meter {
         }
         for (which, amount) in amounts.into_iter().enumerate() {
             self.spent[which] = (self.spent[which] + amount).max(0.0);
-            // What is given back had been reserved, maybe before the limit was known.
+            // A returned amount had been reserved, perhaps before the limit was known.
             self.debt[which] = (self.debt[which] + amount.min(0.0)).max(0.0);
             if let Some(pace) = self.pace(now, terms, which) {
                 let empty_at = self.empty_at[which].max(now) + amount * pace.unit_ms;
@@ -360,7 +360,7 @@ impl Meter {
         }
     }
 
-    /// Ends a call, in the scope of its worker.
+    /// Records the end of a call, in the scope of its worker.
     pub fn settle_worker(&mut self, now: f64, terms: &Terms, settled: &Settled) {
         let (in_flight, configured) = (self.in_flight, terms.calls_max);
         self.settle_account(now, terms, settled);
@@ -386,13 +386,13 @@ impl Meter {
         self.hear(now, terms, &settlement.quota);
     }
 
-    /// Ends a call, in the scope of its account.
+    /// Records the end of a call, in the scope of its account.
     pub fn settle_account(&mut self, now: f64, terms: &Terms, settled: &Settled) {
         self.in_flight = (self.in_flight - 1.0).max(0.0);
         self.add(now, terms, settled.correction());
     }
 
-    /// Learns what the vendor reports of its limits. No more is spent at once than it says is left.
+    /// Learns the limits that the vendor reports. From then on, at most the reported remainder is spent at once.
     fn hear(&mut self, now: f64, terms: &Terms, quota: &Quota) {
         for (which, allowance) in quota.each().into_iter().enumerate() {
             if let Some(limit) = allowance.limit.filter(|limit| *limit > 0) {
@@ -412,7 +412,7 @@ impl Meter {
         }
     }
 
-    /// A limit became known. What was taken until now counts against it, spread over the next minute.
+    /// Withholds what was taken before a limit became known, spread over the next minute.
     fn owe(&mut self, now: f64, terms: &Terms, which: usize) {
         if now >= self.debt_until {
             self.debt = [0.0; AMOUNTS];
@@ -425,21 +425,21 @@ impl Meter {
 }
 
 impl Settled {
-    /// What is to be added to what was reserved.
+    /// The difference between used and reserved amounts.
     pub fn correction(&self) -> Amounts {
         let reserved = self.reserved.map_or([0.0; AMOUNTS], |reserved| reserved.amounts(1.0));
         let used = match (self.settlement.outcome, self.settlement.usage) {
             (super::Outcome::NotSent, _) => Drawn::default().amounts(0.0),
             (_, Some(usage)) => drawn(usage).amounts(1.0),
-            // Vendors count what they refuse as a request.
+            // Vendors count a refused call as a request.
             (super::Outcome::Limited { .. }, None) => Drawn::default().amounts(1.0),
             (_, None) => return [0.0; AMOUNTS],
         };
         std::array::from_fn(|which| used[which] - reserved[which])
     }
 
-    /// What the next calls may be expected to take, if this one tells. No call writes more than it may: a usage that says so is
-    /// not believed.
+    /// What this call teaches about the next ones, if anything. Usage above the permitted completion is cut to it, as a call cannot
+    /// write more.
     pub fn learned(&self) -> Option<Drawn> {
         let usage = self.settlement.usage.filter(|_| self.settlement.outcome == super::Outcome::Answered)?;
         let used = drawn(usage);

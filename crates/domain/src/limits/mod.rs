@@ -1,8 +1,8 @@
-//! How hard workers may be used: what a call is expected to take, what came of it, and the arithmetic of one decision.
+//! The limits of workers: what a call is expected to take, how it ended, and the arithmetic of one decision.
 //!
-//! Whoever keeps limits keeps a [`Meter`] for each *scope*: one for each worker, and one for each vendor's account that has
-//! limits of its own. A call needs room in both. The meter is pure, so that a process can keep it in memory; a limiter that is
-//! shared by many processes does the same sums where they all can see them, and is tested against this one.
+//! A limiter keeps a [`Meter`] for each *scope*: one for each worker, and one for each vendor's account that has limits of its
+//! own. A call needs capacity in both. The meter is pure, so one process can keep it in memory. A limiter shared by many processes
+//! does the same arithmetic in a shared place, and is tested against this one.
 
 mod health;
 mod meter;
@@ -20,7 +20,7 @@ pub use meter::{Ask, Drawn, Expectation, Granted, Meter, Refusal, Settled, scatt
 pub use terms::{AMOUNTS, Amounts, BURST_S, Pace, Share, Terms};
 pub use turns::{GROUPS_MAX, MINI_WEIGHT, Turns, WAITING_MAX};
 
-/// What a call may take, as far as is known before it is made.
+/// The tokens that a call may take, as estimated before it is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenEstimate {
     /// Tokens of the prompt.
@@ -29,64 +29,64 @@ pub struct TokenEstimate {
     pub output_max: u64,
 }
 
-/// What came of a call that was permitted.
+/// The usage and outcome of a permitted call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settlement {
     /// How the vendor answered.
     pub outcome: Outcome,
-    /// What the call consumed, if that is known. Otherwise what was reserved stays taken.
+    /// The tokens used, if known. Otherwise the reservation stays taken.
     pub usage: Option<Usage>,
     /// From sending the request to the first piece of the answer.
     pub first_token: Option<Duration>,
-    /// What the vendor said of its limits.
+    /// The limits that the vendor reported.
     pub quota: Quota,
 }
 
 impl Settlement {
-    /// A call of which nothing is known but how the vendor answered.
+    /// A call of which only the outcome is known.
     pub fn of(outcome: Outcome) -> Self {
         Self { outcome, ..Self::default() }
     }
 }
 
-/// How a vendor answered a call, as far as limits are concerned.
+/// How a vendor answered a call, as far as limits and health are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nobody knows: the caller went away.
+    /// Unknown: the caller died.
     #[default]
     Unknown,
     /// The call was never sent.
     NotSent,
-    /// With an answer.
+    /// The vendor answered.
     Answered,
-    /// It refused the request itself, or we broke the answer off. This says nothing of how it fares, but that it is there.
+    /// The vendor refused the request itself, or we broke the answer off. The vendor is reachable; nothing else is known.
     Refused,
-    /// Too many requests or tokens.
+    /// The vendor reported too many requests or tokens.
     Limited {
-        /// How long the vendor told us to wait, if it did.
+        /// The `Retry-After` that the vendor sent, if any.
         retry_after: Option<Duration>,
     },
-    /// It has too much to do, or did not answer in time.
+    /// The vendor is overloaded, or did not answer in time.
     Overloaded,
-    /// It failed or could not be reached.
+    /// The vendor failed or is unreachable.
     Failed,
 }
 
-/// What a vendor said of its limits along with an answer. Vendors say as much of it as they like.
+/// The limits that a vendor reported with an answer. Vendors may leave out any part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Of requests.
+    /// Requests.
     pub requests: Allowance,
-    /// Of tokens of prompts and completions together.
+    /// Tokens of prompts and completions together.
     pub tokens: Allowance,
-    /// Of tokens of prompts.
+    /// Tokens of prompts.
     pub input_tokens: Allowance,
-    /// Of tokens of completions.
+    /// Tokens of completions.
     pub output_tokens: Allowance,
 }
 
 impl Quota {
-    /// Each kind, in the order of [`Amounts`].
+    /// All kinds, in the order of [`Amounts`].
     pub const fn each(&self) -> [Allowance; AMOUNTS] {
         [self.requests, self.tokens, self.input_tokens, self.output_tokens]
     }
@@ -95,31 +95,31 @@ impl Quota {
 /// One kind of a [`Quota`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// How much is allowed a minute. Zero is nothing said.
+    /// The limit per minute; zero counts as not reported.
     pub limit: Option<u64>,
-    /// How much of it is left now.
+    /// The amount left now.
     pub remaining: Option<u64>,
 }
 
-/// Why there is no room for a call now.
+/// Why there is no capacity for a call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Why {
-    /// As many calls are under way as may be.
+    /// All permitted concurrent calls are in flight.
     Busy,
-    /// The requests or tokens of the minute are used up.
+    /// The requests or tokens per minute are used up.
     Rate,
-    /// The vendor answered 429 and is not called before its `Retry-After`, or our own pause, is over.
+    /// The vendor answered 429 and is not called until its `Retry-After`, or our own pause, is over.
     Blocked,
     /// The circuit breaker is open: most recent calls failed.
     Broken,
-    /// The limiter's server is unreachable, and without it nothing is granted.
+    /// The limiter's server is unreachable, and no call is granted without it.
     Away,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Busy => "as many calls are under way as may be",
+            Self::Busy => "the limit of concurrent calls is reached",
             Self::Rate => "the limits per minute are used up",
             Self::Blocked => "the vendor answered 429 and is not called for a while",
             Self::Broken => "its circuit breaker is open",
@@ -128,7 +128,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// The constants of the arithmetic by name, for whoever does the same sums elsewhere. Times are milliseconds.
+/// The constants by name, for other implementations of the same arithmetic. Times are milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
 pub const CONSTANTS: [(&str, f64); 35] = [
     ("burst_s", terms::BURST_S),
@@ -168,7 +168,7 @@ pub const CONSTANTS: [(&str, f64); 35] = [
     ("of_late_gain", health::OF_LATE),
 ];
 
-/// A tier's place in arrays and scripts.
+/// A tier's index in arrays and scripts.
 pub(crate) const fn tier_index(tier: Tier) -> usize {
     match tier {
         Tier::Mini => 0,

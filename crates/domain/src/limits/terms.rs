@@ -1,33 +1,33 @@
-//! What is allowed in one scope, and the pace that follows from it.
+//! The limits of one scope, and the pace that follows from them.
 
 use crate::pool::{AccountLimits, Limits, Rates};
 
-/// What is counted: requests, tokens, input tokens, output tokens.
+/// The number of limited amounts: requests, tokens, input tokens, output tokens.
 pub const AMOUNTS: usize = 4;
 
-/// A number of each thing that is counted. 0 as a limit is none.
+/// One number for each limited amount. As a limit, 0 means unlimited.
 pub type Amounts = [f64; AMOUNTS];
 
-/// How many seconds' worth may be taken at once.
+/// The burst, as seconds' worth of the limit.
 ///
-/// It is taken off the minute's allowance, so that no sixty seconds whatever see more than that: a vendor may count fixed
-/// minutes, sliding ones, or fill a bucket. So this is also how much is given up for it: a sixtieth for each second.
+/// It is subtracted from the minute's limit, so that no period of sixty seconds exceeds the limit, whether the vendor counts fixed
+/// minutes, sliding windows or a bucket. So a sixtieth of the limit stays unused for each second of burst.
 pub const BURST_S: f64 = 1.0;
 
 const MINUTE_S: f64 = 60.0;
 pub(super) const MINUTE_MS: f64 = 60_000.0;
 
-/// What is allowed in one scope.
+/// The limits of one scope.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Most calls at once.
+    /// Most concurrent calls.
     pub calls_max: f64,
-    /// Most of each kind in a minute; 0 is no limit.
+    /// Most of each amount per minute; 0 is unlimited.
     pub per_minute: Amounts,
-    /// A worker: the limit configured for its account, 0 without one. An account: 0.
+    /// For a worker: the configured limit of its account, 0 without one. For an account: 0.
     pub account_per_minute: Amounts,
-    /// Which part of the whole limits this is: 1, or less while processes do not share a meter. It applies to what vendors say as
-    /// well.
+    /// The part of the whole limits that these terms allow: 1, or less while processes do not share a meter. It also applies to
+    /// limits that vendors report.
     pub share: f64,
 }
 
@@ -36,18 +36,18 @@ pub struct Terms {
 pub enum Share {
     /// A fixed part, more than 0 and at most 1. Concurrency is rounded up, so each process may make at least one call.
     Fixed(f64),
-    /// One of `of` equal parts. Concurrency is divided so that all parts together are exactly the limit: the processes with the
-    /// lowest `rank`, counted from 0, have one call more.
+    /// One of `of` equal parts. Concurrency is divided so that all parts add up to the limit exactly: the processes with the lowest
+    /// `rank`, counted from 0, get one call more.
     Equal {
-        /// This process' place among them.
+        /// This process' rank among them.
         rank: u32,
-        /// How many there are, at least 1.
+        /// The number of processes, at least 1.
         of: u32,
     },
 }
 
 impl Terms {
-    /// Those of a worker by itself.
+    /// The limits of a worker.
     pub fn of_worker(limits: &Limits) -> Self {
         let calls_max = f64::from(limits.in_flight_max);
         Self {
@@ -58,7 +58,7 @@ impl Terms {
         }
     }
 
-    /// Those of its vendor's account, if there are any.
+    /// The limits of a vendor's account; `None` without any.
     pub fn of_account(limits: &AccountLimits) -> Option<Self> {
         let calls_max = limits.in_flight_max.map_or(f64::from(u32::MAX), f64::from);
         (*limits != AccountLimits::default()).then(|| Self {
@@ -69,11 +69,11 @@ impl Terms {
         })
     }
 
-    /// A share of these terms.
+    /// A share of these limits.
     #[must_use]
     pub fn share(self, share: Share) -> Self {
         let (part, calls_max) = match share {
-            // A third of three is one, though the product of floats may be a little more.
+            // Reduced slightly before rounding up, because a product of floats such as a third of three may exceed 1.
             Share::Fixed(part) => (part, (self.calls_max * part - 1e-6).ceil().max(1.0)),
             Share::Equal { rank, of } => {
                 let (rank, of) = (f64::from(rank), f64::from(of.max(1)));
@@ -102,20 +102,20 @@ fn per_minute(rates: &Rates) -> Amounts {
     ]
 }
 
-/// At what pace a limit is spent.
+/// The pace at which a limit is spent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Milliseconds for each unit.
     pub unit_ms: f64,
-    /// How many milliseconds' worth may be taken at once.
+    /// The burst in milliseconds.
     pub burst_ms: f64,
 }
 
 impl Pace {
-    /// The pace of a limit a minute.
+    /// The pace of a limit per minute.
     pub fn of(per_minute: f64) -> Self {
         let burst = (per_minute * BURST_S / MINUTE_S).max(1.0);
-        // Of a limit of one, nothing would be left.
+        // A limit of one would leave nothing after the burst.
         let steady = (per_minute - burst).max(per_minute / 2.0);
         let unit_ms = MINUTE_MS / steady;
         Self { unit_ms, burst_ms: burst * unit_ms }

@@ -1,4 +1,4 @@
-//! What a meter grants, refuses and learns.
+//! Tests of a meter: what it grants, refuses and learns.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn settle_number(meter: &mut Meter, now: f64, terms: Terms, number: u64, settlem
     meter.settle_worker(now, &terms, &settled);
 }
 
-/// Grants so many calls at once, and returns their numbers.
+/// Grants `calls` concurrent calls, and returns their numbers.
 fn grant(meter: &mut Meter, now: f64, terms: Terms, calls: u64) -> std::ops::RangeInclusive<u64> {
     let first = meter.granted() + 1;
     for number in 0..calls {
@@ -56,12 +56,12 @@ fn refused() -> Settlement {
     Settlement::of(Outcome::Limited { retry_after: None })
 }
 
-/// For how long no call is granted, in milliseconds.
+/// For how many milliseconds no call is granted.
 fn blocked(meter: &Meter, now: f64) -> f64 {
     meter.health.look(now).map_or_else(|(_, wait)| wait, |()| 0.0)
 }
 
-/// A call that comes to this.
+/// Grants one call and ends it with `outcome`.
 fn call(meter: &mut Meter, now: f64, terms: Terms, outcome: Outcome) {
     assert_eq!(why(ask(meter, now, terms, "w", Drawn::default())), None);
     settle(meter, now, terms, Settlement::of(outcome));
@@ -101,7 +101,7 @@ fn an_absurd_usage_stops_a_worker_for_a_minute_at_most() {
         );
     }
     let call = meter.expects(TokenEstimate { input: 10, output_max: 4_096 });
-    assert!(call.output <= 300.0, "what no call may write is not expected of the next: {call:?}");
+    assert!(call.output <= 300.0, "a completion above the limit is not learned: {call:?}");
     assert_eq!(why(ask(&mut meter, NOW + 59.0 * SECOND, terms, "w", call)), Some(Why::Rate));
     assert_eq!(ask(&mut meter, NOW + 61.0 * SECOND, terms, "w", call), Ok(false));
 }
@@ -123,7 +123,7 @@ fn no_sixty_seconds_see_more_than_the_limit() {
     for limit in [1.0, 2.0, 7.0, 60.0, 600.0, 5_000.0] {
         let (mut meter, terms) = (Meter::default(), terms(1e6, limit, 0.0));
         let mut granted = Vec::new();
-        // Idle long enough to have all that may be spent at once.
+        // Idle long enough to have the whole burst.
         let _ = ask(&mut meter, NOW - 600.0 * SECOND, terms, "w", Drawn::default());
         let mut now = NOW;
         while now < NOW + 200.0 * SECOND {
@@ -144,7 +144,7 @@ fn no_sixty_seconds_see_more_than_the_limit() {
 }
 
 #[test]
-fn what_a_call_did_not_take_is_given_back_and_what_it_took_more_is_charged() {
+fn unused_tokens_are_returned_and_extra_tokens_charged() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 60_000.0));
     let later = NOW + 10.0 * SECOND;
     let _ = ask(&mut meter, NOW, terms, "w", takes(1.0, 0.0));
@@ -168,7 +168,7 @@ fn what_a_call_did_not_take_is_given_back_and_what_it_took_more_is_charged() {
 }
 
 #[test]
-fn a_call_takes_room_in_both_scopes_or_in_none() {
+fn a_call_takes_capacity_in_both_scopes_or_in_none() {
     let (mut worker, mut account) = (Meter::default(), Meter::default());
     let (of_worker, of_account) = (terms(10.0, 0.0, 0.0), terms(1.0, 0.0, 0.0));
     let mut ask = || {
@@ -182,7 +182,7 @@ fn a_call_takes_room_in_both_scopes_or_in_none() {
 }
 
 #[test]
-fn retry_after_is_waited_for_whatever_its_length() {
+fn a_retry_after_of_any_length_is_obeyed() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
     let hours = Duration::from_hours(2);
     call(&mut meter, NOW, terms, Outcome::Limited { retry_after: Some(hours) });
@@ -202,11 +202,11 @@ fn each_episode_of_429s_in_a_row_doubles_the_pause() {
     }
     call(&mut meter, now, terms, Outcome::Answered);
     call(&mut meter, now, terms, Outcome::Limited { retry_after: None });
-    assert!((blocked(&meter, now) - SECOND).abs() < 1e-9, "an answer ends the row");
+    assert!((blocked(&meter, now) - SECOND).abs() < 1e-9, "an answer ends the series");
 }
 
 #[test]
-fn refusals_of_one_burst_are_one_pause() {
+fn refusals_of_one_burst_make_one_pause() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
     for number in grant(&mut meter, NOW, terms, 8) {
         settle_number(&mut meter, NOW + 10.0, terms, number, refused());
@@ -227,7 +227,7 @@ fn a_refusal_of_a_call_sent_before_the_pause_does_not_lengthen_it() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_refusals_of_its_burst_shortens_the_pause() {
+fn an_answer_after_the_refusals_of_its_burst_shortens_the_pause() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
     call(&mut meter, NOW, terms, Outcome::Limited { retry_after: None });
     let now = NOW + SECOND;
@@ -277,7 +277,7 @@ fn a_vendor_that_fails_slowly_opens_the_breaker_too() {
 }
 
 #[test]
-fn overload_takes_calls_away_and_success_brings_them_back() {
+fn overload_reduces_concurrency_and_success_restores_it() {
     let (mut meter, terms) = (Meter::default(), terms(100.0, 0.0, 0.0));
     for number in 0..20 {
         assert_eq!(ask(&mut meter, NOW, terms, &number.to_string(), Drawn::default()), Ok(false));
@@ -296,7 +296,7 @@ fn overload_takes_calls_away_and_success_brings_them_back() {
 }
 
 #[test]
-fn slowness_takes_away_no_more_than_half() {
+fn slowness_reduces_concurrency_by_half_at_most() {
     let (mut meter, terms) = (Meter::default(), terms(40.0, 0.0, 0.0));
     let answered =
         |ms| Settlement { first_token: Some(Duration::from_millis(ms)), ..Settlement::of(Outcome::Answered) };
@@ -311,7 +311,7 @@ fn slowness_takes_away_no_more_than_half() {
 }
 
 #[test]
-fn a_lower_limit_that_the_vendor_says_counts_and_no_more_is_spent_than_is_left() {
+fn a_lower_reported_limit_and_its_remainder_are_kept() {
     let (mut meter, terms) = (Meter::default(), terms(1e6, 6_000.0, 0.0));
     let _ = ask(&mut meter, NOW, terms, "w", Drawn::default());
     let now = NOW + 60.0 * SECOND;
@@ -334,7 +334,7 @@ fn a_lower_limit_that_the_vendor_says_counts_and_no_more_is_spent_than_is_left()
 }
 
 #[test]
-fn a_reported_limit_is_the_pace_where_none_is_configured() {
+fn a_reported_limit_sets_the_pace_if_none_is_configured() {
     let (mut meter, terms) = (Meter::default(), terms(1e6, 0.0, 0.0));
     let requests = Allowance { limit: Some(600), remaining: Some(590) };
     let said =
@@ -357,7 +357,7 @@ fn a_reported_limit_is_the_pace_where_none_is_configured() {
 }
 
 #[test]
-fn what_calls_write_is_learned() {
+fn the_length_of_completions_is_learned() {
     let mut meter = Meter::default();
     let estimate = TokenEstimate { input: 100, output_max: 4_096 };
     assert_eq!(meter.expects(estimate), takes(100.0, 4_096.0));
@@ -394,37 +394,37 @@ fn tags_of_tenants_are_bounded() {
 }
 
 #[test]
-fn of_one_tenants_calls_the_older_one_goes_first() {
+fn the_oldest_call_of_a_tenant_goes_first() {
     let (mut meter, terms) = (Meter::default(), terms(1.0, 0.0, 0.0));
     let asks = |meter: &mut Meter, who| ask(meter, NOW, terms, who, Drawn::default()).is_ok();
     assert!(asks(&mut meter, "0"));
     for who in ["3", "1", "2"] {
-        assert!(!asks(&mut meter, who), "there is no room");
+        assert!(!asks(&mut meter, who), "there is no capacity");
     }
     for (oldest, others) in [("1", ["3", "2"]), ("2", ["3", "3"])] {
         settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
         assert!(others.iter().all(|who| !asks(&mut meter, who)), "{oldest} goes before them");
         assert!(asks(&mut meter, oldest));
-        assert!(!asks(&mut meter, "2") && !asks(&mut meter, "3"), "there is no room");
+        assert!(!asks(&mut meter, "2") && !asks(&mut meter, "3"), "there is no capacity");
     }
 }
 
 #[test]
-fn who_does_not_come_back_keeps_nobody_out_and_goes_before_nobody() {
+fn a_caller_that_leaves_neither_blocks_nor_overtakes_others() {
     let (mut meter, terms) = (Meter::default(), terms(1.0, 0.0, 0.0));
     let asks = |meter: &mut Meter, who| ask(meter, NOW, terms, who, Drawn::default()).is_ok();
     let gone = "";
     assert!(asks(&mut meter, "0") && !asks(&mut meter, gone));
     settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
-    assert!(asks(&mut meter, "1"), "no place is kept for it");
-    assert!(!asks(&mut meter, "2"), "there is no room");
+    assert!(asks(&mut meter, "1"), "its place is not kept");
+    assert!(!asks(&mut meter, "2"), "there is no capacity");
     settle(&mut meter, NOW, terms, Settlement::of(Outcome::Answered));
-    assert!(!asks(&mut meter, gone), "it is the turn of who waited");
+    assert!(!asks(&mut meter, gone), "the waiting caller has the turn");
     assert!(asks(&mut meter, "2"));
 }
 
 #[test]
-fn a_reported_limit_that_the_account_keeps_is_no_second_pace() {
+fn a_reported_limit_of_the_account_sets_no_second_pace() {
     let grants = |account: f64| {
         let terms = Terms { account_per_minute: [account, 0.0, 0.0, 0.0], ..terms(1e6, 0.0, 0.0) };
         let mut meter = Meter::default();

@@ -1,9 +1,9 @@
-//! Who goes first where calls wait for each other.
+//! Fair queuing: which of the waiting calls goes first.
 //!
-//! Start-time fair queuing, in two levels: tiers by weight, and the tenants of a tier alike. Everybody has a tag that grows
-//! with what they were granted; the smallest tag goes first, and of callers with the same tag the one that came first. Callers are not queued, they ask again. So there is one *turn*: who
-//! is refused takes it unless it is held by somebody who goes before, and whoever has it is left room by those who come after.
-//! It lapses when its holder does not come back as agreed.
+//! Start-time fair queuing in two levels: tiers by weight, and the tenants of a tier equally. Each tier and tenant has a tag that
+//! grows with the service it was granted. The smallest tag goes first; among equal tags the caller that came first. Callers are
+//! not queued, they ask again. So there is one *turn*: a refused caller takes it unless a caller that goes before holds it, and
+//! later callers leave capacity to its holder. It expires if its holder does not ask again as agreed.
 //!
 //! Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996.
 
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use super::tier_index;
 use crate::policy::Tier;
 
-/// How much more of what is scarce `mini` gets than `ultra` while calls of both wait. A fifth is left to `ultra`.
+/// The share of `mini` relative to `ultra` while calls of both wait; `ultra` keeps a fifth.
 ///
-/// The root of 16, which is about how many times as long a run of `ultra` takes as one of `mini`: with as many callers of both, the
-/// sum of the waits, each as a part of how long its run takes anyway, is least there.
+/// It is the root of 16, because a run of `ultra` takes about 16 times as long as one of `mini`. With equally many callers of
+/// both, this minimises the sum of the waits, each relative to the length of its run.
 pub const MINI_WEIGHT: f64 = 4.0;
 
-/// Most tenants of a scope whose tags are kept. Those that mean nothing any more go first; beyond that the tenant counts as
-/// one that was never seen.
+/// Most tenants of a scope whose tags are kept. Tags without effect are dropped first; a tenant beyond the bound counts as never
+/// seen.
 pub const GROUPS_MAX: usize = 256;
 
 /// Most callers of a scope that are counted as waiting, in each tier.
@@ -30,29 +30,29 @@ const WEIGHTS: [f64; 2] = [MINI_WEIGHT, 1.0];
 /// The tags and the turn of one scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turns {
-    /// The tag of the tier that was granted last.
+    /// The tag of the tier that was served last.
     pub(super) tiers_now: f64,
     pub(super) tiers: [f64; 2],
-    /// The tag of the tenant that was granted last, by tier.
+    /// The tag of the tenant that was served last, by tier.
     pub(super) groups_now: [f64; 2],
     pub(super) groups: BTreeMap<(usize, String), f64>,
     pub(super) turn: Option<Turn>,
-    /// By tier: who was told to come back, and until when that counts.
+    /// By tier: callers that were asked to come back, and when they expire.
     pub(super) waiting: [BTreeMap<String, f64>; 2],
 }
 
-/// Whose turn it is.
+/// The turn and its holder.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Turn {
     pub(super) who: String,
     pub(super) tier: usize,
     pub(super) tenant: String,
-    /// How many milliseconds' worth are left to it.
+    /// Milliseconds of service that later callers must leave to it.
     pub(super) need_ms: f64,
     pub(super) until: f64,
 }
 
-/// Somebody who asks.
+/// A caller that asks for a permit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     pub(super) who: &'a str,
@@ -87,7 +87,7 @@ impl Turns {
         own < other || (own <= other && caller.tier < turn.tier)
     }
 
-    /// What a caller has to leave to somebody else, in milliseconds' worth.
+    /// The service that a caller must leave to the holder of the turn, in milliseconds.
     pub(super) fn left_by(&self, now: f64, caller: Caller<'_>) -> Option<f64> {
         let turn = self.turn.as_ref().filter(|turn| turn.until > now && turn.who != caller.who)?;
         (!self.goes_before(caller, turn)).then_some(turn.need_ms)
@@ -98,14 +98,14 @@ impl Turns {
         self.left_by(now, caller).is_none()
     }
 
-    /// How many wait in a tier, `who` among them.
+    /// The number of callers that wait in a tier, including `who`.
     pub(super) fn waiting(&mut self, now: f64, caller: Caller<'_>) -> usize {
         let waiting = &mut self.waiting[caller.tier];
         waiting.retain(|_, until| *until > now);
         waiting.len() + usize::from(!waiting.contains_key(caller.who))
     }
 
-    /// The caller was told to come back by `until`.
+    /// Records that the caller was asked to come back by `until`.
     pub(super) fn wait(&mut self, caller: Caller<'_>, until: f64, turn: Option<f64>) {
         let waiting = &mut self.waiting[caller.tier];
         if waiting.len() < WAITING_MAX || waiting.contains_key(caller.who) {
@@ -117,7 +117,7 @@ impl Turns {
         }
     }
 
-    /// The caller was granted so many milliseconds' worth.
+    /// Records that the caller was granted this many milliseconds of service.
     pub(super) fn grant(&mut self, caller: Caller<'_>, service_ms: f64) {
         let Caller { who, tier, tenant } = caller;
         self.tiers_now = self.tier_tag(tier);

@@ -1,4 +1,4 @@
-//! Holds a draft against a pool and a policy.
+//! Checks a draft against a pool and a policy.
 
 use super::draft::{PlanDraft, RawAccess, RawId};
 use super::head::{LastStep, PlanHead};
@@ -7,13 +7,13 @@ use crate::ids::{StepIndex, WorkerId};
 use crate::policy::{Policy, STEPS_MAX};
 use crate::pool::{Pool, Worker};
 
-/// Most characters of an unknown worker's name that an error repeats.
+/// Most characters of an unknown worker's name that an error shows.
 const NAME_CHARS_SHOWN_MAX: usize = 64;
 
-/// Why a draft is no plan. Steps are shown to people from 1; positions in lists are from 0.
+/// Why a draft is not a valid plan. Steps are displayed from 1; positions in lists count from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The three lists do not describe the same steps.
+    /// The three lists have different lengths.
     #[error(
         "lists differ in length: {model_id} in model_id, {subtasks} in subtasks, {access_list} in access_list"
     )]
@@ -25,15 +25,15 @@ pub enum PlanError {
         /// Elements of `access_list`.
         access_list: usize,
     },
-    /// There is nothing to do.
+    /// The plan has no steps.
     #[error("plan has no steps")]
     NoSteps,
-    /// There is too much to do.
+    /// The plan has too many steps.
     #[error("plan has {steps} steps, steps_max is {steps_max}")]
     TooManySteps {
-        /// How many.
+        /// The number of steps.
         steps: usize,
-        /// Most that are allowed.
+        /// The limit of the policy.
         steps_max: u16,
     },
     /// A step's worker is not in the pool.
@@ -41,58 +41,58 @@ pub enum PlanError {
         "model_id of step {step} is `{worker}`, the pool has positions 0 to {position_max} and other names"
     )]
     UnknownWorker {
-        /// Whose worker.
+        /// The step.
         step: StepIndex,
-        /// What was written, cut if long.
+        /// The text in the plan, cut to a readable length.
         worker: String,
         /// The last position in the pool.
         position_max: usize,
     },
-    /// A step's worker may not be used.
+    /// The policy does not allow a step's worker.
     #[error("worker `{worker}` of step {step} is not among the policy's workers_allowed")]
     WorkerNotAllowed {
-        /// Whose worker.
+        /// The step.
         step: StepIndex,
         /// The worker.
         worker: WorkerId,
     },
-    /// A step would see itself, a later step, or one that there is not.
+    /// A step would see itself, a later step, or a step that does not exist.
     #[error("access_list of step {step} has position {value}, earlier steps have positions below {}", .step.get())]
     NotAnEarlierStep {
-        /// Whose access list.
+        /// The step.
         step: StepIndex,
-        /// The position that was written.
+        /// The position in the plan.
         value: i64,
     },
-    /// A step has nothing to do.
+    /// A step has a blank subtask.
     #[error("subtask of step {step} is blank")]
     EmptySubtask {
-        /// Whose subtask.
+        /// The step.
         step: StepIndex,
     },
     /// A step's subtask is too long.
     #[error("subtask of step {step} has {bytes} bytes, at most {bytes_max} are allowed")]
     SubtaskTooLong {
-        /// Whose subtask.
+        /// The step.
         step: StepIndex,
-        /// Its length.
+        /// Its size.
         bytes: usize,
-        /// Most that is allowed.
+        /// The limit.
         bytes_max: usize,
     },
-    /// A step's subtask has a character that databases refuse.
+    /// A step's subtask has a character that databases reject.
     #[error("subtask of step {step} has a NUL at byte {offset}")]
     NulInSubtask {
-        /// Whose subtask.
+        /// The step.
         step: StepIndex,
-        /// Where in it.
+        /// Its position in the subtask.
         offset: usize,
     },
 }
 
 impl RawId {
-    /// The worker that is meant: at that position of the pool, of that name, or, where no name fits, at the position that
-    /// words such as `Model id 3` tell.
+    /// The worker at this position of the pool or with this name. If no name matches, the worker at the position in text such as
+    /// `Model id 3`.
     pub fn find<'p>(&self, pool: &'p Pool) -> Option<&'p Worker> {
         let at = |position: i64| pool.workers().get(usize::try_from(position).ok()?);
         match self {
@@ -114,10 +114,10 @@ impl RawId {
 }
 
 impl PlanDraft {
-    /// Checks every element against the pool and the policy. The only way to a [`Plan`].
+    /// Checks every element against the pool and the policy. The only way to create a [`Plan`].
     ///
-    /// Positions in `model_id` count the whole pool, whatever the policy allows of it. A draft that
-    /// [keeps the answer](Self::keeps_answer) has no steps and is refused here: ask first.
+    /// Positions in `model_id` count the whole pool, including workers that the policy excludes. A draft that [keeps the
+    /// answer](Self::keeps_answer) has no steps and is rejected here; the caller must handle it first.
     pub fn check(&self, pool: &Pool, policy: &Policy) -> Result<Plan, PlanError> {
         self.check_lengths(policy.steps_max.min(STEPS_MAX))?;
         let elements = self.model_id.iter().zip(&self.subtasks).zip(&self.access_list);
@@ -132,8 +132,8 @@ impl PlanDraft {
         Plan::from_steps(steps.collect::<Result<_, _>>()?)
     }
 
-    /// All of [`Self::check`] that needs neither pool nor policy: whether the lists are 1 to [`STEPS_MAX`] steps of workers at
-    /// the first `workers` positions. Names are unknown here.
+    /// The part of [`Self::check`] that needs neither pool nor policy: the lists must have 1 to [`STEPS_MAX`] steps, with workers at
+    /// the first `workers` positions. Names of workers are unknown here.
     pub fn check_form(&self, workers: usize) -> Result<(), PlanError> {
         self.check_lengths(STEPS_MAX)?;
         let elements = self.model_id.iter().zip(&self.subtasks).zip(&self.access_list);
@@ -158,13 +158,13 @@ impl PlanDraft {
         check_step_count(model_id, steps_max)
     }
 
-    /// The first steps of a draft whose rest is still being written, as many as nothing that follows can change: their worker,
-    /// subtask and access list are closed. The first step sees nothing of its plan, whatever its access list is going to say; in a
-    /// further round it may see the round before, so that its access list has to be waited for there.
+    /// The first steps of a draft that is still being written, as far as nothing that follows can change them: their worker, subtask
+    /// and access list are closed. The first step of a plan sees nothing, whatever its access list says. In a follow-up round it may
+    /// see the previous round, so its access list must be closed too.
     ///
-    /// None while there are no such steps, and for a draft that cannot become a plan any more.
+    /// `None` while there are no such steps, and for a draft that can no longer become a plan.
     pub fn head(&self, pool: &Pool, policy: &Policy, last: LastStep) -> Option<PlanHead> {
-        // Subtasks are written when all workers are known, and with them how many steps there are going to be.
+        // Subtasks are written after all workers, so the number of steps is known by then.
         let planned = self.model_id.len();
         check_step_count(planned, policy.steps_max.min(STEPS_MAX)).ok()?;
         if self.subtasks.len() > planned || self.access_list.len() > planned {
@@ -227,7 +227,7 @@ fn only_one_in_any_case<'p>(workers: &'p [Worker], name: &str) -> Option<&'p Wor
     same.next().filter(|_| same.next().is_none())
 }
 
-/// The position in `Model id 3`, `model 3`, `worker-3` and the like.
+/// The position in `Model id 3`, `model 3`, `worker-3` and similar texts.
 fn told_position(words: &str) -> Option<i64> {
     let rest = after_word(words, "model").or_else(|| after_word(words, "worker"))?;
     let rest = after_word(rest, "id").unwrap_or(rest);
@@ -235,7 +235,7 @@ fn told_position(words: &str) -> Option<i64> {
     is_number.then(|| rest.parse().ok())?
 }
 
-/// What follows `word` and the characters that join words. A dash joins only where it cannot be a sign.
+/// The text after `word` and the characters that join words. A dash joins only where it cannot be a sign.
 fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     let (head, rest) = text.split_at_checked(word.len())?;
     let rest = rest.strip_prefix('-').unwrap_or(rest);

@@ -1,4 +1,4 @@
-//! A plan as it was written: three raw lists, right or wrong, and the pieces that they arrive in.
+//! A plan as it was written: three unchecked lists, and the pieces in which they arrive.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use crate::ids::{StepIndex, WorkerId};
 /// One of the three lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
-    /// Which worker does each step.
+    /// The worker of each step.
     ModelId,
-    /// What each step's worker is told.
+    /// The instruction of each step.
     Subtasks,
-    /// Which earlier outputs each step's worker sees.
+    /// The earlier outputs that each step sees.
     AccessList,
 }
 
 impl Field {
-    /// The lists in the order in which a conductor writes them.
+    /// The lists in the order in which conductors write them.
     pub const ALL: [Self; 3] = [Self::ModelId, Self::Subtasks, Self::AccessList];
 
     /// The label that a conductor writes before the list.
@@ -40,31 +40,31 @@ impl fmt::Display for Field {
 /// A worker as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawId {
-    /// A position in the pool, from 0. May be out of range.
+    /// A position in the pool, from 0; may be out of range.
     Index(i64),
-    /// A worker's name, or words such as `Model id 3`. May name nobody.
+    /// A worker's name, or text such as `Model id 3`; may be unknown.
     Name(String),
 }
 
-/// What a step may see, as it was written.
+/// The outputs that a step may see, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawAccess {
-    /// `None`: nothing.
+    /// `None`: no outputs.
     None,
     /// `"all"`: every earlier step.
     All,
-    /// Positions of steps, from 0. May be out of range, unsorted and repeated; nothing if empty.
+    /// Positions of steps, from 0; may be out of range, unsorted or repeated. Empty means no outputs.
     Indices(Vec<i64>),
 }
 
-/// A plan as it was written. Nothing is known of it: [`PlanDraft::check`] finds out.
+/// A plan as it was written. It is unchecked; [`PlanDraft::check`] checks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanDraft {
-    /// Which worker does each step.
+    /// The worker of each step.
     pub model_id: Vec<RawId>,
-    /// What each step's worker is told.
+    /// The instruction of each step.
     pub subtasks: Vec<String>,
-    /// Which earlier outputs each step's worker sees.
+    /// The earlier outputs that each step sees.
     pub access_list: Vec<RawAccess>,
 }
 
@@ -73,38 +73,38 @@ pub struct PlanDraft {
 pub enum PlanPiece {
     /// An element of `model_id` is closed.
     Worker {
-        /// Whose step it is.
+        /// The step that it belongs to.
         index: StepIndex,
         /// The worker.
         worker: RawId,
     },
     /// An element of `subtasks` is closed.
     Subtask {
-        /// Whose step it is.
+        /// The step that it belongs to.
         index: StepIndex,
-        /// The text, without blanks around it.
+        /// The text, without surrounding blanks.
         text: String,
     },
     /// An element of `access_list` is closed.
     Access {
-        /// Whose step it is.
+        /// The step that it belongs to.
         index: StepIndex,
-        /// What it may see.
+        /// The outputs that it may see.
         access: RawAccess,
     },
-    /// Every piece so far is void: another plan has begun, or taken its place.
+    /// All pieces so far are void: another plan has begun, or has replaced them.
     Restarted,
 }
 
 impl PlanDraft {
-    /// Reads a whole text, exactly as [`PlanStream`] reads it in parts.
+    /// Parses a whole text, exactly as [`PlanStream`] parses it in parts.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut stream = PlanStream::new();
         stream.push(text);
         stream.finish()
     }
 
-    /// A plan of one step, for the router and for when a conductor fails.
+    /// A plan of one step, for the mini tier and for failures of the conductor.
     pub fn single(worker: &WorkerId, subtask: impl Into<String>) -> Self {
         Self {
             model_id: vec![RawId::Name(worker.as_str().to_owned())],
@@ -113,13 +113,13 @@ impl PlanDraft {
         }
     }
 
-    /// Whether all three lists are empty: the conductor's way to say that the answer it was shown is good as it is.
-    /// Such a draft has no plan to check.
+    /// Whether all three lists are empty, which means that the conductor accepts the earlier answer. Such a draft has no plan to
+    /// check.
     pub fn keeps_answer(&self) -> bool {
         self.model_id.is_empty() && self.subtasks.is_empty() && self.access_list.is_empty()
     }
 
-    /// Adds what a stream yielded. After all pieces of a stream whose end is `Ok`, this equals what the end gave.
+    /// Adds a piece of a stream. After all pieces of a stream that ends with `Ok`, this equals the final draft.
     pub fn apply(&mut self, piece: PlanPiece) {
         match piece {
             PlanPiece::Worker { worker, .. } => self.model_id.push(worker),
@@ -129,7 +129,7 @@ impl PlanDraft {
         }
     }
 
-    /// How many elements a list has.
+    /// The number of elements of a list.
     pub(super) fn elements(&self, field: Field) -> usize {
         match field {
             Field::ModelId => self.model_id.len(),
@@ -138,7 +138,7 @@ impl PlanDraft {
         }
     }
 
-    /// The pieces that [`Self::apply`] would make the draft from.
+    /// The pieces from which [`Self::apply`] would build the draft.
     pub(super) fn pieces(&self) -> impl Iterator<Item = PlanPiece> {
         let index = || (0u16..).map(StepIndex::new);
         let workers = index().zip(&self.model_id);

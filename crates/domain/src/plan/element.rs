@@ -1,10 +1,10 @@
-//! What a list's elements mean: a worker, a subtask, or what a step may see.
+//! Interprets a list's elements: a worker, a subtask, or the outputs that a step may see.
 
 use super::draft::{Field, PlanPiece, RawAccess, RawId};
 use super::literal::{Atom, Element};
 use crate::ids::StepIndex;
 
-/// What should have been there instead.
+/// The expected element, for an error.
 pub(super) type Expected = &'static str;
 
 const WORKER: Expected = "a worker's position or name";
@@ -12,7 +12,7 @@ const SUBTASK: Expected = "a text";
 const ACCESS: Expected = "`[]`, \"all\" or a list of step positions";
 const SMALLER: Expected = "a smaller number";
 
-/// Reads an element of a list.
+/// Interprets an element of a list.
 pub(super) fn read(field: Field, index: StepIndex, element: Element) -> Result<PlanPiece, Expected> {
     Ok(match field {
         Field::ModelId => PlanPiece::Worker { index, worker: worker(element)? },
@@ -68,7 +68,7 @@ fn visible(atoms: Vec<Atom>) -> Result<RawAccess, Expected> {
     Ok(if all { RawAccess::All } else { RawAccess::Indices(indices) })
 }
 
-/// The number that a text is, if it is one: digits with an optional sign.
+/// The number in a text of digits with an optional sign; `None` for other texts.
 fn number(text: &str) -> Option<Result<i64, Expected>> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

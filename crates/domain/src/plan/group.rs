@@ -1,8 +1,8 @@
-//! Gathers the three lists of a plan, and knows which plan of a text counts: the last whose three labels were all seen.
+//! Groups the three lists of a plan, and decides which plan of a text counts: the last one with all three labels.
 //!
-//! `model_id` opens a group; the other two join it in any order, and one that joins nothing is running text. While no
-//! group is complete, the elements of the open one are yielded as they come. After that, a later group may still turn
-//! out to be a mere remark, so that its elements are yielded only once it is complete and takes the place of the former.
+//! `model_id` opens a group; the other two labels join it in any order. A label without an open group is running text. Until a
+//! group is complete, its elements are yielded as they arrive. After that, a later group may be a mere remark, so its elements are
+//! yielded only once it is complete and replaces the earlier one.
 
 use super::ParseError;
 use super::draft::{Field, PlanDraft, PlanPiece};
@@ -11,7 +11,7 @@ use super::label::Label;
 use super::literal::Element;
 use crate::ids::StepIndex;
 
-/// The plan that counts, and where its first label begins.
+/// The plan that counts, and the position of its first label.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) draft: PlanDraft,
@@ -21,13 +21,13 @@ pub(super) struct Found {
 /// The groups of a text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    /// The group whose labels were not all seen yet.
+    /// The group that still lacks labels.
     open: Option<Group>,
-    /// What the last group with all labels came to.
+    /// The result of the last complete group.
     outcome: Option<Result<Found, ParseError>>,
-    /// Pieces that were not handed over yet.
+    /// Pieces that were not yielded yet.
     pieces: Vec<PlanPiece>,
-    /// Whether pieces are out that hold until a restart.
+    /// Whether yielded pieces are valid until a restart.
     yielded: bool,
 }
 
@@ -40,7 +40,7 @@ struct Group {
 }
 
 impl Groups {
-    /// A list was opened, at byte `at`. Whether its elements are wanted.
+    /// Opens a list at byte `at`. Returns whether its elements are needed.
     pub(super) fn open(&mut self, label: Label) -> bool {
         let Label { field, at } = label;
         if field == Field::ModelId {
@@ -59,7 +59,7 @@ impl Groups {
         true
     }
 
-    /// An element of the open list is closed; it begins at byte `at`.
+    /// Adds a closed element of the open list; it begins at byte `at`.
     pub(super) fn element(&mut self, field: Field, element: Element, at: usize) -> Result<(), ParseError> {
         let eager = !self.is_complete();
         let Some(group) = self.open.as_mut().filter(|group| group.failed.is_none()) else {
@@ -67,7 +67,7 @@ impl Groups {
         };
         let index = group.found.draft.elements(field);
         let wrong = |expected| ParseError::WrongElement { field, index, expected, offset: at };
-        // A list has fewer elements than a step index can count.
+        // A list has fewer elements than the largest step index.
         let step = StepIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
         let piece = element::read(field, step, element).map_err(wrong)?;
         if eager {
@@ -78,7 +78,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The open list has ended: well, or with an error.
+    /// Ends the open list, possibly with an error.
     pub(super) fn end(&mut self, field: Field, failure: Option<ParseError>) {
         let Some(group) = &mut self.open else { return };
         group.ended[field as usize] = true;
@@ -90,27 +90,27 @@ impl Groups {
         }
     }
 
-    /// Whether the group that counts so far is right.
+    /// Whether the group that counts so far is valid.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.outcome, Some(Ok(_)))
     }
 
-    /// All that came so far was the model's thinking.
+    /// Drops everything so far, because it was the model's thinking.
     pub(super) fn forget(&mut self) {
         self.restart();
         self.open = None;
         self.outcome = None;
     }
 
-    /// The pieces since the last call.
+    /// Takes the pieces since the last call.
     pub(super) fn take_pieces(&mut self) -> Vec<PlanPiece> {
         std::mem::take(&mut self.pieces)
     }
 
-    /// What the text came to; it ends at byte `end`. `cut_off` is what was open at its end.
+    /// The result of a text that ends at byte `end`. `cut_off` is the error of a construct that was open at its end.
     pub(super) fn finish(self, cut_off: Option<ParseError>, end: usize) -> Result<Found, ParseError> {
         match (self.outcome, self.open, cut_off) {
-            // A text that ends inside a list was cut off: an earlier plan in it is not the one that was meant.
+            // A text that ends inside a list was cut off; an earlier plan in it was an example.
             (_, group, Some(unclosed @ ParseError::UnclosedList { .. })) => {
                 Err(group.and_then(|group| group.failed).unwrap_or(unclosed))
             }

@@ -1,22 +1,22 @@
-//! The beginning of a plan that is still being written, and what becomes of it when the plan is there.
+//! The beginning of a plan that is still being written, and how it relates to the complete plan.
 
 use serde::{Deserialize, Serialize};
 
 use super::steps::{AccessList, Plan, Step};
 use crate::ids::StepIndex;
 
-/// Whether a head may hold the step that ends the plan.
+/// Whether a head may contain the final step of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastStep {
     /// It may.
     Included,
-    /// It may not: that step is asked otherwise than the others.
+    /// It may not: the final step gets another request than the others.
     Withheld,
 }
 
-/// The first steps of a plan whose rest is not known yet, checked like those of a plan.
+/// The first steps of a plan whose rest is unknown, checked like those of a plan.
 ///
-/// None of them is known to be the final one: a plan may end with the last step of its head, or go on.
+/// None of them is known to be the final step: the plan may end with the last step of its head, or continue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PlanHead(Plan);
@@ -26,7 +26,7 @@ impl PlanHead {
         Self(steps)
     }
 
-    /// How many steps there are; at least one.
+    /// The number of steps, at least one.
     #[expect(clippy::len_without_is_empty, reason = "a head is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -37,18 +37,18 @@ impl PlanHead {
         self.0.steps()
     }
 
-    /// The same head for the first round of a run, before which there is nothing to see.
+    /// The same head for the first round of a run, which has no earlier round to see.
     #[must_use]
     pub fn of_first_round(&self) -> Self {
         Self(self.0.of_first_round())
     }
 
-    /// Whether the other head's steps are the first ones of this.
+    /// Whether this head begins with all steps of the other one.
     pub fn begins_with(&self, other: &Self) -> bool {
         self.0.begins_with(other)
     }
 
-    /// The head of the first `len` steps; the same if it has no more, none for 0.
+    /// The head of the first `len` steps, or all of them if there are fewer; `None` for 0.
     pub fn first(&self, len: usize) -> Option<Self> {
         let steps: Vec<_> = self.steps().iter().take(len).cloned().collect();
         (!steps.is_empty()).then(|| Self(Plan::from_checked(steps)))
@@ -56,18 +56,18 @@ impl PlanHead {
 }
 
 impl Plan {
-    /// Whether the head's steps are its first ones.
+    /// Whether this plan begins with all steps of the head.
     pub fn begins_with(&self, head: &PlanHead) -> bool {
         self.steps().starts_with(head.steps())
     }
 
-    /// The same plan behind the steps of a head that it has no use for: nothing of it sees them.
+    /// The plan placed after the steps of a head that it does not use; none of its steps sees them.
     #[must_use]
     pub fn behind(&self, head: &PlanHead) -> Self {
         self.joined(head, |_, access| access)
     }
 
-    /// The plan that goes on from a head: what saw nothing sees all of the head.
+    /// The plan that continues a head: its steps that saw nothing see all of the head.
     #[must_use]
     pub fn completing(&self, head: &PlanHead) -> Self {
         let first = StepIndex::new(u16::try_from(head.len()).unwrap_or(u16::MAX));
@@ -90,7 +90,7 @@ impl Plan {
 }
 
 impl From<&PlanHead> for Plan {
-    /// The plan that ends with the head's last step.
+    /// The plan that ends with the last step of the head.
     fn from(head: &PlanHead) -> Self {
         head.0.clone()
     }

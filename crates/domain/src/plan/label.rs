@@ -1,19 +1,19 @@
 //! Finds labels such as `model_id = [` and tags such as `</think>` in running text, one character at a time.
 //!
-//! Both matchers have a state of fixed size and look at each character once, whatever the text.
+//! Both matchers have a state of constant size and visit each character once, whatever the text.
 
 use super::draft::Field;
 
-/// A label whose list has just been opened.
+/// A label whose list was just opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) field: Field,
-    /// Where its name begins.
+    /// The position of its name.
     pub(super) at: usize,
 }
 
-/// Finds a label's name as a whole word in any case, then `=` or `:`, then `[`, with blanks and the quotes and emphasis
-/// of JSON and Markdown between them.
+/// Matches a label's name as a whole word in any case, then `=` or `:`, then `[`. Blanks, and quotes and emphasis of JSON and
+/// Markdown, may stand between them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LabelMatcher {
     state: LabelState,
@@ -25,9 +25,9 @@ enum LabelState {
     /// Not in a word.
     #[default]
     Between,
-    /// In a word that is the beginning of a label's name so far.
+    /// In a word that matches the beginning of a label's name so far.
     Name { field: Field, matched: usize },
-    /// In a word that is no label's name.
+    /// In a word that is not a label's name.
     OtherWord,
     /// After a label's name.
     Named(Field),
@@ -36,7 +36,7 @@ enum LabelState {
 }
 
 impl LabelMatcher {
-    /// Takes the next character, which begins at byte `at`. Gives the label when the character opens its list.
+    /// Consumes the next character, which begins at byte `at`. Returns the label when the character opens its list.
     pub(super) fn feed(&mut self, c: char, at: usize) -> Option<Label> {
         if c.is_alphanumeric() || c == '_' {
             self.state = self.in_word(c, at);
@@ -57,12 +57,12 @@ impl LabelMatcher {
         None
     }
 
-    /// Forgets what it has seen, as at the beginning of a text.
+    /// Resets the matcher to the beginning of a text.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether the present word is no label's name.
+    /// Whether the current word is not a label's name.
     pub(super) fn is_in_other_word(&self) -> bool {
         matches!(self.state, LabelState::OtherWord)
     }
@@ -73,7 +73,7 @@ impl LabelMatcher {
             LabelState::Name { field, matched } => (Some(field), matched),
             LabelState::Between | LabelState::Named(_) | LabelState::Assigned(_) => {
                 self.word_at = at;
-                // The three names differ in their first letters.
+                // The first letters of the three names differ.
                 (Field::ALL.into_iter().find(|field| continues(*field, 0, c)), 0)
             }
         };
@@ -97,14 +97,14 @@ fn after_name(field: Field, c: char) -> LabelState {
     }
 }
 
-/// Which way a `<think>` tag goes.
+/// Whether a `<think>` tag opens or closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkTag {
     Open,
     Close,
 }
 
-/// Finds `<think>`, `<thinking>` and their closing forms, in any case.
+/// Matches `<think>`, `<thinking>` and their closing forms, in any case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TagMatcher {
     state: TagState,
@@ -125,7 +125,7 @@ const TAG_LEN: usize = TAG.len();
 const TAG_SHORT_LEN: usize = "think".len();
 
 impl TagMatcher {
-    /// Takes the next character. Gives the tag when the character ends it.
+    /// Consumes the next character. Returns the tag when the character ends it.
     pub(super) fn feed(&mut self, c: char) -> Option<ThinkTag> {
         let state = std::mem::take(&mut self.state);
         self.state = match (state, c) {
@@ -146,7 +146,7 @@ impl TagMatcher {
         None
     }
 
-    /// Forgets what it has seen.
+    /// Resets the matcher.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }

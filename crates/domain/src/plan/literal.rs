@@ -1,16 +1,16 @@
-//! Reads one list, one character at a time: Python's form, JSON's, or unquoted texts between commas.
+//! Parses one list, one character at a time: in the form of Python or JSON, or unquoted texts between commas.
 //!
-//! Knows nothing of what the elements mean, save that unquoted subtasks may have any character but a comma and brackets.
+//! It does not interpret elements, except that unquoted subtasks may have any character but a comma and brackets.
 
 use super::draft::Field;
 use super::text::{Fed, TextLexer};
 use super::{LIST_DEPTH_MAX, LIST_ELEMENTS_MAX, ParseError};
 
-/// A value that is no list.
+/// A value that is not a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Atom {
     Quoted(String),
-    /// Without blanks around it; not empty.
+    /// Without surrounding blanks; not empty.
     Bare(String),
 }
 
@@ -19,28 +19,28 @@ pub(super) enum Atom {
 pub(super) enum Element {
     Atom(Atom),
     List(Vec<Atom>),
-    /// A list with lists in it.
+    /// A list that contains lists.
     Nested,
 }
 
-/// What a character brought about.
+/// The effect of a character.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lexed {
     More,
-    /// An element is closed; the list goes on.
+    /// An element is closed; the list continues.
     Element(Element),
     /// The list is closed, and with it its last element if that was open.
     End(Option<Element>),
 }
 
-/// Where in a list the next character falls.
+/// The context of the next character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Context {
     /// Outside all quotes.
     Unquoted,
-    /// In a text that ought to end on its line.
+    /// In a text that should end on its line.
     Quoted,
-    /// Where anything may be written: a text in triple quotes, or a comment.
+    /// Where any character is allowed: a text in triple quotes, or a comment.
     Free,
 }
 
@@ -49,19 +49,19 @@ pub(super) enum Context {
 pub(super) struct ListLexer {
     field: Field,
     opened_at: usize,
-    /// How many lists are open, this one counted.
+    /// The number of open lists, including this one.
     depth: usize,
     state: State,
     in_comment: bool,
-    /// Elements of this list that are closed.
+    /// The number of closed elements.
     elements: usize,
-    /// Where the present element of this list begins.
+    /// The position of the current element.
     element_at: usize,
-    /// Elements of the list inside this one.
+    /// Elements of the nested list.
     inner: Vec<Atom>,
-    /// Whether that list has a list inside it.
+    /// Whether the nested list contains a list.
     nested: bool,
-    /// Whether the elements are quoted, once known.
+    /// Whether the elements are quoted; `None` until known.
     quoted: Option<bool>,
 }
 
@@ -71,12 +71,12 @@ enum State {
     Start,
     Bare(String),
     Quoted(TextLexer),
-    /// After a list inside this one.
+    /// After a nested list.
     AfterList,
 }
 
 impl ListLexer {
-    /// Begins a list whose opening bracket is at byte `opened_at`.
+    /// A list whose opening bracket is at byte `opened_at`.
     pub(super) fn new(field: Field, opened_at: usize) -> Self {
         Self {
             field,
@@ -92,22 +92,22 @@ impl ListLexer {
         }
     }
 
-    /// Which list it is.
+    /// The list's label.
     pub(super) fn field(&self) -> Field {
         self.field
     }
 
-    /// Where the element that was closed last begins.
+    /// The position of the element that was closed last.
     pub(super) fn element_at(&self) -> usize {
         self.element_at
     }
 
-    /// What is wrong if the text ends here.
+    /// The error if the text ends here.
     pub(super) fn unclosed(&self) -> ParseError {
         ParseError::UnclosedList { field: self.field, offset: self.opened_at }
     }
 
-    /// Where the next character falls.
+    /// The context of the next character.
     pub(super) fn context(&self) -> Context {
         match &self.state {
             _ if self.in_comment => Context::Free,
@@ -117,7 +117,7 @@ impl ListLexer {
         }
     }
 
-    /// Takes the next character, which begins at byte `at`. After an error or the end, the list is of no further use.
+    /// Consumes the next character, which begins at byte `at`. After an error or the end, the list must not be used again.
     pub(super) fn feed(&mut self, c: char, at: usize) -> Result<Lexed, ParseError> {
         if self.in_comment {
             self.in_comment = c != '\n';
@@ -208,7 +208,7 @@ impl ListLexer {
         Ok(Lexed::More)
     }
 
-    /// A comma or a closing bracket, outside all quotes.
+    /// Consumes a comma or a closing bracket outside all quotes.
     fn delimiter(&mut self, c: char) -> Result<Lexed, ParseError> {
         let atom = match std::mem::replace(&mut self.state, State::Start) {
             State::Start | State::AfterList => None,
@@ -216,7 +216,7 @@ impl ListLexer {
             State::Quoted(text) => Some(Atom::Quoted(text.finish())),
         };
         if self.depth > 1 {
-            // Deeper than two, the element is refused whatever its atoms are.
+            // An element nested deeper than two is rejected whatever its values.
             self.inner.extend(atom.filter(|_| self.depth == 2));
             return Ok(if c == ']' { self.close_inner() } else { Lexed::More });
         }
@@ -249,7 +249,7 @@ impl ListLexer {
         Ok(())
     }
 
-    /// Where only some subtasks are quoted, a comma may divide two of them or be part of one.
+    /// If only some subtasks are quoted, a comma may separate two of them or be part of one, so it is an error.
     fn check_quoting(&mut self, atom: Option<&Atom>) -> Result<(), ParseError> {
         let (Field::Subtasks, Some(atom)) = (self.field, atom) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Plans: from the text that a conductor writes to a workflow that cannot be wrong in shape.
+//! Plans: from the text of a conductor to a workflow whose shape is valid.
 //!
 //! A conductor writes free text and then three lists of equal length, one element a step:
 //!
@@ -8,12 +8,12 @@
 //! access_list = [[], ["all"]]
 //! ```
 //!
-//! [`PlanStream`] reads that as it is written, [`PlanDraft::parse`] reads it whole; both are one scanner. A
-//! [`PlanDraft`] is what was written, right or wrong. [`PlanDraft::check`] holds it against a pool and a policy and is
-//! the only way to a [`Plan`]. [`PlanDraft::head`] checks what of a plan is final while the rest is being written.
+//! [`PlanStream`] parses that text while it is written, [`PlanDraft::parse`] parses it as a whole, with the same scanner. A
+//! [`PlanDraft`] is the unchecked result. [`PlanDraft::check`] checks it against a pool and a policy and is the only way to create
+//! a [`Plan`]. [`PlanDraft::head`] checks the part of a plan that is final while the rest is being written.
 //!
-//! Text of any origin may be given: reading takes time and memory in proportion to its length, never panics, never
-//! recurses on it, and has a named bound for all that could grow.
+//! The text may come from anywhere. Parsing takes time and memory in proportion to its length, never panics or recurses, and has a
+//! named bound for everything that could grow.
 
 mod check;
 mod draft;
@@ -34,11 +34,11 @@ pub use parse_error::ParseError;
 pub use steps::{AccessList, Plan, Step};
 pub use stream::PlanStream;
 
-/// Most bytes of text that are read for one plan.
+/// Most bytes of text that are parsed for one plan.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Most elements of one list, and of one list inside a list.
 pub const LIST_ELEMENTS_MAX: usize = 10_000;
-/// Deepest nesting of lists, the outermost counted.
+/// Deepest nesting of lists, including the outermost.
 pub const LIST_DEPTH_MAX: usize = 8;
 /// Most bytes of one subtask of a [`Plan`].
 pub const SUBTASK_BYTES_MAX: usize = 16 << 10;

@@ -1,44 +1,44 @@
-//! What can be wrong with a conductor's text. Each error names the list, the bound if there is one, and the place.
+//! The errors of a conductor's text. Each names the list, the position, and the bound if there is one.
 
 use super::draft::Field;
 
-/// Why a text holds no plan draft. `offset` counts bytes from the beginning of the text.
+/// Why a text contains no plan draft. `offset` counts bytes from the beginning of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The text is longer than may be read.
+    /// The text is too long.
     #[error("text is longer than {bytes_max} bytes")]
     TextTooLong {
-        /// Most bytes that are read.
+        /// Most bytes that are parsed.
         bytes_max: usize,
     },
-    /// No list of that name was found, or none that belongs to the last `model_id`.
-    #[error("{field} has no list, looked until byte {offset}")]
+    /// The list was not found, or does not belong to the last `model_id`.
+    #[error("{field} has no list, searched up to byte {offset}")]
     MissingList {
-        /// The list that is missing.
+        /// The missing list.
         field: Field,
-        /// Where the text ends.
+        /// The end of the text.
         offset: usize,
     },
-    /// The text ends while the model was still thinking.
+    /// The text ends inside the model's thinking.
     #[error("text ends inside <think>, opened at byte {offset}")]
     UnclosedThought {
-        /// Where the thought begins.
+        /// The position of the opening tag.
         offset: usize,
     },
-    /// A list was begun and never closed.
+    /// A list is never closed.
     #[error("{field} is never closed, opened at byte {offset}")]
     UnclosedList {
         /// The list.
         field: Field,
-        /// Where it begins.
+        /// The position of its opening bracket.
         offset: usize,
     },
-    /// A list occurs twice after the same `model_id`; which one is meant cannot be known.
+    /// A list occurs twice after the same `model_id`, which is ambiguous.
     #[error("{field} is given twice, again at byte {offset}")]
     RepeatedList {
         /// The list.
         field: Field,
-        /// Where it begins again.
+        /// The position of the second one.
         offset: usize,
     },
     /// Lists are nested too deeply.
@@ -46,9 +46,9 @@ pub enum ParseError {
     TooDeep {
         /// The list.
         field: Field,
-        /// Deepest nesting that is read.
+        /// The deepest permitted nesting.
         depth_max: usize,
-        /// Where the list that is too deep begins.
+        /// The position of the list that is too deep.
         offset: usize,
     },
     /// A list has too many elements.
@@ -56,49 +56,49 @@ pub enum ParseError {
     TooManyElements {
         /// The list.
         field: Field,
-        /// Most elements that are read.
+        /// The largest permitted number.
         elements_max: usize,
-        /// Where the first one too many begins.
+        /// The position of the first extra element.
         offset: usize,
     },
-    /// There is nothing between two commas.
+    /// Two commas have nothing between them.
     #[error("{field} has an empty element at index {index}, at byte {offset}")]
     EmptyElement {
         /// The list.
         field: Field,
-        /// Which element of it, from 0.
+        /// The index of the element, from 0.
         index: usize,
-        /// Where the element should have been.
+        /// The position where the element is missing.
         offset: usize,
     },
-    /// A character that no list can have there.
+    /// A character is not permitted at its position.
     #[error("{field} has an unexpected {character:?} at byte {offset}")]
     UnexpectedCharacter {
         /// The list.
         field: Field,
         /// The character.
         character: char,
-        /// Where it is.
+        /// Its position.
         offset: usize,
     },
-    /// Some elements are quoted and some are not, so that a comma may be part of a text or not.
+    /// Only some elements are quoted, so a comma is ambiguous.
     #[error("{field} mixes quoted and unquoted elements, at byte {offset}")]
     MixedQuoting {
         /// The list.
         field: Field,
-        /// Where the element that differs begins.
+        /// The position of the element that differs.
         offset: usize,
     },
-    /// An element is not what the list is made of.
+    /// An element has the wrong type for its list.
     #[error("{field} must have {expected} at index {index}, at byte {offset}")]
     WrongElement {
         /// The list.
         field: Field,
-        /// Which element of it, from 0.
+        /// The index of the element, from 0.
         index: usize,
-        /// What should be there.
+        /// The expected type.
         expected: &'static str,
-        /// Where the element begins.
+        /// The position of the element.
         offset: usize,
     },
 }

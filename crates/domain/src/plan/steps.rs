@@ -1,4 +1,4 @@
-//! A checked plan: steps that see earlier steps only. It can be had from a check alone, also when it is read from a store.
+//! A checked plan: steps that see earlier steps only. Only a check creates it, also when it is read from a store.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,9 +6,9 @@ use super::{PlanError, SUBTASK_BYTES_MAX};
 use crate::ids::{StepIndex, WorkerId};
 use crate::policy::STEPS_MAX;
 
-/// Which earlier steps' outputs a step sees.
+/// The earlier steps whose outputs a step sees.
 ///
-/// Invariant: sorted, unique, every index less than the owner's. So a plan is acyclic by construction.
+/// Invariant: sorted, unique, every index smaller than the owner's. So a plan is acyclic by construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct AccessList(Vec<StepIndex>);
@@ -31,7 +31,7 @@ impl AccessList {
         Ok(Self(indices))
     }
 
-    /// The same steps of a plan that begins `by` steps earlier.
+    /// The same steps in a plan that has `by` more steps at its beginning.
     pub(super) fn moved(&self, by: u16) -> Self {
         Self(self.0.iter().map(|index| StepIndex::new(index.get().saturating_add(by))).collect())
     }
@@ -41,12 +41,12 @@ impl AccessList {
         &self.0
     }
 
-    /// Whether `step` is seen.
+    /// Whether `step` is in the list.
     pub fn contains(&self, step: StepIndex) -> bool {
         self.0.binary_search(&step).is_ok()
     }
 
-    /// Whether nothing is seen.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -55,22 +55,22 @@ impl AccessList {
 /// One node of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Step {
-    /// Who does it.
+    /// The worker that is planned for it.
     pub worker: WorkerId,
-    /// What the worker is told. Not blank, at most [`SUBTASK_BYTES_MAX`] bytes, without NUL.
+    /// The instruction to the worker. Not blank, at most [`SUBTASK_BYTES_MAX`] bytes, without NUL.
     pub subtask: String,
-    /// What the worker sees.
+    /// The outputs that the worker sees.
     pub access: AccessList,
-    /// Whether the worker also sees the round before: `all` in a further round. Never in the first round of a run.
+    /// Whether the worker also sees the previous round: `all` in a follow-up round. Always false in the first round.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sees_earlier_round: bool,
 }
 
-/// Most steps of a plan that is stored: those that a conductor may write, behind as many that they supersede.
+/// Most steps of a stored plan: those of a plan, after as many that it supersedes.
 const STORED_STEPS_MAX: u16 = 2 * STEPS_MAX;
 
-/// A checked workflow of 1 to [`STEPS_MAX`] steps, behind those that it supersedes if there are such. The output of the last
-/// one is the answer.
+/// A checked workflow of 1 to [`STEPS_MAX`] steps, after the steps that it supersedes, if any. The output of the last one is the
+/// answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "PlanForm")]
 pub struct Plan {
@@ -78,8 +78,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks what a plan is apart from any pool and policy. `steps` come with a worker, a subtask and the access list of
-    /// their position.
+    /// Checks the invariants that need neither a pool nor a policy. `steps` have valid workers, subtasks and access lists for their
+    /// position.
     pub(super) fn from_steps(steps: Vec<Step>) -> Result<Self, PlanError> {
         check_step_count(steps.len(), STORED_STEPS_MAX)?;
         for (index, step) in (0u16..).map(StepIndex::new).zip(&steps) {
@@ -88,20 +88,20 @@ impl Plan {
         Ok(Self { steps })
     }
 
-    /// Steps of checked plans, with access lists for the places that they are in now; at least one.
+    /// Joins steps of checked plans, at least one, whose access lists fit their new positions.
     pub(super) fn from_checked(steps: Vec<Step>) -> Self {
         debug_assert!(!steps.is_empty(), "a plan is never empty");
         Self { steps }
     }
 
-    /// The same plan for the first round of a run, before which there is nothing to see.
+    /// The same plan for the first round of a run, which has no earlier round to see.
     #[must_use]
     pub fn of_first_round(&self) -> Self {
         let steps = self.steps.iter().map(|step| Step { sees_earlier_round: false, ..step.clone() });
         Self { steps: steps.collect() }
     }
 
-    /// How many steps there are; at least one.
+    /// The number of steps, at least one.
     #[expect(clippy::len_without_is_empty, reason = "a plan is never empty")]
     pub fn len(&self) -> usize {
         self.steps.len()
@@ -127,7 +127,7 @@ impl Plan {
         self.indexed().filter(move |(_, step)| step.access.contains(index)).map(|(reader, _)| reader)
     }
 
-    /// The steps that see nothing and so can start at once, in order; at least one.
+    /// The steps that see nothing and so can start immediately, in order; at least one.
     pub fn first_steps(&self) -> impl Iterator<Item = StepIndex> {
         self.indexed().filter(|(_, step)| step.access.is_empty()).map(|(index, _)| index)
     }
@@ -138,7 +138,7 @@ impl Plan {
     }
 }
 
-/// A stored plan before it is checked.
+/// A stored plan before its check.
 #[derive(Deserialize)]
 struct PlanForm {
     steps: Vec<StepForm>,

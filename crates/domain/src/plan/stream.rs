@@ -1,4 +1,4 @@
-//! Reads a plan while it is being written. The one scanner there is: a whole text is read as a stream of one part.
+//! Parses a plan while it is being written. A whole text is parsed as a stream of one part, with the same scanner.
 
 use super::draft::{PlanDraft, PlanPiece};
 use super::group::Groups;
@@ -6,19 +6,18 @@ use super::label::{Label, LabelMatcher, TagMatcher, ThinkTag};
 use super::literal::{Context, Lexed, ListLexer};
 use super::{ParseError, TEXT_BYTES_MAX};
 
-/// Reads a conductor's text in parts of any size.
+/// Parses a conductor's text in parts of any size.
 ///
-/// Which plan counts is decided as the text goes by:
+/// These rules decide which plan of a text counts:
 ///
-/// - A plan is a `model_id` list and, after it and before the next `model_id`, a `subtasks` and an `access_list`. The
-///   last one of a text counts, be its lists right or wrong; labels without a list, or of an incomplete plan, are
-///   running text.
-/// - What is between `<think>` and `</think>`, or before a `</think>` that nothing opened, does not count.
-/// - A text that ends inside a list has no plan, even if an earlier one in it was complete: that was an example.
-/// - A list that is never closed ends where the next label's list begins. Inside a quoted text, that is so only at the
-///   beginning of a later line, and inside triple quotes never.
+/// - A plan is a `model_id` list with a `subtasks` and an `access_list` after it, before the next `model_id`. The last plan
+///   counts, even if its lists are invalid. Labels without a list, or of an incomplete plan, are running text.
+/// - Text between `<think>` and `</think>`, or before a `</think>` without an opening tag, does not count.
+/// - A text that ends inside a list has no plan, even after a complete one: that one was an example.
+/// - A list that is never closed ends at the next label with a list. Inside a quoted text, the label must be at the beginning of a
+///   later line; inside triple quotes it does not count.
 ///
-/// Text beyond [`TEXT_BYTES_MAX`] is not read.
+/// Text beyond [`TEXT_BYTES_MAX`] is not parsed.
 #[derive(Clone, Debug)]
 pub struct PlanStream {
     mode: Mode,
@@ -26,7 +25,7 @@ pub struct PlanStream {
     tag: TagMatcher,
     /// In a quoted text: whether a label here would be at the beginning of a later line.
     at_line_start: bool,
-    /// Bytes read.
+    /// The number of parsed bytes.
     offset: usize,
     too_long: bool,
     groups: Groups,
@@ -46,7 +45,7 @@ impl Default for PlanStream {
 }
 
 impl PlanStream {
-    /// A stream that has read nothing.
+    /// A stream at the beginning of a text.
     pub fn new() -> Self {
         Self {
             mode: Mode::Prose,
@@ -59,8 +58,8 @@ impl PlanStream {
         }
     }
 
-    /// Reads the next part. Gives the elements that are closed by it, in the order in which they were written; a number
-    /// or a text is closed by the comma or bracket after it.
+    /// Parses the next part. Returns the elements that it closes, in the order in which they were written; a number or a text is
+    /// closed by the comma or bracket after it.
     pub fn push(&mut self, text: &str) -> Vec<PlanPiece> {
         for c in text.chars() {
             self.too_long |= self.offset + c.len_utf8() > TEXT_BYTES_MAX;
@@ -73,18 +72,18 @@ impl PlanStream {
         self.groups.take_pieces()
     }
 
-    /// Whether the text holds a plan if it ends here: the lists of the last one are all closed. What follows may still
-    /// void it, but a caller that pays for each token need not wait for more.
+    /// Whether the text contains a plan if it ends here: all lists of the last one are closed. Later text may still void the plan,
+    /// but a caller that pays for each token may stop here.
     pub fn is_complete(&self) -> bool {
         !self.too_long && matches!(self.mode, Mode::Prose) && self.groups.is_complete()
     }
 
-    /// Ends the text. If the result is a draft, it is what the pieces make.
+    /// Ends the text. A successful result equals the draft built from the pieces.
     pub fn finish(self) -> Result<PlanDraft, ParseError> {
         self.finish_located().map(|(draft, _)| draft)
     }
 
-    /// As [`Self::finish`], with the byte at which the plan's `model_id` begins: what is before it is reasoning.
+    /// As [`Self::finish`], with the position of the plan's `model_id`; the text before it is reasoning.
     pub fn finish_located(self) -> Result<(PlanDraft, usize), ParseError> {
         if self.too_long {
             return Err(ParseError::TextTooLong { bytes_max: TEXT_BYTES_MAX });
@@ -143,7 +142,7 @@ impl PlanStream {
         }
     }
 
-    /// Whether the character shows that the list was left without being closed, and what it begins instead.
+    /// Whether the character shows that the list was abandoned without being closed, because another label begins.
     fn escapes_list(&mut self, c: char) -> bool {
         let Mode::List(list) = &self.mode else {
             return false;

@@ -1,25 +1,24 @@
-//! Reads one quoted text of a list, one character at a time.
+//! Parses one quoted text of a list, one character at a time.
 //!
-//! Python's and JSON's forms are read: single, double, triple and curly quotes, raw texts, adjacent texts joined, and
-//! escapes. Two things are read as models mean them and not as Python would:
+//! It supports the forms of Python and JSON: single, double, triple and curly quotes, raw texts, adjacent texts joined, and
+//! escapes. Two rules follow what models mean instead of Python:
 //!
-//! - A quote closes a text only where a text can end. So `'Solve Bob's task'` and `"Explain "entropy" briefly"` are
-//!   each one text.
-//! - `\a`, `\b`, `\f` and `\v` stand for themselves: a model that writes `"\frac{1}{2}"` means LaTeX and no form feed.
-//!   So do octal, named and malformed escapes.
+//! - A quote closes a text only where a text can end. So `'Solve Bob's task'` and `"Explain "entropy" briefly"` are one text each.
+//! - `\a`, `\b`, `\f` and `\v` stand for themselves: a model that writes `"\frac{1}{2}"` means LaTeX, not a form feed. The same
+//!   holds for octal, named and malformed escapes.
 
-/// What became of a character.
+/// The effect of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// It was taken.
+    /// It was consumed.
     Taken,
-    /// The text has ended before it.
+    /// The text ended before it.
     NotTaken,
-    /// Nothing like it can follow the text.
+    /// It cannot follow the text.
     Unexpected,
 }
 
-/// One text, and the texts that are joined to it.
+/// One text with the adjacent texts that are joined to it.
 #[derive(Clone, Debug)]
 pub(super) struct TextLexer {
     text: String,
@@ -28,9 +27,9 @@ pub(super) struct TextLexer {
     raw: bool,
     triple: bool,
     state: State,
-    /// Characters that are part of the text if what follows them says so.
+    /// Characters that belong to the text if the next characters show it.
     pending: String,
-    /// The first half of a UTF-16 pair, written as an escape.
+    /// The first half of a surrogate pair that was written as an escape.
     high_surrogate: Option<u32>,
 }
 
@@ -38,7 +37,7 @@ pub(super) struct TextLexer {
 enum State {
     /// After one quote.
     Opened,
-    /// After two quotes: an empty text, or two thirds of a triple quote.
+    /// After two quotes: an empty text, or the beginning of a triple quote.
     OpenedTwice,
     Inside,
     /// After a backslash.
@@ -48,16 +47,16 @@ enum State {
         digits_left: u8,
         value: u32,
     },
-    /// After a quote that closes the text if the text can end there; it and the blanks since are pending.
+    /// After a quote that closes the text if the text can end there; the quote and the blanks after it are pending.
     MaybeClosed,
-    /// After so many of three closing quotes.
+    /// After this many of three closing quotes.
     TripleClosing(u8),
-    /// After the text, for good.
+    /// After the end of the text.
     Closed,
 }
 
 impl TextLexer {
-    /// Begins a text after its opening quote; none if `quote` is no quote.
+    /// A text after its opening quote; `None` if `quote` is not a quote.
     pub(super) fn open(quote: char, raw: bool) -> Option<Self> {
         let (quote, state) = opened(quote)?;
         Some(Self {
@@ -71,12 +70,12 @@ impl TextLexer {
         })
     }
 
-    /// Whether the text may go over several lines by right.
+    /// Whether the text is triple-quoted and so may contain line breaks.
     pub(super) fn is_triple(&self) -> bool {
         self.triple
     }
 
-    /// Takes the next character.
+    /// Consumes the next character.
     pub(super) fn feed(&mut self, c: char) -> Fed {
         match self.state {
             State::Opened if c == self.quote => self.state = State::OpenedTwice,
@@ -221,7 +220,7 @@ impl TextLexer {
         Fed::Taken
     }
 
-    /// Whether `c` begins a text with the quotes of this one. One with others is likelier a quotation inside it.
+    /// Whether `c` opens a text with the same quotes. Other quotes are more likely a quotation inside the text.
     fn opens_same(&self, c: char) -> bool {
         opened(c).is_some_and(|(quote, _)| quote == self.quote)
     }
@@ -244,7 +243,7 @@ impl TextLexer {
         self.text.push(c);
     }
 
-    /// Half a pair stands for nothing.
+    /// Drops half a surrogate pair.
     fn flush_surrogate(&mut self) {
         if self.high_surrogate.take().is_some() {
             self.text.push(char::REPLACEMENT_CHARACTER);
@@ -252,7 +251,7 @@ impl TextLexer {
     }
 }
 
-/// What closes a text that `quote` opens. Curly quotes are never tripled, so an empty text cannot be mistaken.
+/// The closing quote of a text that `quote` opens. Curly quotes are never tripled, so an empty text is unambiguous.
 fn opened(quote: char) -> Option<(char, State)> {
     match quote {
         '"' | '\'' => Some((quote, State::Opened)),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{KeyHeader, SecretRef, Vendor, WireFormat, Worker};
 
-/// Most headers of an entry.
+/// Most headers of a vendor or a worker.
 const HEADERS_MAX: usize = 32;
 /// Longest name of a header.
 const NAME_BYTES_MAX: usize = 64;
@@ -15,7 +15,7 @@ const VALUE_BYTES_MAX: usize = 4096;
 /// Most bytes of an entry's body fields, as JSON.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Headers that every call has already, or that belong to the connection.
+/// Headers that every call sets itself, or that belong to the connection.
 const OWN_HEADERS: [&str; 16] = [
     "accept",
     "accept-encoding",
@@ -38,23 +38,23 @@ const OWN_HEADERS: [&str; 16] = [
 /// The value of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderText {
-    /// As the pool file has it.
+    /// The text in the pool file.
     Plain(String),
-    /// A secret.
+    /// A reference to a secret.
     Secret(SecretRef),
 }
 
-/// What a vendor's or a worker's calls have in addition.
+/// Additional headers and body fields of a vendor's or a worker's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Headers, by their names in lower case.
+    /// Headers, by lower-case name.
     pub headers: BTreeMap<String, HeaderText>,
-    /// Fields of the body. A field that a request sets itself wins; objects are merged field by field.
+    /// Fields of the body. A field that a request sets itself takes precedence; objects are merged field by field.
     pub body: Map<String, Value>,
 }
 
 impl Extras {
-    /// What a pool file says, checked as far as that is possible without the rest of the file.
+    /// Checks an entry of a pool file, as far as that is possible without the rest of the file.
     pub(super) fn check(
         headers: BTreeMap<String, String>,
         body: toml::Table,
@@ -92,7 +92,7 @@ impl Extras {
     }
 }
 
-/// Names what of a worker's extras, and of its vendor's, contradicts the wire format in which the worker is called.
+/// Names the extras of a worker and its vendor that contradict the worker's wire format.
 pub(super) fn contradictions(vendor: &Vendor, worker: &Worker) -> Vec<String> {
     let mut problems = Vec::new();
     let key_header = match vendor.key_header(worker.api) {
@@ -125,7 +125,7 @@ pub(super) fn contradictions(vendor: &Vendor, worker: &Worker) -> Vec<String> {
     problems
 }
 
-/// The fields that requests of a format set by themselves and that a pool must not contradict.
+/// The fields that requests of a wire format set themselves, so that a pool must not set them.
 fn own_fields(format: WireFormat) -> &'static [&'static str] {
     match format {
         WireFormat::OpenaiChat => &[
@@ -194,7 +194,7 @@ fn header(name: &str, text: &str) -> Result<HeaderText, String> {
     Ok(HeaderText::Plain(text.to_owned()))
 }
 
-/// TOML as JSON. What JSON has no word for is refused.
+/// Converts TOML to JSON. Values that JSON cannot express are rejected.
 fn json(value: toml::Value) -> Result<Value, String> {
     match value {
         toml::Value::String(text) => Ok(Value::String(text)),

@@ -1,9 +1,9 @@
-//! Which workers a step may go on with when its own cannot do it.
+//! The workers with which a step may continue if its own cannot do it.
 
 use super::{Pool, Worker};
 use crate::usage::Usage;
 
-/// What workers' prices are compared by: a thousand tokens in, a thousand out.
+/// The usage for comparing workers' prices: a thousand tokens in, a thousand out.
 const COMPARED: Usage = Usage {
     prompt_tokens: 1_000,
     cached_tokens: 0,
@@ -13,11 +13,11 @@ const COMPARED: Usage = Usage {
 };
 
 impl Pool {
-    /// The workers that may stand in for `worker`, the best first.
+    /// The fallbacks of `worker`, the best first.
     ///
-    /// Those that the pool names for it, and no others. Where it names none: every other worker, those of other vendors first,
-    /// since a vendor's trouble is seldom one model's, and among them the nearest in price, which is the one thing known of
-    /// every worker that goes with what it can do.
+    /// If the pool names fallbacks, only those. Otherwise every other worker: those of other vendors first, because a vendor's
+    /// failure often affects all its models, then by nearest price, because price is known of every worker and correlates with
+    /// ability.
     pub fn fallbacks_of(&self, worker: &Worker) -> Vec<&Worker> {
         if let Some(named) = &worker.fallbacks {
             return named.iter().filter_map(|id| self.worker(id)).collect();
@@ -32,7 +32,7 @@ impl Pool {
     }
 }
 
-/// How many times dearer the dearer one is.
+/// The ratio of the higher price to the lower one.
 #[expect(clippy::cast_precision_loss, reason = "it only decides an order")]
 fn price_ratio(one: &Worker, other: &Worker) -> f64 {
     let [one, other] =

@@ -1,4 +1,4 @@
-//! Wire formats, what each of them can say at all, and what a worker takes of that.
+//! Wire formats, the features that each can express, and those that a worker supports.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::policy::Effort;
 
-/// How a worker is spoken to.
+/// The HTTP API of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WireFormat {
@@ -33,7 +33,7 @@ impl WireFormat {
         }
     }
 
-    /// Whether it has words for the feature.
+    /// Whether it can express the feature.
     pub const fn carries(self, feature: Feature) -> bool {
         match feature {
             Feature::Temperature
@@ -52,12 +52,12 @@ impl WireFormat {
         }
     }
 
-    /// Whether an answer can be asked to end before blanks. Anthropic refuses such a text.
+    /// Whether it supports blank stop sequences. Anthropic rejects them.
     pub const fn ends_at_blanks(self) -> bool {
         !matches!(self, Self::Anthropic)
     }
 
-    /// The efforts that most of its models know by name.
+    /// The effort levels that most of its models accept.
     pub(super) const fn usual_efforts(self) -> &'static [Effort] {
         use Effort::{High, Low, Max, Medium, Minimal, None, XHigh};
         match self {
@@ -67,7 +67,7 @@ impl WireFormat {
         }
     }
 
-    /// The header that carries the key where the pool names none.
+    /// The header that carries the key if the pool names none.
     pub(super) fn key_header(self) -> KeyHeader {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => KeyHeader::Bearer,
@@ -83,13 +83,13 @@ impl fmt::Display for WireFormat {
     }
 }
 
-/// The field of a Chat Completions request that bounds the completion. No server knows both in all its models.
+/// The field of a Chat Completions request that bounds the completion. No server supports both in all its models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenLimitField {
-    /// `max_completion_tokens`: OpenAI and Azure, whose reasoning models refuse the other one.
+    /// `max_completion_tokens`: OpenAI and Azure, whose reasoning models reject the other one.
     MaxCompletionTokens,
-    /// `max_tokens`: everyone else.
+    /// `max_tokens`: all other servers.
     MaxTokens,
 }
 
@@ -117,11 +117,11 @@ impl TokenLimitField {
 pub enum KeyHeader {
     /// `Authorization: Bearer KEY`.
     Bearer,
-    /// `NAME: KEY`; the name is a valid one, in lower case.
+    /// `NAME: KEY`; the name is valid and in lower case.
     Named(String),
 }
 
-/// Something that a request may ask for and that not every worker takes.
+/// An optional part of a request that not every worker supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Feature {
@@ -129,35 +129,35 @@ pub enum Feature {
     Temperature,
     /// Nucleus sampling.
     TopP,
-    /// Texts that end the answer.
+    /// Stop sequences.
     Stop,
     /// A seed for sampling.
     Seed,
-    /// Tools, and several calls of them at once.
+    /// Tools, including several calls in one answer.
     Tools,
-    /// A bound of one call of a tool at a time.
+    /// A limit of one tool call per answer.
     OneToolCall,
-    /// An answer that is some JSON object.
+    /// An answer that is any JSON object.
     JsonObject,
     /// An answer that follows a JSON schema.
     JsonSchema,
     /// An answer that matches a regular expression, as vLLM's `structured_outputs` has it.
     Regex,
-    /// A reasoning effort by name.
+    /// A named reasoning effort.
     Effort,
-    /// A reasoning effort as a number of tokens: for models that do not know efforts by name.
+    /// A reasoning effort as a number of tokens, for models without named efforts.
     ThinkingBudget,
-    /// A request to show the reasoning. Where it is missing, none is shown.
+    /// A request to return the reasoning. Without it, none is returned.
     ReasoningText,
-    /// A hint at what prompts have in common. Where it is missing, the hint is left out.
+    /// A hint at the common beginning of prompts. Without it, the hint is left out.
     CacheHint,
-    /// Pictures. In a pool file this is the modality `image`, not a feature.
+    /// Images. In a pool file this is the modality `image`, not a feature.
     #[serde(skip)]
     Image,
 }
 
 impl Feature {
-    /// What a worker takes where the pool does not say; less what its wire format has no words for.
+    /// The features of a worker for which the pool names none, as far as its wire format can express them.
     pub(super) const DEFAULT: [Self; 4] = [Self::Temperature, Self::TopP, Self::Stop, Self::Seed];
 
     /// Its name in pool files and errors.
@@ -187,7 +187,7 @@ impl fmt::Display for Feature {
     }
 }
 
-/// A worker's features: those that the pool lists, or the default ones. Problems are added to `problems`.
+/// A worker's features: those that the pool lists, or the default ones. Adds problems to `problems`.
 pub(super) fn features(
     listed: Option<Vec<Feature>>,
     format: WireFormat,

@@ -1,4 +1,4 @@
-//! The pool file: its keys, their defaults and bounds, and one list of everything that is wrong with it.
+//! The pool file: its keys, their defaults and bounds, and a list of everything that is wrong with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,20 +15,20 @@ use super::{
 use crate::ids::{VendorId, WorkerId};
 use crate::policy::Effort;
 
-/// The schema of the file that this version reads.
+/// The version of the file's schema that this version reads.
 const SCHEMA: u32 = 1;
 /// Most keys of a vendor.
 const KEYS_MAX: usize = 64;
 /// Longest name of the header that carries a key.
 const KEY_HEADER_BYTES_MAX: usize = 64;
 
-/// Why a pool file is refused.
+/// Why a pool file is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// Not TOML, an unknown key, or a value of the wrong type.
+    /// It is not TOML, has an unknown key, or a value of the wrong type.
     #[error("the pool file cannot be parsed: {0}")]
     Syntax(String),
-    /// Well-formed, but wrong; every problem is listed.
+    /// It has invalid values; all of them are listed.
     #[error("the pool file has {} problem(s):{}", .0.len(), Lines(.0))]
     Invalid(Vec<String>),
 }
@@ -57,7 +57,7 @@ struct PoolFile {
 #[serde(deny_unknown_fields)]
 struct VendorEntry {
     id: String,
-    /// What its workers speak that do not say otherwise.
+    /// The wire format of workers that do not set their own.
     #[serde(alias = "kind")]
     api: WireFormat,
     base_url: String,
@@ -67,7 +67,7 @@ struct VendorEntry {
     api_key_env: Option<String>,
     /// Several keys, each in an environment variable.
     api_keys_env: Option<Vec<String>>,
-    /// A file with one key on each line, read again for every call.
+    /// A file with one key per line, read again for every call.
     api_key_file: Option<String>,
     key_header: Option<String>,
     token_limit_field: Option<TokenLimitField>,
@@ -95,7 +95,7 @@ struct WorkerEntry {
     #[serde(default = "default_output_tokens_max")]
     output_tokens_max: u32,
     features: Option<Vec<Feature>>,
-    /// The efforts that the model knows by name.
+    /// The effort levels that the model accepts.
     efforts: Option<BTreeSet<Effort>>,
     usd_per_million_tokens: PriceEntries,
     #[serde(default)]
@@ -161,7 +161,7 @@ fn vendor(entry: VendorEntry, problems: &mut Vec<String>) -> Option<Vendor> {
     Some(Vendor { id, base_url, root_certificates, keys, key_header, token_limit_field, extras, limits })
 }
 
-/// Where the vendor's keys are, however the entry says it.
+/// The references to the vendor's keys, in any of the three forms.
 fn keys(entry: &VendorEntry, at: &str, problems: &mut Vec<String>) -> Vec<SecretRef> {
     let one = entry.api_key_env.iter().map(|name| ("api_key_env", SecretRef::env(name)));
     let several = entry.api_keys_env.iter().flatten().map(|name| ("api_keys_env", SecretRef::env(name)));
@@ -206,7 +206,7 @@ fn worker(
 ) -> Option<Worker> {
     let known = problems.len();
     let at = format!("workers `{}`", entry.id);
-    // A vendor that is not defined is told of elsewhere.
+    // A vendor that is not defined is reported elsewhere.
     let api = entry.api.or_else(|| apis.get(&entry.vendor).copied()).unwrap_or(WireFormat::OpenaiChat);
     let account = accounts.get(&entry.vendor).copied().unwrap_or_default();
     let id = WorkerId::new(&*entry.id).map_err(|e| problems.push(format!("{at}: id: {e}"))).ok();
@@ -282,7 +282,7 @@ fn check_references(vendors: &[Vendor], workers: &[Worker], problems: &mut Vec<S
         match vendors.iter().find(|vendor| vendor.id == worker.vendor) {
             Some(vendor) => {
                 for problem in extras::contradictions(vendor, worker) {
-                    // What is wrong with a vendor's entry is said once, not for each of its workers.
+                    // A problem of a vendor's entry is reported once, not for each of its workers.
                     if !problems.contains(&problem) {
                         problems.push(problem);
                     }

@@ -1,4 +1,4 @@
-//! The limits of a pool file, of a worker and of a vendor's account: keys, defaults and bounds.
+//! The limits of a worker and of a vendor's account in a pool file: keys, defaults and bounds.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use super::waits::SaidWaits;
 use super::{AccountLimits, Feature, Limits, Rates, Waits};
 
-/// Most calls at the same time.
+/// Upper bound of concurrent calls.
 const IN_FLIGHT_MAX: u64 = 10_000;
-/// Most requests a minute.
+/// Upper bound of requests per minute.
 const REQUESTS_PER_MINUTE_MAX: u64 = 1_000_000_000;
-/// Most tokens a minute.
+/// Upper bound of tokens per minute.
 const TOKENS_PER_MINUTE_MAX: u64 = 1_000_000_000_000;
 
 /// `limits` of a worker.
@@ -46,7 +46,7 @@ impl Default for LimitsEntry {
 }
 
 impl LimitsEntry {
-    /// Problems are added to `problems`.
+    /// Applies defaults and checks the bounds. Adds problems to `problems`.
     pub(super) fn check(
         &self,
         account: AccountLimits,
@@ -89,7 +89,7 @@ pub(super) struct AccountLimitsEntry {
 }
 
 impl AccountLimitsEntry {
-    /// Problems are added to `problems`.
+    /// Checks the bounds. Adds problems to `problems`.
     pub(super) fn check(&self, at: &str, problems: &mut Vec<String>) -> AccountLimits {
         let rates = Rates {
             requests_per_minute: self.requests_per_minute,

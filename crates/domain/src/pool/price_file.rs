@@ -1,4 +1,4 @@
-//! Prices in the pool file: one table, or several of them that say from which day on they are valid.
+//! Prices in the pool file: one table, or several with the day from which each is valid.
 
 use std::fmt;
 
@@ -11,22 +11,22 @@ use crate::money::{Price, Prices};
 use crate::prices::{LongPrompt, PriceList, PriceLists};
 use crate::time::Timestamp;
 
-/// What vendors that bill writes to their caches charge for them, as a multiple of the price of a prompt.
+/// The price of writing to a vendor's cache, as a multiple of the price of a prompt.
 const CACHE_WRITE: f64 = 1.25;
 
-/// US dollars a million tokens.
+/// US dollars per million tokens.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PriceEntry {
-    /// The day, UTC, from whose beginning on these prices are valid. None: since ever.
+    /// The UTC day from whose beginning these prices are valid; `None` for prices without a beginning.
     from: Option<Datetime>,
     input: f64,
-    /// As `input` if not said.
+    /// Default: `input`.
     cached_input: Option<f64>,
-    /// If not said: a quarter more than `input` where `cached_input` is said, as OpenAI and Anthropic bill it; else `input`.
+    /// Default: a quarter more than `input` if `cached_input` is set, as OpenAI and Anthropic bill it; otherwise `input`.
     cache_write: Option<f64>,
     output: f64,
-    /// As `output` if not said.
+    /// Default: `output`.
     reasoning: Option<f64>,
     long_prompt: Option<LongPromptEntry>,
 }
@@ -43,7 +43,7 @@ struct LongPromptEntry {
     reasoning: Option<f64>,
 }
 
-/// The prices of a table, as written.
+/// The prices of a table, before defaults.
 #[derive(Clone, Copy)]
 struct Written {
     input: f64,
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for PriceEntries {
     }
 }
 
-/// The worker's price lists; what is wrong goes to `problems`.
+/// The worker's price lists. Adds problems to `problems`.
 pub(super) fn prices(entries: &PriceEntries, at: &str, problems: &mut Vec<String>) -> Option<PriceLists> {
     let lists = entries.0.iter().map(|entry| list(entry, at, problems)).collect::<Vec<_>>();
     let lists = lists.into_iter().collect::<Option<Vec<_>>>()?;
@@ -150,7 +150,7 @@ impl Written {
     }
 }
 
-/// The beginning of a day that has no time beside it.
+/// The beginning of a day; `None` if `from` has a time of day.
 fn day(from: Datetime) -> Option<Timestamp> {
     let (Some(date), None, None) = (from.date, from.time, from.offset) else { return None };
     let month = time::Month::try_from(date.month).ok()?;

@@ -1,26 +1,26 @@
-//! References to secrets: a pool names where a secret is and never holds one.
+//! References to secrets: a pool names where a secret is stored and never contains one.
 
 use std::fmt;
 
 /// Longest path of a file that holds a secret.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Where a secret is.
+/// Where a secret is stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SecretRef {
-    /// In the environment variable of that name, read at the start.
+    /// In the environment variable with that name, read at start.
     Env(String),
-    /// In the file at that path, read for every call: what rotates it needs no restart.
+    /// In the file at that path, read for every call, so that rotating it needs no restart.
     File(String),
 }
 
 impl SecretRef {
-    /// The environment variable of that name; an error says what is wrong with the name.
+    /// The environment variable with that name; the error says what is wrong with the name.
     pub(super) fn env(name: &str) -> Result<Self, String> {
         let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let is_name =
             !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(allowed);
-        // The text is not repeated: it may be the key itself.
+        // The error does not repeat the text, because it may be the key itself.
         is_name
             .then(|| Self::Env(name.to_owned()))
             .ok_or_else(|| "must name an environment variable, not hold a key".to_owned())
@@ -33,7 +33,7 @@ impl SecretRef {
             .ok_or_else(|| format!("must be the path of a file, of 1 to {PATH_BYTES_MAX} bytes"))
     }
 
-    /// The reference that a text of the form `env:NAME` or `file:PATH` is. None: the text is of neither form.
+    /// Parses `env:NAME` or `file:PATH`; `None` if the text has neither form.
     pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
         if let Some(name) = text.strip_prefix("env:") {
             return Some(Self::env(name));

@@ -1,4 +1,4 @@
-//! A good pool file reads; a bad one is refused with everything that is wrong with it.
+//! Tests of the pool file: defaults of a valid one, and the problems of invalid ones.
 
 use super::*;
 use crate::money::{Price, Prices};
@@ -25,7 +25,7 @@ usd_per_million_tokens = { input = 0.5, output = 1.5 }
 "#;
 
 #[test]
-fn a_good_file_reads_with_its_defaults() {
+fn a_valid_file_gets_its_defaults() {
     let pool = Pool::parse(GOOD).unwrap();
     assert_eq!(pool.version(), "demo-1");
     let worker = &pool.workers()[0];
@@ -48,7 +48,7 @@ fn every_silence_of_a_call_is_bounded() {
     let waits = |features, limits| pool(features, limits).unwrap().workers()[0].limits.waits;
     let usual = Waits { connect_ms_max: 5_000, first_byte_ms_max: 120_000, idle_ms_max: 60_000 };
     assert_eq!(waits("", ""), usual);
-    // Who reasons may be silent meanwhile.
+    // A worker that reasons may be silent meanwhile.
     assert_eq!(waits("\"effort\"", ""), Waits { first_byte_ms_max: 900_000, ..usual });
     let said = ", connect_ms_max = 1, first_byte_ms_max = 2, idle_ms_max = 3";
     let expected = Waits { connect_ms_max: 1, first_byte_ms_max: 2, idle_ms_max: 3 };
@@ -122,7 +122,7 @@ fn certificates_of_a_vendor_need_a_path_and_tls() {
 }
 
 #[test]
-fn a_cache_write_costs_a_quarter_more_where_the_pool_prices_caching() {
+fn a_cache_write_costs_a_quarter_more_if_caching_is_priced() {
     let written = |prices: &str| {
         let pool = Pool::parse(&GOOD.replace("{ input = 0.5, output = 1.5 }", prices)).unwrap();
         pool.workers()[0].prices.latest().prices.cache_write.usd_per_million_tokens()
@@ -137,7 +137,7 @@ fn a_cache_write_costs_a_quarter_more_where_the_pool_prices_caching() {
 }
 
 #[test]
-fn keys_are_named_in_one_of_three_ways() {
+fn keys_have_exactly_one_of_three_forms() {
     let keys = |lines: &str| {
         let pool = Pool::parse(&GOOD.replace("api_key_env = \"LOCAL_KEY\"", lines));
         pool.map(|pool| pool.vendors()[0].keys.clone()).map_err(|error| error.to_string())
@@ -206,7 +206,7 @@ fn headers_and_body_fields_that_podium_sets_are_refused_by_name() {
 }
 
 #[test]
-fn an_effort_that_a_worker_does_not_know_becomes_the_nearest() {
+fn an_unsupported_effort_becomes_the_nearest() {
     let nearest = |lines: &str, wanted: &str| {
         let toml = GOOD.replace("model = ", &format!("{lines}\nmodel = "));
         let pool = Pool::parse(&toml).unwrap();
@@ -292,7 +292,7 @@ fn limits_that_are_out_of_bounds_are_refused_by_name() {
 }
 
 #[test]
-fn an_unknown_vendor_a_double_and_an_empty_pool_are_refused() {
+fn an_unknown_vendor_a_duplicate_and_an_empty_pool_are_refused() {
     let text = |toml: &str| Pool::parse(toml).unwrap_err().to_string();
     assert!(
         text(&GOOD.replace("vendor = \"local\"", "vendor = \"other\"")).contains("`other` is not defined")
@@ -304,17 +304,17 @@ fn an_unknown_vendor_a_double_and_an_empty_pool_are_refused() {
 }
 
 #[test]
-fn a_worker_speaks_as_its_vendor_unless_it_says_otherwise() {
+fn a_worker_has_the_wire_format_of_its_vendor_by_default() {
     let pool = Pool::parse(&GOOD.replace("model = ", "api = \"openai-responses\"\nmodel = ")).unwrap();
     let worker = &pool.workers()[0];
     assert_eq!(worker.api, WireFormat::OpenaiResponses);
-    assert!(worker.takes(Feature::Temperature) && !worker.takes(Feature::Seed), "it has no word for a seed");
+    assert!(worker.takes(Feature::Temperature) && !worker.takes(Feature::Seed), "it has no seed");
     let pool = Pool::parse(&GOOD.replace("openai-chat", "anthropic")).unwrap();
     assert_eq!(pool.workers()[0].api, WireFormat::Anthropic);
 }
 
 #[test]
-fn a_key_goes_where_the_vendor_or_else_the_wire_format_has_it() {
+fn the_key_header_is_that_of_the_vendor_or_the_wire_format() {
     let header = |toml: &str| {
         let pool = Pool::parse(toml).unwrap();
         pool.vendors()[0].key_header(pool.workers()[0].api)
@@ -330,7 +330,7 @@ fn a_key_goes_where_the_vendor_or_else_the_wire_format_has_it() {
 }
 
 #[test]
-fn features_that_cannot_be_are_refused() {
+fn unsupported_features_are_refused() {
     let problem = |api: &str, features: &str| {
         let toml =
             GOOD.replace("openai-chat", api).replace("model = ", &format!("features = {features}\nmodel = "));
@@ -350,12 +350,12 @@ fn features_that_cannot_be_are_refused() {
         problem("gemini", r#"["effort", "thinking_budget"]"#).unwrap_err().contains("exclude each other")
     );
     assert!(problem("anthropic", r#"["one_tool_call"]"#).unwrap_err().contains("needs `tools`"));
-    assert!(problem("anthropic", r#"["image"]"#).is_err(), "pictures are a modality");
+    assert!(problem("anthropic", r#"["image"]"#).is_err(), "images are a modality");
     assert_eq!(problem("anthropic", r#"["tools", "one_tool_call", "thinking_budget"]"#), Ok(()));
 }
 
 #[test]
-fn the_pools_that_ship_with_the_project_read() {
+fn the_pools_of_the_project_are_valid() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pools");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -367,7 +367,7 @@ fn the_pools_that_ship_with_the_project_read() {
     assert!(count >= 4, "{count} pools");
 }
 
-/// Workers of two vendors, dearer and dearer.
+/// Workers of two vendors, with different prices.
 const PRICED: &str = r#"
 schema = 1
 name = "priced"
@@ -385,7 +385,7 @@ workers = [
 "#;
 
 #[test]
-fn who_stands_in_is_named_or_else_of_another_vendor_and_near_in_price() {
+fn fallbacks_are_named_or_of_another_vendor_and_near_in_price() {
     let toml = PRICED.replace(r#"description = """#, r#"description = "one""#);
     let of = |toml: &str, id: &str| {
         let pool = Pool::parse(toml).unwrap();

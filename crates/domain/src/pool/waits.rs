@@ -1,29 +1,29 @@
-//! How long a call of a worker may be silent. What bounds the whole call stands beside it, in [`super::Limits`].
+//! The longest silences of a call to a worker. The limit of the whole call is in [`super::Limits`].
 
 /// Longest silences of a call, in milliseconds; each is 1 to [`Waits::MS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// From asking for a connection to having it, TLS included.
+    /// From requesting a connection to having it, TLS included.
     pub connect_ms_max: u64,
     /// Before the answer's text begins: from sending the request to the first event, and between events without text.
     pub first_byte_ms_max: u64,
-    /// Once the text has begun: between two pieces of the answer.
+    /// After the text has begun: between two pieces of the answer.
     pub idle_ms_max: u64,
 }
 
 impl Waits {
-    /// The longest silence that a pool may allow: a day.
+    /// The longest permitted silence: a day.
     pub const MS_MAX: u64 = 86_400_000;
 
-    /// A host that is there answers within a round trip or three; the rest is for name servers and for TLS.
+    /// A reachable host answers within one to three round trips; the rest is for DNS and TLS.
     const CONNECT_MS: u64 = 5_000;
-    /// Servers hold a call back in a queue of their own for so long at most before they refuse it.
+    /// The longest time that servers keep a call in their own queue before they refuse it.
     const FIRST_BYTE_MS: u64 = 120_000;
-    /// The slowest models write several tokens a second, and vendors send pings meanwhile.
+    /// The slowest models write several tokens per second, and vendors send pings meanwhile.
     const IDLE_MS: u64 = 60_000;
 
-    /// What a pool says, with the defaults where it says nothing. A worker that can reason may do so in silence for as long
-    /// as a call may take.
+    /// The values of a pool file with defaults for missing ones. A worker that can reason may be silent for as long as a call may
+    /// take.
     pub(super) fn of(said: SaidWaits, reasons: bool, call_ms_max: u64) -> Self {
         let first_byte = if reasons { call_ms_max } else { Self::FIRST_BYTE_MS };
         Self {
@@ -33,7 +33,7 @@ impl Waits {
         }
     }
 
-    /// The three with their names in a pool file.
+    /// All three with their names in a pool file.
     pub(super) fn named(&self) -> [(&'static str, u64); 3] {
         [
             ("connect_ms_max", self.connect_ms_max),
@@ -43,7 +43,7 @@ impl Waits {
     }
 }
 
-/// What a pool file says of a worker's silences, in milliseconds.
+/// A worker's longest silences in a pool file, in milliseconds.
 #[derive(Clone, Copy)]
 pub(super) struct SaidWaits {
     pub(super) connect: Option<u64>,

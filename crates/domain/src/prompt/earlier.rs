@@ -1,4 +1,4 @@
-//! What a finished round did, for those that continue from it: the conductor that is asked again, and workers that see all.
+//! A finished round as text, for its readers: the conductor that is asked again, and workers that see everything.
 
 use std::fmt::Write as _;
 
@@ -8,24 +8,24 @@ use crate::plan::Step;
 use crate::pool::Pool;
 use crate::run::{Run, StepRun};
 
-/// Most bytes of a round as it is shown, about 4096 tokens: what the RL Conductor paper shows of the answer before.
+/// Most bytes of a round's text, about 4096 tokens: what the RL Conductor paper shows of the previous answer.
 pub const EARLIER_BYTES_MAX: usize = 16 << 10;
-/// Most bytes of a subtask in it. Its beginning is kept: it says what is to be done.
+/// Most bytes of a subtask in it. Its beginning is kept, because it names the task.
 const SUBTASK_BYTES_MAX: usize = 1 << 10;
-/// Bytes that a step takes beside its subtask and its output, at most; less is no room for one.
+/// Upper bound of the bytes of a step besides its subtask and output; a step needs more than that.
 const STEP_BYTES: usize = 256;
 
-/// The round before the one that is planned, as its conductor is shown it.
+/// The previous round as its conductor sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     /// Its steps with their outputs.
     pub text: String,
-    /// Whether it gave an answer, which may be kept. If not, the new round has to answer.
+    /// Whether it gave an answer, which the conductor may keep. If not, the new round must answer.
     pub gave_answer: bool,
 }
 
 impl Earlier {
-    /// The round before `round`, if there is one that was planned.
+    /// The round before `round`, if it was planned.
     pub fn before(run: &Run, round: u16, pool: Option<&Pool>) -> Option<Self> {
         let text = of_round(run, round.checked_sub(1)?, pool)?;
         let failed = run.rounds().get(usize::from(round))?.corrects.as_ref();
@@ -33,10 +33,10 @@ impl Earlier {
     }
 }
 
-/// The steps of a round with their outputs, at most [`EARLIER_BYTES_MAX`] bytes. The answer comes last and is given room first,
-/// then the steps before it, the newest first; of an output that is too long the end is kept. What is left out is said.
+/// The steps of a round with their outputs, in at most [`EARLIER_BYTES_MAX`] bytes. The answer is last and gets its share first,
+/// then the earlier steps, newest first. Of an output that is too long, the end is kept. The text says what is left out.
 ///
-/// With a pool, each step also says at which position of it its worker is.
+/// With a pool, each step also has the position of its worker.
 pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     let done = run.rounds().get(usize::from(round))?;
     let steps: Vec<_> = done.plan()?.indexed().filter(|(index, _)| !done.is_superseded(*index)).collect();
@@ -57,7 +57,7 @@ pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     Some(text)
 }
 
-/// The text that stands for a step's output in a prompt: the output, or the reason why it is missing.
+/// The text in place of a step's output in a prompt: the output, or the reason why it is missing.
 fn shown_output(step: &StepRun) -> String {
     match (step.missing_because(), &step.output) {
         (Some(reason), _) => format!("(failed: {})", escaped(&reason)),
@@ -66,7 +66,7 @@ fn shown_output(step: &StepRun) -> String {
     }
 }
 
-/// A step within `room` bytes; none where there is no room for any of its output.
+/// A step in at most `room` bytes; `None` if none of its output fits.
 fn shown_step(
     index: StepIndex,
     step: &Step,
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn of_an_output_the_end_is_kept_and_the_cut_is_said() {
+    fn the_end_of_an_output_is_kept_and_the_cut_is_marked() {
         assert_eq!(end("aéb", 4), "aéb");
         assert_eq!(end("aéb", 2), "(3 bytes are left out)\nb");
         assert_eq!(end("aéb", 0), "(4 bytes are left out)\n");
     }
 
     #[test]
-    fn a_step_keeps_to_its_room() {
+    fn a_step_stays_within_its_bytes() {
         let step = a_step(&"do it ".repeat(1000));
         let output = "é".repeat(EARLIER_BYTES_MAX);
         for room in [1400, 1401, 3000, EARLIER_BYTES_MAX] {

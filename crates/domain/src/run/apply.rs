@@ -1,4 +1,4 @@
-//! Folding events into a run. Every transition of a task is one arm of one `match`; what is not listed is illegal.
+//! Folds events into a run. Every transition of a task is one arm of one `match`; all others are illegal.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::plan::PlanHead;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// An event that cannot happen to the run as it stands: the log is damaged, or two writers were not kept apart.
+/// An event that is impossible in the run's state: the log is damaged, or two writers were not separated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("event {sequence} `{event}` cannot happen: {reason}")]
 pub struct IllegalEvent {
-    /// The event's sequence number; 0 when there was none.
+    /// The event's sequence number; 0 for a log without events.
     pub sequence: u64,
     /// The event's name.
     pub event: &'static str,
-    /// Why not.
+    /// Why it is impossible.
     pub reason: String,
 }
 
@@ -30,7 +30,7 @@ impl IllegalEvent {
     }
 }
 
-/// What can happen to a task.
+/// The events of a task's state machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaskEvent {
     Readied { not_before: Timestamp },
@@ -64,7 +64,7 @@ impl TaskState {
     }
 }
 
-/// What an attempt came to.
+/// The end of an attempt.
 struct End {
     claim: ClaimId,
     became: AttemptOutcome,
@@ -102,7 +102,7 @@ impl Run {
 
     /// Folds one event in.
     ///
-    /// After an error the run is as it was before or partly changed, and must be thrown away.
+    /// After an error the run may be partly changed and must be discarded.
     pub fn apply(&mut self, event: &SequencedEvent) -> Result<(), IllegalEvent> {
         let illegal =
             |reason: String| IllegalEvent { sequence: event.sequence, event: event.event.name(), reason };
@@ -154,7 +154,7 @@ impl Run {
             RunEvent::StepsSuperseded { round, steps } => {
                 let round = self.round_mut(*round)?;
                 if round.planned.is_some() || *steps == 0 || usize::from(*steps) != round.steps.len() {
-                    return Err("they are not the steps that were begun".to_owned());
+                    return Err("the superseded steps are not those that began".to_owned());
                 }
                 round.superseded = *steps;
                 round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
@@ -173,7 +173,7 @@ impl Run {
         }
     }
 
-    /// Adds steps until there are `steps`. The ones that there are must be the first of them.
+    /// Adds steps up to `steps`. The existing ones must be the first of them.
     fn grow(
         &mut self,
         round: u16,
@@ -182,7 +182,7 @@ impl Run {
     ) -> Result<&mut Round, String> {
         let round = self.round_mut(round)?;
         if !round.head.as_ref().is_none_or(begin_with) {
-            return Err("the steps do not begin with those that were begun".to_owned());
+            return Err("the steps do not include those that began".to_owned());
         }
         round.steps.resize_with(steps, StepRun::waiting);
         Ok(round)
@@ -208,7 +208,7 @@ impl Run {
             RunEvent::FellBack { round, step, worker, .. } => {
                 let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
                 if !matches!(task.state, TaskState::Ready { .. }) {
-                    return Err(format!("a {} task goes on with nobody else", task.state.as_str()));
+                    return Err(format!("a {} task has no fallback", task.state.as_str()));
                 }
                 let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
                 step.worker = Some(worker.clone());
@@ -241,7 +241,7 @@ impl Run {
                 Ok(())
             }
             RunEvent::RoundAbandoned { round, .. } => {
-                Err(format!("round {round} is not a further one under way"))
+                Err(format!("round {round} is not an active follow-up round"))
             }
             RunEvent::Succeeded { round, step } if self.output(*round, *step).is_some() => {
                 self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
@@ -368,7 +368,7 @@ fn step_to(task: &mut Task, event: TaskEvent) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends a task that has not ended: it is not wanted any more.
+/// Cancels a task that has not ended, because its result is not needed.
 fn call_off(task: &mut Task, at: Timestamp) -> Result<(), String> {
     step_to(task, TaskEvent::CalledOff)?;
     lose_running(task, at);
@@ -391,7 +391,7 @@ fn attempt_mut(task: &mut Task, claim: ClaimId) -> Result<&mut Attempt, String> 
     attempt.ok_or_else(|| format!("claim {claim} was never made"))
 }
 
-/// Whoever still works on the task does so in vain.
+/// Marks running attempts as lost; their results will not be used.
 fn lose_running(task: &mut Task, at: Timestamp) {
     for attempt in task.attempts.iter_mut().filter(|a| a.outcome == AttemptOutcome::Running) {
         attempt.outcome = AttemptOutcome::Lost;

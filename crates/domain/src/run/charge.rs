@@ -1,11 +1,11 @@
-//! What a run costs the budgets that it is charged to.
+//! The charge of a run to its budgets.
 //!
-//! It costs what it has spent and what it may still spend: the worst case of its plan, or more where attempts had to be repeated.
-//! While it is active its budgets are charged only when that grows, or when there is a new plan; what it did not need is released
-//! when it ends. So a budget's row is written two or three times a run, however many steps it has.
+//! A run is charged with its cost so far and the most that it may still spend: the worst case of its plan, or more after repeated
+//! attempts. While it is active, its budgets are charged only when that amount grows, or when there is a new plan. The unused part
+//! is released when it ends. So a budget's row is written two or three times per run, for any number of steps.
 //!
-//! A lost attempt, whose executor was not heard of again, may have been billed with its worst case. That stays reserved until
-//! the executor reports, or until the run has ended and no call of it can be under way any more.
+//! A lost attempt, whose executor stopped reporting, may have been billed with its worst case. That stays reserved until the
+//! executor reports, or until the run has ended and none of its calls can be in flight any more.
 
 use super::Run;
 use super::command::{Decision, Refusal};
@@ -16,14 +16,14 @@ use crate::ids::ClaimId;
 use crate::money::Cost;
 use crate::usage::Usage;
 
-/// How many times its worst case an attempt is booked with at most, whatever its vendor says that it consumed.
+/// An attempt is booked with at most this multiple of its worst case, whatever usage its vendor reports.
 const WORST_CASES_MAX: u64 = 10;
-/// What an attempt may be booked with in any case.
+/// The amount up to which an attempt's cost is always booked as reported.
 const BELIEVED: Cost = Cost::from_nano_usd(10_000_000_000);
 
 impl Run {
-    /// What its budgets are charged with, as of its last event. The difference between two versions is what the commit from one to
-    /// the other adds to each of them.
+    /// The charge booked as of its last event. The difference between two versions is what the commit between them adds to each
+    /// budget.
     pub fn booked(&self) -> Charge {
         self.booked
     }
@@ -34,7 +34,7 @@ impl Run {
         self.is_ended() && !self.booked.reserved.is_zero()
     }
 
-    /// Follows an event that was folded in.
+    /// Updates the booked charge after an event.
     pub(super) fn book(&mut self, event: &RunEvent) {
         if self.spec.budgets.is_empty() {
             return;
@@ -50,7 +50,7 @@ impl Run {
         }
     }
 
-    /// What its attempts cost by themselves.
+    /// The charge of its attempts alone.
     fn weight(&self) -> Charge {
         let mut weight = Charge::default();
         for attempt in self.attempts() {
@@ -63,7 +63,7 @@ impl Run {
         weight
     }
 
-    /// Takes every lost attempt for one that cost nothing.
+    /// Records every lost attempt as free of cost.
     pub(super) fn decide_release(&self) -> Result<Decision, Refusal> {
         if !self.is_ended() {
             return Err(Refusal::Active);
@@ -82,20 +82,19 @@ impl Run {
 }
 
 impl Attempt {
-    /// Whether its vendor may still bill up to its worst case: it is under way, or its executor never reported.
+    /// Whether its vendor may still bill up to its worst case: it is in flight, or its executor never reported.
     pub(super) fn is_outstanding(&self) -> bool {
         matches!(self.outcome, AttemptOutcome::Running | AttemptOutcome::Lost)
     }
 
-    /// Whether its end was recorded without any cost: it was released, or its executor had called nobody. A report that comes later
-    /// still counts.
+    /// Whether its end was recorded without cost: it was released, or its executor made no call. A later report still counts.
     pub(super) fn is_unbilled(&self) -> bool {
         self.outcome == AttemptOutcome::Unused && self.cost.is_zero() && self.usage == Usage::NONE
     }
 }
 
 impl Decision {
-    /// Bounds what each attempt is booked with, so that one absurd number in a vendor's answer does not use up a budget.
+    /// Bounds the booked cost of each attempt, so that one absurd number in a vendor's answer does not use up a budget.
     pub(super) fn bounded(mut self, run: &Run) -> Self {
         for event in &mut self.events {
             if let Some((task, claim, cost)) = event.attempt_cost_mut() {
@@ -109,7 +108,7 @@ impl Decision {
 }
 
 impl RunEvent {
-    /// The cost of an attempt that it reports.
+    /// The attempt whose cost the event reports, with that cost.
     fn attempt_cost_mut(&mut self) -> Option<(TaskRef, ClaimId, &mut Cost)> {
         match self {
             Self::PlanReady { round, claim, cost, .. } | Self::AnswerKept { round, claim, cost, .. } => {
@@ -125,7 +124,7 @@ impl RunEvent {
         }
     }
 
-    /// Whether it permits spending that was not permitted before, and so must fit into the budgets.
+    /// Whether it permits new spending, and so must fit into the budgets.
     pub const fn permits_spending(&self) -> bool {
         matches!(self, Self::Accepted { .. } | Self::Claimed { .. } | Self::PlanReady { .. })
     }

@@ -1,4 +1,4 @@
-//! What may be asked of a run, and what comes of asking.
+//! The commands of a run and their results.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,62 +9,62 @@ use crate::plan::{Plan, PlanHead};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// A wish to work on a task.
+/// A request to work on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Random; repeating a claim with the same id is the same claim.
+    /// A random id; a repeated id means the same claim.
     pub id: ClaimId,
-    /// Who claims.
+    /// The process that claims.
     pub executor: String,
-    /// Until when, unless extended.
+    /// The end of the lease, unless extended.
     pub lease_until: Timestamp,
     /// The most that the attempt may cost.
     pub reserve: Cost,
 }
 
-/// A plan and how it came about.
+/// A plan and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Planned {
     /// The checked plan.
     pub plan: Plan,
-    /// What the conductor wrote before the lists.
+    /// The conductor's text before the lists.
     pub reasoning: String,
-    /// Why the plan is a substitute, when the conductor gave none that checks.
+    /// Why the plan is a substitute, if the conductor wrote no valid one.
     pub fallback: Option<String>,
 }
 
-/// What planning came to.
+/// The result of planning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanResult {
-    /// A plan to run.
+    /// A plan to execute.
     Plan(Planned),
-    /// The previous round's answer is good as it is.
+    /// The answer of the previous round stands.
     KeepAnswer,
 }
 
 /// A step's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepResult {
-    /// The output; blank ones are refused.
+    /// The output; a blank one is refused.
     pub output: String,
-    /// What the attempt consumed.
+    /// The tokens of the attempt.
     pub usage: Usage,
-    /// What that cost.
+    /// Their cost.
     pub cost: Cost,
     /// Why the worker stopped.
     pub finish: FinishReason,
     /// Milliseconds to the first token.
     pub first_token_ms: Option<u64>,
-    /// What a call would have taken, where the output came from the step cache and nobody was called.
+    /// The usage that the step cache saved, if the output came from it and no worker was called.
     pub saved: Option<Saved>,
 }
 
-/// What was not spent because an output was known already.
+/// The usage and cost that the step cache saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// What the call consumed that the output is of.
+    /// The tokens of the original call.
     pub usage: Usage,
-    /// What that costs, by the prices that were valid when the output was used again.
+    /// Their cost by the prices that were valid when the output was reused.
     pub cost: Cost,
 }
 
@@ -72,188 +72,188 @@ pub struct Saved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The worker was done.
+    /// The worker finished.
     Stop,
-    /// The limit of tokens was reached.
+    /// The token limit was reached.
     Length,
-    /// The vendor withheld the rest, or the model declined.
+    /// The vendor withheld the rest, or the model declined to answer.
     ContentFilter,
-    /// The worker waits for the tools that it called.
+    /// The worker waits for the results of its tool calls.
     ToolCalls,
 }
 
-/// How an attempt went wrong.
+/// The failure of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptError {
-    /// What went wrong, for people.
+    /// A message for people.
     pub message: String,
-    /// Earliest time to try again; none when trying again cannot help.
+    /// The earliest time of a retry; `None` if a retry cannot help.
     pub retry_at: Option<Timestamp>,
-    /// Whether the vendor asked to slow down: then it does not count as an attempt.
+    /// Whether the vendor asked to slow down; such an attempt does not count.
     pub is_rate_limit: bool,
-    /// Who could do the step instead, should its worker not be asked again.
+    /// The fallback, in case the worker is not asked again.
     pub fall_back_to: Option<WorkerId>,
-    /// What the attempt consumed all the same.
+    /// The tokens that the failed attempt used.
     pub usage: Usage,
-    /// What that cost.
+    /// Their cost.
     pub cost: Cost,
 }
 
-/// Something that is asked of a run.
+/// A request to change a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Work on a task.
+    /// Starts work on a task.
     Claim {
-        /// Which task.
+        /// The task to work on.
         task: TaskRef,
-        /// By whom, and for how long.
+        /// The claim with its holder and lease.
         claim: Claim,
     },
-    /// Begin the first steps of a plan that is still being written: all of those that are final, those that were begun before
-    /// included. Fenced: only who plans knows.
+    /// Begins the first steps of a plan that is still being written: all final ones, including those that began before. Fenced by
+    /// the planning claim.
     BeginSteps {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Under which claim it is being planned.
+        /// The claim on its planning.
         claim: ClaimId,
-        /// The steps.
+        /// The steps, checked.
         head: PlanHead,
     },
-    /// Record what planning came to. The first result wins, whatever its claim.
+    /// Records the result of planning. The first result wins, whatever its claim.
     CompletePlan {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Under which claim it was made.
+        /// The claim of the attempt.
         claim: ClaimId,
-        /// What it came to.
+        /// The plan, or that the answer stands.
         result: PlanResult,
-        /// What planning consumed.
+        /// The tokens of planning.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
-        /// The most that the plan's steps cost if each needs one attempt; nothing where no budget asks.
+        /// The most that the plan's steps cost with one attempt each; zero without budgets.
         reserve: Cost,
     },
     /// Record a step's output. The first result wins, whatever its claim.
     CompleteStep {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Which step.
+        /// The step.
         step: crate::ids::StepIndex,
-        /// Under which claim it was made.
+        /// The claim of the attempt.
         claim: ClaimId,
         /// The result.
         result: StepResult,
     },
-    /// Go on with another worker although the one before was not asked: nobody is let through to it. Only while the step is ready
+    /// Continues with another worker without asking the current one, because that one gets no permits. Only while the step is ready
     /// to be claimed.
     FallBack {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Which step.
+        /// The step.
         step: crate::ids::StepIndex,
-        /// Who has it until now.
+        /// The current worker.
         from: WorkerId,
-        /// Who is to do it.
+        /// The new worker.
         worker: WorkerId,
         /// Why `from` is not asked.
         message: String,
     },
-    /// Record that an attempt failed. Fenced: only the holder's word counts.
+    /// Records that an attempt failed. Fenced by the claim.
     FailAttempt {
-        /// At which task.
+        /// The task.
         task: TaskRef,
-        /// Under which claim.
+        /// The claim of the attempt.
         claim: ClaimId,
-        /// How.
+        /// The error, with its usage.
         error: AttemptError,
     },
-    /// The holder has to stop through no fault of the task, and gives it back at once. Fenced, and no attempt that counts.
+    /// Releases a task at once, because its holder must stop for reasons of its own. Fenced by the claim; the attempt does not
+    /// count.
     HandBack {
-        /// Which task.
+        /// The task.
         task: TaskRef,
-        /// Under which claim.
+        /// The claim of the attempt.
         claim: ClaimId,
-        /// What the attempt consumed all the same.
+        /// The tokens that the attempt used.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
     },
-    /// The lease of this claim ran out.
+    /// The lease of this claim expired.
     ExpireLease {
-        /// On which task.
+        /// The task.
         task: TaskRef,
-        /// Whose claim.
+        /// The claim whose lease it was.
         claim: ClaimId,
     },
     /// The deadline may have passed.
     CheckDeadline,
-    /// Release what the run's budgets still reserve for lost attempts. For an ended run, once none of its calls can be under way any
-    /// more. A report that comes later is recorded all the same.
+    /// Releases what the run's budgets still reserve for lost attempts. For an ended run, once none of its calls can be in flight
+    /// any more. A later report is still recorded.
     ReleaseLost,
-    /// Take the run back.
+    /// Cancels the run.
     Cancel,
 }
 
-/// Something to do once the events are committed. Losing one is harmless: the sweeper finds the same from the state.
+/// An action to take after the events are committed. Losing one is harmless, because the sweeper derives it from the state again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Publish the task, which may be claimed from `not_before` on.
     Dispatch {
-        /// Which task.
+        /// The task.
         task: TaskRef,
-        /// Earliest time to claim it.
+        /// The earliest time to claim it.
         not_before: Timestamp,
     },
-    /// The task is not wanted any more: stop what still works on it.
+    /// The result of the task is not needed: stop the work on it.
     CallOff {
-        /// Which task.
+        /// The task.
         task: TaskRef,
     },
-    /// The run has ended: stop what still works on it.
+    /// The run has ended: stop all work on it.
     Stop,
 }
 
-/// What comes of a command: the events to commit, then the effects to carry out. Both are empty when the command had been
-/// carried out before.
+/// The result of a command: the events to commit, then the effects to carry out. Both are empty if the command had already been
+/// carried out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// To be appended, in order.
+    /// The events to append, in order.
     pub events: Vec<RunEvent>,
-    /// To be done after the commit.
+    /// The actions after the commit.
     pub effects: Vec<Effect>,
 }
 
-/// Why a command does nothing.
+/// Why a command was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The run has no such task.
     #[error("the run has no such task")]
     UnknownTask,
-    /// The task or the run has ended: whoever holds a message for it can drop it.
+    /// The task or the run has ended; a message for it can be dropped.
     #[error("the task has ended")]
     Ended,
-    /// Somebody else holds the task.
-    #[error("somebody else holds the task")]
+    /// Another claim holds the task.
+    #[error("another claim holds the task")]
     Held,
-    /// The task still waits for others.
-    #[error("the task still waits for others")]
+    /// The task waits for other steps.
+    #[error("the task still waits for other steps")]
     Waiting,
-    /// The task may not be claimed before this time.
-    #[error("the task may be claimed later")]
+    /// The task's earliest time has not come yet.
+    #[error("the task may not be claimed yet")]
     NotBefore(Timestamp),
-    /// The claim does not hold the task, or no longer.
+    /// The claim does not hold the task (any more).
     #[error("the claim does not hold the task")]
     ClaimLost,
-    /// The step has another worker by now, or the policy, the deadline or what was tried before does not let it go on with that
-    /// one.
-    #[error("the step may not go on with that worker")]
+    /// The step has another worker by now; or the policy, the deadline or earlier attempts forbid the new one.
+    #[error("the step may not continue with that worker")]
     NoFallback,
-    /// The output is blank: that is a failed attempt, not a result.
+    /// The output is blank, which is a failed attempt and not a result.
     #[error("the output is blank")]
     BlankOutput,
-    /// The round was begun with other steps, by an earlier attempt at its plan.
-    #[error("the round was begun with other steps")]
+    /// An earlier attempt at the plan began other steps in this round.
+    #[error("the round began with other steps")]
     OtherSteps,
     /// The run has not ended.
     #[error("the run has not ended")]

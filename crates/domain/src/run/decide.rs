@@ -1,4 +1,4 @@
-//! What follows from a command. Pure: the run is not changed, the events are returned.
+//! Turns commands into events. Pure: the run is not changed, the events are returned.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 impl Run {
-    /// The events and effects that follow from `command` at `now`, or why there are none.
+    /// The events and effects of `command` at `now`, or why it is refused.
     ///
-    /// A repeated command whose first time succeeded gives an empty decision, so that whoever does not know whether a
-    /// commit went through can simply ask again. A granted claim is seen by [`super::Task::is_held_by`] afterwards: the
-    /// decision may end the run instead, when the deadline has passed or the cost cap would be exceeded.
+    /// A repeated command that has already succeeded gives an empty decision, so a caller that does not know whether its commit
+    /// succeeded can simply repeat it. To see whether a claim was granted, call [`super::Task::is_held_by`] afterwards: the decision
+    /// may end the run instead, if the deadline has passed or the cost cap would be exceeded.
     pub fn decide(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
         Ok(self.decide_unbounded(command, now)?.bounded(self))
     }
 
-    /// The same with what vendors say of costs.
+    /// The same decision, with costs as the vendors report them.
     fn decide_unbounded(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
         match command {
             Command::Claim { task, claim } => self.decide_claim(*task, claim, now),
@@ -57,8 +57,8 @@ impl Run {
         }
     }
 
-    /// As [`Self::decide`], where a budget had no room for what that would have permitted: the run ends instead, or an earlier
-    /// round's answer stands. What planning has cost by then is recorded.
+    /// As [`Self::decide`], if a budget cannot hold what the command would permit: the run ends instead, or the answer of an earlier
+    /// round stands. The cost of planning so far is recorded.
     pub fn decide_over_budget(
         &self,
         command: &Command,
@@ -81,10 +81,10 @@ impl Run {
     fn decide_claim(&self, task: TaskRef, claim: &Claim, now: Timestamp) -> Result<Decision, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         match &found.state {
-            // A claim that was made and lost is not made again: its attempt has ended.
+            // A lost claim is not granted again, because its attempt has ended.
             TaskState::Ready { .. } if found.attempt(claim.id).is_some() => return Err(Refusal::ClaimLost),
             TaskState::Running { claim: holder, .. } if *holder == claim.id => return Ok(Decision::default()),
-            // Only a failed attempt makes a task wait. A later time of a first one was written by a process with a wrong clock.
+            // Only a failed attempt delays a task. If the first attempt has a later time, a process with a wrong clock wrote it.
             TaskState::Ready { .. } if found.attempts.is_empty() => {}
             state => state.check_claimable(now)?,
         }
@@ -148,7 +148,7 @@ impl Run {
         result: &StepResult,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
-        // A worker that declines need not say anything.
+        // A worker that declines may return an empty output.
         if result.output.trim().is_empty() && result.finish != FinishReason::ContentFilter {
             return Err(Refusal::BlankOutput);
         }
@@ -172,8 +172,8 @@ impl Run {
         Ok(decision)
     }
 
-    /// The decision on a result for a task that has ended: it is recorded as paid and unused, once. `None` if the task still needs
-    /// a result.
+    /// The decision on a result for a task that has ended: it is recorded once as paid and unused. `None` if the task still needs a
+    /// result.
     fn late_result(
         &self,
         task: TaskRef,
@@ -215,7 +215,7 @@ impl Run {
         let retry_at = error.retry_at.map(|at| at.max(now)).filter(|_| {
             error.is_rate_limit || found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max
         });
-        // Who would only be told by then that the deadline has passed is told now what went wrong.
+        // A retry after the deadline would hide the real error behind it, so the error is reported now.
         let in_time = retry_at.filter(|at| *at < self.spec.deadline_at);
         if in_time.is_none() && retry_at.is_some() {
             message.push_str("; the next attempt would begin after the deadline");
@@ -237,7 +237,7 @@ impl Run {
         Ok(Decision { events, effects: vec![Effect::Dispatch { task, not_before: retry_at }] })
     }
 
-    /// The step goes on with `worker`, if the policy has it so and the step has not been with it.
+    /// The event that continues the step with `worker`, if the policy allows it and the step has not tried it.
     fn fallback(&self, task: TaskRef, worker: &WorkerId, message: &str, now: Timestamp) -> Option<RunEvent> {
         let TaskRef::Step { round, step } = task else { return None };
         let may = self.can_fall_back(task)
@@ -279,7 +279,7 @@ impl Run {
         if !found.is_held_by(claim) {
             return self.late_failure(task, attempt, usage, cost);
         }
-        let message = "handed back: the executor could not go on with it".to_owned();
+        let message = "handed back: the executor could not continue".to_owned();
         let (retry_at, handed_back) = (now, true);
         let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
         Ok(Decision { events: vec![failed], effects: vec![Effect::Dispatch { task, not_before: now }] })
@@ -297,7 +297,7 @@ impl Run {
                 effects: vec![dispatch],
             });
         }
-        let message = format!("nothing was heard of the last of {} attempts", found.attempt_number());
+        let message = format!("the executor of attempt {} did not report", found.attempt_number());
         let (usage, cost) = (Usage::default(), Cost::ZERO);
         let failed = RunEvent::TaskFailed { task, message: message.clone(), claim: None, usage, cost };
         Ok(self.after_failure(task, &message, failed, now))
@@ -322,8 +322,8 @@ impl Run {
         (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
     }
 
-    /// The decision on a failure whose executor had lost its claim: it changes nothing but the costs, which are recorded once. Where
-    /// budgets hold a reservation for the attempt, it is also recorded that it cost nothing.
+    /// The decision on a failure whose executor had lost its claim: it changes only the costs, which are recorded once. If budgets
+    /// hold a reservation for the attempt, a cost of zero is recorded too.
     fn late_failure(
         &self,
         task: TaskRef,
@@ -349,7 +349,7 @@ impl Run {
 }
 
 impl TaskState {
-    /// Whether nothing but a claim is missing, else why not.
+    /// Whether the task can be claimed now; otherwise the reason.
     fn check_claimable(&self, now: Timestamp) -> Result<(), Refusal> {
         match self {
             Self::Ready { not_before } if now < *not_before => Err(Refusal::NotBefore(*not_before)),

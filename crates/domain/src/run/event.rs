@@ -1,4 +1,4 @@
-//! What can have happened to a run. These are stored: a change here must still read what older versions wrote.
+//! The events of a run. They are stored, so a changed form must still parse what older versions wrote.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use crate::plan::PlanHead;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// An event with its place in the run's log.
+/// An event with its position in the run's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SequencedEvent {
-    /// From 1, without gaps.
+    /// Counts from 1, without gaps.
     pub sequence: u64,
     /// When it was decided.
     pub at: Timestamp,
-    /// What happened.
+    /// The event itself.
     pub event: RunEvent,
 }
 
-/// Why a run ended without an answer, or a further round of it.
+/// Why a run, or a follow-up round of it, ended without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FailReason {
-    /// No attempt at planning gave a plan.
+    /// No attempt at planning produced a plan.
     #[error("no plan could be made: {message}")]
     PlanningFailed {
-        /// What the last attempt said.
+        /// The message of the last attempt.
         message: String,
     },
-    /// A step failed for good, and the round can give no answer without it.
+    /// A step failed for good, and the round cannot answer without it.
     #[error("{}", step_failure(*step, worker.as_ref(), message, *is_earlier))]
     FinalStepFailed {
-        /// Which step.
+        /// The step.
         step: StepIndex,
-        /// The worker that was asked last; none in runs that were stored before it was recorded.
+        /// The last worker that was asked; `None` in runs stored before it was recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worker: Option<WorkerId>,
-        /// What its last attempt said.
+        /// The message of its last attempt.
         message: String,
-        /// Whether it is not the final step itself, but one that the final step needs.
+        /// Whether it is an earlier step that the final step needs, not the final step itself.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_earlier: bool,
     },
     /// The deadline passed.
     #[error("the run did not finish within its deadline of {deadline_ms} ms")]
     DeadlineExceeded {
-        /// The deadline, from acceptance.
+        /// The time from acceptance to the deadline.
         deadline_ms: u64,
     },
     /// The next attempt could have exceeded the cost cap.
@@ -58,24 +58,24 @@ pub enum FailReason {
     CostCapReached {
         /// The cap.
         cost_max: Cost,
-        /// What was spent by then.
+        /// The cost so far.
         spent: Cost,
     },
-    /// A budget had no room for the plan, or for the next attempt.
+    /// A budget cannot hold the plan or the next attempt.
     #[error("{shortage}")]
     BudgetExhausted {
-        /// Which one, and what is missing.
+        /// The budget and the missing amount.
         shortage: Shortage,
     },
 }
 
-/// What the message of a step begins with that failed because its worker's vendor kept asking to slow down.
+/// The prefix of a step's error message if its worker's vendor kept asking to slow down.
 pub const RATE_LIMITED: &str = "worker_rate_limited";
-/// What the message of a step begins with whose prompt fits no worker.
+/// The prefix of a step's error message if its prompt fits no worker.
 pub const CONTEXT_EXCEEDED: &str = "context_length_exceeded";
 
 impl FailReason {
-    /// The stable name of what made the last step fail, where it has one: [`RATE_LIMITED`] or [`CONTEXT_EXCEEDED`].
+    /// The stable name of the reason why the last step failed, if it has one: [`RATE_LIMITED`] or [`CONTEXT_EXCEEDED`].
     pub fn cause(&self) -> Option<&'static str> {
         let Self::FinalStepFailed { message, .. } = self else { return None };
         [RATE_LIMITED, CONTEXT_EXCEEDED]
@@ -118,205 +118,204 @@ pub struct OtherCall {
     pub cost: Cost,
 }
 
-/// Something that happened to a run.
+/// A change of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// The run began; its first round is ready to be planned.
+    /// The run was accepted; its first round is ready to be planned.
     Accepted {
-        /// What was asked.
+        /// The request and its bounds.
         spec: Arc<RunSpec>,
     },
-    /// A task was claimed. Written before any call is made: the intent to pay.
+    /// A task was claimed. Written before any call is made, as the intent to pay.
     Claimed {
-        /// Which task.
+        /// The task.
         task: TaskRef,
-        /// Under which claim.
+        /// The new claim.
         claim: ClaimId,
-        /// By whom.
+        /// The process that holds it.
         executor: String,
-        /// The worker that will be called; none for planning.
+        /// The worker that will be called; `None` for planning.
         worker: Option<WorkerId>,
-        /// Until when, unless extended.
+        /// The end of the lease, unless extended.
         lease_until: Timestamp,
         /// The most that the attempt is expected to cost.
         reserved: Cost,
     },
-    /// The first steps of a plan are final while the rest is being written: they exist from now on. Those of an earlier such event
-    /// come first among them.
+    /// The first steps of a plan are final while the rest is being written, and exist from now on. The steps of an earlier such
+    /// event are the first of them.
     StepsPlanned {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Under which claim.
+        /// The claim on its planning.
         claim: ClaimId,
-        /// The steps.
+        /// The steps, checked.
         head: PlanHead,
     },
-    /// The plan that was written in the end has no use for the first steps, which were begun before. What of them has not ended
-    /// is cancelled.
+    /// The complete plan does not contain the steps that began before. Those that have not ended are cancelled.
     StepsSuperseded {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// How many.
+        /// The number of superseded steps.
         steps: u16,
     },
-    /// The conductor wrote a plan; its steps exist. It begins with those that were begun before.
+    /// The conductor wrote a plan; its steps exist. The steps that began before are the first of them.
     PlanReady {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Under which claim.
+        /// The claim of the planning attempt.
         claim: ClaimId,
-        /// The plan and how it came about.
+        /// The plan and its origin.
         planned: Arc<Planned>,
-        /// What planning consumed.
+        /// The tokens of planning.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
-        /// The most that the plan's steps cost if each needs one attempt; nothing where no budget asks.
+        /// The most that the plan's steps cost with one attempt each; zero without budgets.
         #[serde(default, skip_serializing_if = "Cost::is_zero")]
         reserved: Cost,
     },
     /// The conductor kept the previous round's answer.
     AnswerKept {
-        /// The round that planned nothing.
+        /// The round without a plan of its own.
         round: u16,
-        /// Under which claim.
+        /// The claim of the planning attempt.
         claim: ClaimId,
-        /// What planning consumed.
+        /// The tokens of planning.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
     },
-    /// All that a step sees is there: it may be claimed.
+    /// All inputs of a step exist: it may be claimed.
     StepReady {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Which step.
+        /// The step.
         step: StepIndex,
     },
     /// A step has its output: the first finished, paid result, whatever its claim.
     StepDone {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Which step.
+        /// The step.
         step: StepIndex,
-        /// The claim whose result it is.
+        /// The claim of the attempt.
         claim: ClaimId,
-        /// The output.
+        /// The text.
         output: String,
-        /// What the attempt consumed.
+        /// The tokens of the attempt.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
         /// Why the worker stopped.
         finish: FinishReason,
         /// Milliseconds to the first token.
         first_token_ms: Option<u64>,
-        /// What a call would have taken, where the output came from the step cache.
+        /// The usage that the step cache saved, if the output came from it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         saved: Option<Saved>,
     },
-    /// An attempt failed and there will be another one.
+    /// An attempt failed and will be retried.
     AttemptFailed {
-        /// At which task.
+        /// The task.
         task: TaskRef,
-        /// Under which claim.
+        /// The claim of the attempt.
         claim: ClaimId,
-        /// What went wrong.
+        /// The error message.
         message: String,
-        /// Earliest time of the next attempt.
+        /// The earliest time of the next attempt.
         retry_at: Timestamp,
-        /// What the attempt consumed all the same.
+        /// The tokens that the failed attempt used.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
-        /// Whether it was given back through no fault of the task, and does not count.
+        /// Whether the holder released the task for reasons of its own; such an attempt does not count.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         handed_back: bool,
     },
-    /// A step's worker is not asked again: the step goes on with another one, whose attempts count from the beginning.
+    /// A step continues with another worker, whose attempts count from the beginning.
     FellBack {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Which step.
+        /// The step.
         step: StepIndex,
-        /// Who does it now.
+        /// The new worker.
         worker: WorkerId,
-        /// What the worker before came to, or why it was not asked at all.
+        /// The error of the worker before, or why it was not asked.
         message: String,
     },
     /// An attempt made a second call while the first was silent. Only earlier versions write it, immediately before the event that
     /// ends the attempt. Its cost is added to the attempt's.
     Hedged {
-        /// Of which round.
+        /// The round.
         round: u16,
-        /// Which step.
+        /// The step.
         step: StepIndex,
-        /// Under which claim.
+        /// The claim of the attempt.
         claim: ClaimId,
         /// The call that was broken off.
         hedge: OtherCall,
     },
-    /// The holder was not heard of in time; the task may be claimed again.
+    /// The holder did not extend its lease in time; the task may be claimed again.
     LeaseExpired {
-        /// Of which task.
+        /// The task.
         task: TaskRef,
-        /// Whose claim.
+        /// The claim whose lease it was.
         claim: ClaimId,
     },
-    /// No further attempt will be made. The policy decides what becomes of the steps that see a failed step; a failed final
-    /// step or failed planning ends the round.
+    /// No further attempt will be made. The policy decides about the steps that see a failed step. A failed final step or failed
+    /// planning ends the round.
     TaskFailed {
-        /// Which task.
+        /// The task.
         task: TaskRef,
-        /// What went wrong in the end.
+        /// The last error message.
         message: String,
-        /// The claim of the attempt that failed last, if it reported.
+        /// The claim of the last failed attempt, if it reported.
         claim: Option<ClaimId>,
-        /// What that attempt consumed.
+        /// The tokens of that attempt.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
     },
-    /// A result came that nobody needs any more. It was paid for.
+    /// A result arrived that is no longer needed. It was paid for.
     ResultUnused {
-        /// Of which task.
+        /// The task.
         task: TaskRef,
-        /// Under which claim.
+        /// The claim of the attempt.
         claim: ClaimId,
-        /// What the attempt consumed.
+        /// The tokens of the attempt.
         usage: Usage,
-        /// What that cost.
+        /// Their cost.
         cost: Cost,
     },
-    /// A further round begins with planning.
+    /// A follow-up round begins with its planning.
     RoundOpened {
-        /// Its number.
+        /// The round's number.
         round: u16,
-        /// Why the round before gave no answer, if this one is to correct that.
+        /// Why the previous round gave no answer, if this one should correct it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<FailReason>,
     },
-    /// A further round gives no answer. The run ends as the round before it did: with its answer, or with its failure.
+    /// A follow-up round gives no answer. The run ends as its previous round did: with its answer, or with its failure.
     RoundAbandoned {
-        /// Its number; not 0.
+        /// The round's number; not 0.
         round: u16,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
     /// The run ended with an answer.
     Succeeded {
         /// The round that answered.
         round: u16,
-        /// Its final step.
+        /// The step whose output is the answer.
         step: StepIndex,
     },
     /// The run ended without an answer.
     Failed {
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// Somebody took the run back.
+    /// A client cancelled the run.
     Cancelled,
 }
 
@@ -346,7 +345,7 @@ impl RunEvent {
         }
     }
 
-    /// Whether a task may stand otherwise after it: its state, its times or its holder. A task that is new counts.
+    /// Whether it may change a task's state, times or holder. A new task counts as changed.
     pub fn may_change(&self, task: TaskRef) -> bool {
         match self {
             Self::Claimed { task: changed, .. }

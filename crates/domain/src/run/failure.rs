@@ -1,4 +1,4 @@
-//! What a run came to without: the steps that gave no output, and whether its answer needed them.
+//! The steps of a run that gave no output, and whether its answer needed them.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use super::{FinishReason, Run, RunState, StepRun, TaskRef};
 use crate::ids::{StepIndex, WorkerId};
 use crate::plan::Step;
 
-/// Most bytes of a refusal in the words for why a step gave no output.
+/// Most bytes of a refusal in the reason why a step gave no output.
 const REFUSAL_BYTES_MAX: usize = 500;
 
-/// A step that gave no output.
+/// A step without output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingStep {
-    /// Of which round, from 0.
+    /// The round, from 0.
     pub round: u16,
-    /// Which step.
+    /// The step.
     pub step: StepIndex,
-    /// The worker that was asked last.
+    /// The last worker that was asked.
     pub worker: WorkerId,
-    /// What went wrong in the end.
+    /// The last error message.
     pub reason: String,
 }
 
@@ -28,7 +28,7 @@ impl StepRun {
         self.finish == Some(FinishReason::ContentFilter)
     }
 
-    /// Why the steps that see it go without its output, if they do.
+    /// The reason why the steps that see it get no output of it, if they continue.
     pub(crate) fn missing_because(&self) -> Option<String> {
         match &self.output {
             Some(output) if self.is_declined() => Some(declined(output)),
@@ -37,7 +37,7 @@ impl StepRun {
     }
 }
 
-/// The words for a worker that declined with `output`.
+/// The message for a worker that declined with `output`.
 pub(super) fn declined(output: &str) -> String {
     let output = output.trim();
     match output.len() {
@@ -51,8 +51,8 @@ pub(super) fn declined(output: &str) -> String {
 }
 
 impl Run {
-    /// The steps that gave no output, in order: those that failed for good, and those whose worker declined. Not among them:
-    /// superseded steps, and a final step that declined, which is the run's [`Self::refusal`].
+    /// The steps without output, in order: those that failed for good, and those whose worker declined. Superseded steps are left
+    /// out, and so is a final step that declined, which is the run's [`Self::refusal`].
     pub fn failed_steps(&self) -> Vec<MissingStep> {
         let rounds = (0u16..).zip(&self.rounds);
         let steps = rounds.flat_map(|(round, of)| {
@@ -62,7 +62,7 @@ impl Run {
         steps.filter_map(|(round, step, run)| self.missing(round, step, run)).collect()
     }
 
-    /// Whether a round is there to correct the one before it, which gave no answer.
+    /// Whether a round corrects the previous one, which gave no answer.
     pub fn is_corrective(&self, round: u16) -> bool {
         self.rounds.get(usize::from(round)).is_some_and(|round| round.corrects.is_some())
     }
@@ -89,7 +89,7 @@ impl Run {
         Some(MissingStep { round, step, worker, reason: run.missing_because()? })
     }
 
-    /// Whether the answer was built although a step gave no output that the final step needs, directly or through others.
+    /// Whether the answer was built without the output of a step that the final step needs, directly or through others.
     pub fn is_degraded(&self) -> bool {
         let RunState::Succeeded { round, step } = self.state else { return false };
         let Some(answered) = self.rounds.get(usize::from(round)) else { return false };
@@ -98,7 +98,7 @@ impl Run {
         if let Some(last) = needed.get_mut(step.as_usize()) {
             *last = true;
         }
-        // A step sees earlier steps only: from the last one back, each is reached after all that see it.
+        // A step sees earlier steps only, so going backwards visits each step after all steps that see it.
         for index in (0..known.len()).rev().filter(|index| *index <= step.as_usize()) {
             if needed[index] {
                 let Step { access, .. } = &known[index];
@@ -113,8 +113,8 @@ impl Run {
             .any(|(step, needed)| *needed && step.missing_because().is_some())
     }
 
-    /// What the worker of the final step said that declined to answer; blank if it said nothing. None if the run has an answer,
-    /// or has not succeeded.
+    /// The text of a final step's worker that declined to answer; blank if it gave none. `None` if the run has an answer, or has not
+    /// succeeded.
     pub fn refusal(&self) -> Option<&str> {
         let RunState::Succeeded { round, step } = self.state else { return None };
         let last = self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?;

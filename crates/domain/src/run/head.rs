@@ -1,4 +1,4 @@
-//! Steps that begin before their plan is complete: when they may, and what becomes of them when the plan is there.
+//! Steps that begin before their plan is complete: when they may begin, and how the complete plan treats them.
 
 use super::Run;
 use super::command::{Decision, Effect, Planned, Refusal};
@@ -42,7 +42,7 @@ impl Run {
         Ok(decision)
     }
 
-    /// The plan that the round goes on with, and how its steps stand. Steps that were begun and are not of it are superseded.
+    /// The plan with which the round continues, and the state of its steps. Steps that began and are not part of it are superseded.
     pub(super) fn with_head(
         &self,
         round: u16,
@@ -72,16 +72,16 @@ impl Run {
         (plan, sights)
     }
 
-    /// The plan that begins with what was begun: the one that was written, or, where that is a substitute for none, what was begun
-    /// and then the substitute. None if the plan has no use for what was begun.
+    /// The plan that begins with the steps that began: the written plan, or, if that is a substitute, those steps followed by the
+    /// substitute. `None` if the plan does not use them.
     fn keeping(&self, head: &PlanHead, written: &Planned, sights: &[Sight]) -> Option<Plan> {
         let plan = &written.plan;
-        // A final step is given the limit, the form and the end of the answer; a step that was begun was not.
+        // A final step gets the token limit, response format and stop sequences of the answer; a step that began early did not.
         let may_end_with_head = !self.spec.shapes_answer();
         if plan.begins_with(head) && (plan.len() > head.len() || may_end_with_head) {
             return Some(plan.clone());
         }
-        // What stands in for a plan has to answer whatever else fails.
+        // A substitute must be able to answer whatever else fails.
         if written.fallback.is_none() || sights.iter().any(|sight| sight.is_missing()) {
             return None;
         }

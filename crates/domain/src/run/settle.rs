@@ -1,4 +1,4 @@
-//! How a round goes on when one of its steps has ended, and how a round ends.
+//! How a round continues after a step has ended, and how a round ends.
 
 use super::Run;
 use super::command::{Decision, Effect, FinishReason};
@@ -13,13 +13,13 @@ use crate::policy::{FailedStep, Tier};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// Whether a step can still give its output, as far as the steps that see it are concerned.
+/// Whether a step gives an output to the steps that see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
     Waiting,
     Open,
     Done,
-    /// Its worker declined: a result for the client, and none for the steps that see it.
+    /// Its worker declined: a result for the client, but no output for the steps that see it.
     Declined,
     Failed,
 }
@@ -46,11 +46,11 @@ impl Sight {
     }
 }
 
-/// A round's steps, as far as they are known.
+/// The known steps of a round.
 pub(super) struct Steps<'a> {
     pub(super) round: u16,
     pub(super) known: &'a [Step],
-    /// The step whose output is the answer; none while the plan is being written.
+    /// The step whose output is the answer; `None` while the plan is being written.
     pub(super) last: Option<StepIndex>,
 }
 
@@ -81,8 +81,8 @@ impl Run {
         self.settle(&Steps { round, known: current.known_steps(), last }, sights, now, decision);
     }
 
-    /// Fails every waiting step that lost what it needs, readies every other one whose sight is complete, and ends the round
-    /// when its final step has ended.
+    /// Fails every waiting step that lost a needed input, readies every other one whose inputs are complete, and ends the round when
+    /// its final step has ended.
     pub(super) fn settle(
         &self,
         steps: &Steps<'_>,
@@ -92,7 +92,7 @@ impl Run {
     ) {
         self.fail_dependents(steps, &mut sights, decision);
         let last = steps.last.map(|step| (step, sights[step.as_usize()]));
-        // A round that cannot answer begins nothing more. What is under way is paid for, and a corrective plan may use it.
+        // A round that cannot answer begins no more steps. Running ones are paid for, and a corrective plan may use their outputs.
         if !matches!(last, Some((_, Sight::Failed))) {
             Self::ready_steps(steps, &mut sights, now, decision);
         }
@@ -117,8 +117,8 @@ impl Run {
         }
     }
 
-    /// Fails the waiting steps that lost what they need: by the policy one of the outputs that they see, or all of them. One
-    /// pass is enough, since a step sees earlier steps only.
+    /// Fails the waiting steps that lost a needed input: depending on the policy, one of their inputs or all of them. One pass is
+    /// enough, because a step sees earlier steps only.
     fn fail_dependents(&self, steps: &Steps<'_>, sights: &mut [Sight], decision: &mut Decision) {
         let goes_on = self.spec.policy.failed_step == FailedStep::Continue;
         for (index, step) in (0u16..).map(StepIndex::new).zip(steps.known) {
@@ -130,9 +130,9 @@ impl Run {
                 continue;
             }
             let message = if goes_on {
-                "none of the steps that it sees gave an output".to_owned()
+                "none of the steps that it sees has an output".to_owned()
             } else {
-                format!("step {missing}, which it sees, gave no output")
+                format!("it sees step {missing}, which has no output")
             };
             sights[index.as_usize()] = Sight::Failed;
             let task = TaskRef::Step { round: steps.round, step: index };
@@ -155,7 +155,7 @@ impl Run {
         }
     }
 
-    /// Why a round gives no answer whose final step failed: the step that failed first on the way to it.
+    /// The reason of a round whose final step failed: the first failed step on the way to it.
     fn reason(
         &self,
         steps: &Steps<'_>,
@@ -195,8 +195,8 @@ impl Run {
         }
     }
 
-    /// Whether a round that gives no answer is followed by one that corrects it: once a run, by the policy, while there is time.
-    /// Where an earlier round answered, that answer stands instead.
+    /// Whether a corrective round follows a round without an answer: once per run, if the policy says so and there is time. If an
+    /// earlier round answered, that answer stands instead.
     fn may_replan(&self, round: u16, now: Timestamp) -> bool {
         let policy = &self.spec.policy;
         policy.failed_step == FailedStep::Replan
@@ -212,8 +212,8 @@ impl Run {
         Decision { events, effects: vec![dispatch] }
     }
 
-    /// The current round gives no answer: an earlier round's stands, and the log says why there is none better. Else the run
-    /// fails; if the round was to correct a failure, with that failure.
+    /// Ends the current round without an answer. An earlier round's answer stands, and the log says why. Otherwise the run fails; if
+    /// the round was corrective, with the failure that it should have corrected.
     pub(super) fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
         let round = self.current_round();
         match (self.earlier_answer(round), self.first_failure()) {
@@ -230,7 +230,7 @@ impl Run {
         Decision { events, effects: vec![Effect::Stop] }
     }
 
-    /// The failure that a later round was to correct.
+    /// The failure that a later round should have corrected.
     fn first_failure(&self) -> Option<&FailReason> {
         self.rounds.iter().find_map(|round| round.corrects.as_ref())
     }

@@ -1,4 +1,4 @@
-//! The life of one task: the planning of a round, or a step.
+//! The states of one task: the planning of a round, or a step.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use crate::run::Saved;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// Which task of a run.
+/// Identifies a task of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TaskRef {
-    /// Writing the plan of a round.
+    /// Planning a round.
     Plan {
-        /// Which round, from 0.
+        /// The round, from 0.
         round: u16,
     },
     /// A step of a round's plan.
     Step {
-        /// Which round, from 0.
+        /// The round, from 0.
         round: u16,
-        /// Which step.
+        /// The step.
         step: StepIndex,
     },
 }
@@ -37,7 +37,7 @@ impl TaskRef {
     }
 }
 
-/// `plan 0` or `step 0.2`: stores and queues use it as a key, indices from 0.
+/// `plan 0` or `step 0.2`, with indices from 0; stores and queues use it as a key.
 impl fmt::Display for TaskRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,33 +47,33 @@ impl fmt::Display for TaskRef {
     }
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
-    /// Something that it sees is not done yet.
+    /// An output that it needs is missing.
     Waiting,
-    /// May be claimed from `not_before` on. This is the message-to-be: whoever finds it overdue publishes it again.
+    /// It may be claimed from `not_before` on. The sweeper publishes it again when it is overdue.
     Ready {
-        /// Earliest time to claim it.
+        /// The earliest time to claim it.
         not_before: Timestamp,
     },
-    /// Somebody works on it.
+    /// An executor or planner works on it.
     Running {
-        /// Under this claim.
+        /// The claim of the holder.
         claim: ClaimId,
-        /// Until then, unless the lease is extended.
+        /// The end of the lease, unless extended.
         lease_until: Timestamp,
     },
     /// It has its result.
     Done,
-    /// It finally has none.
+    /// It has failed for good.
     Failed,
-    /// The run ended without it, or goes on without it.
+    /// The run ended or continued without it.
     Cancelled,
 }
 
 impl TaskState {
-    /// The name that stores and people use.
+    /// The name for stores and people.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -85,7 +85,7 @@ impl TaskState {
         }
     }
 
-    /// Whether nothing more can happen to it.
+    /// Whether the state never changes again.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -94,29 +94,29 @@ impl TaskState {
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptOutcome {
-    /// It has not, as far as is known.
+    /// It has not ended, as far as is known.
     Running,
     /// Its result became the task's.
     Accepted,
     /// It failed, with this message.
     Failed(String),
-    /// Its holder gave the task back through no fault of the task's: it does not count.
+    /// Its holder released the task for reasons of its own; the attempt does not count.
     HandedBack,
-    /// Its lease ran out or the run ended before it.
+    /// Its lease expired, or the run ended first.
     Lost,
-    /// Its result came after another's, or after the end of the run: paid for and unused. Without usage and cost, its executor called
-    /// nobody, or has never reported and its reservation was released.
+    /// Its result came after another's, or after the end of the run: paid for and unused. Without usage and cost, its executor made
+    /// no call, or never reported and its reservation was released.
     Unused,
 }
 
 /// One try at a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The claim that it was made under.
+    /// Its claim.
     pub claim: ClaimId,
-    /// Which executor made it.
+    /// The process that made it.
     pub executor: String,
-    /// Whom it called; none for planning.
+    /// The worker that it called; `None` for planning.
     pub worker: Option<WorkerId>,
     /// When it was claimed.
     pub started_at: Timestamp,
@@ -124,24 +124,24 @@ pub struct Attempt {
     pub ended_at: Option<Timestamp>,
     /// How it ended.
     pub outcome: AttemptOutcome,
-    /// What it consumed.
+    /// The tokens that it used.
     pub usage: Usage,
-    /// What that cost.
+    /// Their cost.
     pub cost: Cost,
     /// The most that it was expected to cost.
     pub reserved: Cost,
-    /// Milliseconds to the first token, if one came.
+    /// Milliseconds to the first token, if one arrived.
     pub first_token_ms: Option<u64>,
-    /// What a call would have taken, where nobody was called because the output was known.
+    /// The usage that the step cache saved, if no worker was called.
     pub saved: Option<Saved>,
 }
 
 /// A task and every attempt at it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Where it stands.
+    /// Its state.
     pub state: TaskState,
-    /// Every attempt, in the order of the claims. The policy bounds how many count: see [`Self::attempts_with`].
+    /// All attempts, in the order of the claims. The policy bounds those that count: see [`Self::attempts_with`].
     pub attempts: Vec<Attempt>,
 }
 
@@ -159,12 +159,12 @@ impl Task {
         matches!(self.state, TaskState::Running { claim: holder, .. } if holder == claim)
     }
 
-    /// The attempt that was made under `claim`.
+    /// The attempt with the claim `claim`.
     pub fn attempt(&self, claim: ClaimId) -> Option<&Attempt> {
         self.attempts.iter().find(|attempt| attempt.claim == claim)
     }
 
-    /// How many attempts were made with this worker, or at planning. What was handed back does not count.
+    /// The number of attempts with this worker, or at planning. Those that were handed back do not count.
     pub fn attempts_with(&self, worker: Option<&WorkerId>) -> u32 {
         let counts = |attempt: &&Attempt| {
             attempt.worker.as_ref() == worker && attempt.outcome != AttemptOutcome::HandedBack
@@ -172,7 +172,7 @@ impl Task {
         u32::try_from(self.attempts.iter().filter(counts).count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether an attempt was made with this worker.
+    /// Whether this worker has been tried.
     pub fn has_tried(&self, worker: &WorkerId) -> bool {
         self.attempts.iter().any(|attempt| attempt.worker.as_ref() == Some(worker))
     }

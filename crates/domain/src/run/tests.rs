@@ -1,4 +1,5 @@
-//! Every reachable state of small runs meets every command and every event. What the machine promises is checked in each.
+//! Every reachable state of small runs gets every command and every event. Each transition is checked against the machine's
+//! promises.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -45,7 +46,7 @@ usd_per_million_tokens = { input = 1.0, output = 1.0 }
     .unwrap()
 }
 
-/// Runs go on without what failed, unless a test says otherwise.
+/// Runs continue without failed steps, unless a test says otherwise.
 fn policy(attempts_max: u32, rounds_max: u16) -> Policy {
     let failed_step = FailedStep::Continue;
     Policy { rounds_max, attempts_max, failed_step, ..Policy::new(Tier::Ultra, Effort::Medium) }
@@ -59,7 +60,7 @@ fn plan(access: &str, policy: &Policy) -> Plan {
     PlanDraft::parse(&text).unwrap().check(&pool(), policy).unwrap()
 }
 
-/// The plan as a head, as if more was to come.
+/// The plan as a head, as if more steps would follow.
 fn head_of(access: &str, subtask: &str, policy: &Policy) -> PlanHead {
     let steps = access.matches('[').count() - 1;
     let list = |element: &str| vec![element; steps].join(", ");
@@ -68,11 +69,11 @@ fn head_of(access: &str, subtask: &str, policy: &Policy) -> PlanHead {
     PlanDraft::parse(&text).unwrap().head(&pool(), policy, LastStep::Included).unwrap()
 }
 
-/// What a conductor may write in the walk.
+/// The plans and heads of the conductor in the walk.
 struct Written {
     plan: Plan,
     heads: Vec<PlanHead>,
-    /// Who may stand in for the planned worker.
+    /// The fallbacks of the planned worker.
     others: Vec<WorkerId>,
     /// Whether workers may decline.
     declines: bool,
@@ -108,7 +109,7 @@ fn accepted(policy: Policy) -> Run {
     Run::replay(RunId::new(Uuid::from_u128(1)), &[first]).unwrap()
 }
 
-/// The claim of the `number`th attempt at a task: every task has its own claims.
+/// The claim of the `number`th attempt at a task; no two tasks share claims.
 fn claim_id(task: TaskRef, number: u32) -> ClaimId {
     let place = match task {
         TaskRef::Plan { round } => u128::from(round) * 1000,
@@ -134,14 +135,14 @@ fn error(retry_at: Option<Timestamp>) -> AttemptError {
     AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost }
 }
 
-/// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
+/// All commands on the run, sensible or not, with their times.
 fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
     let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::ReleaseLost];
     let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
     let unknown = [TaskRef::Plan { round: 9 }, TaskRef::Step { round: 0, step: StepIndex::new(9) }];
     for (task, attempts) in known.into_iter().chain(unknown.map(|task| (task, 0))) {
-        // Claims that were made, and the next one.
+        // The claims so far, and the next one.
         for number in 1..=attempts + 1 {
             let claim = claim_id(task, number);
             let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
@@ -192,7 +193,7 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     timed
 }
 
-/// What two runs must share to behave alike.
+/// The part of the state that decides how a run behaves.
 fn key(run: &Run) -> String {
     let tasks: Vec<_> = run
         .tasks()
@@ -242,7 +243,7 @@ fn check_promises(run: &Run, command: &Command) {
                 && !life.task.attempts.is_empty();
             let seen_final =
                 step.access.as_slice().iter().all(|i| round.steps[i.as_usize()].task.state.is_final());
-            assert!(!began || seen_final, "a step ran before what it sees, {}", context());
+            assert!(!began || seen_final, "a step ran before its inputs, {}", context());
             assert_eq!(life.output.is_some(), life.task.state == TaskState::Done, "{}", context());
         }
         assert!(number + 1 == run.rounds().len() || round.steps.iter().all(|s| s.task.state.is_final()));
@@ -268,11 +269,11 @@ fn check_promises(run: &Run, command: &Command) {
         let last = run.rounds().last().unwrap();
         let is_kept = last.planning.state == TaskState::Done && last.plan().is_none();
         let needs_reason = *round < run.current_round() && !is_kept;
-        assert_eq!(last.abandoned.is_some(), needs_reason, "why an answer stands is said, {}", context());
+        assert_eq!(last.abandoned.is_some(), needs_reason, "the reason is recorded, {}", context());
     }
 }
 
-/// Walks every reachable state and returns all of them with every event that occurred.
+/// Visits every reachable state and returns all of them, with every event that occurred.
 fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
     let attempts_max = begin.spec().policy.attempts_max;
     let mut seen = HashSet::from([key(&begin)]);
@@ -289,7 +290,7 @@ fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
             for event in decision.events {
                 events.entry(format!("{event:?}")).or_insert(event);
             }
-            // Handing back is unbounded by design; the walk is not.
+            // Handing back is unbounded by design; the walk is bounded.
             let bounded = after.tasks().all(|(_, task)| task.attempt_number() <= attempts_max);
             if bounded && seen.insert(key(&after)) {
                 queue.push_back(after);
@@ -300,7 +301,7 @@ fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
     (states, events.into_values().collect())
 }
 
-/// Who does not know whether a command went through asks again: nothing may change.
+/// A caller that does not know whether a command succeeded repeats it; this must change nothing.
 fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp) {
     if let Ok(again) = after.decide(command, now) {
         assert!(again.events.is_empty(), "{command:?} again: {:?}\nin {}", again.events, key(after));
@@ -409,7 +410,7 @@ fn independent_steps_are_ready_together_and_a_join_waits_for_both() {
 }
 
 #[test]
-fn a_join_goes_on_without_a_step_that_failed_but_not_without_all() {
+fn a_join_continues_without_one_failed_step_but_not_without_all() {
     let run = planned("[[], [], [0, 1]]", policy(1, 1));
     let run = drive(run, &[claimed(step(0), 1), claimed(step(1), 1), failed(0)]);
     let one = drive(run.clone(), &[done(1)]);
@@ -435,7 +436,7 @@ fn a_late_result_is_paid_for_but_changes_nothing() {
 }
 
 #[test]
-fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
+fn waste_is_the_usage_of_attempts_without_accepted_result() {
     let one = |cost| (Usage { prompt_tokens: 10 * cost, ..Usage::default() }, Cost::from_nano_usd(cost));
     let claim = |number| claim_id(step(0), number);
     let fail = |number, cost| {
@@ -468,8 +469,8 @@ fn waste_is_what_attempts_consumed_whose_result_was_not_taken() {
     ];
     let run = drive(planned("[[]]", policy(20, 1)), &begun);
     assert_eq!((run.wasted_cost(), run.cost()), (Cost::from_nano_usd(3), Cost::from_nano_usd(3)));
-    // The sixth is taken; what comes after it is recorded and wasted: a late result, and failures of those who were lost, also
-    // where their tokens cost nothing.
+    // The sixth result is accepted. Later ones are recorded and wasted: a late result, and failures of lost attempts, including
+    // those without cost.
     let for_nothing = Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO };
     let run = drive(run, &[take(6), complete(6, 100), complete(3, 4), fail(4, 5), for_nothing]);
     assert_eq!(run.cost(), Cost::from_nano_usd(112));
@@ -487,7 +488,7 @@ fn the_first_result_wins_whatever_its_claim() {
 }
 
 #[test]
-fn an_attempt_that_could_exceed_the_cost_cap_is_not_begun() {
+fn an_attempt_that_could_exceed_the_cost_cap_does_not_begin() {
     let capped = Policy { cost_max: Some(Cost::from_nano_usd(5)), ..policy(2, 1) };
     let run = planned("[[], [0]]", capped);
     let run = drive(run, &[claimed(step(0), 1), done(0), claimed(step(1), 1)]);
@@ -514,7 +515,7 @@ fn second_plan(access: &str, policy: &Policy) -> [Command; 2] {
     [claimed(SECOND_PLAN, 1), Command::CompletePlan { round: 1, claim, result, usage, cost, reserve }]
 }
 
-/// The first round's answer stands, and the run says why there is none better.
+/// Checks that the first round's answer stands, and that the run records the reason.
 fn stands(run: &Run, code: &str) {
     assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
     assert_eq!(run.answer(), Some("42"));
@@ -525,7 +526,7 @@ fn stands(run: &Run, code: &str) {
 }
 
 #[test]
-fn what_is_handed_back_does_not_count() {
+fn attempts_that_are_handed_back_do_not_count() {
     let hand_back = |number| {
         let (usage, cost) = (Usage::default(), Cost::ZERO);
         Command::HandBack { task: step(0), claim: claim_id(step(0), number), usage, cost }
@@ -544,7 +545,7 @@ fn what_is_handed_back_does_not_count() {
     assert_eq!(outcomes, [back.clone(), failed, back, AttemptOutcome::Running]);
     let failed = drive(run.clone(), &[fail(4)]);
     assert!(failed.is_ended(), "two attempts count: {:?}", failed.state());
-    // Also not against those whose lease runs out.
+    // Nor against those whose lease expires.
     let lost = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 4) };
     assert!(drive(run, &[lost]).is_ended());
     let begun =
@@ -563,7 +564,7 @@ fn a_task_cannot_be_claimed_before_its_time() {
 }
 
 #[test]
-fn events_read_back_from_json_as_they_were() {
+fn events_are_read_from_json_unchanged() {
     let policy = policy(1, 2);
     let (_, events) = walk(accepted(policy.clone()), &plan("[[]]", &policy).into());
     for event in events {
@@ -582,7 +583,7 @@ fn a_log_with_a_gap_or_without_a_beginning_is_refused() {
     assert!(Run::replay(run.id(), &[]).is_err());
 }
 
-/// Fails the attempt of that number, which somebody else could follow.
+/// Fails the attempt `number`, with `other` as the fallback.
 fn failed_with(number: u32, retry_at: Option<Timestamp>, other: Option<&str>) -> Command {
     let fall_back_to = other.map(|id| WorkerId::new(id).unwrap());
     let claim = claim_id(step(0), number);

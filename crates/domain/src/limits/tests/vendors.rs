@@ -17,7 +17,7 @@ impl Reply {
     }
 }
 
-/// What came of the calls of a simulation, by the second in which each ended.
+/// The outcomes of a simulation's calls, by the second in which each ended.
 #[derive(Debug, Default)]
 struct Seen {
     answered: Vec<u64>,
@@ -37,8 +37,8 @@ enum Event {
     End { caller: u64, granted: Granted, settlement: Box<Settlement> },
 }
 
-/// Callers that each make one call after the other for so many seconds. A caller asks again at once after an answer, and after
-/// 20 ms when its call went wrong.
+/// Runs callers that each make one call after the other for `seconds`. A caller asks again at once after an answer, and 20 ms
+/// after a failed call.
 fn simulate(terms: Terms, callers: u64, seconds: u64, mut vendor: impl FnMut(u64) -> Reply) -> Seen {
     let (mut meter, mut seen) = (Meter::default(), Seen::default());
     let mut events = BinaryHeap::new();
@@ -96,7 +96,7 @@ fn unlimited() -> Terms {
     terms(1_000.0, 0.0, 0.0)
 }
 
-/// A vendor of so many requests in any sixty seconds, which says so in its headers if `says`.
+/// A vendor that allows `limit` requests in any sixty seconds; it reports the limit in its headers if `says`.
 fn sliding(limit: u64, says: bool, retry_after: Option<Duration>, ms: u64) -> impl FnMut(u64) -> Reply {
     let mut calls = VecDeque::new();
     move |at| {
@@ -117,7 +117,7 @@ fn sliding(limit: u64, says: bool, retry_after: Option<Duration>, ms: u64) -> im
     }
 }
 
-/// A vendor of a bucket that holds a tenth of a minute's requests, and says nothing of it.
+/// A vendor with a bucket of a tenth of a minute's requests, which reports no limit.
 fn bucket(limit: u64, ms: u64) -> impl FnMut(u64) -> Reply {
     let (mut left, mut since) = (limit * 6_000, 0);
     move |at| {
@@ -144,7 +144,7 @@ fn a_reported_limit_leaves_nearly_no_429s() {
 }
 
 #[test]
-fn a_vendor_that_says_nothing_of_its_limit_is_used_well() {
+fn a_vendor_that_reports_no_limit_is_used_well() {
     for ms in [50, 1_000, 5_000] {
         let seen = simulate(unlimited(), 48, 45, bucket(600, ms));
         assert!(seen.answered.len() > 360, "{} of 510 with answers of {ms} ms", seen.answered.len());
@@ -152,12 +152,12 @@ fn a_vendor_that_says_nothing_of_its_limit_is_used_well() {
 }
 
 #[test]
-fn quick_errors_do_not_shut_a_vendor_that_answers_most_calls() {
+fn quick_errors_do_not_open_the_breaker_of_a_working_vendor() {
     let answered = |errors_of_20: u64| {
         let mut calls = 0_u64;
         let seen = simulate(unlimited(), 64, 30, |_| {
             calls += 1;
-            // Neither regular nor random: multiples of a number that has nothing in common with 20.
+            // Neither regular nor random: multiples of a number coprime to 20.
             if calls * 7 % 20 < errors_of_20 {
                 Reply::of(Outcome::Failed, 2)
             } else {
@@ -174,7 +174,7 @@ fn quick_errors_do_not_shut_a_vendor_that_answers_most_calls() {
 }
 
 #[test]
-fn a_vendor_that_always_fails_gets_few_calls_and_is_back_soon() {
+fn a_failing_vendor_gets_few_calls_and_recovers_soon() {
     let mut calls = 0;
     let seen = simulate(unlimited(), 4, 40, |at| {
         calls += u32::from(at < 20_000);

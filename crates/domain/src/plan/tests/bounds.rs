@@ -1,9 +1,9 @@
-//! Texts made to cost time, memory or stack. Costs are counted in pieces, bytes and elements, not in seconds: the scanner
-//! takes each character once, so what could grow faster than the text is what it copies and yields.
+//! Texts that could cost much time, memory or stack. Costs are counted in pieces, bytes and elements, not in seconds: the scanner
+//! visits each character once, so only copied and yielded data could grow faster than the text.
 
 use super::*;
 
-/// Reads a text whole. Besides the result, gives the bytes of all pieces, which show work repeated on the same text.
+/// Parses a text as a whole. Also returns the bytes of all pieces, which reveal repeated work on the same text.
 fn read(text: &str) -> (Result<PlanDraft, ParseError>, usize) {
     let mut stream = PlanStream::new();
     let pieces = stream.push(text);
@@ -20,7 +20,7 @@ fn piece_bytes(piece: &PlanPiece) -> usize {
     }
 }
 
-/// About so many bytes of one pattern.
+/// About `bytes` bytes of one pattern.
 fn filled(pattern: &str, bytes: usize) -> String {
     pattern.repeat(bytes / pattern.len())
 }
@@ -31,7 +31,7 @@ fn plan_of(steps: usize) -> String {
 }
 
 #[test]
-fn a_text_of_the_longest_length_is_read_and_one_byte_more_is_not() {
+fn a_text_of_the_longest_length_is_parsed_and_no_longer_one() {
     let plan = plan_of(2);
     let fitting = " ".repeat(TEXT_BYTES_MAX - plan.len()) + &plan;
     assert!(PlanDraft::parse(&fitting).is_ok());
@@ -55,7 +55,7 @@ fn a_text_of_the_longest_length_is_read_and_one_byte_more_is_not() {
 }
 
 #[test]
-fn a_subtask_of_a_megabyte_is_read_and_then_refused_by_the_check() {
+fn a_subtask_of_a_megabyte_is_parsed_but_fails_the_check() {
     let text = "x".repeat(1_000_000);
     let draft = PlanDraft::parse(&format!("model_id=[0]\nsubtasks=['{text}']\naccess_list=[[]]")).unwrap();
     assert_eq!(draft.subtasks, [text]);
@@ -64,7 +64,7 @@ fn a_subtask_of_a_megabyte_is_read_and_then_refused_by_the_check() {
 }
 
 #[test]
-fn ten_thousand_steps_are_read_and_one_more_is_not() {
+fn ten_thousand_steps_are_parsed_and_no_more() {
     let draft = PlanDraft::parse(&plan_of(LIST_ELEMENTS_MAX)).unwrap();
     assert_eq!(draft.access_list.len(), LIST_ELEMENTS_MAX);
     assert!(matches!(draft.check(&pool(), &policy()), Err(PlanError::TooManySteps { steps: 10_000, .. })));
@@ -98,7 +98,7 @@ fn a_megabyte_of_brackets_is_too_deep_at_the_ninth() {
 }
 
 #[test]
-fn the_deepest_allowed_nesting_is_read_and_refused_for_what_it_is() {
+fn the_deepest_nesting_is_parsed_but_is_no_access_list() {
     let access = "[".repeat(LIST_DEPTH_MAX) + &"]".repeat(LIST_DEPTH_MAX);
     let refused =
         PlanDraft::parse(&format!("model_id=[0]\nsubtasks=['x']\naccess_list={access}")).unwrap_err();
@@ -106,7 +106,7 @@ fn the_deepest_allowed_nesting_is_read_and_refused_for_what_it_is() {
 }
 
 #[test]
-fn no_repeated_pattern_makes_the_pieces_outgrow_the_text() {
+fn no_repeated_pattern_makes_pieces_larger_than_the_text() {
     let complete = "model_id=[0]subtasks=['x']access_list=[[]]";
     let patterns = [
         "model_id=[",
@@ -165,7 +165,7 @@ fn eighty_thousand_labels_cost_at_most_a_piece_and_a_restart_each() {
 
 #[test]
 fn blanks_after_every_quote_are_copied_once() {
-    // Each quote may close the text until the next letter says that it does not.
+    // Each quote may close the text until the next letter shows that it does not.
     let text = "x' ".repeat(100_000);
     let plan = format!("model_id=[0]\nsubtasks=['{text}x']\naccess_list=[[]]");
     let (draft, bytes) = read(&plan);
@@ -174,7 +174,7 @@ fn blanks_after_every_quote_are_copied_once() {
 }
 
 #[test]
-fn nul_bytes_are_characters_like_others() {
+fn nul_bytes_are_ordinary_characters() {
     let draft =
         PlanDraft::parse("\0model_id\0\0model_id=[0]\0subtasks=['a\0b']\0access_list=[[]]\0").unwrap();
     assert_eq!(draft.subtasks, ["a\0b"]);

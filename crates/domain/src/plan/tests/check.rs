@@ -1,4 +1,4 @@
-//! What a draft must have to be a plan, and what a stored plan must have to be one again.
+//! The requirements of a plan, and those of a stored plan that is read again.
 
 use super::*;
 use crate::ids::{StepIndex, WorkerId};
@@ -25,7 +25,7 @@ fn steps(steps: impl IntoIterator<Item = StepIndex>) -> Vec<u16> {
 }
 
 #[test]
-fn a_plan_knows_who_reads_whom() {
+fn a_plan_knows_the_readers_of_each_step() {
     let draft = draft(&[0, 1, 2, 0], &[RawAccess::All, RawAccess::None, indices(&[1, 0, 1]), RawAccess::All]);
     let plan = draft.check(&pool(), &policy()).unwrap();
     let access =
@@ -49,7 +49,7 @@ fn lists_of_different_lengths_are_refused_with_their_lengths() {
 }
 
 #[test]
-fn three_empty_lists_keep_the_answer_and_are_no_plan() {
+fn three_empty_lists_keep_the_answer_and_are_not_a_plan() {
     let empty = PlanDraft::parse("model_id = []\nsubtasks = []\naccess_list = []").unwrap();
     assert!(empty.keeps_answer());
     assert_eq!(refusal(&empty), "plan has no steps");
@@ -68,7 +68,7 @@ fn too_many_steps_are_refused_by_the_policy_and_by_the_hard_bound() {
 }
 
 #[test]
-fn a_worker_is_found_by_position_name_or_told_position() {
+fn a_worker_is_found_by_position_name_or_position_in_text() {
     let pool = pool();
     let found = |id: RawId| id.find(&pool).map(|worker| worker.id.as_str().to_owned());
     let named = |name: &str| found(RawId::Name(name.to_owned()));
@@ -89,7 +89,7 @@ fn a_worker_is_found_by_position_name_or_told_position() {
 }
 
 #[test]
-fn an_unknown_worker_is_named_but_not_at_any_length() {
+fn an_unknown_workers_name_is_cut_in_the_error() {
     let mut draft = draft(&[0, 7], &[RawAccess::None, RawAccess::None]);
     assert_eq!(refusal(&draft), "model_id of step 2 is `7`, the pool has positions 0 to 2 and other names");
     draft.model_id[1] = RawId::Name("ü".repeat(100_000));
@@ -120,7 +120,7 @@ fn only_earlier_steps_can_be_seen() {
 }
 
 #[test]
-fn a_subtask_must_say_something_short_enough_to_store() {
+fn a_subtask_is_not_blank_and_short_enough_to_store() {
     let refused = |subtask: String| {
         PlanDraft::single(&WorkerId::new("small").unwrap(), subtask).check(&pool(), &policy())
     };
@@ -133,7 +133,7 @@ fn a_subtask_must_say_something_short_enough_to_store() {
 }
 
 #[test]
-fn a_plan_reads_back_as_it_was_stored() {
+fn a_stored_plan_is_read_unchanged() {
     let plan = draft(&[0, 1, 2], &[RawAccess::None, RawAccess::All, indices(&[1])]).check(&pool(), &policy());
     let plan = plan.unwrap();
     let of_first_round = r#"{"steps":[{"worker":"small","subtask":"do 0","access":[]},{"worker":"large","subtask":"do 1","access":[0]},{"worker":"Coder","subtask":"do 2","access":[1]}]}"#;
@@ -145,7 +145,7 @@ fn a_plan_reads_back_as_it_was_stored() {
 }
 
 #[test]
-fn a_stored_plan_that_breaks_an_invariant_does_not_read() {
+fn a_stored_plan_that_breaks_an_invariant_is_rejected() {
     let step = |access: &str| format!(r#"{{"worker":"small","subtask":"x","access":{access}}}"#);
     let plan = |steps: &[String]| format!(r#"{{"steps":[{}]}}"#, steps.join(","));
     let read = |json: &str| serde_json::from_str::<Plan>(json);

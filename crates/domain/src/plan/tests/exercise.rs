@@ -1,11 +1,11 @@
-//! What must hold for any bytes at all. Run by a property test, and by the fuzz target, which includes this file.
+//! Properties of any bytes. A property test runs them, and so does the fuzz target, which includes this file.
 
 use super::{PlanDraft, PlanPiece, PlanStream, Policy, Pool};
 
-/// Reads the bytes after the first as a plan, whole and in parts whose sizes the first byte chooses, and checks it.
+/// Parses the bytes after the first as a plan, as a whole and in parts whose sizes the first byte chooses, and checks it.
 ///
 /// # Panics
-/// If the two ways differ, or the pieces and the end, or the plan and what it is stored as.
+///  If the two results differ, or the pieces and the final draft, or the plan and its stored form.
 pub(crate) fn exercise(bytes: &[u8], pool: &Pool, policy: &Policy) {
     let Some((seed, text)) = bytes.split_first() else {
         return;
@@ -42,7 +42,7 @@ pub(crate) fn exercise(bytes: &[u8], pool: &Pool, policy: &Policy) {
     }
 }
 
-/// Cuts a text at character boundaries into parts of 1 to 16 bytes or so.
+/// Cuts a text at character boundaries into parts of about 1 to 16 bytes.
 fn parts(text: &str, seed: u8) -> impl Iterator<Item = &str> {
     let mut rest = text;
     let mut state = u32::from(seed);

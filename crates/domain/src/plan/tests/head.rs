@@ -1,4 +1,4 @@
-//! What of a plan is final while the rest is being written.
+//! Which steps of a plan are final while the rest is being written.
 
 use super::*;
 use crate::ids::WorkerId;
@@ -7,7 +7,7 @@ use crate::policy::WorkersAllowed;
 const TEXT: &str =
     "Two parts.\nmodel_id = [0, 1, 2]\nsubtasks = [\"a\", \"b\", \"c\"]\naccess_list = [[], [], [0, 1]]\n";
 
-/// The heads' subtasks and access lists, each with the text that it was first known after.
+/// The heads' subtasks and access lists, each with the text after which it was first known.
 fn heads(text: &str, policy: &Policy, last: LastStep) -> Vec<(String, String)> {
     let (mut stream, mut draft, mut known) = (PlanStream::new(), PlanDraft::default(), Vec::new());
     for (at, c) in text.char_indices() {
@@ -29,7 +29,7 @@ fn steps(known: &[(String, String)]) -> Vec<&str> {
 }
 
 #[test]
-fn the_first_step_is_final_with_its_subtask_and_each_further_one_with_its_access_list() {
+fn the_first_step_is_final_with_its_subtask_others_with_access() {
     let known = heads(TEXT, &policy(), LastStep::Included);
     assert_eq!(steps(&known), ["", "a0", "a0 b0", "a0 b0 c2"]);
     assert_eq!(known[1].1, "subtasks = [\"a\",");
@@ -38,7 +38,7 @@ fn the_first_step_is_final_with_its_subtask_and_each_further_one_with_its_access
 }
 
 #[test]
-fn where_access_lists_are_written_first_each_step_is_final_with_its_subtask() {
+fn with_access_lists_first_each_step_is_final_with_its_subtask() {
     let text = "model_id = [0, 1, 2]\naccess_list = [[], [], [1]]\nsubtasks = [\"a\", \"b\", \"c\"]\n";
     let known = heads(text, &policy(), LastStep::Included);
     assert_eq!(steps(&known), ["", "a0", "a0 b0", "a0 b0 c1"]);
@@ -54,7 +54,7 @@ fn the_last_step_can_be_withheld() {
 }
 
 #[test]
-fn a_head_is_what_the_plan_begins_with() {
+fn a_plan_begins_with_its_head() {
     let plan = PlanDraft::parse(TEXT).unwrap().check(&pool(), &policy()).unwrap();
     let whole = PlanDraft::parse(TEXT).unwrap().head(&pool(), &policy(), LastStep::Included).unwrap();
     for len in 1..=3 {
@@ -69,7 +69,7 @@ fn a_head_is_what_the_plan_begins_with() {
 }
 
 #[test]
-fn what_cannot_become_a_plan_has_no_head() {
+fn an_invalid_plan_has_no_head() {
     let only = WorkersAllowed::Only([WorkerId::new("small").unwrap()].into());
     let begun = |text: &str, policy: &Policy| steps(&heads(text, policy, LastStep::Included)).join("|");
     assert_eq!(begun(TEXT, &Policy { workers_allowed: only, ..policy() }), "");
@@ -81,7 +81,7 @@ fn what_cannot_become_a_plan_has_no_head() {
 }
 
 #[test]
-fn plans_are_joined_to_what_was_begun() {
+fn a_plan_is_joined_to_its_head() {
     let plan = PlanDraft::parse(TEXT).unwrap().check(&pool(), &policy()).unwrap();
     let two = TEXT.replace("[[], [], [0, 1]]", "[[], [0], []]");
     let two = PlanDraft::parse(&two).unwrap().head(&pool(), &policy(), LastStep::Withheld).unwrap();

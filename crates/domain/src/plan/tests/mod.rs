@@ -1,4 +1,4 @@
-//! What reads as a plan and what does not: by example, by property and at the bounds.
+//! Valid and invalid plans: by example, by property and at the bounds.
 
 mod bounds;
 mod check;
@@ -46,7 +46,7 @@ fn shown(draft: &PlanDraft) -> String {
     format!("{} | {} | {}", ids.join(" "), subtasks.join(" "), accesses.join(" "))
 }
 
-/// What the pieces make.
+/// The draft that the pieces build.
 fn folded(pieces: impl IntoIterator<Item = PlanPiece>) -> PlanDraft {
     let mut draft = PlanDraft::default();
     pieces.into_iter().for_each(|piece| draft.apply(piece));

@@ -1,18 +1,18 @@
-//! For random texts, cut anywhere: the stream's pieces, its end and the whole-text parser say the same.
+//! For random texts, cut anywhere: the stream's pieces, its end and the whole-text parser agree.
 
 use proptest::prelude::*;
 
 use super::exercise::exercise;
 use super::*;
 
-/// A well-formed plan, and one of the ways to write it.
+/// A valid plan, and one of the ways to write it.
 #[derive(Clone, Debug)]
 struct Written {
     draft: PlanDraft,
     text: String,
 }
 
-/// Something that a plan's text is made of, or breaks on.
+/// A fragment of a plan's text, or something that breaks one.
 fn fragment() -> impl Strategy<Value = String> {
     let known = prop::sample::select(vec![
         "model_id",
@@ -175,7 +175,7 @@ prop_compose! {
     }
 }
 
-/// Well-formed, malformed, and several of both after another.
+/// Valid and invalid plans, and several of both in a row.
 fn any_text() -> impl Strategy<Value = String> {
     let whole = prop_oneof![3 => written().prop_map(|written| written.text), 2 => malformed()];
     let mixed = prop::collection::vec(whole, 1..4).prop_map(|parts| parts.concat());
@@ -193,12 +193,12 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_well_formed_plan_reads_as_it_was_meant(written in written()) {
+    fn a_valid_plan_is_parsed_as_written(written in written()) {
         prop_assert_eq!(PlanDraft::parse(&written.text), Ok(written.draft), "{}", written.text);
     }
 
     #[test]
-    fn any_split_of_any_text_reads_the_same(text in any_text(), seed in any::<u8>()) {
+    fn any_split_of_any_text_gives_the_same_result(text in any_text(), seed in any::<u8>()) {
         exercise(&[&[seed], text.as_bytes()].concat(), &pool(), &policy());
     }
 
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn every_prefix_reads_the_same_whole_and_in_parts(text in any_text()) {
+    fn every_prefix_gives_the_same_result_whole_and_in_parts(text in any_text()) {
         let mut stream = PlanStream::new();
         let mut pieces = Vec::new();
         for (at, c) in text.char_indices().take(400) {
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn a_later_plan_takes_the_place_of_an_earlier_one(first in written(), second in written()) {
+    fn a_later_plan_replaces_an_earlier_one(first in written(), second in written()) {
         let mut stream = PlanStream::new();
         let mut pieces = stream.push(&first.text);
         prop_assert!(stream.is_complete());

@@ -1,4 +1,4 @@
-//! What runs are charged with: lost attempts, late reports, absurd costs.
+//! The charges of runs: lost attempts, late reports, absurd costs.
 
 use super::*;
 use crate::budget::{Budget, Charge, Payer, Period};
@@ -55,7 +55,7 @@ fn a_lost_attempt_is_released_after_the_end_of_its_run() {
     let run = drive(run, &[Command::ReleaseLost]);
     assert!(!run.is_unsettled());
     assert_eq!(run.booked(), Charge::default());
-    // Repeating it changes nothing, and neither does a report that nobody was called.
+    // Repeating it changes nothing, and neither does a report that no call was made.
     let nothing = AttemptError { cost: Cost::ZERO, ..error(None) };
     let nothing = Command::FailAttempt { task: step(0), claim: claim_id(step(0), 1), error: nothing };
     assert_eq!(run.decide(&Command::ReleaseLost, NOW).unwrap().events, []);
@@ -88,7 +88,7 @@ fn an_absurd_cost_is_booked_with_a_bound() {
         assert_eq!(run.cost(), nano(booked), "{said}");
         assert_eq!(run.booked().spent, nano(booked), "{said}");
     }
-    // Ten times the worst case, where that is more.
+    // Ten times the worst case, if that is more.
     let Command::Claim { task, claim } = claimed(step(0), 1) else { unreachable!() };
     let expensive = Command::Claim { task, claim: Claim { reserve: nano(2 * ten_dollars), ..claim } };
     let run = drive(charged(&policy(2, 1)), &[expensive, done_for(u64::MAX)]);

@@ -1,4 +1,4 @@
-//! Steps that fail for good, by each choice of the policy, and workers that decline.
+//! Steps that fail for good, with each value of the policy, and workers that decline.
 
 use super::*;
 use crate::policy::FailedStep;
@@ -30,7 +30,7 @@ fn failure(run: &Run) -> &FailReason {
     reason
 }
 
-/// Two steps and one that sees both. The first one failed, the second one is under way.
+/// Two steps and one that sees both. The first one failed, the second one is running.
 fn with_a_failed_step(failed_step: FailedStep) -> Run {
     let run = planned("[[], [], [0, 1]]", policy_on(failed_step));
     drive(run, &[claimed(step(0), 1), claimed(step(1), 1), failed(0)])
@@ -47,14 +47,14 @@ fn every_reachable_state_of_a_run_that_may_replan_keeps_its_promises() {
         let corrected = |run: &&Run| run.rounds().iter().any(|round| round.corrects.is_some());
         assert!(states.iter().filter(corrected).any(|run| run.answer().is_some()));
         assert!(states.iter().filter(corrected).any(|run| matches!(run.state(), RunState::Failed { .. })));
-        assert!(states.iter().all(|run| !run.is_degraded()), "nothing goes on without what it needs");
+        assert!(states.iter().all(|run| !run.is_degraded()), "no step continues without its inputs");
         assert!(states.iter().any(|run| run.refusal().is_some()));
         assert!(events.iter().any(|event| matches!(event, RunEvent::RoundOpened { failed: Some(_), .. })));
     }
 }
 
 #[test]
-fn a_run_that_goes_on_is_degraded_exactly_if_its_answer_lacks_a_step_that_it_needs() {
+fn an_answer_is_degraded_exactly_if_it_lacks_a_needed_step() {
     let policy = policy_on(FailedStep::Continue);
     let access = "[[], [], [0, 1]]";
     let written = Written { declines: true, ..Written::from(plan(access, &policy)) };
@@ -68,7 +68,7 @@ fn a_run_that_goes_on_is_degraded_exactly_if_its_answer_lacks_a_step_that_it_nee
 }
 
 #[test]
-fn a_run_that_must_not_go_on_fails_at_once_and_names_the_step_and_its_worker() {
+fn a_failed_needed_step_fails_the_run_with_its_name_and_worker() {
     let run = with_a_failed_step(FailedStep::Fail);
     assert_eq!(states(&run), ["failed", "cancelled", "failed"]);
     let reason = failure(&run);
@@ -77,7 +77,7 @@ fn a_run_that_must_not_go_on_fails_at_once_and_names_the_step_and_its_worker() {
 }
 
 #[test]
-fn a_replan_waits_for_what_is_under_way_and_begins_nothing_more() {
+fn a_replan_waits_for_running_steps_and_begins_no_others() {
     let run = planned("[[], [], [0, 1], [1], [2, 3]]", policy_on(FailedStep::Replan));
     let run = drive(run, &[claimed(step(0), 1), claimed(step(1), 1), failed(0)]);
     assert_eq!(states(&run), ["failed", "running", "failed", "waiting", "failed"]);
@@ -128,7 +128,7 @@ fn a_replan_that_fails_ends_the_run_with_the_first_failure() {
 }
 
 #[test]
-fn a_replan_cannot_keep_an_answer_that_there_is_not() {
+fn a_replan_cannot_keep_a_missing_answer() {
     let run = drive(with_a_failed_step(FailedStep::Replan), &[done(1), claimed(SECOND_PLAN, 1)]);
     let (usage, cost, reserve) = (Usage::default(), Cost::ZERO, Cost::ZERO);
     let (claim, result) = (claim_id(SECOND_PLAN, 1), PlanResult::KeepAnswer);
@@ -148,7 +148,7 @@ fn no_plan_is_asked_for_after_the_deadline_or_in_mini() {
 }
 
 #[test]
-fn a_worker_that_declines_gives_the_steps_that_see_it_nothing() {
+fn a_declined_step_gives_no_output_to_the_steps_that_see_it() {
     let run = planned("[[], [0]]", policy_on(FailedStep::Fail));
     let run = drive(run, &[claimed(step(0), 1), declined(step(0))]);
     assert_eq!(
@@ -165,7 +165,7 @@ fn a_worker_that_declines_gives_the_steps_that_see_it_nothing() {
 }
 
 #[test]
-fn a_final_worker_that_declines_is_the_runs_refusal_and_no_plain_answer() {
+fn a_declined_final_step_is_the_runs_refusal() {
     for failed_step in FailedStep::ALL {
         let run = planned("[[]]", policy_on(failed_step));
         let run = drive(run, &[claimed(step(0), 1), declined(step(0))]);
@@ -175,7 +175,7 @@ fn a_final_worker_that_declines_is_the_runs_refusal_and_no_plain_answer() {
 }
 
 #[test]
-fn a_worker_may_decline_without_a_word() {
+fn a_worker_may_decline_with_an_empty_output() {
     let run = drive(planned("[[]]", policy_on(FailedStep::Fail)), &[claimed(step(0), 1)]);
     let Command::CompleteStep { round, step, claim, result } = declined(step(0)) else { unreachable!() };
     let result = StepResult { output: String::new(), ..result };
@@ -184,7 +184,7 @@ fn a_worker_may_decline_without_a_word() {
 }
 
 #[test]
-fn a_failure_stored_before_workers_were_named_reads_as_it_was() {
+fn a_failure_stored_without_a_worker_is_read_unchanged() {
     let stored = r#"{"kind":"final_step_failed","step":1,"message":"no"}"#;
     let reason: FailReason = serde_json::from_str(stored).unwrap();
     assert_eq!(

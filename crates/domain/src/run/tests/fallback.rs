@@ -1,4 +1,4 @@
-//! Steps that go on with another worker: their own is used up, or lets nobody through.
+//! Steps that continue with another worker: their own has used up its attempts, or gets no permits.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn worker(run: &Run) -> &str {
 }
 
 #[test]
-fn every_reachable_state_with_others_who_stand_in_keeps_its_promises() {
+fn every_reachable_state_with_fallbacks_keeps_its_promises() {
     for (access, attempts_max) in [("[[]]", 2), ("[[], [0]]", 1)] {
         let policy = policy(attempts_max, 1);
         let plan = plan(access, &policy);
@@ -28,7 +28,7 @@ fn every_reachable_state_with_others_who_stand_in_keeps_its_promises() {
 }
 
 #[test]
-fn a_step_that_nobody_holds_goes_on_with_another_at_once() {
+fn an_unclaimed_step_falls_back_at_once() {
     let run = planned("[[]]", policy(1, 1));
     let decision = run.decide(&instead("w", "x"), NOW).unwrap();
     assert_eq!(decision.effects, [Effect::Dispatch { task: step(0), not_before: NOW }]);
@@ -38,7 +38,7 @@ fn a_step_that_nobody_holds_goes_on_with_another_at_once() {
 }
 
 #[test]
-fn whoever_has_a_step_in_hand_keeps_it() {
+fn a_claimed_step_keeps_its_worker() {
     let run = drive(planned("[[], [0]]", policy(2, 1)), &[claimed(step(0), 1)]);
     assert_eq!(run.decide(&instead("w", "x"), NOW), Err(Refusal::Held));
     let waiting = Command::FallBack {
@@ -57,7 +57,7 @@ fn whoever_has_a_step_in_hand_keeps_it() {
 }
 
 #[test]
-fn a_change_by_who_knows_no_better_is_refused() {
+fn an_outdated_fallback_is_refused() {
     let run = drive(planned("[[]]", policy(2, 1)), &[instead("w", "x")]);
     assert_eq!(run.decide(&instead("w", "y"), NOW), Err(Refusal::NoFallback), "it is with `x` by now");
     assert_eq!(run.decide(&instead("x", "w"), run.spec().deadline_at), Err(Refusal::NoFallback));
@@ -71,7 +71,7 @@ fn a_change_by_who_knows_no_better_is_refused() {
 }
 
 #[test]
-fn a_step_whose_worker_is_used_up_goes_on_with_another_whose_attempts_count_anew() {
+fn a_fallback_has_attempts_of_its_own() {
     let run =
         drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1), failed_with(1, Some(NOW), Some("x"))]);
     assert_eq!(run.worker_of(step(0)).unwrap().as_str(), "w", "it has an attempt left");
@@ -82,7 +82,7 @@ fn a_step_whose_worker_is_used_up_goes_on_with_another_whose_attempts_count_anew
     let workers: Vec<_> =
         run.task(step(0)).unwrap().attempts.iter().filter_map(|a| a.worker.as_ref()).collect();
     assert_eq!(workers.into_iter().map(WorkerId::as_str).collect::<Vec<_>>(), ["w", "w", "x", "x"]);
-    // It does not go back.
+    // It does not return to an earlier worker.
     let failed = drive(run.clone(), &[failed_with(4, Some(NOW), Some("w"))]);
     assert!(matches!(failed.state(), RunState::Failed { .. }), "{:?}", failed.state());
     check_is_idempotent(&run, &failed_with(2, Some(NOW), Some("x")), NOW);
@@ -97,7 +97,7 @@ fn a_step_whose_worker_is_used_up_goes_on_with_another_whose_attempts_count_anew
 }
 
 #[test]
-fn a_step_goes_on_with_nobody_whom_the_policy_does_not_want() {
+fn a_step_never_falls_back_against_the_policy() {
     let w_only = WorkersAllowed::Only([WorkerId::new("w").unwrap()].into());
     for refusing in [
         Policy { fallback: PoolRule::None, ..policy(1, 1) },
@@ -116,20 +116,20 @@ fn a_step_goes_on_with_nobody_whom_the_policy_does_not_want() {
 }
 
 #[test]
-fn an_attempt_that_would_come_after_the_deadline_is_not_waited_for() {
+fn a_retry_after_the_deadline_is_not_awaited() {
     let run = drive(planned("[[]]", policy(3, 1)), &[claimed(step(0), 1)]);
     let late = Some(run.spec().deadline_at);
     let ended = drive(run.clone(), &[failed_with(1, late, None)]);
     let RunState::Failed { reason } = ended.state() else { panic!("{:?}", ended.state()) };
     let expected = "the final step 1 failed: no; the next attempt would begin after the deadline";
     assert_eq!(reason.to_string(), expected);
-    // Somebody else can begin at once.
+    // A fallback can begin at once.
     let run = drive(run, &[failed_with(1, late, Some("x"))]);
     assert_eq!(run.task(step(0)).unwrap().state, TaskState::Ready { not_before: NOW });
 }
 
 #[test]
-fn what_can_be_said_of_a_fallback_reads_back() {
+fn events_of_a_fallback_are_read_unchanged() {
     let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
     let decision = run.decide(&failed_with(1, None, Some("x")), NOW).unwrap();
     let names: Vec<_> = decision.events.iter().map(RunEvent::name).collect();

@@ -16,7 +16,7 @@ fn complete(plan: Plan, fallback: Option<&str>, attempt: u32) -> Command {
     Command::CompletePlan { round: 0, claim, result, usage, cost, reserve: Cost::ZERO }
 }
 
-/// A run whose planner has begun `[[]]` of what it writes.
+/// A run whose planner has begun the step `[[]]`.
 fn begun(policy: &Policy) -> Run {
     let run = accepted(policy.clone());
     drive(run, &[claimed(PLAN, 1), begin(head_of("[[]]", "do it", policy), 1)])
@@ -32,7 +32,7 @@ fn sees(run: &Run, index: u16) -> Vec<u16> {
 }
 
 #[test]
-fn every_reachable_state_with_begun_steps_keeps_its_promises_under_every_command_and_event() {
+fn every_reachable_state_with_begun_steps_keeps_its_promises() {
     for (access, heads, attempts_max) in [
         ("[[]]", vec![("[[]]", "do it")], 1),
         ("[[]]", vec![("[[]]", "something else")], 2),
@@ -59,7 +59,7 @@ fn every_reachable_state_with_begun_steps_keeps_its_promises_under_every_command
 }
 
 #[test]
-fn every_reachable_state_of_a_further_round_with_begun_steps_keeps_its_promises() {
+fn every_reachable_state_of_a_begun_follow_up_round_keeps_its_promises() {
     let policy = policy(1, 2);
     let heads = [("[[]]", "do it"), ("[[]]", "something else")];
     let heads = heads.map(|(access, subtask)| head_of(access, subtask, &policy)).into();
@@ -84,17 +84,17 @@ fn begun_in_its_second_round(policy: &Policy) -> Run {
 }
 
 #[test]
-fn an_answer_stands_when_a_further_round_whose_first_step_runs_gives_no_plan() {
+fn an_answer_stands_when_a_follow_up_round_gives_no_plan() {
     let run = begun_in_its_second_round(&policy(1, 2));
     let (claim, begun) = (claim_id(SECOND_PLAN, 1), TaskRef::Step { round: 1, step: StepIndex::new(0) });
     let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
     let lost = Command::ExpireLease { task: SECOND_PLAN, claim };
     for end in [fail, lost] {
         let decision = run.decide(&end, NOW).unwrap();
-        assert_eq!(decision.effects, [Effect::Stop], "who works on the step is told");
+        assert_eq!(decision.effects, [Effect::Stop], "the executor of the step is notified");
         let run = folded(&run, &decision.events);
         stands(&run, "planning_failed");
-        // What its worker said all the same was paid for, and changes nothing.
+        // The worker's later output was paid for, and changes nothing.
         let before = (run.cost(), run.wasted_cost());
         let late = Command::CompleteStep {
             round: 1,
@@ -110,7 +110,7 @@ fn an_answer_stands_when_a_further_round_whose_first_step_runs_gives_no_plan() {
 }
 
 #[test]
-fn an_answer_that_is_kept_needs_nothing_that_was_begun() {
+fn a_kept_answer_ends_the_steps_that_began() {
     let policy = policy(2, 2);
     let run = begun_in_its_second_round(&policy);
     let lost = Command::ExpireLease { task: SECOND_PLAN, claim: claim_id(SECOND_PLAN, 1) };
@@ -120,7 +120,7 @@ fn an_answer_that_is_kept_needs_nothing_that_was_begun() {
         Command::CompletePlan { round: 1, claim, result: PlanResult::KeepAnswer, usage, cost, reserve };
     let run = drive(run, &[lost, claimed(SECOND_PLAN, 2), keep]);
     assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
-    assert_eq!(run.rounds()[1].abandoned, None, "it was not for want of a better one");
+    assert_eq!(run.rounds()[1].abandoned, None, "the earlier answer was kept, not left standing");
     assert!(run.tasks().all(|(_, task)| task.state.is_final()));
 }
 
@@ -139,7 +139,7 @@ fn a_step_that_is_final_runs_while_the_plan_is_being_written() {
 }
 
 #[test]
-fn a_plan_of_one_step_that_is_done_before_it_answers_at_once() {
+fn a_one_step_plan_whose_step_is_done_answers_at_once() {
     let policy = policy(1, 1);
     let run =
         drive(begun(&policy), &[claimed(step(0), 1), done(0), complete(plan("[[]]", &policy), None, 1)]);
@@ -151,7 +151,7 @@ fn a_plan_of_one_step_that_is_done_before_it_answers_at_once() {
 }
 
 #[test]
-fn a_head_grows_and_what_sees_nothing_runs_at_once() {
+fn a_head_grows_and_steps_without_inputs_run_at_once() {
     let policy = policy(1, 1);
     let run = drive(begun(&policy), &[begin(head_of("[[], [0], []]", "do it", &policy), 1)]);
     assert_eq!(states(&run), ["ready", "waiting", "ready"]);
@@ -164,7 +164,7 @@ fn a_head_grows_and_what_sees_nothing_runs_at_once() {
 }
 
 #[test]
-fn only_who_plans_begins_steps() {
+fn only_the_planning_claim_begins_steps() {
     let policy = policy(2, 1);
     let head = || head_of("[[]]", "do it", &policy);
     let run = drive(accepted(policy.clone()), &[claimed(PLAN, 1)]);
@@ -186,7 +186,7 @@ fn another_planner_that_writes_the_same_keeps_the_output() {
 }
 
 #[test]
-fn steps_that_the_plan_does_not_have_are_superseded_and_paid() {
+fn steps_outside_the_plan_are_superseded_and_paid() {
     let policy = policy(2, 1);
     let head = head_of("[[], []]", "something else", &policy);
     let run = drive(accepted(policy.clone()), &[claimed(PLAN, 1), begin(head, 1)]);
@@ -196,21 +196,21 @@ fn steps_that_the_plan_does_not_have_are_superseded_and_paid() {
     let run = folded(&run, &decision.events);
     assert_eq!(states(&run), ["done", "cancelled", "ready", "waiting"]);
     assert_eq!(sees(&run, 3), [2]);
-    // What comes of it all the same was paid for.
+    // Later outputs were paid for.
     let run = drive(run, &[done(1), claimed(step(2), 1), done(2), claimed(step(3), 1), done(3)]);
     assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(3) });
     assert_eq!((run.cost(), run.wasted_cost()), (Cost::from_nano_usd(5), Cost::from_nano_usd(2)));
 }
 
 #[test]
-fn a_substitute_goes_on_from_what_was_begun() {
+fn a_substitute_continues_the_steps_that_began() {
     let policy = Policy { steps_max: 2, ..policy(1, 1) };
     let substitute = || complete(plan("[[]]", &policy), Some("cut off"), 1);
     let head = |subtask| begin(head_of("[[]]", subtask, &policy), 1);
     let planning = drive(accepted(policy.clone()), &[claimed(PLAN, 1), head("something else")]);
     let run = drive(planning.clone(), &[claimed(step(0), 1), done(0), substitute()]);
     assert_eq!((states(&run), sees(&run, 1)), (vec!["done", "ready"], vec![0]));
-    // It must not fail because of what has failed.
+    // It must not fail because a step has failed.
     let run = drive(planning, &[claimed(step(0), 1), failed(0), substitute()]);
     assert_eq!((states(&run), sees(&run, 1)), (vec!["failed", "ready"], vec![]));
     assert_eq!(run.rounds()[0].superseded, 1);
@@ -227,7 +227,7 @@ fn a_substitute_is_not_needed_where_every_step_was_begun() {
 }
 
 #[test]
-fn a_step_that_was_begun_without_the_limit_the_form_or_the_end_of_the_answer_does_not_give_it() {
+fn a_step_that_began_without_the_answers_format_is_not_the_answer() {
     let policy = policy(1, 1);
     let run = accepted(policy.clone());
     let limit = RunSpec { answer_tokens_max: Some(5), ..run.spec().clone() };

@@ -1,9 +1,9 @@
-//! Further rounds: what they see, and the answer that stands when they come to nothing.
+//! Follow-up rounds: what they see, and the answer that stands if they fail.
 
 use super::*;
 
 #[test]
-fn an_answer_stands_when_a_further_rounds_planning_fails_or_its_planner_is_lost() {
+fn an_answer_stands_when_the_planning_of_a_follow_up_round_fails() {
     let run = in_its_second_round(policy(1, 2));
     let claim = claim_id(SECOND_PLAN, 1);
     let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
@@ -14,7 +14,7 @@ fn an_answer_stands_when_a_further_rounds_planning_fails_or_its_planner_is_lost(
 }
 
 #[test]
-fn an_answer_stands_when_a_further_rounds_final_step_fails() {
+fn an_answer_stands_when_a_follow_up_rounds_final_step_fails() {
     let policy = policy(1, 2);
     let run = drive(in_its_second_round(policy.clone()), &second_plan("[[]]", &policy));
     let task = TaskRef::Step { round: 1, step: StepIndex::new(0) };
@@ -23,7 +23,7 @@ fn an_answer_stands_when_a_further_rounds_final_step_fails() {
 }
 
 #[test]
-fn an_answer_stands_when_a_further_round_reaches_the_cost_cap() {
+fn an_answer_stands_when_a_follow_up_round_reaches_the_cost_cap() {
     let policy = Policy { cost_max: Some(Cost::from_nano_usd(6)), ..policy(1, 2) };
     let run = drive(in_its_second_round(policy.clone()), &second_plan("[[], []]", &policy));
     let steps = [0, 1].map(|index| TaskRef::Step { round: 1, step: StepIndex::new(index) });
@@ -32,7 +32,7 @@ fn an_answer_stands_when_a_further_round_reaches_the_cost_cap() {
 }
 
 #[test]
-fn an_answer_stands_when_the_deadline_passes_in_a_further_round() {
+fn an_answer_stands_when_a_follow_up_round_reaches_the_deadline() {
     let run = in_its_second_round(policy(1, 2));
     let late = run.spec().deadline_at;
     for command in [Command::CheckDeadline, claimed(SECOND_PLAN, 1)] {
@@ -42,7 +42,7 @@ fn an_answer_stands_when_the_deadline_passes_in_a_further_round() {
 }
 
 #[test]
-fn all_means_the_round_before_only_in_a_further_round() {
+fn all_includes_the_previous_round_only_in_a_follow_up_round() {
     let policy = policy(1, 2);
     let all = |round| {
         let text = "model_id = [0]\nsubtasks = [\"do it\"]\naccess_list = [[\"all\"]]";
