@@ -1,4 +1,4 @@
-//! Outputs of workers, kept in this process.
+//! The step cache of one process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, StepCache};
 use podium_ports::clock::Clock;
 
-/// A step cache in this process. Clones are the same.
+/// A step cache in this process. Clones share their entries.
 #[derive(Clone)]
 pub struct MemoryCache {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ struct Shared {
 #[derive(Default)]
 struct Table {
     known: HashMap<CacheKey, Known>,
-    /// By when they were kept: the first is the oldest, and runs out first.
+    /// Keys by the order in which they were stored: the first is the oldest and expires first.
     order: BTreeMap<u64, CacheKey>,
     kept: u64,
 }
@@ -35,7 +35,7 @@ struct Known {
 }
 
 impl MemoryCache {
-    /// A cache that knows nothing yet.
+    /// An empty cache.
     pub fn new(clock: Arc<dyn Clock>, options: CacheOptions) -> Self {
         Self { shared: Arc::new(Shared { clock, options, table: Mutex::default() }) }
     }

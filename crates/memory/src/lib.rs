@@ -1,7 +1,7 @@
 //! The ports that one process can serve from its own memory: queue, live stream, limiter and step cache of an embedded Podium.
 //!
-//! All of it may be lost at any time, with the process: the store is the truth, and the sweeper publishes again what the
-//! queue forgot. Everything is bounded, and nothing runs in the background.
+//! All of it may be lost at any time with the process: the store is authoritative, and the sweeper publishes lost tasks again.
+//! Everything is bounded, and nothing runs in the background.
 #![deny(missing_docs)]
 
 mod cache;

@@ -1,4 +1,4 @@
-//! Limits of workers and accounts, kept in this process.
+//! The limiter of one process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate};
 
-/// Longest time after which a refused call is told to ask again.
+/// Longest delay after which a refused call must ask again.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Grants calls as the limits of workers and of their vendors' accounts allow, in this process.
+/// Grants calls within the limits of workers and of their vendors' accounts, in this process.
 #[derive(Clone)]
 pub struct MemoryLimiter {
     shared: Arc<Shared>,
@@ -27,12 +27,12 @@ struct Shared {
     table: Mutex<Table>,
 }
 
-/// As many meters as the pool has workers and vendors.
+/// The meters; at most as many as the pool has workers and vendors.
 #[derive(Default)]
 struct Table {
     workers: HashMap<(VendorId, WorkerId), Meter>,
     accounts: HashMap<VendorId, Meter>,
-    /// Counts refusals: something different for each.
+    /// The number of refusals; the seed of each one's random delay.
     refusals: u64,
 }
 
@@ -42,7 +42,7 @@ impl MemoryLimiter {
         Self::asking_again_within(clock, ASK_AGAIN_MAX)
     }
 
-    /// The same, with the longest time after which a refused call is told to ask again.
+    /// The same, with another longest delay after which a refused call must ask again.
     pub fn asking_again_within(clock: Arc<dyn Clock>, ask_again_max: Duration) -> Self {
         Self { shared: Arc::new(Shared { clock, ask_again_max, table: Mutex::default() }) }
     }
@@ -95,7 +95,7 @@ impl Limiter for MemoryLimiter {
     }
 }
 
-/// Settles when it is dropped: with what is known then.
+/// Settles when it is dropped, with the data known by then.
 struct CallPermit {
     worker: Worker,
     reserved: Drawn,

@@ -1,7 +1,7 @@
 //! Live signals within one process.
 //!
-//! For each run there is the text so far of every attempt that writes, and a channel once somebody watches. Both change
-//! under one lock, so that whoever subscribes gets the text so far and then every later piece, none twice and none missing.
+//! Each run has the text so far of every attempt that writes, and a channel once somebody subscribes. Both change under one lock,
+//! so a subscriber gets the text so far and then every later piece, each exactly once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,11 +17,11 @@ use tokio_stream::wrappers::BroadcastStream;
 /// The live stream's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// Most signals that a slow watcher may be behind before it misses some.
+    /// Most signals by which a slow watcher may lag before it misses some.
     pub signals_max: usize,
-    /// Most runs whose text is held while nobody watches. Beyond it, that of the run that was silent longest is dropped.
+    /// Most unwatched runs whose text is held. Beyond it, the run that was silent longest loses its text.
     pub runs_max: usize,
-    /// Most bytes of text that are held of all runs together. Beyond it, as with `runs_max`.
+    /// Most bytes of text held for all runs together. Beyond it, the run that was silent longest loses its text.
     pub text_bytes_max: usize,
 }
 
@@ -31,15 +31,15 @@ impl Default for LiveOptions {
     }
 }
 
-/// Most stops that a slow listener may be behind before it misses some.
+/// Most stops by which a slow listener may lag before it misses some.
 const STOPS_MAX: usize = 1024;
 
 /// Carries signals within this process.
 ///
-/// The text of an attempt is held until a newer attempt at the same step begins, the run falls silent for longer than
-/// others, or a bound is reached. So a late subscriber may also get the text of a step that is done: it knows the claim
-/// from the store. An attempt whose beginning was missed, or whose text exceeds what any policy allows, is not held; its
-/// later pieces still go to whoever watches, who sees from their offset that there is a gap.
+/// The text of an attempt is held until a newer attempt at the same step begins, the run is silent for longer than others, or a
+/// bound is reached. So a late subscriber may also get the text of a step that is done; the store has its claim. An attempt is not
+/// held if its beginning was missed, or if its text exceeds what any policy allows. Its later pieces still go to watchers, who see
+/// the gap from the offset.
 #[derive(Debug)]
 pub struct MemoryLive {
     options: LiveOptions,
@@ -68,7 +68,7 @@ struct Attempt {
 }
 
 impl MemoryLive {
-    /// A live stream with nothing in it.
+    /// A live stream without runs.
     pub fn new(options: LiveOptions) -> Self {
         Self { options, hot: Mutex::default(), stops: broadcast::Sender::new(STOPS_MAX) }
     }
@@ -85,7 +85,7 @@ impl Default for MemoryLive {
 }
 
 impl Hot {
-    /// The run's entry, as the one that was touched last.
+    /// The run's entry, marked as the one used last.
     fn touch(&mut self, run: RunId) -> &mut HotRun {
         self.ticks += 1;
         let entry = self.runs.entry(run).or_default();
@@ -111,7 +111,7 @@ impl Hot {
                 entry.attempts.insert(step, Attempt { claim: frame.claim, text: frame.text.clone() });
                 (before, frame.text.len())
             }
-            // The middle of an attempt whose beginning is not there: a newer one's place is not for it.
+            // A piece from the middle of an attempt without its beginning must not replace a newer attempt.
             _ => (0, 0),
         };
         self.text_bytes = self.text_bytes - before + after;
@@ -123,7 +123,8 @@ impl Hot {
         }
     }
 
-    /// Keeps the bounds, sparing the run that is being told. Watched runs keep their channel: their watchers bound them.
+    /// Enforces the bounds, except on the run that is being notified. Watched runs keep their channel, which is bounded by their
+    /// watchers.
     fn evict(&mut self, told: RunId, options: &LiveOptions) {
         while self.runs.len() > options.runs_max || self.text_bytes > options.text_bytes_max {
             let others = self.runs.iter().filter(|(run, entry)| **run != told && !entry.is_only_watched());
@@ -155,25 +156,25 @@ impl HotRun {
         self.watchers.as_ref().is_some_and(|watchers| watchers.receiver_count() > 0)
     }
 
-    /// Whether evicting it would gain nothing.
+    /// Whether evicting it would free nothing.
     fn is_only_watched(&self) -> bool {
         self.attempts.is_empty() && self.is_watched()
     }
 
     fn tell(&self, signal: Signal) {
         if let Some(watchers) = &self.watchers {
-            // Nobody may be listening any more; that is no error.
+            // Without watchers, sending fails, which is no error.
             let _ = watchers.send(signal);
         }
     }
 }
 
 impl Attempt {
-    /// Adds a piece of this attempt; false if a piece before it is missing, or it would be too much.
+    /// Adds a piece of this attempt. Returns false if an earlier piece is missing, or the text would be too long.
     fn accept(&mut self, frame: &Frame) -> bool {
         let Ok(offset) = usize::try_from(frame.offset) else { return false };
         let Some(known) = self.text.len().checked_sub(offset) else { return false };
-        // A repeated piece, or one that overlaps.
+        // The piece may be a repetition, or overlap.
         let fresh = frame.text.get(known.min(frame.text.len())..);
         let Some(fresh) = fresh.filter(|fresh| self.text.len() + fresh.len() <= OUTPUT_BYTES_MAX) else {
             return false;
@@ -218,7 +219,7 @@ impl LiveStream for MemoryLive {
     }
 
     async fn publish_stop(&self, run: RunId) -> Result<(), LiveError> {
-        // Nobody may be listening; that is no error.
+        // Without listeners, sending fails, which is no error.
         let _ = self.stops.send(run);
         Ok(())
     }

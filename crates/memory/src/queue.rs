@@ -1,4 +1,4 @@
-//! A work queue with the semantics of `JetStream`, as far as the port promises them.
+//! A work queue with the semantics of `JetStream`, as far as the port requires them.
 
 use std::cmp;
 use std::collections::{BTreeSet, HashMap};
@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 /// The queue's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// How long a delivery may stay unanswered.
+    /// The time after which an unanswered delivery is delivered again.
     pub ack_wait: Duration,
-    /// Most messages of a lane, those in flight included: about twice the slots that serve one.
+    /// Most messages of a lane, including those in flight: about twice the slots that serve a lane.
     pub lane_messages_max: usize,
 }
 
@@ -30,9 +30,9 @@ impl Default for QueueOptions {
 
 /// A queue in memory.
 ///
-/// A message stays in its lane until it is acked. It carries the time from which it may be fetched: the time of publishing
-/// at first; the end of the ack wait once it is delivered; the end of the delay once it is refused. So nothing needs to
-/// run in the background, and a delivery that is forgotten comes back by itself.
+/// A message stays in its lane until it is acknowledged. It has the time from which it may be fetched: the time of publishing at
+/// first, the end of the ack wait after a delivery, the end of the delay after a refusal. So nothing runs in the background, and
+/// an unanswered delivery is delivered again without further action.
 #[derive(Clone)]
 pub struct MemoryQueue {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// A message's place in the order of publishing; never used twice.
+/// A message's position in the order of publishing; never reused.
 type Number = u64;
 
 #[derive(Default)]
@@ -52,15 +52,15 @@ struct State {
     last_number: Number,
     messages: HashMap<Number, Outstanding>,
     outstanding: HashMap<(RunId, TaskRef), Number>,
-    /// As many as there are tiers and vendors.
+    /// At most as many as there are tiers and vendors.
     lanes: HashMap<Lane, LaneState>,
 }
 
 #[derive(Default)]
 struct LaneState {
-    /// All messages by the time from which they may be fetched, then by their place.
+    /// All messages by the time from which they may be fetched, then by their number.
     order: BTreeSet<(Timestamp, Number)>,
-    /// Told when a message comes, or comes earlier.
+    /// Notified when a message arrives, or may be fetched earlier.
     news: Arc<Notify>,
 }
 
@@ -72,12 +72,12 @@ struct Outstanding {
 }
 
 impl MemoryQueue {
-    /// An empty queue that goes by `clock`.
+    /// An empty queue with the time of `clock`.
     pub fn new(clock: Arc<dyn Clock>, options: QueueOptions) -> Self {
         Self { shared: Arc::new(Shared { options, clock, state: Mutex::default() }) }
     }
 
-    /// Takes what may be fetched now; else tells when that may change by itself.
+    /// Takes the messages that may be fetched now. Without any, returns when the next one may be fetched.
     fn take(&self, lane: &Lane, max: usize) -> Result<Vec<Delivery>, Option<Timestamp>> {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Moves a message to another time, if this delivery of it is the last one.
+    /// Changes the time of a message, if this delivery is its latest.
     fn move_to(&mut self, number: Number, delivery: u32, at: Timestamp) {
         let message = self.messages.get_mut(&number).filter(|message| message.deliveries == delivery);
         let Some(message) = message else { return };
@@ -169,8 +169,8 @@ impl StepQueue for MemoryQueue {
         let give_up_at = self.shared.clock.now().after(wait);
         let news = Arc::clone(&self.shared.lock().lanes.entry(lane.clone()).or_default().news);
         loop {
-            // Listening before looking, else news in between would be missed. Nothing is awaited once something is taken,
-            // so that a fetch which is dropped takes nothing along.
+            // The notification is awaited from before the look, or one in between would be missed. Nothing is awaited after messages
+            // were taken, so a fetch that is dropped takes none.
             let mut heard = std::pin::pin!(news.notified());
             heard.as_mut().enable();
             let next = match self.take(lane, max) {
@@ -199,8 +199,8 @@ impl StepQueue for MemoryQueue {
     }
 }
 
-/// The answer to one delivery. An ack counts even if the message was delivered again meanwhile: the work is done. Anything
-/// else is the word of the last delivery only.
+/// The answer to one delivery. An ack counts even if the message was delivered again meanwhile, because the work is done. Other
+/// answers count for the latest delivery only.
 struct QueueReply {
     shared: Arc<Shared>,
     number: Number,
@@ -257,7 +257,7 @@ mod tests {
     podium_testkit::step_queue_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
 
     #[tokio::test(start_paused = true)]
-    async fn messages_that_were_acked_leave_nothing_behind() {
+    async fn acknowledged_messages_leave_no_state() {
         let (queue, clock) = a_queue(QueueOptions::default());
         let (ids, lane) = (SeededIds::new(1), Lane::Plan(Tier::Ultra));
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! The limiter in memory does what every limiter must.
+//! Runs the limiter's conformance suite on the limiter in memory.
 
 use std::sync::Arc;
 use std::time::Duration;

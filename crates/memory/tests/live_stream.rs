@@ -1,4 +1,4 @@
-//! The live stream of one process, held to what every live stream must do.
+//! Runs the live stream's conformance suite on the one in memory.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Three minutes of many callers against a vendor that counts any sixty seconds whatever. The time is a test's: it takes
-//! milliseconds, and is the same each time.
+//! Three minutes of many callers against a vendor that counts every window of sixty seconds. Time is virtual: a test takes
+//! milliseconds and is deterministic.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ const MINUTES: u64 = 3;
 const REQUESTS: u64 = 600;
 const TOKENS: u64 = 100_000;
 
-/// What the vendor saw of the last sixty seconds, and how often it was too much.
+/// The vendor's view of the last sixty seconds, and how often its limit was exceeded.
 #[derive(Default)]
 struct Vendor {
     seen: VecDeque<(u64, u64)>,
@@ -36,7 +36,7 @@ struct Vendor {
 }
 
 impl Vendor {
-    /// A call with so many tokens, some of which it will write later.
+    /// Records a call with `tokens`, some of which it will write later.
     fn call(&mut self, now_ms: u64, who: &'static str, tokens: u64) {
         self.seen.retain(|(at, _)| now_ms - at < 60_000);
         let used: u64 = self.seen.iter().map(|(_, tokens)| tokens).sum();
@@ -49,7 +49,7 @@ impl Vendor {
         *self.by_caller.entry(who).or_default() += 1;
     }
 
-    /// Somebody waited for so long, whether it got through or not.
+    /// Records that a caller waited this long, granted or not.
     fn waited(&mut self, who: &'static str, ms: u64) {
         let longest = self.longest_wait_ms.entry(who).or_default();
         *longest = ms.max(*longest);
@@ -104,9 +104,9 @@ async fn minutes(minutes: u64, loads: &[Load]) -> Vendor {
                         let began = clock.now();
                         let waited =
                             || u64::try_from(clock.now().since(began).as_millis()).unwrap_or(u64::MAX);
-                        // Half to one and a half of the mean; half of it is written, and four times that is asked for.
+                        // Half to one and a half of the mean; half of it is written, and four times that is reserved.
                         let tokens = mean / 2 + scramble(dice) % mean;
-                        // Each call is of a run of its own, and ids of runs rise with the time of their acceptance.
+                        // Each call belongs to a run of its own, and ids of runs increase with the time of their acceptance.
                         let run = RunId::new(Uuid::from_u128(
                             (u128::from(began.unix_ms()) << 64) | u128::from(number),
                         ));
@@ -150,14 +150,14 @@ const fn many(tokens: u64) -> [Load; 1] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_requests_are_scarce_nearly_all_are_used_and_none_is_too_much() {
+async fn scarce_requests_are_nearly_all_used_and_never_exceeded() {
     let vendor = three_minutes(&many(100)).await;
     let (requests, _) = shares(&vendor);
     assert!(requests >= 95 && vendor.limited == 0, "{requests} %, {} too much", vendor.limited);
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_tokens_are_scarce_nearly_all_are_used_and_hardly_a_call_is_too_much() {
+async fn scarce_tokens_are_nearly_all_used_and_hardly_exceeded() {
     let vendor = three_minutes(&many(400)).await;
     let (_, tokens) = shares(&vendor);
     assert!(
@@ -168,14 +168,14 @@ async fn where_tokens_are_scarce_nearly_all_are_used_and_hardly_a_call_is_too_mu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_callers_use_nearly_all_as_well() {
+async fn a_few_callers_use_nearly_all_too() {
     let vendor = three_minutes(&[Load { callers: 8, ..many(150).into_iter().next().unwrap() }]).await;
     let (requests, _) = shares(&vendor);
     assert!(requests >= 95 && vendor.limited == 0, "{requests} %, {} too much", vendor.limited);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_with_few_callers_gets_its_share_beside_one_with_many() {
+async fn a_tenant_with_few_callers_gets_its_share() {
     let loud = Load { name: "loud", tenant: "loud", tier: Tier::Ultra, callers: 100, tokens: 100 };
     let quiet = Load { name: "quiet", tenant: "quiet", tier: Tier::Ultra, callers: 12, tokens: 100 };
     let vendor = three_minutes(&[loud, quiet]).await;
@@ -192,10 +192,10 @@ async fn mini_goes_first_and_ultra_is_not_starved() {
     assert!((5..=25).contains(&ultra), "{ultra} % of {:?}", vendor.by_caller);
 }
 
-/// Tokens are scarce and everybody asks again at once, so each call is followed by one that waits behind all the others of its
-/// tier. While `w` calls of mini are let through for each of ultra, one of `n` of ultra waits for `n (w + 1)` calls, and no longer.
+/// Tokens are scarce and every caller asks again at once, so each call is followed by one that waits behind all others of its
+/// tier. While `w` calls of mini are granted for each of ultra, one of `n` callers of ultra waits for at most `n (w + 1)` calls.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_longer_than_the_weights_make_those_before_it_take() {
+async fn no_caller_waits_longer_than_the_weights_imply() {
     const TOKENS_EACH: u64 = 555;
     let ultra = Load { name: "ultra", tenant: "acme", tier: Tier::Ultra, callers: 96, tokens: TOKENS_EACH };
     let mini = Load { name: "mini", tenant: "acme", tier: Tier::Mini, callers: 32, tokens: TOKENS_EACH };
@@ -205,7 +205,7 @@ async fn nobody_waits_for_longer_than_the_weights_make_those_before_it_take() {
     let call_ms = 60_000 * TOKENS_EACH / TOKENS;
     let (ultra, mini) = (96 * (weight + 1) * call_ms, 32 * (weight + 1) * call_ms / weight);
     let longest = &vendor.longest_wait_ms;
-    // Calls differ in size, and a caller is let through only when it asks: half as much again, and three times the longest time
+    // Calls differ in size, and a caller is granted only when it asks: so half as much again, plus three times the longest delay
     // until it asks again.
     let bound = |ms: u64| ms * 3 / 2 + 6_000;
     assert!(
@@ -215,9 +215,9 @@ async fn nobody_waits_for_longer_than_the_weights_make_those_before_it_take() {
     assert!(vendor.limited * 100 < vendor.requests, "{} too much", vendor.limited);
 }
 
-/// Each of them takes six times as many tokens as may be taken at once.
+/// Each of them takes six times the burst.
 #[tokio::test(start_paused = true)]
-async fn calls_that_take_more_than_may_be_taken_at_once_are_not_starved_by_small_ones() {
+async fn calls_larger_than_the_burst_are_not_starved() {
     let small = Load { name: "small", tenant: "acme", tier: Tier::Ultra, callers: 60, tokens: 200 };
     let large = Load { name: "large", tenant: "acme", tier: Tier::Ultra, callers: 2, tokens: 10_000 };
     let vendor = three_minutes(&[small, large]).await;

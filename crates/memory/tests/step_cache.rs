@@ -1,4 +1,4 @@
-//! The step cache of one process, held to what every step cache must do.
+//! Runs the step cache's conformance suite on the one in memory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Watchers come early, late, slow and not at all.
+//! Watchers that subscribe early, late, read slowly, or not at all.
 
 use futures::FutureExt;
 use podium_ports::clock::Ids;
@@ -31,13 +31,13 @@ impl Scene {
     }
 }
 
-/// What is there without waiting.
+/// The signals that are available without waiting.
 fn heard(signals: &mut Signals) -> Vec<Signal> {
     std::iter::from_fn(|| signals.next().now_or_never().flatten()).collect()
 }
 
 #[tokio::test]
-async fn an_early_watcher_hears_everything_in_order() {
+async fn an_early_watcher_gets_all_signals_in_order() {
     let scene = a_scene(LiveOptions::default());
     let (mut signals, claim) = (scene.watch().await, scene.ids.claim_id());
     let said = [
@@ -53,7 +53,7 @@ async fn an_early_watcher_hears_everything_in_order() {
 }
 
 #[tokio::test]
-async fn a_late_watcher_gets_the_text_so_far_of_each_attempt_and_then_the_rest() {
+async fn a_late_watcher_gets_the_text_so_far_and_then_the_rest() {
     let scene = a_scene(LiveOptions::default());
     let [left, right] = [scene.ids.claim_id(), scene.ids.claim_id()];
     for (step, claim, offset, text) in [(0, left, 0, "ab"), (1, right, 0, "é"), (0, left, 2, "c")] {
@@ -68,7 +68,7 @@ async fn a_late_watcher_gets_the_text_so_far_of_each_attempt_and_then_the_rest()
 }
 
 #[tokio::test]
-async fn a_new_attempt_takes_the_place_of_the_old_one_for_good() {
+async fn a_new_attempt_replaces_the_old_one() {
     let scene = a_scene(LiveOptions::default());
     let [old, new] = [scene.ids.claim_id(), scene.ids.claim_id()];
     scene.say(frame(0, old, 0, "old")).await;
@@ -78,7 +78,7 @@ async fn a_new_attempt_takes_the_place_of_the_old_one_for_good() {
 }
 
 #[tokio::test]
-async fn repeated_pieces_count_once_and_a_gap_makes_an_attempt_unknown() {
+async fn repeated_pieces_count_once_and_a_gap_drops_the_attempt() {
     let scene = a_scene(LiveOptions::default());
     let claim = scene.ids.claim_id();
     scene.say(frame(0, claim, 0, "abc")).await;
@@ -92,7 +92,7 @@ async fn repeated_pieces_count_once_and_a_gap_makes_an_attempt_unknown() {
 }
 
 #[tokio::test]
-async fn a_slow_watcher_is_told_that_it_missed_something() {
+async fn a_slow_watcher_is_notified_of_missed_signals() {
     let scene = a_scene(LiveOptions { signals_max: 4, ..LiveOptions::default() });
     let mut signals = scene.watch().await;
     for version in 1..=10 {
@@ -104,7 +104,7 @@ async fn a_slow_watcher_is_told_that_it_missed_something() {
 }
 
 #[tokio::test]
-async fn signals_that_nobody_watches_leave_nothing_behind() {
+async fn signals_without_watchers_leave_no_state() {
     let scene = a_scene(LiveOptions::default());
     scene.say(Signal::Committed { version: 1 }).await;
     assert!(scene.live.lock().runs.is_empty());
@@ -132,7 +132,7 @@ async fn the_text_of_silent_runs_is_dropped_beyond_the_bounds() {
             assert!(held.clone().count() >= 2 && held.clone().all(|run| runs[7..].contains(run)));
             assert_eq!(hot.text_bytes, 4 * held.count());
         }
-        // Whoever watches goes on hearing.
+        // The watcher still gets signals.
         scene.live.publish(runs[0], Signal::Committed { version: 2 }).await.unwrap();
         assert_eq!(heard(&mut watched).len(), 2);
     }
