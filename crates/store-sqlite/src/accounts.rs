@@ -1,4 +1,4 @@
-//! Keys and budgets.
+//! Keys and budgets of tenants.
 
 use async_trait::async_trait;
 use podium_domain::budget::{Budget, BudgetRef, Charge, Payer, Period};
@@ -93,7 +93,7 @@ impl Accounts for Store {
     }
 
     async fn budgets(&self, tenant: &TenantId) -> Result<Vec<Budget>, StoreError> {
-        // One of the tenant's own beside one of each key.
+        // At most one budget of the tenant itself and one of each key.
         let list = sqlx::query(LIST_BUDGETS).bind(tenant.as_str()).bind(KEYS_MAX + 1);
         list.fetch_all(&self.readers).await.map_err(unavailable)?.iter().map(budget).collect()
     }
@@ -129,7 +129,7 @@ fn number(row: &SqliteRow, column: &str) -> Result<i64, StoreError> {
     row.try_get(column).map_err(unavailable)
 }
 
-/// What stands there is of no run.
+/// The error for a damaged row that belongs to no run.
 fn damaged(column: &'static str, value: String) -> StoreError {
     Damage::Column { column, value }.of(RunId::new(Uuid::nil()))
 }

@@ -1,4 +1,4 @@
-//! What commits add to budgets, and whether it fits; in the transaction of the commit, which is the only writer.
+//! Books commits on budgets and checks that they fit, in the transaction of the commit, which is the only writer.
 
 use podium_domain::budget::{BudgetRef, Charge, Period, Shortage};
 use podium_domain::money::Cost;
@@ -10,14 +10,14 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::row::unavailable;
 
-// A budget that was removed, or has another period by now, has no cap. A sum that does not exist is zero. Runs of older versions do
-// not name the period of their budget.
+// A budget that was removed, or has another period by now, has no cap. A missing sum is zero. Runs of older versions do not name
+// the period of their budget.
 pub(crate) const READ_ROOM: &str = "-- read_room
 SELECT cap_nano_usd, coalesce(spent_nano_usd, 0) AS spent_nano_usd, coalesce(reserved_nano_usd, 0) AS reserved_nano_usd
 FROM budgets LEFT JOIN budget_sums ON budget_sums.payer = budgets.payer AND from_ms = ?2
 WHERE budgets.payer = ?1 AND cap_nano_usd IS NOT NULL AND period = coalesce(?3, period)";
 
-// No sum goes beyond what its column holds: an error here would refuse every later commit of the payer.
+// Sums are clamped to the range of their column: an error here would refuse every later commit of the payer.
 pub(crate) const BOOK: &str = "-- book
 INSERT INTO budget_sums (payer, from_ms, spent_nano_usd, reserved_nano_usd) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (payer, from_ms) DO UPDATE SET
@@ -30,13 +30,13 @@ ON CONFLICT (payer, from_ms) DO UPDATE SET
         WHEN ?4 < 0 AND reserved_nano_usd < -9223372036854775807 - ?4 THEN -9223372036854775807
         ELSE reserved_nano_usd + ?4 END";
 
-// What an operator corrects is not negative afterwards.
+// A corrected sum is never negative.
 pub(crate) const CORRECT_SUM: &str = "-- correct_sum
 UPDATE budget_sums SET spent_nano_usd = max(spent_nano_usd, 0), reserved_nano_usd = max(reserved_nano_usd, 0)
 WHERE payer = ?1 AND from_ms = ?2
 RETURNING spent_nano_usd, reserved_nano_usd";
 
-/// Books, whether or not there is room.
+/// Books a commit, even if it exceeds a cap.
 pub(crate) async fn book(
     connection: &mut SqliteConnection,
     booking: Option<&Booking>,
@@ -48,7 +48,7 @@ pub(crate) async fn book(
     Ok(())
 }
 
-/// Adds to what is spent and reserved of a budget.
+/// Adds to the spent and reserved sums of a budget.
 async fn add(
     connection: &mut SqliteConnection,
     budget: &BudgetRef,
@@ -62,7 +62,7 @@ async fn add(
     add.execute(connection).await.map_err(unavailable).map(drop)
 }
 
-/// Adds to a sum what an operator says. The sum is not negative afterwards.
+/// Adds an operator's correction to a sum. The sum does not become negative.
 pub(crate) async fn correct(
     connection: &mut SqliteConnection,
     budget: &BudgetRef,
@@ -78,7 +78,7 @@ pub(crate) async fn correct(
     Ok(Charge { spent: cost("spent_nano_usd")?, reserved: cost("reserved_nano_usd")? })
 }
 
-/// The first budget that has no room, if room is needed.
+/// The first budget that cannot hold the booking, if it needs capacity.
 pub(crate) async fn shortage(
     connection: &mut SqliteConnection,
     booking: Option<&Booking>,

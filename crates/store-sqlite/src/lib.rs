@@ -1,13 +1,13 @@
-//! Keeps runs in one `SQLite` file: the store of a Podium that is embedded in one process.
+//! Stores runs in one `SQLite` file, for a Podium that is embedded in one process.
 //!
-//! What is stored are events, as JSON with a format version; a run is folded from them whenever it is loaded. Beside them
-//! stand narrow rows that follow from them and that are searched: a line for each run, a row for each task.
+//! Events are stored as JSON with a format version; a run is folded from them whenever it is loaded. Narrow rows derived from the
+//! events serve searches: one row for each run, and one for each task.
 //!
-//! Writes go through one connection, since `SQLite` has one writer at a time anyway; reads go through several, which under
-//! WAL see the last commit and wait for nobody. Other processes may have the same file open.
+//! Writes use one connection, because `SQLite` has one writer at a time anyway. Reads use several; under WAL they see the last
+//! commit and never wait. Other processes may have the same file open.
 //!
-//! Two times in the rows of tasks are *not* in the events: the end of a lease that was extended, and until when a ready
-//! task counts as told. So a commit touches the times of a task only if its state or claim changed.
+//! Two times in the rows of tasks are *not* in the events: the end of an extended lease, and until when a ready task counts as
+//! published. So a commit changes the times of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
 mod accounts;
@@ -39,13 +39,13 @@ use sqlx::SqlitePool;
 
 pub use open::OpenError;
 
-/// How a store behaves.
+/// Options of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long after its time a ready task that its writer publishes counts as forgotten: the sweeper leaves it alone for so
-    /// long.
+    /// How long after its earliest time a ready task that its writer publishes is left to the queue; after that, the sweeper
+    /// publishes it again.
     pub dispatch_grace: Duration,
-    /// Connections that read.
+    /// The number of connections for reading.
     pub readers: u32,
 }
 

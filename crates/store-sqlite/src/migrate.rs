@@ -1,11 +1,11 @@
-//! The migrations: which of them a database has, and applying the others.
+//! The migrations: finds the pending ones of a database and applies them.
 
 use podium_ports::schema::{KnownMigration, Schema, UnusableSchema};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{SqlSafeStr as _, SqlitePool};
 
-/// The migrations, in order: each file of `migrations/sqlite`.
+/// All migrations in order: each file of `migrations/sqlite`.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql")),
     (2, "release reservations", include_str!("../../../migrations/sqlite/0002_release_reservations.sql")),
@@ -27,7 +27,7 @@ fn known() -> Vec<KnownMigration> {
     all().into_iter().map(known).collect()
 }
 
-/// Applies pending migrations, under the write lock: of two processes that open a new file at once, one creates the tables.
+/// Applies pending migrations under the write lock: if two processes open a new file concurrently, one creates the tables.
 pub(crate) async fn migrate(writer: &SqlitePool) -> Result<Result<(), UnusableSchema>, MigrateError> {
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     let pending = match read_schema(&mut transaction).await?.pending(&known()) {

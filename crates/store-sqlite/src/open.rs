@@ -13,66 +13,66 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use crate::migrate::migrate;
 use crate::{Options, Store};
 
-/// How long a writer waits for one of another process.
+/// How long a writer waits for a writer of another process.
 const BUSY_MAX: Duration = Duration::from_secs(5);
 /// How long a caller waits for a connection.
 const ACQUIRE_MAX: Duration = Duration::from_secs(15);
 
-/// Tries to connect while another process changes the file's mode, which takes it milliseconds.
+/// Most tries to connect while another process changes the file's mode, which takes milliseconds.
 const OPEN_TRIES_MAX: u32 = 500;
 const SQLITE_BUSY: u32 = 5;
 
-/// Why a database cannot be used.
+/// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file can neither be opened nor made.
+    /// The file can be neither opened nor created.
     #[error("database file `{}` cannot be opened", path.display())]
     File {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The file is no database, or is in use in a way that shuts us out.
-    #[error("database `{}` does not answer", path.display())]
+    /// The file is not a database, or another process has locked it.
+    #[error("database `{}` cannot be used", path.display())]
     Connect {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the database.
         #[source]
         source: sqlx::Error,
     },
     /// This version cannot work with the tables.
     #[error("this version cannot use database `{}`", path.display())]
     Unusable {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: UnusableSchema,
     },
-    /// A migration failed. Nothing of it remains.
+    /// A migration failed and was rolled back.
     #[error("database `{}` could not be migrated", path.display())]
     Migrate {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the migration.
         #[source]
         source: MigrateError,
     },
 }
 
 impl Store {
-    /// Opens the database, creates it if it does not exist, and applies pending migrations. Only its owner can read a new file, as it
-    /// holds conversations.
+    /// Opens the database, creates it if it does not exist, and applies pending migrations. Only the owner can read a new file,
+    /// because it contains conversations.
     pub async fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let at = || path.to_owned();
         make_private(path).map_err(|source| OpenError::File { path: at(), source })?;
         let connect = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
-            // Under WAL, NORMAL may forget the last commits when the power fails. They say what was paid for.
+            // Under WAL, NORMAL may lose the last commits on a power failure; they record what was paid for.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_MAX);
         let writer =
@@ -84,15 +84,14 @@ impl Store {
         Ok(Self { writer, readers, dispatch_grace: options.dispatch_grace })
     }
 
-    /// Waits for what is under way and closes the connections. Without it nothing is lost either; the file is only left as
-    /// after a crash.
+    /// Waits for running statements and closes the connections. Without it nothing is lost, but the file is left as after a crash.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 }
 
-/// Makes the file unless it is there. `SQLite` gives the files beside it the same permissions.
+/// Creates the file if it does not exist. `SQLite` gives the same permissions to the files next to it.
 fn make_private(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
@@ -101,8 +100,8 @@ fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// Connects. Changing a new file to WAL does not heed the busy timeout: whoever opens it at the same moment is refused at
-/// once, and has to come again.
+/// Connects. Changing a new file to WAL ignores the busy timeout: a process that opens the file at the same moment is refused at
+/// once and must try again.
 async fn pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
     for _ in 0..OPEN_TRIES_MAX {
         match try_pool(size, connect.clone()).await {
@@ -115,7 +114,7 @@ async fn pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sq
 
 fn is_busy(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
-    // The low byte of an extended code is the code itself.
+    // The low byte of an extended code is the primary code.
     error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
 }
 
@@ -123,7 +122,7 @@ async fn try_pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool
     SqlitePoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_MAX)
-        // They are local and cheap to keep.
+        // Connections are local and cheap to keep.
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -143,13 +142,13 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_new_database_is_for_its_owner_only() {
+    async fn only_its_owner_can_read_a_new_database() {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = tempfile::tempdir().unwrap();
         let _store = open(&folder.path().join("podium.db")).await.unwrap();
         let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
-        assert!(files.len() >= 2, "the log is beside it: {files:?}");
+        assert!(files.len() >= 2, "the log is next to it: {files:?}");
         for file in files {
             assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
         }
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn several_open_a_new_database_at_once_and_it_opens_again() {
+    async fn several_processes_can_open_a_new_database_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
         let (a, b, c) = tokio::join!(open(&path), open(&path), open(&path));
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_no_database_is_refused() {
+    async fn a_file_that_is_not_a_database_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
         fs::write(&path, "this is a letter and not a database, as anybody can see who reads it").unwrap();

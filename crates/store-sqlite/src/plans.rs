@@ -1,4 +1,4 @@
-//! Reads how `SQLite` carries out each statement: by looking up, never by reading all of a table.
+//! Checks `SQLite`'s query plan of each statement: it uses an index and never scans a table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +7,10 @@ use sqlx::AssertSqlSafe;
 
 use crate::{Options, Store, accounts, charged, ratings, read, remove, sweep, write};
 
-/// Tables of which no statement may read everything.
+/// Tables that no statement may scan.
 const TABLES: [&str; 7] = ["runs", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
 
-/// By name: each statement begins with a comment that says it.
+/// All statements by name: each begins with a comment that has its name.
 fn statements() -> BTreeMap<&'static str, &'static str> {
     let statements = [
         accounts::ADD_KEY,
@@ -58,7 +58,7 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
 }
 
 #[test]
-fn every_statement_of_the_code_is_read_here() {
+fn every_statement_of_the_code_is_checked() {
     let mut written = Vec::new();
     for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -70,7 +70,7 @@ fn every_statement_of_the_code_is_read_here() {
 }
 
 #[tokio::test]
-async fn no_statement_reads_all_of_a_table() {
+async fn no_statement_scans_a_table() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("podium.db"), Options::default()).await.unwrap();
     for (name, sql) in statements() {

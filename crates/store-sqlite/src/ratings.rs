@@ -1,4 +1,4 @@
-//! What tenants think of their runs.
+//! Tenants' ratings of their runs.
 
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::rating::Rating;
@@ -20,7 +20,7 @@ pub(crate) const LIST_RATED: &str = "-- list_rated
 SELECT run_id, score, comment, rated_ms
 FROM ratings WHERE tenant = ?1 AND run_id > ?2 AND run_id < ?3 ORDER BY run_id LIMIT ?4";
 
-/// Less than every id, which has bytes.
+/// Smaller than every id, because ids have bytes.
 const BEFORE_ALL_IDS: [u8; 0] = [];
 
 pub(crate) async fn rate(

@@ -1,4 +1,4 @@
-//! Runs, events and lists.
+//! Reads runs, events and lists of runs.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::Store;
 use crate::row::{event, hex, id_bytes, run_id, unavailable};
 
-// A run without any event is damaged, not absent: hence the outer join.
+// A run without events is damaged, not absent, hence the outer join.
 pub(crate) const LOAD_RUNS: &str = "-- load_runs
 SELECT runs.id, runs.version, sequence, at_ms, format, data
 FROM runs LEFT JOIN run_events ON run_id = runs.id
@@ -32,7 +32,7 @@ FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 pub(crate) const FIND_UNSETTLED: &str = "-- find_unsettled
 SELECT id FROM runs WHERE unsettled AND id > ?1 AND ended_ms <= ?2 ORDER BY id LIMIT ?3";
 
-/// Greater than every id, which has a byte less.
+/// Larger than every id, which has one byte less.
 const AFTER_ALL_IDS: [u8; 17] = [0xff; 17];
 
 pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -48,7 +48,7 @@ pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run
         let run = replay(rows)?;
         loaded.insert(run.id(), run);
     }
-    // A run may be asked for twice.
+    // A run may occur twice in the request.
     Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn unsettled(
     rows.iter().map(|row| run_id(row, "id")).collect()
 }
 
-/// A run from the rows of all its events.
+/// Folds a run from the rows of all its events.
 fn replay(rows: &[SqliteRow]) -> Result<Run, StoreError> {
     let Some(first) = rows.first() else { return Err(unavailable(sqlx::Error::RowNotFound)) };
     let id = run_id(first, "id")?;

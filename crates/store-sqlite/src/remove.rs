@@ -1,4 +1,4 @@
-//! Removing runs that ended long ago. The file does not shrink; what they leave is used again.
+//! Removes runs that ended long ago. The file does not shrink, but their space is reused.
 
 use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
@@ -10,8 +10,8 @@ use crate::Store;
 use crate::row::{id_bytes, unavailable};
 use crate::write::begin;
 
-// Ids sort by the time of acceptance, and no run ends before it is accepted: the walk from the oldest id on stops where nothing
-// can have ended in time.
+// Ids sort by the time of acceptance, and no run ends before it is accepted. So the scan from the oldest id stops where no run can
+// have ended early enough.
 pub(crate) const FIND_ENDED: &str = "-- find_ended
 SELECT json_group_array(hex(id)) FROM (
     SELECT id FROM runs WHERE id < ?1 AND state <> 'active' AND ended_ms <= ?2 ORDER BY id LIMIT ?3
@@ -29,7 +29,7 @@ DELETE FROM ratings WHERE run_id IN (SELECT unhex(value) FROM json_each(?1))";
 pub(crate) const REMOVE_RUNS: &str = "-- remove_runs
 DELETE FROM runs WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
 
-// The sum of all time begins at 0 and stays.
+// The all-time sum begins at 0 and stays.
 pub(crate) const REMOVE_SUMS: &str = "-- remove_sums
 DELETE FROM budget_sums WHERE from_ms > 0 AND from_ms < ?1";
 
@@ -45,7 +45,7 @@ pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32)
         find.bind(stored(ended_by.unix_ms())).bind(limit)
     };
     remove_sums(store, ended_by.before(SUMS_KEPT)).await?;
-    // Mostly there is nothing to do, which takes no lock.
+    // Usually there is nothing to remove, which takes no lock.
     if find().fetch_one(&store.readers).await.map_err(unavailable)? == NONE {
         return Ok(0);
     }
@@ -60,7 +60,7 @@ pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32)
     Ok(u32::try_from(removed).unwrap_or(u32::MAX))
 }
 
-/// Removes the sums of periods that began before `before`. Mostly there are none, and no lock is taken.
+/// Removes the sums of periods that began before `before`. Usually there are none, and no lock is taken.
 async fn remove_sums(store: &Store, before: Timestamp) -> Result<(), StoreError> {
     let before = stored(before.unix_ms());
     let found: Option<i64> = sqlx::query_scalar(FIND_OLD_SUM)

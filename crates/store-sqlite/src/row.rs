@@ -1,4 +1,4 @@
-//! Between rows and the domain, as far as this database has its own ways.
+//! Converts between the rows of this database and the domain.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// Most characters of a question in a list.
 const QUESTION_CHARS_MAX: usize = 200;
 
-/// Why nothing is known of the outcome.
+/// Wraps a failure of the database. The outcome of the statement is unknown.
 pub(crate) fn unavailable(source: sqlx::Error) -> StoreError {
     StoreError::Unavailable(Box::new(source))
 }
@@ -23,7 +23,7 @@ pub(crate) fn id_bytes(id: &RunId) -> &[u8] {
     id.as_uuid().as_bytes()
 }
 
-/// The tables check that ids have sixteen bytes.
+/// The tables ensure that ids have sixteen bytes.
 fn uuid(row: &SqliteRow, column: &str) -> Result<Uuid, StoreError> {
     let bytes: &[u8] = row.try_get(column).map_err(unavailable)?;
     Uuid::from_slice(bytes).map_err(|e| StoreError::Unavailable(Box::new(e)))
@@ -37,12 +37,12 @@ pub(crate) fn claim_id(row: &SqliteRow, column: &str) -> Result<ClaimId, StoreEr
     uuid(row, column).map(ClaimId::new)
 }
 
-/// Sixteen bytes in a JSON list that `SQLite` is to take apart.
+/// A UUID as hexadecimal text, for a JSON list that `SQLite` decodes.
 pub(crate) fn hex(id: &Uuid) -> String {
     id.simple().to_string()
 }
 
-/// A commit as rows, and the version that it follows.
+/// A commit as rows, with the version that it follows.
 pub(crate) struct CommitRows<'c> {
     pub(crate) commit: &'c Commit,
     pub(crate) run: &'c Run,
@@ -58,7 +58,7 @@ impl<'c> CommitRows<'c> {
     }
 }
 
-/// A row of `run_events`.
+/// Decodes a row of `run_events`.
 pub(crate) fn event(run: RunId, row: &SqliteRow) -> Result<SequencedEvent, StoreError> {
     let get = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
     let (sequence, at_ms, format) = (get("sequence")?, get("at_ms")?, get("format")?);
@@ -66,7 +66,7 @@ pub(crate) fn event(run: RunId, row: &SqliteRow) -> Result<SequencedEvent, Store
     StoredEvent { sequence, at_ms, format, data }.read(run)
 }
 
-/// A task as a row of `tasks`, on its way there as JSON.
+/// A row of `tasks`, passed to the statement as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskRow<'c> {
     run: String,
@@ -107,7 +107,7 @@ impl<'c> TaskRow<'c> {
     }
 }
 
-/// The beginning of a run's question. A NUL would end the text for some tools that read the file.
+/// The beginning of a run's question. NUL characters, which would end the text for some tools, are replaced.
 pub(crate) fn question(run: &Run) -> String {
     let question = run.spec().conversation.question();
     question.chars().take(QUESTION_CHARS_MAX).map(|c| if c == '\0' { ' ' } else { c }).collect()

@@ -1,4 +1,4 @@
-//! Leases, what a sweeper must act on, and the backlogs.
+//! Leases, the work of the sweeper, and the backlogs.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use crate::Store;
 use crate::row::{claim_id, hex, id_bytes, run_id, unavailable};
 
-/// Most outstanding tasks of a tenant in a lane that are counted. Who has more is served last either way.
+/// Most outstanding tasks of a tenant in a lane that are counted. A tenant with more is last in any case.
 const COUNTED_MAX: i64 = 1_000;
 
 pub(crate) const EXTEND_LEASES: &str = "-- extend_leases
@@ -33,7 +33,7 @@ WHERE (run_id, task) IN (SELECT run_id, task FROM tasks
                          ORDER BY told_until_ms LIMIT ?3)
 RETURNING run_id, task, lane";
 
-// From one lane to the next along the index, not over all that waits.
+// Skips along the index from one lane to the next, without reading all waiting tasks.
 pub(crate) const FIND_BACKLOGS: &str = "-- find_backlogs
 WITH RECURSIVE lanes (lane) AS (
     SELECT min(lane) FROM tasks WHERE state = 'ready' AND told_until_ms IS NULL
@@ -44,7 +44,7 @@ WITH RECURSIVE lanes (lane) AS (
 )
 SELECT lane FROM lanes WHERE lane IS NOT NULL";
 
-// From one tenant to the next along the index.
+// Skips along the index from one tenant to the next.
 pub(crate) const COUNT_OUTSTANDING: &str = "-- count_outstanding
 WITH RECURSIVE tenants (tenant) AS (
     SELECT min(tenant) FROM tasks WHERE state = 'ready' AND told_until_ms IS NULL AND lane = ?1
@@ -142,8 +142,8 @@ pub(crate) async fn due(
     })
 }
 
-/// A task of a backlog, by its place in line: what its tenant has outstanding and its place among the tenant's own; then by
-/// its age.
+/// A task of a backlog, ordered by its turn: its tenant's outstanding tasks plus its position among the tenant's waiting ones;
+/// then by age.
 struct Waiting {
     place: (i64, i64),
     run: RunId,
@@ -173,7 +173,7 @@ pub(crate) async fn take(
     Ok(chosen.into_iter().map(|waiting| (waiting.run, waiting.task)).collect())
 }
 
-/// Of each tenant no more than could be taken: a long backlog is not read.
+/// Reads of each tenant no more tasks than could be taken, so a long backlog is not read.
 async fn in_turn(
     connection: &mut SqliteConnection,
     lane: &str,
@@ -209,7 +209,7 @@ pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Resul
     transaction.commit().await.map_err(unavailable)
 }
 
-/// `None` if the lane is a newer version's.
+/// `None` if only a newer version knows the lane.
 fn ready_task(row: &SqliteRow) -> Result<Option<ReadyTask>, StoreError> {
     let (run, task) = run_and_task(row)?;
     let lane: &str = row.try_get("lane").map_err(unavailable)?;

@@ -1,4 +1,4 @@
-//! Creating runs and appending to them, each batch in one transaction.
+//! Creates runs and appends to them, each batch in one transaction.
 
 use podium_domain::budget::Shortage;
 use podium_domain::ids::RequestId;
@@ -35,9 +35,9 @@ SELECT version FROM runs WHERE id = ?1 AND version = ?2";
 pub(crate) const INSERT_EVENT: &str = "-- insert_event
 INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-// A task that stays what it was keeps its times: they may have been moved since, by extending the lease or by telling of it. A
-// task that became ready anew within one commit stays ready, from a later time. `WHERE TRUE` tells the parser that
-// `ON CONFLICT` does not belong to a join.
+// A task that does not change keeps its times: an extended lease or a publication may have moved them. A task that became ready
+// again within one commit stays ready, from a later time. `WHERE TRUE` tells the parser that `ON CONFLICT` does not belong to a
+// join.
 pub(crate) const UPSERT_TASKS: &str = "-- upsert_tasks
 INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
 SELECT unhex(value ->> 'run'), value ->> 'task', value ->> 'state', value ->> 'lane', value ->> 'tenant',
@@ -62,7 +62,7 @@ pub(crate) async fn create(
     let (mut created, mut new) = (Vec::with_capacity(rows.len()), Vec::new());
     for commit in &rows {
         created.push(if let Some(shortage) = shortage(&mut transaction, commit.commit.booking()).await? {
-            // Who repeats a request id asks for nothing new.
+            // A repeated request id needs no capacity.
             find(&mut transaction, commit.run).await?.ok_or(shortage)
         } else if insert_run(&mut transaction, commit).await? {
             insert_events(&mut transaction, commit).await?;
@@ -103,12 +103,12 @@ pub(crate) async fn commit(
     Ok(results)
 }
 
-/// Takes the write lock at once: a transaction that begins to read and wants to write later can be refused without waiting.
+/// Takes the write lock at once: a transaction that reads first and writes later can be refused without waiting.
 pub(crate) async fn begin(store: &Store) -> Result<Transaction<'static, Sqlite>, StoreError> {
     store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)
 }
 
-/// Whether it was not there.
+/// Inserts a run. Returns false if it exists.
 async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
     let (run, spec) = (commit.run, commit.run.spec());
     let id = run.id();
@@ -124,7 +124,7 @@ async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
     Ok(inserted.rows_affected() == 1)
 }
 
-/// Whether the run was at the version that the commit follows.
+/// Updates a run. Returns false if it does not have the version that the commit follows.
 async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
     let id = commit.run.id();
     let update = sqlx::query(UPDATE_RUN).bind(id_bytes(&id)).bind(commit.version_before);
@@ -132,7 +132,7 @@ async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
     Ok(updated.rows_affected() == 1)
 }
 
-/// What of a run's row changes: the version and all that comes after it.
+/// The columns of a run that change: the version and all after it.
 fn bind_state<'q>(query: SqliteQuery<'q>, run: &Run) -> SqliteQuery<'q> {
     let RunSums { steps, cost, wasted, saved, fallbacks } = RunSums::of(run);
     query
@@ -147,7 +147,7 @@ fn bind_state<'q>(query: SqliteQuery<'q>, run: &Run) -> SqliteQuery<'q> {
         .bind(run.is_unsettled())
 }
 
-/// Whether the run was not there, or at the version that the commit follows.
+/// Writes a run. Returns false if it exists and does not have the version that the commit follows.
 async fn insert_or_update_run(
     connection: &mut SqliteConnection,
     commit: &CommitRows<'_>,
@@ -159,7 +159,7 @@ async fn insert_or_update_run(
     }
 }
 
-/// Whether the same could be written if there were room for it.
+/// Whether the commit could be written if its booking did not exceed a cap.
 async fn is_current(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
     if commit.commit.is_first() {
         return Ok(find(connection, commit.run).await?.is_none());
@@ -169,12 +169,12 @@ async fn is_current(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
     Ok(read.fetch_optional(connection).await.map_err(unavailable)?.is_some())
 }
 
-/// Which run was there: the very same, when a caller asks again, or the one that has the request id.
+/// The existing run: the same one, if the caller repeats the request, or the one with the request id.
 async fn existing(connection: &mut SqliteConnection, run: &Run) -> Result<Created, StoreError> {
     find(connection, run).await?.ok_or_else(|| unavailable(sqlx::Error::RowNotFound))
 }
 
-/// The same, if there is one.
+/// The existing run, if there is one.
 async fn find(connection: &mut SqliteConnection, run: &Run) -> Result<Option<Created>, StoreError> {
     let (own, spec) = (run.id(), run.spec());
     let row = sqlx::query(FIND_RUN)

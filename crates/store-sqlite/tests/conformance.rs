@@ -1,4 +1,4 @@
-//! The store does what every run store must.
+//! Runs the conformance suite of run stores.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::sync::Arc;

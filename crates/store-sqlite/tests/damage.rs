@@ -1,4 +1,4 @@
-//! What a damaged file does: an error that names the run, and nothing to the other runs.
+//! A damaged file gives an error that names the run, and does not affect other runs.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::error::Error;
@@ -18,7 +18,7 @@ struct Scene {
     _folder: TempDir,
     path: PathBuf,
     store: Store,
-    /// The one that is to be damaged, with events 1 to 5.
+    /// The run that will be damaged, with events 1 to 5.
     run: Driven,
     other: Driven,
 }
@@ -45,7 +45,7 @@ impl Scene {
     }
 }
 
-/// The run that the error names, and what is said of it.
+/// The run in the error, and the error's message.
 fn named<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (RunId, String) {
     match result.unwrap_err() {
         StoreError::Inconsistent { run, source } => (run, source.to_string()),
