@@ -1,4 +1,4 @@
-//! Keys and budgets.
+//! Keys and budgets of tenants.
 
 use async_trait::async_trait;
 use podium_domain::budget::{Budget, BudgetRef, Charge, Payer, Period};
@@ -67,7 +67,7 @@ impl Accounts for Store {
     }
 }
 
-/// What stands there is of no run.
+/// The error for a damaged row that belongs to no run.
 fn damaged(column: &'static str, value: String) -> StoreError {
     Damage::Column { column, value }.of(RunId::new(Uuid::nil()))
 }
@@ -207,7 +207,7 @@ impl Call for ListBudgets<'_> {
     type Answer = Vec<BudgetRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        // One of the tenant's own beside one of each key.
+        // At most one budget of the tenant itself and one of each key.
         let limit = i64::from(KEYS_MAX) + 1;
         sqlx::query_file_as!(BudgetRow, "queries/list_budgets.sql", self.0, limit).fetch_all(connection).await
     }

@@ -1,4 +1,4 @@
-//! One call of the database: a connection, a time limit, and another try where nothing was done.
+//! One call of the database: a connection, a time limit, and a retry if nothing was done.
 
 use std::time::Duration;
 
@@ -9,48 +9,48 @@ use tokio::time::timeout;
 
 use crate::Store;
 
-/// How often a statement is tried that Postgres rolled back to let another one through.
+/// Most tries of a statement that Postgres rolls back in favour of another one.
 const TRIES_MAX: u32 = 5;
-/// How much later than the server a statement is given up here: the server's own word says more.
+/// How much later than the server we give up on a statement: the server's own error is more precise.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
-/// What Postgres says when a deadlock was broken, or a transaction could not be serialized. It has rolled back.
+/// Error codes of a broken deadlock and of a transaction that could not be serialized. Postgres has rolled back.
 const ROLLED_BACK: [&str; 2] = ["40P01", "40001"];
-/// What it says when the connection is of no more use: this server takes no writes (any more).
+/// Error code of a server that takes no writes (any more); the connection is useless.
 const READ_ONLY: &str = "25006";
-/// Beginnings of what it says when the connection failed, or the server shuts down or has not started.
+/// Prefixes of the error codes of a failed connection, and of a server that shuts down or has not started.
 const GONE: [&str; 2] = ["08", "57P"];
 
-/// What it says when a row stayed locked, the statement took too long, or a page is damaged.
+/// Error codes of a row that stayed locked, a statement that took too long, and a damaged page.
 const REFUSALS: [&str; 4] = ["55P03", "57014", "XX001", "XX002"];
-/// Beginnings of what it says when it does not take a value: of data, of constraints, of its limits, of rules such as triggers.
+/// Prefixes of the error codes of rejected values: by data types, constraints, limits, and rules such as triggers.
 const REFUSED_CLASSES: [&str; 4] = ["22", "23", "54", "P0"];
 
-/// The server did not answer; whether it did what it was asked is not known.
+/// The server did not answer; it is unknown whether the statement was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the database did not answer within {0:?}")]
 pub struct NoAnswer(
-    /// How long it was waited for.
+    /// How long the call waited.
     pub Duration,
 );
 
-/// The server answers and takes no writes.
+/// The server is reachable and takes no writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the database is a standby and takes no writes")]
 pub struct Standby;
 
-/// What is asked of the database. It can be asked again when nothing of it was done.
+/// A call of the database. It can be repeated if nothing of it was done.
 pub(crate) trait Call: Sync {
-    /// What is answered.
+    /// The result.
     type Answer: Send;
 
-    /// Asks.
+    /// Executes the call once.
     fn ask(
         &self,
         connection: &mut PgConnection,
     ) -> impl Future<Output = Result<Self::Answer, sqlx::Error>> + Send;
 }
 
-/// The error of a statement. Where the server said that it refuses the statement, nothing was done; else nothing is known.
+/// The error of a statement. If the server refused it, nothing was done; otherwise the outcome is unknown.
 pub(crate) fn unavailable(source: sqlx::Error) -> StoreError {
     if is_one_of(&source, is_refusal) {
         return StoreError::Refused(Box::new(source));
@@ -63,7 +63,7 @@ fn is_refusal(code: &str) -> bool {
 }
 
 impl Store {
-    /// Asks, and asks again if Postgres rolled back for another one's sake.
+    /// Executes the call, and repeats it if Postgres rolled it back in favour of another one.
     pub(crate) async fn call<C: Call>(&self, call: &C) -> Result<C::Answer, StoreError> {
         for _ in 1..TRIES_MAX {
             match self.ask(call).await? {
@@ -92,7 +92,7 @@ impl Store {
     }
 }
 
-/// Whether the server refused a statement, rather than the connection being broken or of no use.
+/// Whether the server refused a statement, in contrast to a broken or useless connection.
 fn is_usable_after(error: &sqlx::Error) -> bool {
     is_one_of(error, |code| code != READ_ONLY && !GONE.iter().any(|gone| code.starts_with(gone)))
 }

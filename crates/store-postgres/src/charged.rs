@@ -1,7 +1,7 @@
-//! What budgets say to a batch: the runs that they refused, and why.
+//! The verdicts of budgets on a batch: the runs that they refused, and why.
 //!
-//! The statement that writes a batch also locks the budget sums that it is charged to, so that the next batch sees what this one
-//! booked. A batch without charges locks none.
+//! The statement that writes a batch also locks the budget sums that it is charged to, so the next batch sees its bookings. A
+//! batch without charges locks none.
 
 use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
@@ -16,17 +16,17 @@ use crate::columns::ChargeColumns;
 
 /// Why a budget refused a run.
 pub(crate) enum Refused {
-    /// The run does not fit, whatever becomes of the other runs of its batch.
+    /// The run does not fit, with or without the other runs of its batch.
     Short(Shortage),
     /// The run does not fit if the runs before it in the batch are written.
     Crowded,
 }
 
-/// What became of a run of a batch.
+/// The result for a run of a batch.
 pub(crate) enum Verdict {
     Written,
     Refused(Refused),
-    /// A sum of its budgets must be created first: a sum that does not exist cannot be locked.
+    /// A sum of its budgets must be created first, because a missing sum cannot be locked.
     Unopened,
 }
 
@@ -74,7 +74,7 @@ impl Row {
     }
 }
 
-/// Creates the sums of budgets that nothing was charged to yet in their period.
+/// Creates the missing sums of budgets in their period.
 pub(crate) struct OpenSums<'b>(pub(crate) &'b ChargeColumns);
 
 impl Call for OpenSums<'_> {

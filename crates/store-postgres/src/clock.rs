@@ -9,19 +9,19 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::call::Call;
 
-/// What the database's clock showed at some moment between two moments of this process.
+/// A reading of the database's clock between two moments of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    /// When it was asked.
+    /// When the request was sent.
     pub asked_at: Instant,
-    /// When it had answered.
+    /// When the answer had arrived.
     pub answered_at: Instant,
-    /// What it showed in between, since the Unix epoch, to a microsecond.
+    /// The time of the database in between, since the Unix epoch, to a microsecond.
     pub shown: Duration,
 }
 
 impl Store {
-    /// Reads the database's clock. The two moments leave out how long a connection was waited for.
+    /// Reads the database's clock. The two moments exclude the wait for a connection.
     pub async fn read_clock(&self) -> Result<ClockReading, StoreError> {
         self.call(&ReadClock).await
     }

@@ -1,4 +1,4 @@
-//! From the domain to rows. Where a statement takes a whole batch, it takes an array for each column.
+//! Converts the domain to rows. A statement for a whole batch takes an array for each column.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use uuid::Uuid;
 /// Most characters of a question in a list.
 const QUESTION_CHARS_MAX: usize = 200;
 
-/// One column of some rows.
+/// One column of several rows.
 pub(crate) fn column<'r, R, C>(rows: &'r [R], of: impl Fn(&'r R) -> C) -> Vec<C> {
     rows.iter().map(of).collect()
 }
 
-/// A row of `runs`, and what of a run its state says only once.
+/// A row of `runs`, with the parts of a run that never change.
 #[derive(Debug)]
 pub(crate) struct RunRow<'c> {
     pub(crate) id: Uuid,
@@ -45,7 +45,7 @@ impl<'c> RunRow<'c> {
     }
 }
 
-/// A row of `run_states`, and the version that it follows.
+/// A row of `run_states`, with the version that it follows.
 #[derive(Debug)]
 pub(crate) struct StateRow {
     pub(crate) run: Uuid,
@@ -101,14 +101,14 @@ pub(crate) struct TaskRow<'c> {
     pub(crate) lease_until_ms: Option<i64>,
 }
 
-/// The key of a row of `tasks` that is to go.
+/// The key of a row of `tasks` to delete.
 #[derive(Debug)]
 pub(crate) struct GoneRow {
     pub(crate) run: Uuid,
     pub(crate) task: String,
 }
 
-/// What is to be added to rows of `budget_sums`.
+/// Amounts to add to rows of `budget_sums`.
 #[derive(Debug, Default)]
 pub(crate) struct ChargeColumns {
     pub(crate) runs: Vec<Uuid>,
@@ -134,10 +134,10 @@ impl ChargeColumns {
     }
 }
 
-/// A batch of commits. Each run occurs in it once: of several commits to one, the first.
+/// A batch of commits. Each run occurs once: of several commits to one run, only the first is used.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'c> {
-    /// Of those that begin.
+    /// The runs that begin with this batch.
     pub(crate) runs: Vec<RunRow<'c>>,
     pub(crate) states: Vec<StateRow>,
     pub(crate) events: Vec<EventsRow>,
@@ -168,8 +168,8 @@ impl<'c> Batch<'c> {
         Ok(batch)
     }
 
-    /// The tasks of a run that its new events may have changed: rows of those that are ready or running, and of those that came
-    /// to their end, that they have none any more. One that waits never had one.
+    /// Adds the tasks of a run that its new events may have changed: rows to write for ready and running tasks, and rows to delete
+    /// for tasks that ended. A waiting task never had a row.
     fn push_tasks(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
         let (run, tenant) = (*commit.after.id().as_uuid(), commit.after.spec().tenant.as_str());
         let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
@@ -211,7 +211,7 @@ impl<'c> Batch<'c> {
     }
 }
 
-/// Postgres takes no text with a NUL. In the events, which are JSON, it is escaped; here it is for people who look.
+/// Replaces NUL, which Postgres does not accept in text. The events' JSON escapes it; this text is for people.
 fn without_nul(text: impl Iterator<Item = char>) -> String {
     text.map(|c| if c == '\0' { ' ' } else { c }).collect()
 }

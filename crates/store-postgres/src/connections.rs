@@ -1,12 +1,11 @@
 //! Connections for one statement each.
 //!
-//! The pool asks the server on every return of a connection whether it is still there: a round trip and a process woken for
-//! each statement, as much again as a small one costs. So a connection that has just answered is kept at hand, and goes through
-//! the pool, which also ends what is too old, only now and then.
-
+//! The pool checks a connection whenever it is returned: one round trip and one wake-up of a process per statement, as much as a
+//! small statement costs. So a connection that has just answered is kept at hand. Only now and then it goes through the pool,
+//! which also closes connections that are too old.
 //!
-//! Where the address names several servers, connections go to the one that takes writes. When that one fails or becomes a
-//! follower, all are asked again, before anything else is.
+//! If the address names several servers, connections go to the one that takes writes. When that one fails or becomes a standby,
+//! all servers are asked again before anything else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,26 +25,26 @@ use crate::call::Standby;
 use crate::servers::{NoPrimary, Servers, follows};
 use crate::sessions::with_settings;
 
-/// Statements between two returns to the pool.
+/// Statements on a connection between two returns to the pool.
 const STATEMENTS_MAX: u32 = 64;
-/// A connection that did nothing for longer is tried before it is used: servers and what is before them close idle ones.
+/// A connection that was idle for longer is checked before use, because servers and proxies close idle connections.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// A pool, and those of its connections that are at hand.
+/// A pool, and its connections that are at hand.
 #[derive(Debug)]
 pub(crate) struct Connections {
     servers: Servers,
     make_pool: PoolMaker,
-    /// As many as the pool has connections: who holds a turn finds one at hand, or the pool has one left.
+    /// As many permits as the pool has connections: the holder of one finds a connection at hand, or the pool has one left.
     turns: Arc<Semaphore>,
     state: Mutex<State>,
-    /// Whether the server that is used may not be the one that takes writes any more. Never, if there is only one.
+    /// Whether the current server may not take writes any more. Always false if there is only one.
     is_doubted: AtomicBool,
-    /// Held by whoever looks for the one that does.
+    /// Held by the caller that looks for the server that takes writes.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// The server that is used.
+/// The current server.
 #[derive(Debug)]
 struct State {
     server: usize,
@@ -55,14 +54,14 @@ struct State {
     turn: u64,
 }
 
-/// Makes pools of connections, none of which is made yet, and notes for each that is made whether its server follows another.
+/// Creates pools, which connect on demand, and records whether a connected server is a standby.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolMaker {
     options: Options,
     meets_standby: Arc<AtomicBool>,
 }
 
-/// A connection that nobody uses.
+/// An unused connection.
 #[derive(Debug)]
 struct AtHand {
     pooled: PoolConnection<Postgres>,
@@ -70,8 +69,8 @@ struct AtHand {
     used_at: Instant,
 }
 
-/// A connection. It is closed unless it is [kept](Connections::keep): who gives up waiting for an answer must not leave the
-/// question to the next one.
+/// A connection in use. It is closed unless it is [kept](Connections::keep), so that the answer to an abandoned statement does not
+/// reach the next caller.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pooled: Option<PoolConnection<Postgres>>,
@@ -87,10 +86,10 @@ pub(crate) struct Connection {
 )]
 pub(crate) struct TooManyConnections(#[source] sqlx::Error);
 
-/// What Postgres says when it allows no further connection.
+/// The error code of a server that allows no further connection.
 const TOO_MANY: &str = "53300";
 
-/// An error of connecting, in words for operators where Postgres' own do not say what to do.
+/// An error of connecting, with advice for operators if Postgres' own message has none.
 pub(crate) fn explained(error: sqlx::Error) -> BoxError {
     let code = error.as_database_error().and_then(DatabaseError::code);
     if code.is_some_and(|code| code == TOO_MANY) {
@@ -130,7 +129,7 @@ impl PoolMaker {
 }
 
 impl Connections {
-    /// Connections to one of these servers; none is made yet.
+    /// Connections to one of these servers; connects on demand.
     pub(crate) fn new(servers: Servers, server: usize, make_pool: PoolMaker) -> Self {
         let connections_max = usize::try_from(make_pool.options.connections_max.max(1)).unwrap_or(usize::MAX);
         let turns = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
@@ -151,7 +150,7 @@ impl Connections {
         self.lock().pool.clone()
     }
 
-    /// The one that was used last, or else one from the pool.
+    /// The connection that was used last, or else one from the pool.
     pub(crate) async fn take(&self) -> Result<Connection, BoxError> {
         let wait_max = self.make_pool.options.acquire_max;
         let turn = timeout(wait_max, Arc::clone(&self.turns).acquire_owned()).await;
@@ -166,14 +165,14 @@ impl Connections {
         let (pooled, statements) = match at_hand {
             Some(used) if used.used_at.elapsed() <= IDLE_MAX => (used.pooled, used.statements),
             idle => {
-                // Back to the pool, which tries it.
+                // Returned to the pool, which checks it.
                 drop(idle);
                 let acquired = pool.acquire().await;
                 (acquired.inspect_err(|_| self.doubt()).map_err(explained)?, 0)
             }
         };
         let mut connection = Connection { pooled: Some(pooled), statements, server_turn, _turn: turn };
-        // Reads of a server that follows another one would be old.
+        // Reads from a standby would be stale.
         if self.make_pool.meets_standby.load(Ordering::Acquire)
             && let Some(pooled) = connection.get()
             && follows(pooled).await?
@@ -184,7 +183,7 @@ impl Connections {
         Ok(connection)
     }
 
-    /// The server that is used failed, or says that it takes no writes: if there are others, it may be another one's turn.
+    /// Records that the current server failed or takes no writes; if there are others, one of them may do so now.
     pub(crate) fn doubt(&self) {
         if self.servers.are_several() {
             self.is_doubted.store(true, Ordering::Release);
@@ -200,9 +199,9 @@ impl Connections {
         self.is_doubted.store(false, Ordering::Release);
         let mut state = self.lock();
         if state.server != server {
-            warn!(server = self.servers.get(server).get_host(), "another Postgres server takes writes now");
+            warn!(server = self.servers.get(server).get_host(), "switched to another Postgres server");
             let pool = self.make_pool.make(self.servers.get(server));
-            // Whatever is still connected to the other one reads what is old. It counts as closed from here on.
+            // Connections to the former server read stale data. They count as closed from here on.
             drop(std::mem::replace(&mut state.pool, pool).close());
             state.at_hand.clear();
             state.server = server;
@@ -211,7 +210,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Takes back one whose statement was answered.
+    /// Keeps a connection whose statement was answered.
     pub(crate) fn keep(&self, mut connection: Connection) {
         let Some(pooled) = connection.pooled.take() else { return };
         let statements = connection.statements + 1;
@@ -221,10 +220,10 @@ impl Connections {
         }
     }
 
-    /// Closes all of them, and the pool.
+    /// Closes all connections and the pool.
     pub(crate) async fn close(&self) {
         let pool = self.lock().pool.clone();
-        // It counts as closed from here on: nothing is kept any more after the lock was held once.
+        // The pool counts as closed from here on: once the lock was held, no connection is kept any more.
         let closing = pool.close();
         self.lock().at_hand.clear();
         closing.await;
@@ -236,7 +235,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// The connection itself; none after it was closed.
+    /// The connection itself; `None` after it was closed.
     pub(crate) fn get(&mut self) -> Option<&mut PoolConnection<Postgres>> {
         self.pooled.as_mut()
     }

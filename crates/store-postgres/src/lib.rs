@@ -1,15 +1,13 @@
-//! Keeps runs in Postgres: the store of a Podium of many processes.
+//! Stores runs in Postgres, for a Podium of many processes.
 //!
-//! What is stored are events, as JSON with a format version, those of a commit in one row; a run is folded from them whenever it
-//! is loaded. Beside them stand narrow rows that follow from them and that are searched: a state for each run, a row for each
-//! task that is ready or running.
+//! Events are stored as JSON with a format version, those of a commit in one row; a run is folded from them whenever it is loaded.
+//! Narrow rows derived from the events serve searches: a state for each run, and a row for each task that is ready or running.
 //!
-//! Each batch that is written is one statement, which is its own transaction: one round trip, one wait for the disk, and
-//! nothing is held while a client thinks. The statements are in `queries/`, checked against the tables when the crate is
-//! compiled.
+//! Each batch is written by one statement, which is its own transaction: one round trip and one wait for the disk, and no lock is
+//! held while a client computes. The statements are in `queries/`, checked against the tables when the crate is compiled.
 //!
 //! Two times in the rows of tasks are *not* in the events: the end of an extended lease, and until when a ready task counts as
-//! published. So a commit touches the times of a task only if its state or claim changed.
+//! published. So a commit changes the times of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
 mod accounts;
@@ -54,30 +52,30 @@ pub use sessions::{Sessions, WrongSessions};
 /// Whether opening a store applies pending migrations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Migrate {
-    /// Yes. If none is pending, the role needs no right to create tables.
+    /// It does. If none is pending, the role needs no right to create tables.
     #[default]
     Auto,
-    /// No: a store whose migrations are pending does not open.
+    /// It does not: a store with pending migrations fails to open.
     Never,
 }
 
-/// How a store behaves. The defaults suit a Postgres in the same data centre.
+/// Options of a store. The defaults suit a Postgres in the same data centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long after its time a ready task that its writer publishes counts as forgotten: 2 s. The sweeper leaves it alone
-    /// for so long.
+    /// How long after its earliest time a ready task that its writer publishes is left to the queue; after that, the sweeper
+    /// publishes it again. Default: 2 s.
     pub dispatch_grace: Duration,
-    /// Most connections: 8. Times the number of processes, it must stay below the server's `max_connections`.
+    /// Most connections. Default: 8. Times the number of processes, it must stay below the server's `max_connections`.
     pub connections_max: u32,
-    /// How long a caller waits for a connection, which may have to be made: 5 s.
+    /// How long a caller waits for a connection, including the time to connect. Default: 5 s.
     pub acquire_max: Duration,
-    /// How long the server works on one statement: 10 s. It is also given up here a little later, should the server be gone.
+    /// How long the server may work on one statement. Default: 10 s. The client gives up a little later, in case the server is gone.
     pub statement_max: Duration,
-    /// How long a statement waits for a row that another one writes: 5 s.
+    /// How long a statement waits for a row that another one writes. Default: 5 s.
     pub lock_max: Duration,
-    /// Whether a connection is a session: it is.
+    /// Whether connections are sessions. Default: they are.
     pub sessions: Sessions,
-    /// Whether opening it applies pending migrations: it does.
+    /// Whether opening a store applies pending migrations. Default: it does.
     pub migrate: Migrate,
 }
 

@@ -1,13 +1,13 @@
-//! The migrations: which of them a database has, and applying the others.
+//! The migrations: finds the pending ones of a database and applies them.
 
 use podium_ports::schema::{KnownMigration, Schema};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, PgConnection, SqlSafeStr as _};
 
-/// Until the transaction ends, and without the limits that the role may have. The number has no meaning.
+/// Held until the transaction ends, without the time limits that the role may have. The number is arbitrary.
 const MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7382946150273645)";
 
-/// The migrations, in order: each file of `migrations/postgres`.
+/// All migrations in order: each file of `migrations/postgres`.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/postgres/0001_create_runs.sql")),
     (2, "release reservations", include_str!("../../../migrations/postgres/0002_release_reservations.sql")),
@@ -30,7 +30,7 @@ pub(crate) fn known() -> Vec<KnownMigration> {
     all().into_iter().map(known).collect()
 }
 
-/// What the database says of itself. Needs no more than to read.
+/// Reads the state of the database's schema. Needs the right to read only.
 pub(crate) async fn read_schema(connection: &mut PgConnection) -> Result<Schema, sqlx::Error> {
     let exists =
         "SELECT to_regclass('_sqlx_migrations') IS NOT NULL, to_regclass('schema_floor') IS NOT NULL";
@@ -47,8 +47,8 @@ pub(crate) async fn read_schema(connection: &mut PgConnection) -> Result<Schema,
     Ok(schema)
 }
 
-/// Applies what is pending, in one transaction. The lock is of that transaction, so that a pooler cannot lose it: of many processes
-/// that start at once, one creates the tables.
+/// Applies pending migrations in one transaction. The lock belongs to the transaction, so a pooler cannot lose it: if many
+/// processes start at once, one creates the tables.
 pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), MigrateError> {
     let mut transaction = connection.begin().await?;
     sqlx::raw_sql(MIGRATION_LOCK).execute(&mut *transaction).await?;

@@ -1,4 +1,4 @@
-//! Opens a database.
+//! Opens a database: finds the server, checks sessions and applies migrations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,95 +22,95 @@ use crate::{Migrate, Options, Store};
 const MIGRATE_MAX: Duration = Duration::from_mins(5);
 /// How long a check of a new connection may take.
 const CHECK_MAX: Duration = Duration::from_secs(10);
-/// Why a database cannot be used. None of these tells a password.
+/// Why a database cannot be opened. No error contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("the address of the database must look like `postgres://user:password@host:5432/name`")]
     Address(#[source] sqlx::Error),
-    /// The server is not there, or does not let us in.
-    #[error("database `{database}` does not answer")]
+    /// The server is unreachable, or refuses the connection.
+    #[error("database `{database}` cannot be reached")]
     Connect {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: BoxError,
     },
-    /// None of its servers is the one that takes writes.
-    #[error("database `{database}` has no server to write to")]
+    /// None of its servers takes writes.
+    #[error("database `{database}` has no primary server")]
     NoPrimary {
-        /// Hosts, ports and name.
+        /// The hosts, ports and name.
         database: String,
-        /// Why.
+        /// The answers of the servers.
         #[source]
         source: NoPrimary,
     },
-    /// There is a pooler, and sessions are set up as if there were none.
+    /// A pooler refuses the settings of a session, and the options do not say that there is a pooler.
     #[error(
-        "before database `{database}` there is a pooler that takes no settings for sessions; postgres_pooler says that there is one"
+        "a pooler in front of database `{database}` refuses session settings; set postgres_pooler to transaction"
     )]
     Pooled {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// Its words.
+        /// The pooler's error.
         #[source]
         source: BoxError,
     },
-    /// Sessions are not as the statements need them.
-    #[error("the sessions of database `{database}` are not as they must be")]
+    /// Sessions do not have the settings that the statements need.
+    #[error("sessions of database `{database}` have the wrong settings")]
     Sessions {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// What is wrong.
+        /// The settings, with the cure.
         #[source]
         source: WrongSessions,
     },
-    /// The database does not say which migrations it has.
+    /// The migrations of the database cannot be read.
     #[error(
-        "database `{database}` does not say which migrations it has; its role needs SELECT on _sqlx_migrations and schema_floor"
+        "the migrations of database `{database}` cannot be read; its role needs SELECT on _sqlx_migrations and schema_floor"
     )]
     Schema {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// Its words.
+        /// The server's error.
         #[source]
         source: sqlx::Error,
     },
     /// This version cannot work with the tables.
     #[error("this version cannot use database `{database}`")]
     Unusable {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: UnusableSchema,
     },
-    /// Migrations are pending, and this process is not to apply them.
+    /// Migrations are pending, and this process must not apply them.
     #[error(
         "database `{database}` lacks {pending}, and this process does not apply them; run `podium migrate --postgres URL` with a role that may create tables"
     )]
     Behind {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// Those that are missing.
+        /// The pending migrations.
         pending: Migrations,
     },
-    /// A migration failed. Nothing of it remains.
+    /// A migration failed and was rolled back.
     #[error(
         "database `{database}` could not be migrated; `podium migrate --postgres URL` does it with a role that may create tables"
     )]
     Migrate {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
-        /// Why.
+        /// The error of the migration.
         #[source]
         source: MigrateError,
     },
     /// The migrations took too long.
-    #[error("database `{database}` was not migrated in time")]
+    #[error("the migrations of database `{database}` took too long")]
     MigrateTime {
-        /// Host, port and name.
+        /// The host, port and name.
         database: String,
         /// How long the process waited.
         #[source]
@@ -120,8 +120,8 @@ pub enum OpenError {
 
 impl Store {
     /// Connects, and applies pending migrations if [`Options::migrate`] allows it. The address may have several hosts, separated by
-    /// commas: the one that takes writes is used. What it does not say is taken from the usual environment variables (`PGPASSWORD`,
-    /// `PGSSLMODE` and so on).
+    /// commas; the one that takes writes is used. Missing parts come from the usual environment variables (`PGPASSWORD`, `PGSSLMODE`
+    /// and so on).
     pub async fn open(address: &str, options: Options) -> Result<Self, OpenError> {
         let (servers, primary) = find_primary(address, &options).await?;
         let database = servers.name();
@@ -132,7 +132,7 @@ impl Store {
             }
             migrate(&mut connection, &database).await?;
         }
-        // Nothing depends on whether the server hears the farewell.
+        // It does not matter whether the server receives the farewell.
         connection.close().await.ok();
         let connections = Connections::new(servers, primary, PoolMaker::new(options));
         let mut connection = connections.take().await.map_err(|source| refused(&database, source))?;
@@ -143,7 +143,7 @@ impl Store {
         Ok(Self { connections: Arc::new(connections), options, removal: Walk::default() })
     }
 
-    /// The migrations of this version that the database lacks. Changes nothing.
+    /// The pending migrations of the database. Changes nothing.
     pub async fn pending_migrations(address: &str, options: Options) -> Result<Migrations, OpenError> {
         let (servers, primary) = find_primary(address, &options).await?;
         let (connection, pending) = look_at(servers.get(primary), &options, &servers.name()).await?;
@@ -151,8 +151,8 @@ impl Store {
         Ok(pending)
     }
 
-    /// Applies the migrations that the database lacks, whatever [`Options::migrate`] says, and returns them. Any number of processes
-    /// may do so at once.
+    /// Applies the pending migrations, whatever [`Options::migrate`] is, and returns them. Any number of processes may do so
+    /// concurrently.
     pub async fn migrate(address: &str, options: Options) -> Result<Migrations, OpenError> {
         let (servers, primary) = find_primary(address, &options).await?;
         let (mut connection, pending) = look_at(servers.get(primary), &options, &servers.name()).await?;
@@ -163,13 +163,13 @@ impl Store {
         Ok(pending)
     }
 
-    /// Waits for calls under way and closes the connections. Without it nothing is lost either.
+    /// Waits for running calls and closes the connections. Without it nothing is lost either.
     pub async fn close(&self) {
         self.connections.close().await;
     }
 }
 
-/// What a check of sessions found, in time.
+/// Waits for a check of sessions and converts its error.
 async fn right(
     database: &str,
     check: impl Future<Output = Result<Result<(), WrongSessions>, sqlx::Error>>,
@@ -179,7 +179,7 @@ async fn right(
     checked.map_err(|source| OpenError::Sessions { database: database.to_owned(), source })
 }
 
-/// A pooler that lends sessions takes no settings for them.
+/// Whether a pooler refuses the settings of a session.
 fn refused(database: &str, source: BoxError) -> OpenError {
     let database = database.to_owned();
     if source.to_string().contains("unsupported startup parameter") {
@@ -188,7 +188,7 @@ fn refused(database: &str, source: BoxError) -> OpenError {
     OpenError::Connect { database, source }
 }
 
-/// The servers of an address, and which of them takes writes.
+/// The servers of an address, and the one that takes writes.
 async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usize), OpenError> {
     let servers = Servers::read(address, options.acquire_max).map_err(OpenError::Address)?;
     if !servers.are_several() {
@@ -200,7 +200,7 @@ async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usiz
     }
 }
 
-/// Connects with a connection of its own, which has no limits for statements, and reads which migrations are pending.
+/// Connects with a connection of its own, without limits for statements, and reads which migrations are pending.
 async fn look_at(
     connect: &PgConnectOptions,
     options: &Options,
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_the_statements_rely_on_is_set_whatever_the_database_says() {
+    async fn sessions_have_the_settings_that_statements_need() {
         let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
         let address = postgres.database().await.unwrap();
         let store = Store::open(&address, Options::default()).await.unwrap();

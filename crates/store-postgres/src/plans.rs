@@ -1,12 +1,11 @@
-//! Reads how Postgres carries out each statement, over tables that hold many ended runs and a long backlog: none reads all of a
-//! table, and each goes through the indexes that are named here.
+//! Checks Postgres' query plan of each statement, on tables with many ended runs and a long backlog: no statement scans a table,
+//! and each uses exactly the indexes that are named here.
 //!
-//! A statement is prepared and explained as the store's own connections would run it, with a plan made for its arguments and
-//! with one made for any; and once more with the planner's own view of sequential scans, so that what is asserted is not merely
-//! what `enable_seqscan = off` forbids. A new file in `queries/` needs a line in [`STATEMENTS`].
+//! A statement is prepared and explained as the store's own connections would run it, with a plan for its arguments and with a
+//! generic one. It is explained once more with the planner's own cost of sequential scans, so that the test does not merely show
+//! the effect of `enable_seqscan = off`. A new file in `queries/` needs a line in [`STATEMENTS`].
 //!
-//! None of them is index-only where it matters, on purpose: the hot ones lock or change the rows that they find, and so visit
-//! them anyway.
+//! On purpose, no hot statement is index-only: these statements lock or change the rows that they find, and so visit them anyway.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,20 +21,20 @@ use sqlx::{Connection, Executor, PgConnection};
 
 use crate::{Options, Store};
 
-/// Ended runs.
+/// The number of ended runs.
 const ENDED_RUNS: i64 = 100_000;
-/// Tables of which no statement may read everything.
+/// Tables that no statement may scan.
 const TABLES: [&str; 8] =
     ["runs", "run_states", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
 
-/// A statement and how it must be carried out.
+/// A statement and its expected plan.
 struct Statement {
     file: &'static str,
-    /// Arguments as SQL, in their order.
+    /// Its arguments as SQL, in order.
     arguments: &'static [&'static str],
-    /// The indexes that it goes through: these and no others.
+    /// The indexes that it must use: these and no others.
     indexes: &'static [&'static str],
-    /// Indexes of which it may read everything: they hold no more than what is active.
+    /// Indexes that it may scan, because they only have active rows.
     whole: &'static [&'static str],
 }
 
@@ -158,7 +157,7 @@ const STATEMENTS: &[Statement] = &[
     Statement {
         file: "find_backlogs.sql",
         arguments: &[],
-        // It stops at the first.
+        // It stops at the first row.
         indexes: &["tasks_backlog"],
         whole: &["tasks_backlog"],
     },
@@ -229,7 +228,7 @@ const STATEMENTS: &[Statement] = &[
         indexes: &["run_states_pkey"],
         whole: &[],
     },
-    // Whether there is any run at all: it stops at the first.
+    // Checks whether there is any run, so it stops at the first.
     Statement { file: "open_sums.sql", arguments: &[PAYERS, TWO], indexes: &[], whole: &[] },
     Statement { file: "ping.sql", arguments: &[], indexes: &["runs_pkey"], whole: &["runs_pkey"] },
     Statement { file: "put_back.sql", arguments: &[RUNS, TEXTS], indexes: &["tasks_pkey"], whole: &[] },
@@ -306,17 +305,17 @@ const FILL_ACCOUNTS: &str = "
 const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
 /// Runs whose task waits in the backlog.
 const BACKLOG_RUNS: i64 = 20_000;
-/// Runs that are under way: half of them have a task that was told, the others a claimed one.
+/// Active runs: half of them have a published task, the others a claimed one.
 const ACTIVE_RUNS: i64 = 100;
 
-/// What a plan reads of the tables, from its JSON.
+/// The tables and indexes that a plan reads, from its JSON.
 #[derive(Debug, Default)]
 struct Reading {
-    /// Tables of which everything is read.
+    /// Tables that it scans.
     sequential: BTreeSet<String>,
-    /// Indexes that are looked up.
+    /// Indexes that it searches.
     searched: BTreeSet<String>,
-    /// Indexes that are read from one end to the other.
+    /// Indexes that it scans.
     whole: BTreeSet<String>,
 }
 
@@ -348,7 +347,7 @@ impl Statement {
         std::fs::read_to_string(queries().join(self.file)).unwrap()
     }
 
-    /// Explained under the given settings; the JSON of its plan.
+    /// The JSON of the statement's plan under the given settings.
     async fn plan(&self, connection: &mut PgConnection, cache_mode: &str, sequential: &str) -> Value {
         let settings = format!("SET plan_cache_mode = {cache_mode}; SET enable_seqscan = {sequential}");
         execute(connection, settings).await;
@@ -364,7 +363,7 @@ impl Statement {
         explained[0]["Plan"].take()
     }
 
-    /// What is wrong with how it is carried out.
+    /// The differences between its plan and the expected one.
     async fn faults(&self, connection: &mut PgConnection) -> Vec<String> {
         let mut faults = Vec::new();
         for cache_mode in ["force_custom_plan", "force_generic_plan"] {
@@ -397,7 +396,7 @@ async fn execute(connection: &mut PgConnection, sql: String) {
     connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.unwrap();
 }
 
-/// Run number n is accepted n ms after the epoch; the active ones come after those that ended.
+/// Run number n is accepted n ms after the epoch; the active ones come after the ended ones.
 async fn fill(store: &Store, raw: &mut PgConnection) {
     let ids = SeededIds::new(1);
     let request_id = Some(RequestId::new("request-").unwrap());
@@ -419,17 +418,17 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
         execute(raw, format!("SELECT copy_run('{id}', {first}, {last}, 0, 1)")).await;
     }
     execute(raw, FILL_ACCOUNTS.to_owned()).await;
-    // Far more lanes than there are, so that the index is of use.
+    // Far more lanes than exist, so that the index is useful.
     let lanes = "INSERT INTO lane_dispatchers SELECT 'lane-' || n, gen_random_uuid(), 0 FROM generate_series(1, 20000) AS n";
     execute(raw, lanes.to_owned()).await;
     execute(raw, "VACUUM ANALYZE".to_owned()).await;
-    // Of what is under way there is little: whether a sample has any must not decide. This one has 300 rows for each of 2,000, all.
+    // Active rows are rare, and a sample may miss them. This one has 300 rows for each of 2,000, so it has all rows.
     execute(raw, "SET default_statistics_target = 2000".to_owned()).await;
     execute(raw, "ANALYZE tasks, run_states".to_owned()).await;
 }
 
 #[test]
-fn each_statement_says_how_it_is_carried_out() {
+fn every_statement_has_an_expected_plan() {
     let mut files: Vec<_> = std::fs::read_dir(queries())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -439,7 +438,7 @@ fn each_statement_says_how_it_is_carried_out() {
 }
 
 #[tokio::test]
-async fn no_statement_reads_all_of_a_table_and_each_goes_through_its_indexes() {
+async fn no_statement_scans_a_table_and_each_uses_its_indexes() {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let store = Store::open(&address, Options::default()).await.unwrap();

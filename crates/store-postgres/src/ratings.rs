@@ -1,4 +1,4 @@
-//! What tenants think of their runs.
+//! Tenants' ratings of their runs.
 
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::rating::Rating;
@@ -28,7 +28,7 @@ pub(crate) async fn rated(
     (after, before): (Option<RunId>, RunId),
     limit: u32,
 ) -> Result<Vec<RatedRun>, StoreError> {
-    // No id is the least there is: it would be of a version that does not exist.
+    // No run has the nil UUID, whose version does not exist.
     let after = after.map_or(Uuid::nil(), |run| *run.as_uuid());
     let list = ListRated { tenant: tenant.as_str(), after, before: *before.as_uuid(), limit: limit.into() };
     store.call(&list).await?.into_iter().map(RatedRow::read).collect()

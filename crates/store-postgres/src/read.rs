@@ -1,4 +1,4 @@
-//! Runs, events and lists.
+//! Reads runs, events and lists of runs.
 
 use std::collections::HashMap;
 
@@ -25,11 +25,11 @@ pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run
             loaded.insert(id, replay(id, first.version, rows)?);
         }
     }
-    // A run may be asked for twice.
+    // A run may occur twice in the request.
     Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
 }
 
-/// A run from the rows of all its events.
+/// Folds a run from the rows of all its events.
 fn replay(id: RunId, version: i64, rows: &[LoadedRow]) -> Result<Run, StoreError> {
     let mut events = Vec::new();
     for stored in rows.iter().filter_map(LoadedRow::events) {
@@ -65,7 +65,7 @@ pub(crate) async fn list(
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
-    // No id is the greatest there is: it would be of a version that does not exist.
+    // No run has the largest UUID, whose version does not exist.
     let before = before.map_or(Uuid::max(), |run| *run.as_uuid());
     let rows = store.call(&List { tenant: tenant.as_str(), before, limit }).await?;
     rows.into_iter().map(SummaryRow::read).collect()
@@ -78,7 +78,7 @@ pub(crate) async fn ping(store: &Store) -> Result<(), StoreError> {
 
 struct Load(Vec<Uuid>);
 
-/// The events of a commit, and the run that they are of; or the run alone, if it has none.
+/// The events of a commit with their run; or only the run, if it has no events.
 struct LoadedRow {
     run_id: Uuid,
     version: i64,
@@ -186,7 +186,7 @@ impl Call for List<'_> {
     }
 }
 
-/// Tells whether the server is a standby.
+/// Returns whether the server is a standby.
 struct Ping;
 
 impl Call for Ping {

@@ -1,4 +1,4 @@
-//! Removing runs that ended long ago.
+//! Removes runs that ended long ago.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::Store;
 use crate::call::Call;
 
-/// Up to which id runs were removed, by a walk that has not come to its end. Clones share it.
+/// The id up to which an unfinished walk has removed runs. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Walk(Arc<Mutex<Uuid>>);
 
@@ -48,7 +48,7 @@ pub(crate) async fn remove_ended(
     };
     let mut removed = store.call(&remove(after, limit)).await?;
     if removed.len() < limit && !after.is_nil() {
-        // The walk is over. Runs that were accepted earlier may have ended meanwhile.
+        // The walk is over and begins again: runs that were accepted earlier may have ended meanwhile.
         removed.extend(store.call(&remove(Uuid::nil(), limit - removed.len())).await?);
     }
     let last = removed.last().filter(|_| removed.len() == limit);
@@ -56,7 +56,7 @@ pub(crate) async fn remove_ended(
     Ok(u32::try_from(removed.len()).unwrap_or(u32::MAX))
 }
 
-/// Gives those that were removed, by id.
+/// Returns the ids of the removed runs.
 struct RemoveEnded {
     after: Uuid,
     before: Uuid,
@@ -68,8 +68,8 @@ struct RemoveEnded {
 impl Call for RemoveEnded {
     type Answer = Vec<Uuid>;
 
-    /// Two statements: a single one would not see events that were committed after it began and before it had the locks, and
-    /// would leave them behind.
+    /// Uses two statements: a single one would miss events that were committed after it began and before it had the locks, and would
+    /// leave them behind.
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { after, before, now, kept, limit } = self;
         let mut transaction = connection.begin().await?;
@@ -84,7 +84,7 @@ impl Call for RemoveEnded {
     }
 }
 
-/// Removes the sums of periods that began earlier, the sum of all time aside.
+/// Removes the sums of periods that began earlier, except the all-time sum.
 struct RemoveSums {
     now: i64,
     kept: i64,

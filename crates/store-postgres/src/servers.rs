@@ -1,4 +1,4 @@
-//! The servers that an address names, and which of them takes writes.
+//! The servers of an address, and the one that takes writes.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 
 use crate::call::Standby;
 
-/// What of an address we see to ourselves: a server that takes no writes is never used.
+/// A part of the address that is replaced by our own check: a server that takes no writes is never used.
 const OURS: &str = "target_session_attrs=";
 
-/// Servers that stand in for each other: a primary and those that follow it.
+/// A primary and its standbys.
 #[derive(Clone)]
 pub(crate) struct Servers {
-    // These would show the password.
+    // Not shown by `Debug`, because they contain the password.
     all: Vec<PgConnectOptions>,
     answer_max: Duration,
 }
@@ -28,21 +28,21 @@ impl fmt::Debug for Servers {
     }
 }
 
-/// No server takes writes.
+/// None of the servers takes writes.
 #[derive(Debug, thiserror::Error)]
 #[error("no server takes writes: {said}")]
 pub struct NoPrimary {
-    /// What each of them said or did.
+    /// The answer or error of each server.
     said: String,
 }
 
 impl Servers {
-    /// Reads `postgres://user:password@host:5432,host:5432/name`, with one host or several. `answer_max` bounds how long one of
-    /// several is waited for.
+    /// Parses `postgres://user:password@host:5432,host:5432/name`, with one or more hosts. `answer_max` is how long one of several
+    /// servers may take to answer.
     pub(crate) fn read(address: &str, answer_max: Duration) -> Result<Self, sqlx::Error> {
         let all = one_each(address).into_iter().map(|address| {
             let server = PgConnectOptions::from_str(&address)?;
-            // Floats are asked for in binary; a pooler may know nothing of the setting.
+            // Floats are requested in binary form, and a pooler may not support the setting.
             Ok(server.application_name("podium").extra_float_digits(None))
         });
         Ok(Self { all: all.collect::<Result<_, sqlx::Error>>()?, answer_max })
@@ -56,7 +56,7 @@ impl Servers {
         self.all.len() > 1
     }
 
-    /// Hosts and ports, and the name; neither user nor password.
+    /// Hosts, ports and the name, without user and password.
     pub(crate) fn name(&self) -> String {
         let places: Vec<_> = self.all.iter().map(place).collect();
         let database =
@@ -64,7 +64,7 @@ impl Servers {
         format!("{}/{database}", places.join(","))
     }
 
-    /// Asks all of them at the same time; the first that says that it takes writes.
+    /// Asks all servers concurrently; returns the first that takes writes.
     pub(crate) async fn primary(&self) -> Result<usize, NoPrimary> {
         let mut asking = JoinSet::new();
         for (index, server) in self.all.iter().cloned().enumerate() {
@@ -103,7 +103,7 @@ async fn is_standby(server: &PgConnectOptions) -> Result<bool, sqlx::Error> {
     answer
 }
 
-/// Whether the server follows another one. Nothing is prepared for it, so that it can be asked through whatever is in between.
+/// Whether the server is a standby. The statement is not prepared, so it also works through a pooler.
 pub(crate) async fn follows(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     sqlx::raw_sql("SELECT pg_is_in_recovery()").fetch_one(connection).await?.try_get(0)
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_several_hosts_is_as_many_addresses() {
+    fn an_address_of_several_hosts_is_split() {
         assert_eq!(
             one_each(
                 "postgres://me:p%40s@one:5432,[::1]:2,three/podium?target_session_attrs=any&sslmode=require"
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_database_tells_neither_user_nor_password() {
+    fn the_name_of_a_database_has_no_user_and_password() {
         let servers = Servers::read("postgres://me:hunter2@one,two:1/podium", Duration::ZERO).unwrap();
         assert_eq!(servers.name(), "one:5432,two:1/podium");
     }

@@ -1,4 +1,4 @@
-//! Leases, what a sweeper must act on, and the backlogs.
+//! Leases, the work of the sweeper, and the backlogs.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use uuid::Uuid;
 use crate::Store;
 use crate::call::Call;
 
-/// Most outstanding tasks of a tenant in a lane that are counted. Who has more is served last either way.
+/// Most outstanding tasks of a tenant in a lane that are counted. A tenant with more is last in any case.
 const COUNTED_MAX: i64 = 1_000;
 
-/// Most rows that are waited for, one after the other, when leases are extended. The next heartbeat looks after others.
+/// Most locked rows that an extension of leases waits for, one after the other. The next heartbeat handles others.
 const LOCKED_MAX: u32 = 4;
 
 pub(crate) async fn extend_leases(
@@ -31,7 +31,7 @@ pub(crate) async fn extend_leases(
     }
     let extended = store.call(&ExtendLeases::new(holds, until)).await?;
     let mut extended = extended.iter().map(HoldRow::read).collect::<Result<HashSet<_>, _>>()?;
-    // Few, if any: those that are lost, and those whose tasks somebody writes right now.
+    // Usually few: lost claims, and tasks that another transaction writes right now.
     let mut locked = 0;
     for hold in holds {
         if extended.contains(hold) {
@@ -42,7 +42,7 @@ pub(crate) async fn extend_leases(
             continue;
         }
         let is_held = match store.call(&ExtendLease { hold: *hold, until }).await {
-            // Nobody else can take the task while its row is locked.
+            // While its row is locked, no other process can take the task.
             Err(StoreError::Refused(_)) => {
                 locked += 1;
                 true
@@ -131,7 +131,7 @@ struct ReadyRow {
 }
 
 impl ReadyRow {
-    /// `None` if the lane is a newer version's.
+    /// `None` if only a newer version knows the lane.
     fn read(&self) -> Result<Option<ReadyTask>, StoreError> {
         let run = RunId::new(self.run_id);
         let task = task(run, &self.task)?;
@@ -188,7 +188,7 @@ impl Call for ExtendLeases {
     }
 }
 
-/// Tells whether its claim still holds the task.
+/// Returns whether its claim still holds the task.
 struct ExtendLease {
     hold: Hold,
     until: Timestamp,
@@ -352,7 +352,7 @@ mod tests {
     use crate::Options;
 
     #[tokio::test]
-    async fn only_extending_leases_does_not_wait_for_the_disk() {
+    async fn only_lease_extensions_do_not_wait_for_the_disk() {
         let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
         let address = postgres.database().await.unwrap();
         let store = Store::open(&address, Options::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Creating runs and appending to them, each batch in one statement.
+//! Creates runs and appends to them, each batch in one statement.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,22 +14,22 @@ use crate::call::Call;
 use crate::charged::{OpenSums, Refused, Row, Verdict};
 use crate::columns::{Batch, EventsRow, RunRow, StateRow, column};
 
-/// How often runs are created whose request ids belonged to runs that were removed before they could be looked up.
+/// Most tries to create runs whose request ids belonged to runs that were removed before they could be read.
 const CREATE_TRIES_MAX: u32 = 3;
-/// How often the budget sums of a batch are created. The second time somebody has removed them in between.
+/// Most tries to create the budget sums of a batch. A second one is needed if they were removed in between.
 const OPEN_TRIES_MAX: u32 = 3;
 
-/// Each time, another run had the request id and was removed at once.
+/// On each try, another run had the request id and was removed at once.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the runs that have the request ids vanished {CREATE_TRIES_MAX} times")]
+#[error("runs with the same request ids appeared and vanished {CREATE_TRIES_MAX} times; try again")]
 struct Vanishing;
 
-/// Each time, the sums of the budgets were removed before they could be locked.
+/// On each try, the sums of the budgets were removed before they could be locked.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the sums of the budgets were removed {OPEN_TRIES_MAX} times while a run was charged to them")]
+#[error("the sums of the budgets were removed {OPEN_TRIES_MAX} times while a run was charged; try again")]
 struct SumsVanish;
 
-/// What became of a batch: the runs that were written, and those that a budget refused. The rest conflicts with other commits.
+/// The result of a batch: the runs that were written, and those that a budget refused. The others conflict with other commits.
 #[derive(Default)]
 struct Outcome {
     written: HashSet<Uuid>,
@@ -37,12 +37,12 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the run might fit if it were alone.
+    /// Whether the run might fit alone.
     fn is_crowded_out(&self, run: Uuid) -> bool {
         matches!(self.refused.get(&run), Some(Refused::Crowded))
     }
 
-    /// This outcome once the run was tried alone.
+    /// This outcome, updated by that of the run tried alone.
     fn with(mut self, run: Uuid, alone: Self) -> Self {
         self.refused.remove(&run);
         self.refused.extend(alone.refused);
@@ -50,7 +50,7 @@ impl Outcome {
         self
     }
 
-    /// Adds what the statement said. Returns whether sums must be created before it says all.
+    /// Adds the rows of the statement. Returns whether sums must be created before the result is complete.
     fn add(&mut self, rows: Vec<Row>) -> Result<bool, StoreError> {
         let mut is_unopened = false;
         for row in rows {
@@ -60,7 +60,7 @@ impl Outcome {
                     self.written.insert(run);
                 }
                 Verdict::Unopened => is_unopened = true,
-                // A certain refusal says more than one that depends on the others.
+                // A certain refusal takes precedence over one that depends on other runs.
                 Verdict::Refused(Refused::Crowded) if self.refused.contains_key(&run) => {}
                 Verdict::Refused(refused) => {
                     self.refused.insert(run, refused);
@@ -98,7 +98,7 @@ pub(crate) async fn create(
     Ok(created)
 }
 
-/// Creates the runs that can be created, and finds those that existed before.
+/// Creates the runs that can be created, and finds those that existed.
 async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMap<Uuid, Uuid>), StoreError> {
     let batch = Batch::new(runs, store.options.dispatch_grace)?;
     let (mut found, mut tries) = (HashMap::new(), 0);
@@ -108,12 +108,12 @@ async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMa
         if batch.runs.iter().all(|run| outcome.written.contains(&run.id)) {
             return Ok((outcome, found));
         }
-        // In a statement of its own, which sees what others committed while the first one waited for them.
+        // A separate statement sees what others committed while the first one waited for them.
         found.extend(store.call(&FindCreated(&batch.runs)).await?);
         let is_settled = |id: &Uuid| {
             outcome.written.contains(id) || outcome.refused.contains_key(id) || found.contains_key(id)
         };
-        // If a run is not settled, the run that had its request id was removed in between: the id is free.
+        // If a run is not settled, the run with its request id was removed in between: the id is free.
         if batch.runs.iter().all(|run| is_settled(&run.id)) || tries >= CREATE_TRIES_MAX {
             return Ok((outcome, found));
         }
@@ -137,7 +137,7 @@ pub(crate) async fn commit(
         }
         results.push(match outcome.refused.remove(&id) {
             Some(Refused::Short(shortage)) => Err(Unwritten::OverBudget(shortage)),
-            // A second commit to the same run was not even tried.
+            // A second commit to the same run was not tried.
             None if outcome.written.remove(&id) => Ok(()),
             _ => Err(Unwritten::Conflict(Conflict)),
         });
@@ -149,8 +149,8 @@ async fn commit_batch(store: &Store, commits: &[Commit]) -> Result<Outcome, Stor
     write(store, &Batch::new(commits, store.options.dispatch_grace)?).await
 }
 
-/// Writes a batch. Where it is the first to be charged to a budget in its period, creates the sum and asks again: what was
-/// written by then is left out by its version or id.
+/// Writes a batch. If it is the first to be charged to a budget in its period, creates the sum and repeats the statement, which
+/// skips what was already written by its version or id.
 async fn write(store: &Store, batch: &Batch<'_>) -> Result<Outcome, StoreError> {
     let mut outcome = Outcome::default();
     for _ in 0..OPEN_TRIES_MAX {
@@ -166,7 +166,7 @@ async fn write(store: &Store, batch: &Batch<'_>) -> Result<Outcome, StoreError> 
     Err(StoreError::Unavailable(Box::new(SumsVanish)))
 }
 
-/// Gives, for each run that was to be created, the one that is there.
+/// Returns the existing run for each run to create.
 struct FindCreated<'b>(&'b [RunRow<'b>]);
 
 impl Call for FindCreated<'_> {
@@ -185,7 +185,7 @@ impl Call for FindCreated<'_> {
     }
 }
 
-/// Gives the runs that were written, and those that a budget refused.
+/// Returns the runs that were written, and those that a budget refused.
 struct Write<'b>(&'b Batch<'b>);
 
 impl Call for Write<'_> {

@@ -1,4 +1,4 @@
-//! The store does what every run store must.
+//! Runs the conformance suite of run stores.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use podium_testkit::accounts::AccountsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
-    // None of the requirements is about a machine that loses its power.
+    // No requirement is about a machine that loses power.
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let options = Options::default();

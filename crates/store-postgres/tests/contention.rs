@@ -1,4 +1,4 @@
-//! Writers and sweepers that meet at the same rows.
+//! Concurrent writers and sweepers on the same rows.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Scene {
     }
 }
 
-/// Until a backend of the database waits for a lock.
+/// Waits until a backend of the database waits for a lock.
 async fn until_one_waits(raw: &mut PgConnection) {
     let mut asking = interval(Duration::from_millis(5));
     let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity
@@ -57,7 +57,7 @@ async fn until_one_waits(raw: &mut PgConnection) {
     }
 }
 
-/// Closes a store and waits until its sessions are gone. What they did is in the server's statistics from then on.
+/// Closes a store and waits until its sessions are gone. From then on, the server's statistics include them.
 async fn end(store: &Store, raw: &mut PgConnection) {
     store.close().await;
     let mut asking = interval(Duration::from_millis(5));
@@ -72,10 +72,10 @@ async fn deadlocks(raw: &mut PgConnection) -> i64 {
     sqlx::query_scalar(counted).fetch_one(raw).await.unwrap()
 }
 
-/// Claims, failures, results and signs of life for the same runs, handed over forwards and backwards at once: rows of tasks are
-/// rewritten, removed and added.
+/// Claims, failures, results and heartbeats for the same runs, written forwards and backwards concurrently: rows of tasks are
+/// updated, deleted and inserted.
 #[tokio::test]
-async fn batches_in_opposite_orders_never_wait_for_each_other_in_a_circle() {
+async fn batches_in_opposite_orders_never_deadlock() {
     let scene = Scene::new(Options::default()).await;
     let other = Store::open(&scene.address, Options::default()).await.unwrap();
     for _ in 0..ROUNDS {
@@ -116,12 +116,12 @@ async fn batches_in_opposite_orders_never_wait_for_each_other_in_a_circle() {
     assert_eq!(deadlocks(&mut raw).await, 0);
 }
 
-/// Somebody else, say an administrator, takes the same rows the other way round.
+/// Another client, such as an administrator, locks the same rows in the opposite order.
 #[tokio::test]
-async fn a_batch_that_is_rolled_back_for_anothers_sake_is_tried_again() {
+async fn a_batch_that_is_rolled_back_by_a_deadlock_is_retried() {
     let scene = Scene::new(Options::default()).await;
     let mut raw = scene.raw().await;
-    // Only the store's session looks for deadlocks, and late enough for one to be there.
+    // Only the store's session looks for deadlocks, and late enough for one to exist.
     let settings = "ALTER DATABASE podium_1 SET deadlock_timeout = '3s'; SET deadlock_timeout = '10min'";
     sqlx::raw_sql(settings).execute(&mut raw).await.unwrap();
     let store = Store::open(&scene.address, Options::default()).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_batch_that_is_rolled_back_for_anothers_sake_is_tried_again() {
     let mut raw = scene.raw().await;
     store.close().await;
     end(&scene.store, &mut raw).await;
-    // The store's next try may be at the row before the other is woken: then they meet a second time.
+    // The store's next try may reach the row before the other is woken, for a second deadlock.
     assert!(deadlocks(&mut raw).await >= 1);
 }
 
@@ -170,9 +170,9 @@ async fn a_row_that_is_locked_for_too_long_is_an_error_that_leaves_nothing() {
     assert_eq!(scene.store.commit(&commits).await.unwrap(), [Ok(()), Ok(())]);
 }
 
-/// Who writes a task may not take it away in the end.
+/// A writer of a task may leave its lease alone in the end.
 #[tokio::test]
-async fn a_lease_is_extended_once_who_writes_its_task_is_through() {
+async fn a_lease_is_extended_after_the_write_of_its_task() {
     let scene = Scene::new(Options::default()).await;
     let mut runs = scene.runs(3).await;
     let mut holds = Vec::new();
@@ -190,7 +190,7 @@ async fn a_lease_is_extended_once_who_writes_its_task_is_through() {
         sqlx::query(change).bind(runs[1].id().as_uuid()).execute(&mut *transaction).await.unwrap();
         let other = async {
             until_one_waits(&mut scene.raw().await).await;
-            // Nothing is held meanwhile that a commit could wait for.
+            // Meanwhile it holds no lock that a commit could wait for.
             for run in [0, 2] {
                 let lock = "SELECT FROM tasks WHERE run_id = $1 FOR UPDATE NOWAIT";
                 let id = runs[run].id();
@@ -204,7 +204,7 @@ async fn a_lease_is_extended_once_who_writes_its_task_is_through() {
     }
 }
 
-/// The clock of the process that asks is far ahead.
+/// The clock of the calling process is far ahead.
 #[tokio::test]
 async fn sums_are_removed_by_the_time_of_the_server() {
     let scene = Scene::new(Options::default()).await;
@@ -221,9 +221,9 @@ async fn sums_are_removed_by_the_time_of_the_server() {
     assert_eq!(left, ["tenant:t1", "tenant:t399"]);
 }
 
-/// A person has locked the row of a task and does not let go of it. To wait for them would cost the other leases.
+/// A person has locked the row of a task and does not release it. Waiting for it would lose the other leases.
 #[tokio::test]
-async fn a_lease_whose_row_stays_locked_holds_up_no_other_one() {
+async fn a_lease_whose_row_stays_locked_delays_no_other() {
     let minute = Duration::from_mins(1);
     let options = Options { lock_max: minute, statement_max: minute, ..Options::default() };
     let scene = Scene::new(options).await;
@@ -240,22 +240,22 @@ async fn a_lease_whose_row_stays_locked_holds_up_no_other_one() {
     let lock = "SELECT FROM tasks WHERE run_id = ANY($1) FOR UPDATE";
     sqlx::query(lock).bind(&locked).execute(&mut *transaction).await.unwrap();
     let until = runs[0].now.after(Duration::from_mins(1));
-    // One that does not hold its task any more, before those that do.
+    // A lost claim, before those that hold their task.
     holds[6].claim = scene.ids.claim_id();
     let extended = tokio::time::timeout(minute / 2, scene.store.extend_leases(&holds, until)).await.unwrap();
-    assert_eq!(extended.unwrap(), [true; 9], "nothing is said of those behind a lock");
+    assert_eq!(extended.unwrap(), [true; 9], "leases of locked rows count as held");
     let reached = "SELECT count(*) FROM tasks WHERE lease_until_ms = $1";
     let until_ms = i64::try_from(until.unix_ms()).unwrap();
     let reached = sqlx::query_scalar::<_, i64>(reached).bind(until_ms).fetch_one(&mut *transaction).await;
-    assert_eq!(reached.unwrap(), 2, "those that nobody has locked");
+    assert_eq!(reached.unwrap(), 2, "the rows that are not locked");
     transaction.rollback().await.unwrap();
     let extended = scene.store.extend_leases(&holds, until).await.unwrap();
     assert_eq!(extended, [true, true, true, true, true, true, false, true, true]);
 }
 
-/// The statement began before the lease was extended, and comes to the row after it.
+/// The statement began before the lease was extended, and reaches the row after it.
 #[tokio::test]
-async fn a_lease_that_is_extended_meanwhile_does_not_keep_the_row_of_a_task() {
+async fn a_concurrent_extension_does_not_keep_a_tasks_row() {
     let scene = Scene::new(Options::default()).await;
     let mut raw = scene.raw().await;
     for count in [1, 2] {
@@ -287,9 +287,9 @@ async fn a_lease_that_is_extended_meanwhile_does_not_keep_the_row_of_a_task() {
     }
 }
 
-/// A sweeper neither waits for who writes a task nor tells it.
+/// A sweeper neither waits for the writer of a task nor publishes the task.
 #[tokio::test]
-async fn a_sweep_passes_by_what_is_being_written() {
+async fn a_sweep_skips_tasks_that_are_being_written() {
     let scene = Scene::new(Options::default()).await;
     let runs = scene.runs(3).await;
     let mut raw = scene.raw().await;
@@ -309,7 +309,7 @@ async fn a_sweep_passes_by_what_is_being_written() {
     assert_eq!(told().await, [(runs[1].id(), PLAN)]);
 }
 
-/// A repeat that arrives while the first is still being carried out, as after a time-out.
+/// A repetition that arrives while the first is still running, as after a timeout.
 #[tokio::test]
 async fn a_create_that_is_repeated_at_once_creates_once() {
     let scene = Scene::new(Options::default()).await;
@@ -319,13 +319,13 @@ async fn a_create_that_is_repeated_at_once_creates_once() {
     let answers: Vec<_> = join_all(repeats).await.into_iter().flat_map(Result::unwrap).collect();
     assert!(answers.iter().all(|created| matches!(created, Created::New | Created::Already)), "{answers:?}");
     assert_eq!(answers.iter().filter(|created| **created == Created::New).count(), 8);
-    // Within one batch, too.
+    // Also within one batch.
     let twice: Vec<Commit> = creates.iter().chain(&creates).cloned().collect();
     assert_eq!(scene.store.create(&twice).await.unwrap().len(), 16);
     assert_eq!(scene.store.list(&a_tenant(), None, 100).await.unwrap().len(), 8);
 }
 
-/// Two commits to one run in a batch are the caller's mistake; they must not both be written.
+/// Two commits to one run in a batch are an error of the caller; only one may be written.
 #[tokio::test]
 async fn of_two_commits_to_one_run_in_a_batch_one_is_written() {
     let scene = Scene::new(Options::default()).await;
@@ -339,7 +339,7 @@ async fn of_two_commits_to_one_run_in_a_batch_one_is_written() {
     assert_eq!(scene.store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }
 
-/// Signs of life are the most frequent write. They must find room in the row's page and leave the indexes alone.
+/// Heartbeats are the most frequent write. They must fit into the row's page and not touch the indexes.
 #[tokio::test]
 async fn extending_a_lease_touches_no_index() {
     let scene = Scene::new(Options::default()).await;
@@ -361,7 +361,7 @@ async fn extending_a_lease_touches_no_index() {
     assert_eq!((after.0 - before.0, after.1 - before.1), (10, 10));
 }
 
-/// A backlog may be long, and is looked at twenty times a second.
+/// A backlog may be long, and is read twenty times a second.
 #[tokio::test]
 async fn taking_from_a_backlog_does_not_read_all_of_it() {
     const BACKLOG: i64 = 20_000;
@@ -387,7 +387,7 @@ async fn taking_from_a_backlog_does_not_read_all_of_it() {
     assert!((after - before) / looks < BACKLOG / 20, "{} rows for each look", (after - before) / looks);
 }
 
-/// One process at a time publishes the backlog of a lane, and the next takes over when its lease is over.
+/// One process at a time publishes the backlog of a lane, and the next takes over when its lease expires.
 #[tokio::test]
 async fn a_lane_has_one_dispatcher_at_a_time() {
     let scene = Scene::new(Options::default()).await;
@@ -403,7 +403,7 @@ async fn a_lane_has_one_dispatcher_at_a_time() {
     assert_eq!(hold(first, &plans[..1], long).await, plans[..1]);
     assert_eq!(hold(second, &plans, long).await, plans[1..], "a free lane is given");
     assert_eq!(hold(first, &plans, long).await, plans[..1], "its own is extended");
-    // A lease of no time is over with the next millisecond of the database.
+    // A lease of zero length expires with the next millisecond of the database.
     assert_eq!(hold(first, &plans[..1], short).await, plans[..1]);
     while hold(second, &plans, long).await != plans {}
     assert_eq!(hold(first, &plans, long).await, []);

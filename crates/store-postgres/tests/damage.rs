@@ -1,4 +1,4 @@
-//! What a damaged database does: an error that names the run, and nothing to the other runs.
+//! A damaged database gives an error that names the run, and does not affect other runs.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::error::Error;
@@ -17,7 +17,7 @@ const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 struct Scene {
     store: Store,
     raw: PgConnection,
-    /// The one that is to be damaged, with event 1, event 2, and events 3 to 5 in a row.
+    /// The run that will be damaged, with event 1, event 2, and events 3 to 5 in one row.
     run: Driven,
     other: Driven,
 }
@@ -43,7 +43,7 @@ impl Scene {
     }
 }
 
-/// The run that the error names, and what is said of it.
+/// The run in the error, and the error's message.
 fn named<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (RunId, String) {
     match result.unwrap_err() {
         StoreError::Inconsistent { run, source } => (run, source.to_string()),

@@ -1,4 +1,4 @@
-//! Databases of older and newer versions, and roles that may not create tables.
+//! Databases of older and newer versions, and roles without the right to create tables.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use podium_harness::{Fsync, Postgres};
@@ -7,7 +7,7 @@ use podium_store_postgres::{Migrate, OpenError, Options, Store};
 use podium_testkit::{Driven, SeededIds};
 use sqlx::{Connection as _, PgConnection};
 
-/// The tables of the first version, and what sqlx writes when it has made them.
+/// The tables of the first version, as sqlx leaves them.
 const FIRST_VERSION: &str = include_str!("../../../migrations/postgres/0001_create_runs.sql");
 const FIRST_MIGRATIONS: &str = "
     CREATE TABLE _sqlx_migrations (
@@ -29,7 +29,7 @@ async fn a_database() -> (Postgres, String, PgConnection) {
     (postgres, address, raw)
 }
 
-/// The same as the first version leaves it.
+/// A database as the first version leaves it.
 async fn a_database_of_the_first_version() -> (Postgres, String, PgConnection) {
     let (postgres, address, mut raw) = a_database().await;
     sqlx::raw_sql(FIRST_VERSION).execute(&mut raw).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_database_of_the_first_version_is_migrated_when_it_opens() {
     assert!(pending.0.contains(&2) && !pending.0.contains(&1), "{pending}");
     is_usable(&Store::open(&address, Options::default()).await.unwrap()).await;
     assert_eq!(Store::pending_migrations(&address, Options::default()).await.unwrap().0, [0; 0]);
-    // What the statements of the first version leave out has a default.
+    // Columns that the statements of the first version omit have defaults.
     let old =
         "INSERT INTO run_states (run_id, version, state, deadline_ms, steps, cost_nano_usd, wasted_nano_usd,
                                        saved_nano_usd, fallbacks, hedges)
@@ -62,7 +62,7 @@ async fn a_database_of_the_first_version_is_migrated_when_it_opens() {
 }
 
 #[tokio::test]
-async fn a_process_that_may_not_migrate_says_what_to_do() {
+async fn a_process_that_may_not_migrate_reports_what_to_do() {
     let (_postgres, address, _) = a_database_of_the_first_version().await;
     let refused = Store::open(&address, never()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Behind { .. }), "{refused:?}");
@@ -88,7 +88,7 @@ async fn a_role_that_only_reads_and_writes_rows_opens_a_migrated_database() {
         Store::open(&as_worker, options).await.unwrap().ping().await.unwrap();
     }
     is_usable(&Store::open(&as_worker, never()).await.unwrap()).await;
-    // Such a role cannot migrate, and is told who can.
+    // The role cannot migrate; the error names the command.
     let last = "DELETE FROM _sqlx_migrations WHERE version = 2";
     sqlx::query(last).execute(&mut raw).await.unwrap();
     let refused = Store::open(&as_worker, Options::default()).await.unwrap_err();
@@ -104,7 +104,7 @@ async fn a_process_works_with_a_newer_database_down_to_its_floor() {
     let (_postgres, address, mut raw) = a_database().await;
     Store::migrate(&address, Options::default()).await.unwrap();
     sqlx::query(NEWER).execute(&mut raw).await.unwrap();
-    // As an older process that is started again, or that is rolled back to.
+    // As an older process that is restarted, or to which the installation is rolled back.
     is_usable(&Store::open(&address, Options::default()).await.unwrap()).await;
     Store::open(&address, never()).await.unwrap();
     sqlx::query("UPDATE schema_floor SET version = 9999").execute(&mut raw).await.unwrap();

@@ -1,4 +1,4 @@
-//! Opening a database, and what is said when that fails.
+//! Opening a database, and the errors if that fails.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::error::Error;
@@ -9,7 +9,7 @@ use podium_harness::{Fsync, Postgres};
 use podium_ports::store::RunStore;
 use podium_store_postgres::{OpenError, Options, Store};
 
-/// The word that must never be seen.
+/// The password, which no message may contain.
 const PASSWORD: &str = "correct-horse";
 
 async fn open(address: &str) -> Result<Store, OpenError> {
@@ -17,7 +17,7 @@ async fn open(address: &str) -> Result<Store, OpenError> {
     Store::open(address, options).await
 }
 
-/// All that can be printed of an error.
+/// Everything that can be printed of an error.
 fn everything(error: &OpenError) -> String {
     let mut text = format!("{error:?}");
     let mut cause: Option<&dyn Error> = Some(error);
@@ -29,7 +29,7 @@ fn everything(error: &OpenError) -> String {
 }
 
 #[tokio::test]
-async fn several_open_a_new_database_at_once_and_it_opens_again() {
+async fn several_processes_can_open_a_new_database_at_once() {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let open = || Store::open(&address, Options::default());
@@ -42,7 +42,7 @@ async fn several_open_a_new_database_at_once_and_it_opens_again() {
 }
 
 #[tokio::test]
-async fn no_error_tells_a_password() {
+async fn no_error_contains_a_password() {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let with_password = address.replace("postgres@", &format!("postgres:{PASSWORD}@"));
@@ -56,7 +56,7 @@ async fn no_error_tells_a_password() {
     for (address, expected) in [
         (&no_database, "127.0.0.1"),
         (&bad_port, "must look like"),
-        (&closed, "database `127.0.0.1:1/podium` does not answer"),
+        (&closed, "database `127.0.0.1:1/podium` cannot be reached"),
         (&bad_setting, "must look like"),
     ] {
         let error = open(address).await.unwrap_err();

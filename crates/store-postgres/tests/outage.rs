@@ -1,4 +1,4 @@
-//! A server that crashes, and one that is gone.
+//! A server that crashes, and one that is unreachable.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::{Instant, interval};
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 
 #[tokio::test]
-async fn what_was_answered_survives_a_crash_and_the_store_goes_on() {
+async fn acknowledged_commits_survive_a_crash_and_the_store_continues() {
     let mut postgres = Postgres::start().await.unwrap();
     let address = postgres.database().await.unwrap();
     let store = Store::open(&address, Options::default()).await.unwrap();
@@ -25,21 +25,21 @@ async fn what_was_answered_survives_a_crash_and_the_store_goes_on() {
     store.commit(std::slice::from_ref(&claim)).await.unwrap();
 
     postgres.restart().await.unwrap();
-    // Connections of before the crash fail, each once.
+    // Connections from before the crash fail, once each.
     let mut asking = interval(Duration::from_millis(5));
     while let Err(error) = store.ping().await {
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
         asking.tick().await;
     }
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run.clone())]);
-    // Whoever lost the answer in the crash asks again.
+    // A caller that lost the answer in the crash repeats the call.
     assert_eq!(store.create(&[create]).await.unwrap(), [Created::Already]);
     assert_eq!(store.commit(&[claim]).await.unwrap(), [Err(Conflict)]);
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_an_error_within_the_time_for_a_connection() {
+async fn an_unreachable_server_is_an_error_within_the_connect_timeout() {
     let postgres = Postgres::start_with(podium_harness::Fsync::Off).await.unwrap();
     let options = Options { acquire_max: Duration::from_millis(200), ..Options::default() };
     let store = Store::open(&postgres.database().await.unwrap(), options).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_server_that_is_gone_is_an_error_within_the_time_for_a_connection() {
 }
 
 #[tokio::test]
-async fn a_network_that_swallows_everything_is_an_error_in_time_and_the_store_goes_on_after_it() {
+async fn a_network_that_drops_everything_is_an_error_in_time() {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let database = postgres.database().await.unwrap();
     let wire = Wire::start(postgres.address()).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_network_that_swallows_everything_is_an_error_in_time_and_the_store_go
     let store = Store::open(&address, options).await.unwrap();
     store.ping().await.unwrap();
     wire.hold();
-    // Of the connection that there is, and of one that would have to be made.
+    // First on the existing connection, then on a new one.
     for _ in 0..2 {
         let asked = Instant::now();
         store.ping().await.unwrap_err();

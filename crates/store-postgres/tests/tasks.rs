@@ -1,4 +1,4 @@
-//! Which tasks have a row.
+//! The tasks that have a row.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use podium_domain::budget::{BudgetRef, Payer};
@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 const FIRST: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 
-/// Runs that go the same way: the statement that writes them depends on how many they are, and on whether they have budgets.
+/// Runs with the same commits: the statement that writes them depends on their number, and on whether they have budgets.
 struct Scene {
     _postgres: Postgres,
     store: Store,
@@ -48,7 +48,7 @@ impl Scene {
         assert!(written.iter().all(Result::is_ok), "{written:?}");
     }
 
-    /// Task and state of each row, which every run must have alike.
+    /// Task and state of each row; they must be the same for every run.
     async fn rows(&mut self) -> Vec<String> {
         let read = "SELECT task || ' ' || state FROM tasks WHERE run_id = $1 ORDER BY task";
         let mut each = Vec::new();
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// What each of the three statements is used for that write a batch.
+/// The runs for each of the three statements that write a batch.
 async fn scenes() -> [Scene; 3] {
     let budget = BudgetRef { payer: Payer::Tenant(a_tenant()), from: TestClock::START, period: None };
     [Scene::new(1, Vec::new()).await, Scene::new(2, Vec::new()).await, Scene::new(2, vec![budget]).await]
@@ -89,7 +89,7 @@ async fn a_run_has_rows_for_its_ready_and_its_running_tasks_only() {
 }
 
 #[tokio::test]
-async fn a_run_that_has_ended_has_no_rows_of_tasks() {
+async fn an_ended_run_has_no_rows_of_tasks() {
     for mut scene in scenes().await {
         scene
             .all(|run, ids| {
