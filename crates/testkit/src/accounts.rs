@@ -1,4 +1,4 @@
-//! What every store must do that keeps keys and budgets. [`accounts_suite!`](crate::accounts_suite) makes a test of each
+//! The conformance suite of stores that keep keys and budgets. [`accounts_suite!`](crate::accounts_suite) makes a test of each
 //! requirement.
 
 use std::sync::Arc;
@@ -25,57 +25,56 @@ pub use sums::{
     a_run_that_names_no_period_is_bounded_by_any_cap, a_run_that_reserved_nothing_gets_its_paid_plan,
     a_run_that_reserved_nothing_is_refused_a_plan_beyond_the_cap, absurd_amounts_never_refuse_a_commit,
     an_operator_corrects_a_sum, lost_attempts_are_released_after_the_end_of_their_run,
-    runs_with_and_without_reservation_share_a_batch,
-    sums_of_old_periods_are_removed_and_those_of_all_time_kept,
-    what_a_run_without_reservation_spends_is_booked,
+    runs_with_and_without_reservation_share_a_batch, sums_of_old_periods_are_removed_except_all_time,
+    the_cost_of_a_run_without_reservation_is_booked,
 };
 
 /// An empty store under test.
 pub struct AccountsFixture {
     /// A handle on its runs.
     pub runs: Arc<dyn RunStore>,
-    /// Another one, as a second process would have it.
+    /// A second handle, as another process would have it.
     pub other_runs: Arc<dyn RunStore>,
     /// Its keys and budgets.
     pub accounts: Arc<dyn Accounts>,
-    /// What must live as long as the test.
+    /// Objects that must live as long as the test.
     pub keep: Box<dyn std::any::Any + Send>,
 }
 
 /// Makes a test of each requirement. The expression is a future of a fresh [`AccountsFixture`].
 ///
 /// ```ignore
-/// podium_testkit::accounts_suite! { #[tokio::test] fixture() }
-/// ```
+///  podium_testkit::accounts_suite! { #[tokio::test] fixture() }
+///  ```
 #[macro_export]
 macro_rules! accounts_suite {
     (#[$attribute:meta] $fixture:expr) => {
         $crate::accounts_suite! { @each [#[$attribute] $fixture]
-            a_key_is_found_by_its_hash_and_by_nothing_else
-            a_revoked_key_is_known_as_such_and_stays_so
-            a_tenant_has_so_many_keys_and_no_more
-            a_budget_is_replaced_and_taken_away
+            a_key_is_found_by_its_hash_only
+            a_revoked_key_stays_revoked
+            the_keys_of_a_tenant_are_bounded
+            a_budget_is_replaced_and_removed
             a_run_is_charged_from_its_acceptance_to_its_end
-            a_run_that_a_budget_has_no_room_for_is_not_created
-            a_repeated_request_id_gives_its_run_whatever_the_budget
+            a_run_that_exceeds_a_budget_is_not_created
+            a_repeated_request_id_returns_its_run_despite_the_budget
             repeating_a_charged_create_books_once
             a_plan_that_does_not_fit_leaves_no_trace
             a_stale_charged_commit_books_nothing
-            what_was_spent_is_booked_beyond_the_cap
-            each_budget_of_a_run_must_have_room
-            one_that_does_not_fit_keeps_no_other_out
+            spent_money_is_booked_beyond_the_cap
+            each_budget_of_a_run_must_have_capacity
+            a_run_that_does_not_fit_blocks_no_other
             a_budget_without_a_cap_only_counts
             sums_outlive_their_runs
-            no_burst_passes_the_cap
+            no_burst_exceeds_the_cap
             a_run_that_reserved_nothing_gets_its_paid_plan
             a_run_that_reserved_nothing_is_refused_a_plan_beyond_the_cap
-            what_a_run_without_reservation_spends_is_booked
+            the_cost_of_a_run_without_reservation_is_booked
             runs_with_and_without_reservation_share_a_batch
             a_cap_bounds_only_runs_of_its_period
             a_run_that_names_no_period_is_bounded_by_any_cap
             lost_attempts_are_released_after_the_end_of_their_run
             a_late_report_is_booked_after_the_release
-            sums_of_old_periods_are_removed_and_those_of_all_time_kept
+            sums_of_old_periods_are_removed_except_all_time
             an_operator_corrects_a_sum
             absurd_amounts_never_refuse_a_commit
         }
@@ -102,7 +101,7 @@ fn keys() -> Payer {
     Payer::Key(KeyId::new("key_1").unwrap())
 }
 
-/// A run that is charged to these payers and reserves so much at first.
+/// A run that is charged to these payers and reserves `hold` at first.
 fn a_run(ids: &SeededIds, payers: &[Payer], hold: u64) -> Driven {
     let at = TestClock::START;
     let budgets = payers.iter().map(|payer| a_budget(payer.clone(), None).at(at)).collect();
@@ -132,7 +131,7 @@ impl AccountsFixture {
         self.runs.commit_charged(&[run.commit()]).await.unwrap().remove(0)
     }
 
-    /// Spent and reserved, in billionths of a dollar.
+    /// The spent and reserved sums, in billionths of a dollar.
     async fn sum(&self, payer: &Payer) -> (u64, u64) {
         let budget = a_budget(payer.clone(), None).at(TestClock::START);
         let Charge { spent, reserved } = self.accounts.charges(&[budget]).await.unwrap()[0];
@@ -146,8 +145,8 @@ fn a_key(number: u8, tenant: &TenantId) -> (KeyRecord, KeyHash) {
     (KeyRecord { id, tenant: tenant.clone(), created_at, revoked_at: None }, KeyHash([number; 32]))
 }
 
-/// Requirement.
-pub async fn a_key_is_found_by_its_hash_and_by_nothing_else(store: AccountsFixture) {
+/// Adding a key twice changes nothing, and a tenant's list has its own keys only.
+pub async fn a_key_is_found_by_its_hash_only(store: AccountsFixture) {
     let other = TenantId::new("other").unwrap();
     for (number, tenant) in [(1, &a_tenant()), (2, &a_tenant()), (3, &other)] {
         let (key, hash) = a_key(number, tenant);
@@ -161,8 +160,8 @@ pub async fn a_key_is_found_by_its_hash_and_by_nothing_else(store: AccountsFixtu
     assert_eq!(listed, [1, 2].map(|number| a_key(number, &a_tenant()).0));
 }
 
-/// Requirement.
-pub async fn a_revoked_key_is_known_as_such_and_stays_so(store: AccountsFixture) {
+/// A second revocation keeps the first time, and no other tenant can revoke it.
+pub async fn a_revoked_key_stays_revoked(store: AccountsFixture) {
     let (key, hash) = a_key(1, &a_tenant());
     store.accounts.add_key(&key, &hash).await.unwrap();
     let (first, second) = (Timestamp::from_unix_ms(50), Timestamp::from_unix_ms(60));
@@ -175,8 +174,8 @@ pub async fn a_revoked_key_is_known_as_such_and_stays_so(store: AccountsFixture)
     assert_eq!(found.revoked_at, Some(first));
 }
 
-/// Requirement.
-pub async fn a_tenant_has_so_many_keys_and_no_more(store: AccountsFixture) {
+/// The bound is [`KEYS_MAX`](podium_ports::accounts::KEYS_MAX).
+pub async fn the_keys_of_a_tenant_are_bounded(store: AccountsFixture) {
     let hash = |number: u32| {
         let mut hash = [0; 32];
         hash[..4].copy_from_slice(&number.to_be_bytes());
@@ -195,8 +194,8 @@ pub async fn a_tenant_has_so_many_keys_and_no_more(store: AccountsFixture) {
     assert_eq!(store.accounts.find_key(&hash(KEYS_MAX)).await.unwrap(), None);
 }
 
-/// Requirement.
-pub async fn a_budget_is_replaced_and_taken_away(store: AccountsFixture) {
+/// Budgets are listed per tenant, and removing one returns whether it existed.
+pub async fn a_budget_is_replaced_and_removed(store: AccountsFixture) {
     let store = store.with(&[(tenants(), Some(5)), (keys(), None), (tenants(), Some(7))]).await;
     let budgets = store.accounts.budgets(&a_tenant()).await.unwrap();
     assert_eq!(budgets, [a_budget(keys(), None), a_budget(tenants(), Some(7))]);
@@ -206,7 +205,7 @@ pub async fn a_budget_is_replaced_and_taken_away(store: AccountsFixture) {
     assert_eq!(store.accounts.budgets(&TenantId::new("other").unwrap()).await.unwrap(), []);
 }
 
-/// Requirement.
+/// It reserves its hold, then its plan's worst case, then more for a second attempt; a lost attempt until its report.
 pub async fn a_run_is_charged_from_its_acceptance_to_its_end(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);
@@ -217,7 +216,7 @@ pub async fn a_run_is_charged_from_its_acceptance_to_its_end(store: AccountsFixt
     assert_eq!(store.sum(&tenants()).await, (0, 300_000));
     let claim = run.claim(STEP, &ids);
     assert_eq!(store.commit(&mut run).await, Ok(()));
-    // A second attempt needs more than the plan had reserved.
+    // A second attempt needs more than the plan reserved.
     run.now = run.now.after(std::time::Duration::from_mins(1));
     run.drive(&Command::ExpireLease { task: STEP, claim });
     run.claim(STEP, &ids);
@@ -225,15 +224,15 @@ pub async fn a_run_is_charged_from_its_acceptance_to_its_end(store: AccountsFixt
     assert_eq!(store.sum(&tenants()).await, (0, 600_000));
     run.step_under(0, "done", run.last_claim);
     assert_eq!(store.commit(&mut run).await, Ok(()));
-    // Nobody knows what the lost attempt cost: it counts until its executor reports.
+    // The cost of the lost attempt is unknown: it stays reserved until its executor reports.
     assert_eq!(store.sum(&tenants()).await, (120_000, 300_000));
     run.fail(STEP, claim, None);
     assert_eq!(store.commit(&mut run).await, Ok(()));
     assert_eq!(store.sum(&tenants()).await, (120_000, 0));
 }
 
-/// Requirement.
-pub async fn a_run_that_a_budget_has_no_room_for_is_not_created(store: AccountsFixture) {
+/// Nothing of it is stored.
+pub async fn a_run_that_exceeds_a_budget_is_not_created(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut first = a_run(&ids, &[tenants()], 60);
     assert_eq!(store.create(&mut first).await, Ok(Created::New));
@@ -248,8 +247,8 @@ pub async fn a_run_that_a_budget_has_no_room_for_is_not_created(store: AccountsF
     assert_eq!(store.sum(&tenants()).await, (0, 100));
 }
 
-/// Requirement.
-pub async fn a_repeated_request_id_gives_its_run_whatever_the_budget(store: AccountsFixture) {
+/// The repeated request needs no capacity.
+pub async fn a_repeated_request_id_returns_its_run_despite_the_budget(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let [mut first, mut again] = [(); 2].map(|()| {
         let run = a_run(&ids, &[tenants()], 60);
@@ -261,7 +260,7 @@ pub async fn a_repeated_request_id_gives_its_run_whatever_the_budget(store: Acco
     assert_eq!(store.sum(&tenants()).await, (0, 60));
 }
 
-/// Requirement.
+/// A caller may repeat it after a lost reply.
 pub async fn repeating_a_charged_create_books_once(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let create = a_run(&ids, &[tenants()], 60).commit();
@@ -272,7 +271,7 @@ pub async fn repeating_a_charged_create_books_once(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (0, 60));
 }
 
-/// Requirement.
+/// Neither the events nor the booking.
 pub async fn a_plan_that_does_not_fit_leaves_no_trace(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);
@@ -287,7 +286,7 @@ pub async fn a_plan_that_does_not_fit_leaves_no_trace(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (0, 10));
 }
 
-/// Requirement.
+/// The conflict is reported even if the booking would exceed the cap.
 pub async fn a_stale_charged_commit_books_nothing(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);
@@ -305,8 +304,8 @@ pub async fn a_stale_charged_commit_books_nothing(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (0, 10));
 }
 
-/// Requirement. Money that is gone is gone, whatever was expected.
-pub async fn what_was_spent_is_booked_beyond_the_cap(store: AccountsFixture) {
+/// Money that was spent is booked, whatever was expected.
+pub async fn spent_money_is_booked_beyond_the_cap(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);
     store.create(&mut run).await.unwrap();
@@ -320,8 +319,8 @@ pub async fn what_was_spent_is_booked_beyond_the_cap(store: AccountsFixture) {
     store.create(&mut a_run(&ids, &[tenants()], 1)).await.unwrap_err();
 }
 
-/// Requirement.
-pub async fn each_budget_of_a_run_must_have_room(store: AccountsFixture) {
+/// Those of the tenant and of the key.
+pub async fn each_budget_of_a_run_must_have_capacity(store: AccountsFixture) {
     let store = store.with(&[(tenants(), Some(100)), (keys(), Some(50))]).await;
     let ids = SeededIds::new(1);
     let both = [tenants(), keys()];
@@ -332,8 +331,8 @@ pub async fn each_budget_of_a_run_must_have_room(store: AccountsFixture) {
     assert_eq!((store.sum(&tenants()).await, store.sum(&keys()).await), ((0, 100), (0, 40)));
 }
 
-/// Requirement.
-pub async fn one_that_does_not_fit_keeps_no_other_out(store: AccountsFixture) {
+/// The other runs of the batch are created.
+pub async fn a_run_that_does_not_fit_blocks_no_other(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut runs = [60, 90, 30, 20, 10].map(|hold| a_run(&ids, &[tenants()], hold));
     let commits: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
@@ -343,12 +342,12 @@ pub async fn one_that_does_not_fit_keeps_no_other_out(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (0, 100));
 }
 
-/// Requirement.
+/// Its sums are still kept.
 pub async fn a_budget_without_a_cap_only_counts(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), None)]).await, SeededIds::new(1));
     assert_eq!(store.create(&mut a_run(&ids, &[tenants()], u64::MAX >> 8)).await, Ok(Created::New));
     assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 5)).await, Ok(Created::New));
-    // The same where the budget was taken away while runs are charged to it.
+    // The same holds after the budget was removed while runs are charged to it.
     store.accounts.remove_budget(&tenants()).await.unwrap();
     let mut run = a_run(&ids, &[tenants()], 5);
     assert_eq!(store.create(&mut run).await, Ok(Created::New));
@@ -357,7 +356,7 @@ pub async fn a_budget_without_a_cap_only_counts(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (0, (u64::MAX >> 8) + 5 + 7));
 }
 
-/// Requirement.
+/// Removing a run does not change the sums.
 pub async fn sums_outlive_their_runs(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);
@@ -370,15 +369,15 @@ pub async fn sums_outlive_their_runs(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (120_000, 0));
 }
 
-/// Requirement. Two processes accept, plan and end runs at the same time, more than there is room for.
-pub async fn no_burst_passes_the_cap(store: AccountsFixture) {
+/// Two processes accept, plan and end runs concurrently, more than the budget can hold.
+pub async fn no_burst_exceeds_the_cap(store: AccountsFixture) {
     const CAP: u64 = 3_000_000;
     let (store, ids) = (store.with(&[(tenants(), Some(CAP)), (keys(), Some(CAP))]).await, SeededIds::new(1));
     let budget: BudgetRef = a_budget(tenants(), None).at(TestClock::START);
     let lives = (0..64).map(|number: usize| {
         let (store, ids) = (&store, &ids);
         let handle = if number.is_multiple_of(2) { &store.runs } else { &store.other_runs };
-        // In either order: who writes two budgets must never wait for who writes the same two.
+        // In either order: writers of the same two budgets must not deadlock.
         let payers = if number.is_multiple_of(3) { [tenants(), keys()] } else { [keys(), tenants()] };
         async move {
             let mut run = a_run(ids, &payers, 10_000);

@@ -1,4 +1,4 @@
-//! A pool, a spec, a plan, and runs in whatever state a test needs, each in one line.
+//! A pool, a spec, a plan, and runs in any state that a test needs, each in one line.
 
 use std::sync::LazyLock;
 
@@ -71,7 +71,7 @@ usd_per_million_tokens = { input = 5.0, output = 10.0 }
 pub(crate) static POOL: LazyLock<Pool> =
     LazyLock::new(|| Pool::parse(POOL_FILE).expect("the test pool is a pool"));
 
-/// How long a claim of a driven run holds.
+/// The lease of a driven run's claims.
 const LEASE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A pool of `quick` at vendor `north`, and `careful` and `checker` at `south`.
@@ -79,7 +79,7 @@ pub fn a_pool() -> Pool {
     POOL.clone()
 }
 
-/// The worker `w` of a pool of its own, at a vendor `v` of that wire format; `lines` of TOML say more of it.
+/// The worker `w` of a pool of its own, at a vendor `v` with that wire format; `lines` of TOML are added to it.
 pub fn a_worker(api: &str, lines: &str) -> Worker {
     let pool = Pool::parse(&format!(
         r#"
@@ -105,13 +105,13 @@ pub fn a_tenant() -> TenantId {
     TenantId::new("acme").expect("`acme` is a name")
 }
 
-/// The first round of a run of [`a_tenant`].
+/// The requester of the first round of a run of [`a_tenant`].
 pub fn an_asker() -> Asker {
     Asker { tenant: a_tenant(), run: SeededIds::new(0).run_id(TestClock::START), round: 0 }
 }
 
-/// A question of a tenant without request id, accepted at [`TestClock::START`], ultra, with ten minutes to go. The fields
-/// are public: change what the test is about.
+/// A question of a tenant without request id, accepted at [`TestClock::START`], of tier ultra, with ten minutes until its
+/// deadline. The fields are public: a test changes those that it is about.
 pub fn a_spec() -> RunSpec {
     let policy = Policy::new(Tier::Ultra, Effort::Medium);
     let accepted_at = TestClock::START;
@@ -141,7 +141,7 @@ pub fn plan_of(steps: &[(&str, &str, &[i64])]) -> Plan {
     draft_of(steps).check(&POOL, &longest()).expect("a test's plan is a plan")
 }
 
-/// The same as the beginning of a plan that is still being written.
+/// The same steps as the beginning of a plan that is still being written.
 pub fn head_of(steps: &[(&str, &str, &[i64])]) -> PlanHead {
     let head = draft_of(steps).head(&POOL, &longest(), LastStep::Included);
     head.expect("a test's head is a head")
@@ -159,17 +159,17 @@ fn draft_of(steps: &[(&str, &str, &[i64])]) -> PlanDraft {
     }
 }
 
-/// Two steps at once, by `quick` and `careful`, and a last one by `checker` that sees both.
+/// Two concurrent steps, by `quick` and `careful`, and a last one by `checker` that sees both.
 pub fn a_plan() -> Plan {
     plan_of(&[("quick", "Draft it.", &[]), ("careful", "Solve it.", &[]), ("checker", "Decide.", &[0, 1])])
 }
 
-/// A plan as a conductor hands it over.
+/// A plan as a conductor returns it.
 pub fn a_planned(plan: Plan) -> Planned {
     Planned { plan, reasoning: "Two drafts, then a decision.".to_owned(), fallback: None }
 }
 
-/// A step's result that cost something.
+/// A step's result with a cost.
 pub fn a_result(output: impl Into<String>) -> StepResult {
     let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::NONE };
     StepResult {
@@ -182,7 +182,7 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
     }
 }
 
-/// The run of that id, of [`a_spec`], that ended with this answer after one step.
+/// The run `id` of [`a_spec`], which ended with this answer after one step.
 pub fn an_ended_run(id: RunId, answer: &str) -> Run {
     let ids = SeededIds::new(1);
     let mut driven = Driven::accept(id, a_spec());
@@ -191,27 +191,27 @@ pub fn an_ended_run(id: RunId, answer: &str) -> Run {
     driven.run
 }
 
-/// A run that a test drives through its life, with its events on the way to a store.
+/// A run that a test drives through its states, with its events for a store.
 #[derive(Clone, Debug)]
 pub struct Driven {
-    /// The run as it is.
+    /// The run in its current state.
     pub run: Run,
-    /// What [`Self::commit`] has not handed out yet.
+    /// Events that [`Self::commit`] has not returned yet.
     pub fresh: Vec<SequencedEvent>,
-    /// When the next command comes.
+    /// The time of the next command.
     pub now: Timestamp,
-    /// Who tells of the tasks that its commits make ready.
+    /// Which process publishes the tasks that its commits make ready.
     pub telling: Telling,
-    /// What its claims and its plans may cost at most: nothing, unless a test says otherwise.
+    /// The most that its claims and plans may cost: zero, unless a test changes it.
     pub reserve: Cost,
-    /// The claim that was made last.
+    /// The latest claim.
     pub last_claim: ClaimId,
-    /// What it weighed on its budgets at the last commit.
+    /// The charge of its budgets at the last commit.
     pub booked: Charge,
 }
 
 impl Driven {
-    /// A run that was just accepted, at the time that its spec says.
+    /// A run that was just accepted, at the time in its spec.
     pub fn accept(id: RunId, spec: RunSpec) -> Self {
         let now = spec.accepted_at;
         let first = SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) };
@@ -219,13 +219,13 @@ impl Driven {
         Self { fresh: vec![first], booked: Charge::default(), ..Self::resume(run, now) }
     }
 
-    /// A run of [`a_spec`] under the next id.
+    /// A run of [`a_spec`] with the next id.
     pub fn accepted(ids: &SeededIds) -> Self {
         let spec = a_spec();
         Self::accept(ids.run_id(spec.accepted_at), spec)
     }
 
-    /// A run as a store gave it, nothing fresh.
+    /// A run as loaded from a store, without new events.
     pub fn resume(run: Run, now: Timestamp) -> Self {
         let (telling, booked, last_claim) = (Telling::AtOnce, run.booked(), ClaimId::new(Uuid::nil()));
         Self { run, fresh: Vec::new(), now, telling, reserve: Cost::ZERO, last_claim, booked }
@@ -236,7 +236,7 @@ impl Driven {
         self.run.id()
     }
 
-    /// Carries out a command that the run must not refuse.
+    /// Carries out a command, which the run must not refuse.
     pub fn drive(&mut self, command: &Command) -> Decision {
         let decision = self.run.decide(command, self.now).unwrap_or_else(|refusal| {
             unreachable!("the test drives {command:?} and the run refuses: {refusal}")
@@ -267,7 +267,7 @@ impl Driven {
         claim
     }
 
-    /// Plans the current round under a claim.
+    /// Completes the planning of the current round under a claim.
     pub fn planned(&mut self, plan: Plan, claim: ClaimId) {
         let (round, result) = (self.run.current_round(), PlanResult::Plan(a_planned(plan)));
         self.drive(&Command::CompletePlan {
@@ -280,7 +280,7 @@ impl Driven {
         });
     }
 
-    /// Claims and finishes a step of the current round.
+    /// Claims and completes a step of the current round.
     pub fn step(&mut self, step: u16, output: &str, ids: &SeededIds) -> ClaimId {
         let (round, step) = (self.run.current_round(), StepIndex::new(step));
         let claim = self.claim(TaskRef::Step { round, step }, ids);
@@ -288,13 +288,13 @@ impl Driven {
         claim
     }
 
-    /// Finishes a step of the current round under a claim.
+    /// Completes a step of the current round under a claim.
     pub fn step_under(&mut self, step: u16, output: &str, claim: ClaimId) {
         let (round, step) = (self.run.current_round(), StepIndex::new(step));
         self.drive(&Command::CompleteStep { round, step, claim, result: a_result(output) });
     }
 
-    /// Fails an attempt, to be tried again at `retry_at` if at all.
+    /// Fails an attempt, with a retry at `retry_at` if it is given.
     pub fn fail(&mut self, task: TaskRef, claim: ClaimId, retry_at: Option<Timestamp>) -> Decision {
         let (usage, cost) = (Usage::default(), Cost::ZERO);
         let fall_back_to = None;
@@ -309,7 +309,7 @@ impl Driven {
         self.drive(&Command::FailAttempt { task, claim, error })
     }
 
-    /// What happened since the last time, to be stored.
+    /// The events since the last call, as a commit.
     pub fn commit(&mut self) -> Commit {
         let (after, events, telling) = (self.run.clone(), std::mem::take(&mut self.fresh), self.telling);
         let before = std::mem::replace(&mut self.booked, after.booked());
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_are_told_of_a_runs_acceptance_plan_and_end_and_not_of_its_steps() {
+    fn budgets_are_booked_at_acceptance_plan_and_end_only() {
         let (ids, payer) = (SeededIds::new(1), podium_domain::budget::Payer::Tenant(a_tenant()));
         let budgets = vec![podium_domain::budget::BudgetRef { payer, from: TestClock::START, period: None }];
         let spec = RunSpec { budgets, hold: Cost::from_nano_usd(7), ..a_spec() };

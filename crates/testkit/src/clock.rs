@@ -7,25 +7,26 @@ use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
 use tokio::time::Instant;
 
-/// Follows Tokio's time. Under `#[tokio::test(start_paused = true)]` that time stands still while anything can go on, and
-/// jumps to the next sleeper's hour when nothing can: nobody waits for real.
+/// Follows Tokio's time. Under `#[tokio::test(start_paused = true)]`, time stands still while any task can run, and jumps to the
+/// next timer when none can, so no test waits in real time.
 ///
-/// Paused time also jumps while another thread works for the test, as a database's does. A test that has one pauses nothing.
+/// Paused time also jumps while another thread, such as a database's, works for the test. A test with such a thread must not pause
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub struct TestClock {
     origin: Instant,
 }
 
 impl TestClock {
-    /// What every test clock shows at first: 2026-01-01T00:00:00Z.
+    /// The first time of every test clock: 2026-01-01T00:00:00Z.
     pub const START: Timestamp = Timestamp::from_unix_ms(1_767_225_600_000);
 
-    /// A clock that shows [`Self::START`].
+    /// A clock at [`Self::START`].
     pub fn new() -> Self {
         Self { origin: Instant::now() }
     }
 
-    /// Moves paused time on by `span`; whoever sleeps less wakes.
+    /// Advances paused time by `span`; timers within it fire.
     pub async fn advance(&self, span: Duration) {
         tokio::time::advance(span).await;
     }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_sleep_takes_the_clocks_time_and_no_other() {
+    async fn a_sleep_takes_virtual_time_only() {
         let clock = TestClock::new();
         let begun = std::time::Instant::now();
         clock.sleep(Duration::from_hours(1)).await;

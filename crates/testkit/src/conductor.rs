@@ -1,4 +1,4 @@
-//! A conductor that plans what a test wrote down for it.
+//! A conductor that returns the plans of a test's script.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::builders::{POOL, a_planned};
 use crate::gate::Gate;
 
-/// The course of one planning.
+/// The script of one planning.
 #[derive(Debug)]
 pub struct Planning {
     says: Vec<String>,
@@ -27,25 +27,25 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// What planning consumes.
+    /// The tokens of a planning.
     pub const USAGE: Usage = Usage { prompt_tokens: 50, completion_tokens: 20, ..Usage::NONE };
 
-    /// Gives a plan.
+    /// Returns a plan.
     pub fn gives(plan: Plan) -> Self {
         Self::outcome(PlanResult::Plan(a_planned(plan)))
     }
 
-    /// Keeps the earlier round's answer.
+    /// Keeps the answer of the previous round.
     pub fn keeps_answer() -> Self {
         Self::outcome(PlanResult::KeepAnswer)
     }
 
-    /// Fails.
+    /// Fails with `error`.
     pub fn fails(error: ConductorError) -> Self {
         Self { says: Vec::new(), gate: None, spent: (Usage::default(), Cost::ZERO), result: Err(error) }
     }
 
-    /// Has consumed so much when it is stopped.
+    /// Has used these tokens when it is stopped.
     #[must_use]
     pub fn spending(self, usage: Usage, cost: Cost) -> Self {
         Self { spent: (usage, cost), ..self }
@@ -78,8 +78,8 @@ struct Script {
     requests: Vec<PlanRequest>,
 }
 
-/// A conductor of a test: takes its scripted plannings in turn, then gives the plan for all else; a request with neither
-/// fails with an [`ConductorError::Unavailable`]. Clones share all.
+/// A conductor with a script: each request gets the next scripted planning, then the default plan. A request with neither fails
+/// with [`ConductorError::Unavailable`]. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct ScriptedConductor {
     id: &'static str,
@@ -92,45 +92,45 @@ impl ScriptedConductor {
     /// The name that runs record.
     pub const ID: &'static str = "scripted-1";
 
-    /// A conductor without plans, able to do whatever a policy can allow, but for correcting a plan that failed.
+    /// A conductor without plans. It supports everything that a policy can allow, except corrective plans.
     pub fn new() -> Self {
         let failed_step = FailedStep::Fail;
         let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: ROUNDS_MAX, failed_step };
         Self { id: Self::ID, abilities, script: Arc::default(), requested: watch::Sender::new(0) }
     }
 
-    /// The same under another name, for a process with two.
+    /// The same with another name, for a process with two.
     #[must_use]
     pub fn called(self, id: &'static str) -> Self {
         Self { id, ..self }
     }
 
-    /// The same, able to do less.
+    /// The same with fewer abilities.
     #[must_use]
     pub fn able_to(self, abilities: Abilities) -> Self {
         Self { abilities, ..self }
     }
 
-    /// Adds what comes of the next requests.
+    /// Adds the results of the next requests.
     pub fn script(&self, plannings: impl IntoIterator<Item = Planning>) -> &Self {
         self.lock().plannings.extend(plannings);
         self
     }
 
-    /// The plan for every request that nothing else is left for.
+    /// Sets the plan for requests without a scripted planning.
     pub fn otherwise(&self, plan: Plan) -> &Self {
         self.lock().otherwise = Some(plan);
         self
     }
 
-    /// The plan for every first round, as of a conductor that needs no model.
+    /// Sets the plan of every first round, as of a conductor that needs no model.
     #[must_use]
     pub fn at_once(self, plan: Plan) -> Self {
         self.lock().at_once = Some(plan);
         self
     }
 
-    /// Every request so far, in order. Plans that are given at once are not requested.
+    /// All requests so far, in order. Plans that are made at acceptance are not requested.
     pub fn requests(&self) -> Vec<PlanRequest> {
         self.lock().requests.clone()
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn plannings_come_in_turn_and_are_heard() {
+    async fn plannings_are_returned_in_order_and_streamed() {
         let conductor = ScriptedConductor::new();
         conductor.script([Planning::keeps_answer().saying(["a", "b"])]).otherwise(a_plan());
         let (heard, stop) = (Mutex::new(String::new()), CancellationToken::new());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn planning_behind_a_gate_stops_when_told() {
+    async fn planning_behind_a_gate_can_be_stopped() {
         let (conductor, stop) = (ScriptedConductor::new(), CancellationToken::new());
         conductor.script([Planning::keeps_answer().behind(&Gate::closed())]);
         let stopper = async {

@@ -1,8 +1,8 @@
-//! Something to wait at until a test lets go.
+//! A barrier that tasks wait at until a test opens it.
 
 use tokio::sync::watch;
 
-/// A gate: closed at first, open for ever once opened. Clones are the same gate.
+/// A gate: closed at first; once opened, open for ever. Clones are the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     open: watch::Sender<bool>,
@@ -14,7 +14,7 @@ impl Gate {
         Self { open: watch::Sender::new(false) }
     }
 
-    /// Lets everybody pass who waits or comes.
+    /// Lets all present and future waiters pass.
     pub fn open(&self) {
         self.open.send_replace(true);
     }

@@ -7,7 +7,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
 use uuid::{Builder, Uuid};
 
-/// Well-formed ids (versions 7 and 4) from a seed and a counter. Run ids sort by time, then by the order of their making.
+/// Valid ids (versions 7 and 4) from a seed and a counter. Run ids sort by time, then by the order in which they were made.
 #[derive(Debug)]
 pub struct SeededIds {
     seed: u64,
@@ -26,7 +26,7 @@ impl SeededIds {
     }
 }
 
-/// The finalizer of `SplitMix64`: neighbours in, strangers out, no two alike.
+/// The finalizer of `SplitMix64`: a bijection that spreads neighbouring numbers.
 const fn scramble(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,7 +38,7 @@ impl Ids for SeededIds {
     fn run_id(&self, now: Timestamp) -> RunId {
         let (count, noise) = self.next();
         let mut bytes = [0; 10];
-        // The first two bytes share their place with the version and the variant; the counter follows them.
+        // The first two bytes are overwritten by version and variant, so the counter follows them.
         bytes[2..6].copy_from_slice(&count.to_be_bytes()[4..]);
         bytes[6..].copy_from_slice(&noise.to_be_bytes()[4..]);
         RunId::new(Builder::from_unix_timestamp_millis(now.unix_ms(), &bytes).into_uuid())

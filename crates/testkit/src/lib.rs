@@ -1,5 +1,5 @@
-//! What tests are written with: conformance suites for the ports, scripted stand-ins for the outside, and runs made in one
-//! line. Only tests and benchmarks depend on it; a mistake in a test's script panics, which fails the test.
+//! Tools for tests: conformance suites for the ports, scripted vendors and conductors, and runs made in one line. Only tests and
+//! benchmarks depend on it; a mistake in a test's script panics, which fails the test.
 #![deny(missing_docs)]
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test's failure is a panic")]
 

@@ -1,6 +1,6 @@
-//! What every [`Limiter`] must do. [`limiter_suite!`](crate::limiter_suite) makes a test of each requirement.
+//! The conformance suite of [`Limiter`]. [`limiter_suite!`](crate::limiter_suite) makes a test of each requirement.
 //!
-//! Nothing here sleeps but for as long as a refusal says, on the fixture's own clock.
+//! Tests sleep only for as long as a refusal says, on the fixture's own clock.
 
 mod bound;
 mod give_back;
@@ -19,26 +19,26 @@ use podium_ports::limiter::{CallWish, Grant, Limiter, Patience, Permit, TokenEst
 
 use crate::builders::a_pool;
 
-/// A limiter under test. It has granted nothing.
+/// A limiter under test that has granted nothing.
 pub struct LimiterFixture {
     /// A handle on it.
     pub first: Arc<dyn Limiter>,
-    /// Another one, as a second process would have it. A limiter of one process gives itself.
+    /// A second handle, as another process would have it. A limiter of one process returns the same one.
     pub second: Arc<dyn Limiter>,
-    /// The clock to wait by.
+    /// The clock that tests wait with.
     pub clock: Arc<dyn Clock>,
-    /// Longest time after which it may tell to ask again: milliseconds, for so long last the calls of a test.
+    /// The longest delay of a refusal: milliseconds, because a test's calls last as long.
     pub ask_again_max: Duration,
-    /// What must live as long as the test, such as a server.
+    /// Objects that must live as long as the test, such as a server.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// Makes a test of each requirement. The expression is a future of a fresh [`LimiterFixture`]; the attribute goes on every test.
-/// The list of requirements is here and nowhere else.
+/// Makes a test of each requirement. The expression is a future of a fresh [`LimiterFixture`]; the attribute is put on every test.
+/// This is the only list of the requirements.
 ///
 /// ```ignore
-/// podium_testkit::limiter_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
-/// ```
+///  podium_testkit::limiter_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
+///  ```
 #[macro_export]
 macro_rules! limiter_suite {
     (#[$attribute:meta] $fixture:expr) => {
@@ -46,27 +46,27 @@ macro_rules! limiter_suite {
     };
     (@each $what:ident $arguments:tt) => {
         $crate::limiter_suite! { @$what $arguments
-            a_worker_has_no_more_calls_than_it_may
+            a_workers_calls_never_exceed_its_bound
             both_handles_share_a_bound
             workers_do_not_share_a_bound
-            the_bound_is_the_one_that_the_worker_comes_with
-            a_refusal_takes_no_room
-            concurrent_tasks_never_pass_the_bound
+            the_bound_is_that_of_the_given_worker
+            a_refusal_takes_no_capacity
+            concurrent_tasks_never_exceed_the_bound
             a_permit_is_given_back_when_it_is_dropped
             a_permit_may_be_dropped_outside_of_any_task
             permits_that_are_dropped_at_once_are_all_given_back
-            a_call_that_is_given_up_takes_no_room
+            an_abandoned_call_takes_no_capacity
             a_new_limit_has_capacity_for_one_call
             requests_come_at_the_pace_of_their_limit
             tokens_come_at_the_pace_of_their_limit
-            what_a_call_did_not_take_is_given_back
+            unused_tokens_are_returned
             an_account_bounds_its_workers_together
-            a_reported_limit_is_the_pace_where_none_is_configured
-            a_reported_limit_lets_no_newer_call_of_its_account_go_first
+            a_reported_limit_sets_the_pace_if_none_is_configured
+            a_reported_limit_lets_no_newer_call_overtake
             retry_after_blocks_all_handles
-            refusals_of_one_burst_are_one_pause
+            refusals_of_one_burst_make_one_pause
             failed_calls_open_the_breaker_for_all
-            quick_errors_do_not_shut_a_vendor_with_calls_under_way
+            quick_errors_do_not_open_the_breaker_of_a_busy_vendor
         }
     };
     (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
@@ -84,7 +84,7 @@ macro_rules! limiter_suite {
 
 /// The requirements, one function each.
 ///
-/// Those written below are private, so that one which is missing in the list above is an unused function.
+/// The functions below are private, so a requirement that is missing in the list above is an unused function.
 pub mod requirements {
     limiter_suite! { @each requirements [] }
 }
@@ -93,26 +93,26 @@ mod written {
     pub(super) use super::{bound::*, give_back::*, rates::*};
 }
 
-/// How long a permit that is due may take to come, on a machine that has much else to do.
+/// The longest wait for a permit that is due, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Somebody who asks for calls.
+/// A caller that requests permits.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// For whom.
+    /// The tenant of its calls.
     pub tenant: TenantId,
-    /// For which tier.
+    /// The tier of its calls.
     pub tier: Tier,
-    /// Tells it from other callers.
+    /// Distinguishes it from other callers.
     pub run: RunId,
-    /// What each of its calls may take.
+    /// The estimate of each call.
     pub estimate: TokenEstimate,
-    /// Whether it comes back when it is refused.
+    /// Whether it asks again after a refusal.
     pub patience: Patience,
 }
 
 impl Caller {
-    /// Number `number`, of tenant `acme`, for `ultra`, whose calls may take nothing.
+    /// Caller `number` of tenant `acme` and tier `ultra`, with an estimate of zero.
     pub fn new(number: u128) -> Self {
         let tenant = TenantId::new("acme").expect("`acme` is a name");
         let run = RunId::new(uuid::Uuid::from_u128(number));
@@ -120,13 +120,13 @@ impl Caller {
         Self { tenant, tier: Tier::Ultra, run, estimate, patience }
     }
 
-    /// The same with calls that may take so much.
+    /// The same with this estimate.
     #[must_use]
     pub fn taking(self, input: u64, output_max: u64) -> Self {
         Self { estimate: TokenEstimate { input, output_max }, ..self }
     }
 
-    /// A call that it would make.
+    /// A request for a permit.
     pub fn wish<'a>(&'a self, worker: &'a Worker) -> CallWish<'a> {
         CallWish {
             worker,
@@ -140,14 +140,14 @@ impl Caller {
     }
 }
 
-/// Worker number `index` of the test pool, with a bound of the test's.
+/// Worker `index` of the test pool, with another bound.
 fn a_worker(index: usize, in_flight_max: u32) -> Worker {
     let worker = a_pool().workers()[index].clone();
     Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker }
 }
 
 impl LimiterFixture {
-    /// A permit now, or why not and when to ask again.
+    /// A permit now, or the reason and delay of the refusal.
     async fn ask_as(
         &self,
         caller: &Caller,
@@ -157,7 +157,7 @@ impl LimiterFixture {
         match limiter.acquire(&caller.wish(worker)).await.expect("the limiter answers") {
             Grant::Permit(permit) => Ok(permit),
             Grant::AskAgain { after, why } => {
-                // Of a vendor that cannot be called at all, there is nothing to ask for so soon.
+                // The delay is unbounded if the vendor cannot be called at all.
                 let is_bounded = matches!(why, Why::Blocked | Why::Broken) || after <= self.ask_again_max;
                 assert!(after > Duration::ZERO && is_bounded, "ask again after {after:?}");
                 Err((why, after))
@@ -174,16 +174,16 @@ impl LimiterFixture {
     }
 
     async fn must_grant(&self, worker: &Worker) -> Box<dyn Permit> {
-        self.ask(&self.first, worker).await.expect("there is room")
+        self.ask(&self.first, worker).await.expect("there is capacity")
     }
 
     async fn must_refuse(&self, worker: &Worker) {
         for limiter in [&self.first, &self.second] {
-            assert!(self.ask(limiter, worker).await.is_err(), "there is no room");
+            assert!(self.ask(limiter, worker).await.is_err(), "there is no capacity");
         }
     }
 
-    /// Asks as often as it is told to, until there is a permit.
+    /// Asks as often as the refusals allow, until there is a permit.
     async fn wait_for_grant(&self, limiter: &Arc<dyn Limiter>, worker: &Worker) -> Box<dyn Permit> {
         self.wait_for_grant_as(&Caller::new(0), limiter, worker).await
     }

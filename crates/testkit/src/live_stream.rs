@@ -1,7 +1,7 @@
-//! What every [`LiveStream`] must do. [`live_stream_suite!`](crate::live_stream_suite) makes a test of each requirement.
+//! The conformance suite of [`LiveStream`]. [`live_stream_suite!`](crate::live_stream_suite) makes a test of each requirement.
 //!
-//! Signals may cross a network, so a test waits for what must come, for as long as is reasonable. What must not come is
-//! looked for before something that comes later for sure.
+//! Signals may cross a network, so a test waits for expected signals for a generous time. Absence is checked by a later signal
+//! that is certain to arrive.
 
 mod slow;
 mod text;
@@ -20,22 +20,22 @@ use tokio::time::timeout;
 use crate::clock::TestClock;
 use crate::ids::SeededIds;
 
-/// A live stream under test. Nothing was published.
+/// A live stream under test, without any signals.
 pub struct LiveFixture {
     /// The live stream.
     pub live: Arc<dyn LiveStream>,
-    /// The same one as another process has it; for one that does not leave the process, the same again.
+    /// The same stream in another process; for a stream of one process, the same object.
     pub elsewhere: Arc<dyn LiveStream>,
-    /// Most signals that a watcher may be behind; not more than 100.
+    /// Most signals by which a watcher may lag; at most 100.
     pub signals_max: usize,
 }
 
-/// Makes a test of each requirement. The expression is a future of a fresh [`LiveFixture`]; the attribute goes on every test.
-/// The list of requirements is here and nowhere else.
+/// Makes a test of each requirement. The expression is a future of a fresh [`LiveFixture`]; the attribute is put on every test.
+/// This is the only list of the requirements.
 ///
 /// ```ignore
-/// podium_testkit::live_stream_suite! { #[tokio::test] fixture() }
-/// ```
+///  podium_testkit::live_stream_suite! { #[tokio::test] fixture() }
+///  ```
 #[macro_export]
 macro_rules! live_stream_suite {
     (#[$attribute:meta] $fixture:expr) => {
@@ -43,21 +43,21 @@ macro_rules! live_stream_suite {
     };
     (@each $what:ident $arguments:tt) => {
         $crate::live_stream_suite! { @$what $arguments
-            an_early_watcher_hears_everything_in_order
-            every_watcher_hears_and_those_of_other_runs_do_not
-            a_watcher_that_left_bothers_nobody
-            who_waits_for_the_end_hears_it
-            a_stop_is_heard_by_every_process
+            an_early_watcher_gets_all_signals_in_order
+            every_watcher_gets_the_signals_of_its_run_only
+            a_watcher_that_left_affects_no_other
+            a_caller_that_waits_for_the_end_is_notified
+            a_stop_reaches_every_process
             publishing_waits_for_no_watcher
-            a_late_watcher_gets_the_text_so_far_of_each_attempt_and_then_the_rest
+            a_late_watcher_gets_the_text_so_far_and_then_the_rest
             text_is_gathered_from_all_processes
-            a_new_attempt_takes_the_place_of_the_old_one_for_good
+            a_new_attempt_replaces_the_old_one
             repeated_pieces_count_once
             an_attempt_with_a_gap_is_unknown
             long_text_arrives_whole
             long_text_so_far_arrives_whole
-            a_slow_watcher_is_told_that_it_missed_something_and_then_goes_on
-            who_subscribes_again_after_missing_something_has_everything
+            a_slow_watcher_is_notified_of_missed_signals_and_continues
+            a_new_subscription_after_missed_signals_is_complete
         }
     };
     (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
@@ -75,7 +75,7 @@ macro_rules! live_stream_suite {
 
 /// The requirements, one function each.
 ///
-/// Those written below are private, so that one which is missing in the list above is an unused function.
+/// The functions below are private, so a requirement that is missing in the list above is an unused function.
 pub mod requirements {
     live_stream_suite! { @each requirements [] }
 }
@@ -84,7 +84,7 @@ mod written {
     pub(super) use super::{slow::*, text::*, watching::*};
 }
 
-/// Longest time for a signal that must come.
+/// Longest wait for an expected signal.
 const SOON: Duration = Duration::from_secs(20);
 
 struct Scene {
@@ -124,7 +124,7 @@ fn committed(version: u64) -> Signal {
     Signal::Committed { version }
 }
 
-/// Who watches, and what it has put together of each attempt.
+/// A watcher, with the text that it has received of each attempt.
 struct Watcher {
     signals: Signals,
     texts: BTreeMap<ClaimId, String>,
@@ -135,8 +135,8 @@ impl Watcher {
         Self { signals, texts: BTreeMap::new() }
     }
 
-    /// The next signal. Text must follow on what was heard of its attempt.
-    async fn hear(&mut self) -> Signal {
+    /// Receives the next signal. Text must continue what was received of its attempt.
+    async fn receive(&mut self) -> Signal {
         let heard = timeout(SOON, self.signals.next()).await.expect("something must come");
         let heard = heard.expect("the stream of signals goes on");
         if let Signal::Frame(frame) = &heard {
@@ -147,16 +147,16 @@ impl Watcher {
         heard
     }
 
-    /// Listens until an attempt's text is that long, and returns it.
+    /// Receives until an attempt's text has `bytes` bytes, and returns it.
     async fn text_of(&mut self, claim: ClaimId, bytes: usize) -> &str {
         while self.texts.get(&claim).is_none_or(|text| text.len() < bytes) {
-            self.hear().await;
+            self.receive().await;
         }
         &self.texts[&claim]
     }
 
-    /// Listens until that signal comes.
-    async fn hear_until(&mut self, last: &Signal) {
-        while self.hear().await != *last {}
+    /// Receives until the signal `last` arrives.
+    async fn receive_until(&mut self, last: &Signal) {
+        while self.receive().await != *last {}
     }
 }

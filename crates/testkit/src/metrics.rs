@@ -1,4 +1,4 @@
-//! What a process measured, to look at; and the page that says what there is to measure.
+//! Reads the metrics of a process, and compares them with their reference page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,23 +13,23 @@ use opentelemetry_sdk::metrics::data::{
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
 
-/// What one instrument measured.
+/// The values of one instrument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// What kind of instrument it is: `counter`, `gauge` or `histogram`.
+    /// The kind of instrument: `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// In what it measures.
+    /// The unit.
     pub unit: String,
-    /// What it measured, by its attributes: sorted, as `key=value` with commas.
+    /// The values by attributes: sorted, as `key=value` with commas.
     pub points: BTreeMap<String, Point>,
 }
 
-/// What was measured under some attributes.
+/// The value under one set of attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// The sum or, of a gauge, the last value; of seconds, the whole ones.
+    /// The sum, or the last value of a gauge; of seconds, only the whole ones.
     pub value: u64,
-    /// How many values a histogram was told.
+    /// The number of values of a histogram.
     pub count: u64,
 }
 
@@ -39,7 +39,7 @@ impl Measured {
         self.points.get(attributes).map_or(0, |point| point.value)
     }
 
-    /// All values together.
+    /// The sum over all attributes.
     pub fn total(&self) -> u64 {
         self.points.values().map(|point| point.value).sum()
     }
@@ -51,7 +51,7 @@ impl Measured {
     }
 }
 
-/// Everything that is measured in this process from now on.
+/// Collects all metrics of this process from now on.
 #[derive(Debug)]
 pub struct Meters {
     provider: SdkMeterProvider,
@@ -59,7 +59,7 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Becomes the meter of this process: what is made before measures nothing.
+    /// Becomes the meter of this process. Instruments made before are not measured.
     pub fn start() -> Self {
         let last = Last::default();
         let never = PeriodicReader::builder(last.clone()).with_interval(Duration::from_hours(24)).build();
@@ -68,14 +68,14 @@ impl Meters {
         Self { provider, last }
     }
 
-    /// What was measured by now, by the names of the instruments.
+    /// The current values by instrument.
     pub fn read(&self) -> BTreeMap<String, Measured> {
         self.provider.force_flush().unwrap();
         std::mem::take(&mut *self.last.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What was delivered last.
+/// The latest export.
 #[derive(Clone, Debug, Default)]
 struct Last(Arc<Mutex<BTreeMap<String, Measured>>>);
 
@@ -150,12 +150,12 @@ fn text<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> String {
     attributes.join(",")
 }
 
-/// What the page of metrics says of one of them.
+/// The description of an instrument on the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// What kind of instrument it is.
+    /// The kind of instrument.
     pub kind: String,
-    /// In what it measures.
+    /// The unit.
     pub unit: String,
     /// The keys of its attributes.
     pub keys: BTreeSet<String>,
@@ -191,7 +191,7 @@ pub fn described(page: &str, section: &str) -> BTreeMap<String, Described> {
     sections.take_while(|line| !line.starts_with("## ")).filter_map(row).collect()
 }
 
-/// Fails unless what was measured of `section` is exactly what the page says of it.
+/// Fails unless the metrics of `section` are exactly those on the page.
 pub fn assert_described(page: &str, section: &str, measured: &BTreeMap<String, Measured>) {
     let said = described(page, section);
     let done: BTreeMap<_, _> =

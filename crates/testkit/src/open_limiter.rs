@@ -1,4 +1,4 @@
-//! A limiter that lets every call through, but for the refusals of its script, and remembers what it was told.
+//! A limiter that grants every call except for scripted refusals, and records all requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,22 +10,22 @@ use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate, Why};
 
-/// A wish, as the limiter remembers it.
+/// A recorded request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wished {
-    /// Of which worker.
+    /// The worker.
     pub worker: WorkerId,
-    /// For whom.
+    /// The tenant.
     pub tenant: TenantId,
-    /// For which tier.
+    /// The tier.
     pub tier: Tier,
-    /// For which task.
+    /// The run and its task.
     pub task: (RunId, TaskRef),
-    /// What it may take.
+    /// The estimated tokens.
     pub estimate: TokenEstimate,
 }
 
-/// Lets everybody through. Copies share what they know.
+/// Grants every call. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct OpenLimiter(Arc<Mutex<Known>>);
 
@@ -37,22 +37,22 @@ struct Known {
 }
 
 impl OpenLimiter {
-    /// Refuses the next wishes, one after the other, and tells to ask again after so long.
+    /// Refuses the next requests, one after the other, each with a delay.
     pub fn refuse(&self, refusals: impl IntoIterator<Item = (Why, Duration)>) {
         self.lock().answers.extend(refusals.into_iter().map(Ok));
     }
 
-    /// Fails at the next wish that nothing else was scripted for.
+    /// Fails the next request without a scripted refusal.
     pub fn fail(&self, why: &str) {
         self.lock().answers.push_back(Err(why.to_owned()));
     }
 
-    /// What was wished, refusals included.
+    /// All requests, including refused ones.
     pub fn wishes(&self) -> Vec<Wished> {
         self.lock().wishes.clone()
     }
 
-    /// What became of the calls that it let through. A dropped permit counts as one of which nothing is known.
+    /// The settlements of granted calls. A dropped permit counts as one with an unknown outcome.
     pub fn settlements(&self) -> Vec<Settlement> {
         self.lock().settlements.clone()
     }

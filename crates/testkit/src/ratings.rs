@@ -1,4 +1,4 @@
-//! What every store must do that keeps ratings. [`ratings_suite!`](crate::ratings_suite) makes a test of each requirement.
+//! The conformance suite of stores that keep ratings. [`ratings_suite!`](crate::ratings_suite) makes a test of each requirement.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::run_store::StoreFixture;
 macro_rules! ratings_suite {
     (#[$attribute:meta] $fixture:expr) => {
         $crate::ratings_suite! { @each [#[$attribute] $fixture]
-            a_rating_takes_the_place_of_the_one_before
-            only_a_run_of_the_tenants_own_that_has_ended_is_rated
-            rated_runs_come_in_order_within_bounds_and_in_pages
-            a_removed_run_takes_its_rating_along
+            a_rating_replaces_the_previous_one
+            only_an_ended_run_of_the_tenant_is_rated
+            rated_runs_are_ordered_bounded_and_paged
+            removing_a_run_removes_its_rating
         }
     };
     (@each [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
@@ -43,7 +43,7 @@ fn rating(score: f64, comment: Option<&str>) -> Rating {
     Rating::new(score, comment.map(ToOwned::to_owned)).unwrap()
 }
 
-/// A run of a tenant that was taken back.
+/// A run of a tenant that was cancelled.
 async fn an_ended(store: &StoreFixture, tenant: &TenantId, ids: &SeededIds) -> Driven {
     let spec = RunSpec { tenant: tenant.clone(), ..a_spec() };
     let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
@@ -57,8 +57,8 @@ async fn rated(store: &StoreFixture) -> Vec<RatedRun> {
     store.second.rated(&a_tenant(), None, RunId::least_at(END_OF_TIME), 100).await.unwrap()
 }
 
-/// The last word counts, and it can be repeated.
-pub async fn a_rating_takes_the_place_of_the_one_before(store: StoreFixture) {
+/// The latest rating counts, and it can be repeated.
+pub async fn a_rating_replaces_the_previous_one(store: StoreFixture) {
     let run = an_ended(&store, &a_tenant(), &SeededIds::new(1)).await.id();
     let rate = async |rating: &Rating, at| store.first.rate(&a_tenant(), run, rating, at).await.unwrap();
     assert!(rate(&rating(0.25, Some("ünsinnig")), TestClock::START).await);
@@ -70,8 +70,8 @@ pub async fn a_rating_takes_the_place_of_the_one_before(store: StoreFixture) {
     }
 }
 
-/// Neither a run under way, nor another's, nor one that there is not.
-pub async fn only_a_run_of_the_tenants_own_that_has_ended_is_rated(store: StoreFixture) {
+/// Not an active run, another tenant's, or an unknown one.
+pub async fn only_an_ended_run_of_the_tenant_is_rated(store: StoreFixture) {
     let (ids, other) = (SeededIds::new(1), TenantId::new("other").unwrap());
     let mut active = Driven::accepted(&ids);
     store.first.create(&[active.commit()]).await.unwrap();
@@ -85,8 +85,8 @@ pub async fn only_a_run_of_the_tenants_own_that_has_ended_is_rated(store: StoreF
     assert_eq!(theirs.iter().map(|line| line.run).collect::<Vec<_>>(), [others]);
 }
 
-/// The bounds themselves are left out.
-pub async fn rated_runs_come_in_order_within_bounds_and_in_pages(store: StoreFixture) {
+/// The bounds are exclusive.
+pub async fn rated_runs_are_ordered_bounded_and_paged(store: StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs = Vec::new();
     for _ in 0..4 {
@@ -112,8 +112,8 @@ pub async fn rated_runs_come_in_order_within_bounds_and_in_pages(store: StoreFix
     }
 }
 
-/// And cannot be rated any more.
-pub async fn a_removed_run_takes_its_rating_along(store: StoreFixture) {
+/// It cannot be rated any more.
+pub async fn removing_a_run_removes_its_rating(store: StoreFixture) {
     let run = an_ended(&store, &a_tenant(), &SeededIds::new(1)).await;
     assert!(store.first.rate(&a_tenant(), run.id(), &rating(1.0, None), LATER).await.unwrap());
     assert_eq!(store.first.remove_ended(run.now, Duration::ZERO, 100).await.unwrap(), 1);

@@ -1,4 +1,4 @@
-//! What every [`RunStore`] must do. [`run_store_suite!`](crate::run_store_suite) makes a test of each requirement.
+//! The conformance suite of [`RunStore`]. [`run_store_suite!`](crate::run_store_suite) makes a test of each requirement.
 
 mod backlog;
 mod commit;
@@ -17,24 +17,24 @@ use podium_domain::ids::RunId;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::store::{Commit, Created, RunStore};
 
-/// A store under test. It is empty.
+/// An empty store under test.
 pub struct StoreFixture {
     /// A handle on it.
     pub first: Arc<dyn RunStore>,
-    /// Another one, as a second process would have it.
+    /// A second handle, as another process would have it.
     pub second: Arc<dyn RunStore>,
-    /// How long after its time a ready task that its writer tells of counts as forgotten.
+    /// How long after its earliest time a ready task that its writer publishes is left to the queue.
     pub dispatch_grace: Duration,
-    /// What must live as long as the test, such as a temporary directory.
+    /// Objects that must live as long as the test, such as a temporary directory.
     pub keep: Box<dyn Any + Send>,
 }
 
-/// Makes a test of each requirement. The expression is a future of a fresh [`StoreFixture`]; the attribute goes on every test.
-/// The list of requirements is here and nowhere else.
+/// Makes a test of each requirement. The expression is a future of a fresh [`StoreFixture`]; the attribute is put on every test.
+/// This is the only list of the requirements.
 ///
 /// ```ignore
-/// podium_testkit::run_store_suite! { #[tokio::test] fixture() }
-/// ```
+///  podium_testkit::run_store_suite! { #[tokio::test] fixture() }
+///  ```
 #[macro_export]
 macro_rules! run_store_suite {
     (#[$attribute:meta] $fixture:expr) => {
@@ -42,38 +42,38 @@ macro_rules! run_store_suite {
     };
     (@each $what:ident $arguments:tt) => {
         $crate::run_store_suite! { @$what $arguments
-            created_runs_load_back_equal
+            created_runs_are_loaded_unchanged
             unknown_runs_load_as_none
             a_used_request_id_gives_the_existing_run_and_leaves_nothing
             tenants_do_not_share_request_ids
             repeating_a_create_changes_nothing
             creates_of_one_batch_share_a_request_id
-            what_one_handle_commits_the_other_loads
-            a_runs_first_events_create_it_unless_anything_of_it_is_there
+            one_handle_loads_what_the_other_commits
+            a_runs_first_events_create_it_unless_it_exists
             a_stale_writer_is_refused_and_leaves_no_trace
             repeating_a_commit_is_a_conflict_and_changes_nothing
             a_commit_to_an_unknown_run_is_a_conflict
             one_conflict_in_a_batch_does_not_touch_the_others
-            big_and_odd_texts_survive
+            large_and_unusual_texts_are_stored_unchanged
             events_are_gap_free_and_come_in_pages
             the_list_is_newest_first_and_comes_in_pages
-            the_list_tells_state_sums_and_end
+            the_list_has_state_sums_and_end
             a_lease_is_extended_for_the_holding_claim_only
             an_extended_lease_does_not_expire_before_its_new_time
             an_extended_lease_survives_other_commits
-            a_step_that_began_before_its_plan_is_held_as_long_as_the_plan_has_it
+            an_early_step_keeps_its_claim_if_the_plan_contains_it
             a_ready_task_is_due_after_its_grace
             a_retry_is_due_after_its_time
             a_due_task_is_not_due_again_before_its_time
-            a_claim_is_due_when_its_lease_ran_out
+            a_claim_is_due_when_its_lease_expired
             a_run_is_due_when_its_deadline_passed
             due_keeps_its_limit
             ended_runs_are_never_due
             a_task_of_the_backlog_is_taken_once
             a_taken_task_is_due_when_it_was_not_claimed_in_time
-            what_was_put_back_can_be_taken_again
+            returned_tasks_can_be_taken_again
             a_retry_in_the_backlog_is_taken_after_its_time
-            only_what_waits_in_the_backlog_is_taken
+            only_tasks_of_the_backlog_are_taken
             lanes_have_backlogs_of_their_own
             the_oldest_task_of_a_tenant_comes_first
             one_task_of_a_quiet_tenant_comes_before_a_thousand_of_another
@@ -88,7 +88,7 @@ macro_rules! run_store_suite {
             removing_keeps_its_limit_and_takes_the_oldest
             a_removed_runs_request_id_is_free
             two_removers_share_the_work
-            what_is_written_while_a_run_is_removed_leaves_nothing
+            a_write_during_a_removal_leaves_nothing
             the_store_answers
         }
     };
@@ -107,7 +107,7 @@ macro_rules! run_store_suite {
 
 /// The requirements, one function each.
 ///
-/// Those written below are private, so that one which is missing in the list above is an unused function.
+/// The functions below are private, so a requirement that is missing in the list above is an unused function.
 pub mod requirements {
     run_store_suite! { @each requirements [] }
 }

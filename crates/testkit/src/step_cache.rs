@@ -1,4 +1,4 @@
-//! What every [`StepCache`] must do. [`step_cache_suite!`](crate::step_cache_suite) makes a test of each requirement.
+//! The conformance suite of [`StepCache`]. [`step_cache_suite!`](crate::step_cache_suite) makes a test of each requirement.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ pub type Handles = [Arc<dyn StepCache>; 2];
 
 /// Makes a cache under test.
 pub struct CacheFixture {
-    /// A cache that knows nothing, with these options: two handles on it, as two processes would have them. A cache of one
-    /// process gives the same twice. It is called once.
+    /// Makes an empty cache with these options, once: two handles on it, as two processes would have them. A cache of one process
+    /// returns the same one twice.
     pub make: Box<dyn Fn(CacheOptions) -> Handles + Send + Sync>,
-    /// The clock to wait by.
+    /// The clock that tests wait with.
     pub clock: Arc<dyn Clock>,
-    /// What must live as long as the test, such as a server.
+    /// Objects that must live as long as the test, such as a server.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// Makes a test of each requirement. The expression is a future of a fresh [`CacheFixture`]; the attribute goes on every test.
-/// The list of requirements is here and nowhere else.
+/// Makes a test of each requirement. The expression is a future of a fresh [`CacheFixture`]; the attribute is put on every test.
+/// This is the only list of the requirements.
 ///
 /// ```ignore
-/// podium_testkit::step_cache_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
-/// ```
+///  podium_testkit::step_cache_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
+///  ```
 #[macro_export]
 macro_rules! step_cache_suite {
     (#[$attribute:meta] $fixture:expr) => {
@@ -36,10 +36,10 @@ macro_rules! step_cache_suite {
     };
     (@each $what:ident $arguments:tt) => {
         $crate::step_cache_suite! { @$what $arguments
-            what_is_kept_is_known_to_all_under_its_key_alone
-            an_output_is_forgotten_when_its_time_is_over
-            an_output_that_is_too_long_is_not_kept
-            the_oldest_output_goes_when_there_are_too_many
+            an_output_is_found_on_all_handles_by_its_key_only
+            an_output_expires_after_its_lifetime
+            an_output_that_is_too_long_is_not_stored
+            the_oldest_output_is_dropped_beyond_the_limit
         }
     };
     (@tests [#[$attribute:meta] $fixture:expr] $($name:ident)+) => {
@@ -57,17 +57,17 @@ macro_rules! step_cache_suite {
 
 /// The requirements, one function each.
 ///
-/// Those written below are private, so that one which is missing in the list above is an unused function.
+/// The functions below are private, so a requirement that is missing in the list above is an unused function.
 pub mod requirements {
     step_cache_suite! { @each requirements [] }
 }
 
-/// How long what is due may take to come, on a machine that has much else to do.
+/// The longest wait for something that is due, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// As long as a test that does not wait for it.
+/// Long enough that no test reaches it.
 const LONG: CacheOptions =
     CacheOptions { ttl: Duration::from_hours(1), entries_max: 100, entry_bytes_max: 1000 };
-/// What a test waits for.
+/// Short enough that a test can wait for it.
 const SHORT: Duration = Duration::from_millis(200);
 
 fn key(number: u8) -> CacheKey {
@@ -80,7 +80,7 @@ fn output(text: &str) -> CachedOutput {
 }
 
 impl CacheFixture {
-    /// Waits until the cache says nothing.
+    /// Waits until the cache returns nothing.
     async fn until_nothing(&self, mut look: impl AsyncFnMut() -> Option<CachedOutput>) {
         let begun = self.clock.now();
         while look().await.is_some() {
@@ -93,7 +93,7 @@ impl CacheFixture {
 mod written {
     use super::{CacheFixture, CacheOptions, Duration, LONG, SHORT, key, output};
 
-    pub(super) async fn what_is_kept_is_known_to_all_under_its_key_alone(cache: &CacheFixture) {
+    pub(super) async fn an_output_is_found_on_all_handles_by_its_key_only(cache: &CacheFixture) {
         let [first, second] = (cache.make)(LONG);
         let tricky = output("blue \0 שלום \"}\r\n");
         first.keep(&key(1), &tricky).await.unwrap();
@@ -105,13 +105,13 @@ mod written {
         assert_eq!(first.look_up(&key(1)).await.unwrap(), Some(output("newer")));
     }
 
-    pub(super) async fn an_output_is_forgotten_when_its_time_is_over(cache: &CacheFixture) {
+    pub(super) async fn an_output_expires_after_its_lifetime(cache: &CacheFixture) {
         let [first, second] = (cache.make)(CacheOptions { ttl: SHORT, ..LONG });
         first.keep(&key(1), &output("blue")).await.unwrap();
         cache.until_nothing(async || second.look_up(&key(1)).await.unwrap()).await;
     }
 
-    pub(super) async fn an_output_that_is_too_long_is_not_kept(cache: &CacheFixture) {
+    pub(super) async fn an_output_that_is_too_long_is_not_stored(cache: &CacheFixture) {
         let [first, second] = (cache.make)(LONG);
         first.keep(&key(1), &output(&"x".repeat(1000))).await.unwrap();
         assert!(second.look_up(&key(1)).await.unwrap().is_some());
@@ -119,9 +119,9 @@ mod written {
         assert_eq!(second.look_up(&key(2)).await.unwrap(), None);
     }
 
-    pub(super) async fn the_oldest_output_goes_when_there_are_too_many(cache: &CacheFixture) {
+    pub(super) async fn the_oldest_output_is_dropped_beyond_the_limit(cache: &CacheFixture) {
         let [first, _] = (cache.make)(CacheOptions { entries_max: 2, ..LONG });
-        // In milliseconds that differ, by which one of them is the oldest.
+        // In different milliseconds, which decide which one is the oldest.
         let tick = Duration::from_millis(2);
         for number in 1..=3 {
             first.keep(&key(number), &output("blue")).await.unwrap();

@@ -1,7 +1,7 @@
-//! What every [`StepQueue`] must do. [`step_queue_suite!`](crate::step_queue_suite) makes a test of each requirement.
+//! The conformance suite of [`StepQueue`]. [`step_queue_suite!`](crate::step_queue_suite) makes a test of each requirement.
 //!
-//! Nothing here sleeps but on the fixture's own clock: a paused one makes hours of no time. A queue that is a server goes by
-//! the real time; its fixture says how long is long, and how exactly the server keeps it.
+//! Tests sleep only on the fixture's own clock; hours pass at once on a paused one. A queue that is a server uses real time; its
+//! fixture says how long `long` is, and how exactly the server keeps time.
 
 mod answers;
 mod lanes;
@@ -19,28 +19,28 @@ use podium_ports::queue::{Delivery, Lane, Published, StepQueue, TaskMessage};
 use crate::clock::TestClock;
 use crate::ids::SeededIds;
 
-/// A queue under test. It is empty.
+/// An empty queue under test.
 pub struct QueueFixture {
     /// The queue.
     pub queue: Arc<dyn StepQueue>,
-    /// The clock that it goes by.
+    /// The clock that it uses.
     pub clock: Arc<dyn Clock>,
-    /// How long it waits for an answer to a delivery. At least four times `slack`.
+    /// Its ack wait, at least four times `slack`.
     pub ack_wait: Duration,
-    /// How much earlier or later than told it may do something: a millisecond on a paused clock.
+    /// How much too early or too late it may act: a millisecond on a paused clock.
     pub slack: Duration,
-    /// Longer than anything takes that is expected to happen at once, and than `ack_wait`: an hour on a paused clock.
+    /// Longer than `ack_wait`, and than anything that should happen at once: an hour on a paused clock.
     pub long: Duration,
     /// Most messages of a lane.
     pub lane_messages_max: usize,
 }
 
-/// Makes a test of each requirement. The expression is a future of a fresh [`QueueFixture`]; the attribute goes on every test.
-/// The list of requirements is here and nowhere else.
+/// Makes a test of each requirement. The expression is a future of a fresh [`QueueFixture`]; the attribute is put on every test.
+/// This is the only list of the requirements.
 ///
 /// ```ignore
-/// podium_testkit::step_queue_suite! { #[tokio::test(start_paused = true)] fixture() }
-/// ```
+///  podium_testkit::step_queue_suite! { #[tokio::test(start_paused = true)] fixture() }
+///  ```
 #[macro_export]
 macro_rules! step_queue_suite {
     (#[$attribute:meta] $fixture:expr) => {
@@ -48,28 +48,28 @@ macro_rules! step_queue_suite {
     };
     (@each $what:ident $arguments:tt) => {
         $crate::step_queue_suite! { @$what $arguments
-            a_message_is_fetched_once_and_gone_when_acked
+            a_message_is_fetched_once_and_removed_when_acknowledged
             a_task_has_one_message_queued_or_in_flight
-            a_message_put_back_while_its_task_is_published_again_comes_at_once
-            a_refused_message_comes_back_after_its_delay
-            an_unanswered_message_comes_back_after_the_ack_wait
+            a_message_returned_during_a_publish_is_delivered_at_once
+            a_returned_message_is_delivered_after_its_delay
+            an_unanswered_message_is_redelivered_after_the_ack_wait
             progress_restarts_the_ack_wait
             a_late_ack_removes_the_message
             a_late_nak_or_progress_is_no_error
             a_late_ack_does_not_touch_the_tasks_next_message
             lanes_are_separate
             a_full_lane_refuses_until_a_message_is_acked
-            a_full_lane_leaves_all_others_alone
-            a_full_lane_knows_what_it_has
-            a_lane_has_room_for_what_it_takes
+            a_full_lane_does_not_affect_others
+            a_full_lane_still_recognises_its_tasks
+            a_lane_reports_its_free_capacity
             messages_come_in_the_order_of_publishing
             a_fetch_takes_no_more_than_it_asked_for
             fetchers_never_share_a_message
-            a_fetch_waits_no_longer_than_told
+            a_fetch_waits_no_longer_than_asked
             a_fetch_wakes_when_a_message_is_published
             every_waiting_fetch_wakes_for_a_message_of_its_own
             a_fetch_wakes_when_a_delayed_message_falls_due
-            a_fetch_that_is_given_up_takes_nothing_along
+            an_abandoned_fetch_takes_no_message
             the_queue_answers
         }
     };
@@ -88,7 +88,7 @@ macro_rules! step_queue_suite {
 
 /// The requirements, one function each.
 ///
-/// Those written below are private, so that one which is missing in the list above is an unused function.
+/// The functions below are private, so a requirement that is missing in the list above is an unused function.
 pub mod requirements {
     step_queue_suite! { @each requirements [] }
 }
@@ -100,7 +100,7 @@ mod written {
 const INSTANT: Duration = Duration::ZERO;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Different messages, always the same ones.
+/// Different messages, the same ones for each call.
 fn messages(count: u16) -> Vec<TaskMessage> {
     let ids = SeededIds::new(1);
     let task = |step| TaskRef::Step { round: 0, step: StepIndex::new(step) };
@@ -132,12 +132,12 @@ impl QueueFixture {
         self.queue.fetch(&a_lane(), max, wait).await.unwrap()
     }
 
-    /// What is there now.
+    /// A message that is available now.
     async fn fetch_one(&self) -> Option<Delivery> {
         self.fetch(1, INSTANT).await.pop()
     }
 
-    /// What falls due now, as exactly as the queue keeps time.
+    /// A message that is due now, as exactly as the queue keeps time.
     async fn fetch_due(&self) -> Option<Delivery> {
         self.fetch(1, 2 * self.slack).await.pop()
     }

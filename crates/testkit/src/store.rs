@@ -1,4 +1,4 @@
-//! A store in the test's own memory, for tests under paused time: it waits for nothing, so that time does not jump.
+//! A store in the test's own memory, for tests under paused time: it never waits, so time does not jump.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ enum Failure {
 struct Row {
     run: Run,
     events: Vec<SequencedEvent>,
-    /// Leases that were extended, by the claim that holds.
+    /// Extended leases by the claim that holds the task.
     leases: BTreeMap<ClaimId, Timestamp>,
 }
 
@@ -37,7 +37,7 @@ struct Rows {
     failures: Vec<Failure>,
 }
 
-/// Keeps runs for one test. Clones are handles on the same store.
+/// Stores runs for one test. Clones are handles on the same store.
 #[derive(Clone, Debug)]
 pub struct TestStore {
     dispatch_grace: Duration,
@@ -45,7 +45,7 @@ pub struct TestStore {
 }
 
 impl TestStore {
-    /// An empty store that counts a ready task as forgotten two seconds after its time.
+    /// An empty store with a grace period of two seconds for ready tasks.
     pub fn new() -> Self {
         Self { dispatch_grace: Duration::from_secs(2), rows: Arc::default() }
     }
@@ -55,7 +55,7 @@ impl TestStore {
         self.lock().failures.push(Failure::Refused);
     }
 
-    /// The next create or commit is durable, but its caller is told that the store failed.
+    /// The next create or commit is durable, but its caller gets an error.
     pub fn lose_next_answer(&self) {
         self.lock().failures.push(Failure::AnswerLost);
     }

@@ -1,4 +1,4 @@
-//! What a store in memory keeps of tasks beside the events: where they wait, and what was told of them.
+//! The state of tasks that a store in memory keeps besides the events: their lanes, and which are published.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Again, Commit, ReadyTask, Telling};
 
-/// The ready and the running tasks of all runs.
+/// The ready and running tasks of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct TaskRows {
     rows: BTreeMap<(RunId, TaskRef), TaskRow>,
@@ -19,7 +19,7 @@ pub struct TaskRows {
 struct TaskRow {
     lane: Lane,
     tenant: TenantId,
-    /// Attempts when it became ready; tells one time of being ready from the next.
+    /// Attempts when it became ready; distinguishes one ready period from the next.
     attempts: u32,
     state: RowState,
 }
@@ -32,7 +32,7 @@ enum RowState {
 }
 
 impl TaskRows {
-    /// A commit took effect. A task that was ready before, and still is, stays as it was.
+    /// Updates the rows after a commit. A task that was already ready keeps its row.
     pub fn written(&mut self, commit: &Commit, dispatch_grace: Duration) {
         let (run, tenant) = (commit.after.id(), &commit.after.spec().tenant);
         for (task, found, place) in commit.tasks() {

@@ -1,4 +1,4 @@
-//! Vendors that say what a test wrote down for them.
+//! Vendors that answer from a test's script.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use tokio::sync::watch;
 
 use crate::gate::Gate;
 
-/// How a scripted call goes wrong: each kind of [`VendorError`].
+/// How a scripted call fails: each kind of [`VendorError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// [`VendorError::Throttled`].
     Throttled {
-        /// What the vendor asks for.
+        /// The requested delay.
         retry_after: Option<Duration>,
     },
     /// [`VendorError::Unpaid`], status 400.
     Unpaid,
     /// [`VendorError::Rejected`], status 400.
     Rejected,
-    /// [`VendorError::Rejected`], status 400, in these words.
+    /// [`VendorError::Rejected`], status 400, with this message.
     Refused {
-        /// What the vendor says.
+        /// The vendor's message.
         message: String,
     },
     /// [`VendorError::Failed`], status 500.
@@ -73,7 +73,7 @@ enum Move {
     Finish(FinishReason),
 }
 
-/// The course of one call. Ends with [`FinishReason::Stop`] where nothing else is said.
+/// The script of one call. Ends with [`FinishReason::Stop`] unless set otherwise.
 #[derive(Clone, Debug)]
 pub struct Answer {
     refusal: Option<Fault>,
@@ -82,10 +82,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What a call consumes unless [`Self::usage`] says otherwise.
+    /// The tokens of a call unless [`Self::usage`] sets others.
     pub const USAGE: Usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::NONE };
 
-    /// An answer with nothing in it yet.
+    /// An answer without content.
     pub fn blank() -> Self {
         Self { refusal: None, moves: VecDeque::new(), usage: Some(Self::USAGE) }
     }
@@ -100,29 +100,29 @@ impl Answer {
         parts.into_iter().fold(Self::blank(), Self::say)
     }
 
-    /// The call is refused before anything is said.
+    /// A call that is refused before any output.
     pub fn refuse(fault: Fault) -> Self {
         Self { refusal: Some(fault), ..Self::blank() }
     }
 
-    /// The call is taken, and nothing ever comes.
+    /// A call that is accepted and never answered.
     pub fn hang() -> Self {
         Self::blank().wait(&Gate::closed())
     }
 
-    /// Says a part.
+    /// Adds a piece of text.
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Self {
         self.then(Move::Say(text.into()))
     }
 
-    /// Reasons.
+    /// Adds a piece of reasoning.
     #[must_use]
     pub fn think(self, text: impl Into<String>) -> Self {
         self.then(Move::Think(text.into()))
     }
 
-    /// So many bytes came in one piece that nobody can read.
+    /// Adds an unstreamed answer of `bytes` bytes that cannot be parsed.
     #[must_use]
     pub fn unread(self, bytes: usize) -> Self {
         self.then(Move::Unread(bytes))
@@ -134,19 +134,19 @@ impl Answer {
         self.then(Move::Wait(gate.clone()))
     }
 
-    /// Ends with an error, whatever was said.
+    /// Ends with an error, after any output.
     #[must_use]
     pub fn fail(self, fault: Fault) -> Self {
         self.then(Move::Break(fault))
     }
 
-    /// Ends for another reason than [`FinishReason::Stop`].
+    /// Ends with a finish reason other than [`FinishReason::Stop`].
     #[must_use]
     pub fn finish(self, reason: FinishReason) -> Self {
         self.then(Move::Finish(reason))
     }
 
-    /// What the call consumes; `None` when the vendor does not say.
+    /// The tokens of the call; `None` if the vendor sends none.
     #[must_use]
     pub fn usage(self, usage: Option<Usage>) -> Self {
         Self { usage, ..self }
@@ -158,7 +158,7 @@ impl Answer {
     }
 }
 
-/// How often what happened; tests wait on it.
+/// Counts of events that tests wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     calls: usize,
@@ -173,8 +173,8 @@ struct Script {
     calls: Vec<(WorkerId, ChatRequest)>,
 }
 
-/// Vendors of a test. Calls of a worker take its scripted answers in turn, then the answer for all else; a call with
-/// neither is refused with [`Fault::Misconfigured`]. Clones share all.
+/// Vendors with a script: each call of a worker gets its next scripted answer, then the default answer. A call with neither is
+/// refused with [`Fault::Misconfigured`]. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct ScriptedVendor {
     script: Arc<Mutex<Script>>,
@@ -194,13 +194,13 @@ impl ScriptedVendor {
         self
     }
 
-    /// The answer to every call that no other answer is left for.
+    /// Sets the answer to calls without a scripted one.
     pub fn otherwise(&self, answer: Answer) -> &Self {
         self.lock().otherwise = Some(answer);
         self
     }
 
-    /// Every call so far, refused ones included, in order.
+    /// All calls so far, including refused ones, in order.
     pub fn calls(&self) -> Vec<(WorkerId, ChatRequest)> {
         self.lock().calls.clone()
     }
@@ -216,7 +216,7 @@ impl ScriptedVendor {
         self.counts.borrow().aborted
     }
 
-    /// How many calls are under way.
+    /// The number of calls in flight.
     pub fn in_flight(&self) -> usize {
         let counts = *self.counts.borrow();
         counts.calls - counts.ended - counts.aborted
@@ -281,7 +281,7 @@ impl Vendors for ScriptedVendor {
     }
 }
 
-/// A call under way.
+/// A call in flight.
 struct Course {
     worker: Worker,
     moves: VecDeque<Move>,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_says_its_lines_in_turn_and_then_what_is_for_all_else() {
+    async fn a_worker_gives_its_scripted_answers_then_the_default() {
         let (vendor, pool) = (ScriptedVendor::new(), a_pool());
         let worker = &pool.workers()[0];
         vendor.script(worker.id.as_str(), [Answer::parts(["o", "ne"]), Answer::refuse(Fault::Failed)]);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_held_call_is_under_way_until_released_or_dropped() {
+    async fn a_held_call_is_in_flight_until_released_or_dropped() {
         let (vendor, pool, gate) = (ScriptedVendor::new(), a_pool(), Gate::closed());
         let worker = &pool.workers()[0];
         vendor.script(worker.id.as_str(), [Answer::blank().wait(&gate).say("late"), Answer::hang()]);

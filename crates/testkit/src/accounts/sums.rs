@@ -15,14 +15,14 @@ use crate::builders::{Driven, a_spec};
 use crate::clock::TestClock;
 use crate::ids::SeededIds;
 
-/// Creates a run as the engine does where nothing is to be booked.
+/// Creates a run as the engine does without a booking.
 async fn create_uncharged(store: &AccountsFixture, run: &mut Driven) {
     let commit = run.commit();
     assert_eq!(commit.booking(), None);
     assert_eq!(store.runs.create(&[commit]).await.unwrap(), [Created::New]);
 }
 
-/// Requirement. A free worker could do the run, or its planner is free, so it reserves nothing; its plan uses a paid worker.
+/// A free worker could do the run, or its planner is free, so it reserves nothing; its plan uses a paid worker.
 pub async fn a_run_that_reserved_nothing_gets_its_paid_plan(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000)), (keys(), None)]).await, SeededIds::new(1));
     for number in 1..=2 {
@@ -33,11 +33,11 @@ pub async fn a_run_that_reserved_nothing_gets_its_paid_plan(store: AccountsFixtu
         assert_eq!(store.sum(&tenants()).await, (0, number * 300_000));
         assert_eq!(store.sum(&keys()).await, (0, number * 300_000));
     }
-    // The charged path takes such a run as well.
+    // The charged path accepts such a run too.
     assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 0)).await, Ok(Created::New));
 }
 
-/// Requirement.
+/// The plan must fit, although the run did not reserve anything.
 pub async fn a_run_that_reserved_nothing_is_refused_a_plan_beyond_the_cap(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 0);
@@ -50,8 +50,8 @@ pub async fn a_run_that_reserved_nothing_is_refused_a_plan_beyond_the_cap(store:
     assert_eq!(store.sum(&tenants()).await, (0, 0));
 }
 
-/// Requirement. Nothing was reserved, so the first booking of the period is one that needs no room.
-pub async fn what_a_run_without_reservation_spends_is_booked(store: AccountsFixture) {
+/// Nothing was reserved, so the first booking of the period is one that needs no capacity.
+pub async fn the_cost_of_a_run_without_reservation_is_booked(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 0);
     create_uncharged(&store, &mut run).await;
@@ -63,7 +63,7 @@ pub async fn what_a_run_without_reservation_spends_is_booked(store: AccountsFixt
     assert_eq!(store.sum(&tenants()).await, (120_000, 0));
 }
 
-/// Requirement. The first batch of a period creates the sums and leaves nothing out.
+/// The first batch of a period creates the sums and omits no run.
 pub async fn runs_with_and_without_reservation_share_a_batch(store: AccountsFixture) {
     let store = store.with(&[(tenants(), Some(1_000_000)), (keys(), Some(100))]).await;
     let ids = SeededIds::new(1);
@@ -83,10 +83,10 @@ pub async fn runs_with_and_without_reservation_share_a_batch(store: AccountsFixt
     assert_eq!((store.sum(&tenants()).await, store.sum(&keys()).await), ((0, 101), (0, 0)));
 }
 
-/// Requirement. A budget's period changes from month to day and back while runs are charged to it.
+/// A budget's period changes from month to day and back while runs are charged to it.
 pub async fn a_cap_bounds_only_runs_of_its_period(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000))]).await, SeededIds::new(1));
-    // Not the first of a month, when the day and the month begin together and have one sum.
+    // Not the first of a month, when the day and the month begin together and share a sum.
     let at = TestClock::START.after(std::time::Duration::from_hours(10 * 24));
     let monthly = a_budget(tenants(), Some(1_000_000));
     let daily = Budget { period: Period::Day, cap: Some(NANO(100)), ..monthly.clone() };
@@ -97,14 +97,14 @@ pub async fn a_cap_bounds_only_runs_of_its_period(store: AccountsFixture) {
     let mut of_month = run_of(&monthly, 10);
     assert_eq!(store.create(&mut of_month).await, Ok(Created::New));
     store.accounts.set_budget(&daily).await.unwrap();
-    // The run of the month is not judged by the cap of a day.
+    // The cap of a day does not apply to the run of the month.
     plan(&mut of_month, 300_000, &ids);
     assert_eq!(store.commit(&mut of_month).await, Ok(()));
     let mut of_day = run_of(&daily, 60);
     assert_eq!(store.create(&mut of_day).await, Ok(Created::New));
     assert_eq!(store.create(&mut run_of(&daily, 41)).await.unwrap_err().cap, NANO(100));
     store.accounts.set_budget(&monthly).await.unwrap();
-    // The run of the day may not use up what the month has left, and is not bounded by it either.
+    // The run of the day neither uses up the month's remainder, nor is it bounded by it.
     plan(&mut of_day, 500_000, &ids);
     assert_eq!(store.commit(&mut of_day).await, Ok(()));
     assert_eq!(store.create(&mut run_of(&monthly, 700_001)).await.unwrap_err().cap, NANO(1_000_000));
@@ -113,7 +113,7 @@ pub async fn a_cap_bounds_only_runs_of_its_period(store: AccountsFixture) {
     assert_eq!(totals(&sums), [1_000_000, 500_000]);
 }
 
-/// Requirement. Runs of older versions do not name the period of their budgets.
+/// Runs of older versions do not name the period of their budgets.
 pub async fn a_run_that_names_no_period_is_bounded_by_any_cap(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let budget = BudgetRef { period: None, ..a_budget(tenants(), None).at(TestClock::START) };
@@ -125,7 +125,7 @@ pub async fn a_run_that_names_no_period_is_bounded_by_any_cap(store: AccountsFix
     assert_eq!(store.sum(&tenants()).await, (0, 60));
 }
 
-/// A run that was cancelled while its one step was being called, and whose executor never reports.
+/// A run that was cancelled while its only step was being called, and whose executor never reports.
 async fn a_lost_run(store: &AccountsFixture, ids: &SeededIds) -> (Driven, ClaimId) {
     let mut run = a_run(ids, &[tenants()], 10);
     store.create(&mut run).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_lost_run(store: &AccountsFixture, ids: &SeededIds) -> (Driven, ClaimI
     (run, claim)
 }
 
-/// Requirement.
+/// Ended runs with lost attempts are found in pages, and releasing them returns their reservations.
 pub async fn lost_attempts_are_released_after_the_end_of_their_run(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000))]).await, SeededIds::new(1));
     let mut lost = [a_lost_run(&store, &ids).await.0, a_lost_run(&store, &ids).await.0];
@@ -163,7 +163,7 @@ pub async fn lost_attempts_are_released_after_the_end_of_their_run(store: Accoun
     assert_eq!(store.sum(&tenants()).await, (0, 10));
 }
 
-/// Requirement.
+/// Once, with its real cost.
 pub async fn a_late_report_is_booked_after_the_release(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000))]).await, SeededIds::new(1));
     let (mut run, claim) = a_lost_run(&store, &ids).await;
@@ -174,10 +174,10 @@ pub async fn a_late_report_is_booked_after_the_release(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (120_000, 0));
 }
 
-/// Requirement.
-pub async fn sums_of_old_periods_are_removed_and_those_of_all_time_kept(store: AccountsFixture) {
+/// One budget is monthly, the other one for all time.
+pub async fn sums_of_old_periods_are_removed_except_all_time(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), None), (keys(), None)]).await, SeededIds::new(1));
-    // So early that a store with a clock of its own has come to the removal.
+    // Early enough that a store with its own clock has reached the time of removal.
     let at = TestClock::START.before(SUMS_KEPT + Duration::from_hours(40 * 24));
     let monthly = a_budget(tenants(), None).at(at);
     let total = Budget { period: Period::Total, ..a_budget(keys(), None) }.at(at);
@@ -191,7 +191,7 @@ pub async fn sums_of_old_periods_are_removed_and_those_of_all_time_kept(store: A
     assert_eq!(totals(&store.accounts.charges(&budgets).await.unwrap()), [0, 10]);
 }
 
-/// Requirement.
+/// Neither sum becomes negative.
 pub async fn an_operator_corrects_a_sum(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let budget = a_budget(tenants(), None).at(TestClock::START);
@@ -201,12 +201,12 @@ pub async fn an_operator_corrects_a_sum(store: AccountsFixture) {
     store.create(&mut a_run(&ids, &[tenants()], 11)).await.unwrap_err();
     assert_eq!(store.accounts.correct_sum(&budget, (-70, -20)).await.unwrap(), charge(0, 20));
     assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 80)).await, Ok(Created::New));
-    // Also of a budget that nothing was charged to yet.
+    // Also of a budget without charges.
     let unused = a_budget(keys(), None).at(TestClock::START);
     assert_eq!(store.accounts.correct_sum(&unused, (5, -5)).await.unwrap(), charge(5, 0));
 }
 
-/// Requirement. What one run books can make a sum neither wrap nor refuse what others book.
+/// A run's booking must neither overflow a sum nor refuse the bookings of other runs.
 pub async fn absurd_amounts_never_refuse_a_commit(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), None), (keys(), Some(u64::MAX))]).await, SeededIds::new(1));
     let most = i64::MAX.unsigned_abs();

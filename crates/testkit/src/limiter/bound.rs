@@ -1,4 +1,4 @@
-//! The bound is never passed, and nobody else's is touched.
+//! Concurrency never exceeds its bound, and does not affect other workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::{Caller, LimiterFixture, a_worker};
 
-pub(crate) async fn a_worker_has_no_more_calls_than_it_may(limiter: &LimiterFixture) {
+pub(crate) async fn a_workers_calls_never_exceed_its_bound(limiter: &LimiterFixture) {
     let worker = a_worker(0, 2);
     let _held = [limiter.must_grant(&worker).await, limiter.must_grant(&worker).await];
     limiter.must_refuse(&worker).await;
@@ -16,7 +16,7 @@ pub(crate) async fn a_worker_has_no_more_calls_than_it_may(limiter: &LimiterFixt
 pub(crate) async fn both_handles_share_a_bound(limiter: &LimiterFixture) {
     let worker = a_worker(0, 2);
     let _first = limiter.must_grant(&worker).await;
-    let _second = limiter.ask(&limiter.second, &worker).await.expect("there is room for another");
+    let _second = limiter.ask(&limiter.second, &worker).await.expect("there is capacity for another");
     limiter.must_refuse(&worker).await;
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn workers_do_not_share_a_bound(limiter: &LimiterFixture) {
     }
 }
 
-pub(crate) async fn the_bound_is_the_one_that_the_worker_comes_with(limiter: &LimiterFixture) {
+pub(crate) async fn the_bound_is_that_of_the_given_worker(limiter: &LimiterFixture) {
     let (narrow, wide) = (a_worker(0, 1), a_worker(0, 3));
     let mut held = vec![limiter.must_grant(&narrow).await];
     limiter.must_refuse(&narrow).await;
@@ -40,7 +40,7 @@ pub(crate) async fn the_bound_is_the_one_that_the_worker_comes_with(limiter: &Li
     limiter.must_refuse(&narrow).await;
 }
 
-pub(crate) async fn a_refusal_takes_no_room(limiter: &LimiterFixture) {
+pub(crate) async fn a_refusal_takes_no_capacity(limiter: &LimiterFixture) {
     let worker = a_worker(0, 1);
     let held = limiter.must_grant(&worker).await;
     for _ in 0..20 {
@@ -51,7 +51,7 @@ pub(crate) async fn a_refusal_takes_no_room(limiter: &LimiterFixture) {
     limiter.must_refuse(&worker).await;
 }
 
-/// Calls under way, as the vendor would count them.
+/// The calls in flight, as the vendor counts them.
 #[derive(Default)]
 struct Vendor {
     now: AtomicU32,
@@ -59,7 +59,7 @@ struct Vendor {
 }
 
 impl Vendor {
-    /// One call. It lasts so long that everybody who was refused asks again meanwhile.
+    /// One call, long enough that all refused callers ask again meanwhile.
     async fn call(&self, limiter: &LimiterFixture) {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
@@ -68,7 +68,7 @@ impl Vendor {
     }
 }
 
-pub(crate) async fn concurrent_tasks_never_pass_the_bound(limiter: &LimiterFixture) {
+pub(crate) async fn concurrent_tasks_never_exceed_the_bound(limiter: &LimiterFixture) {
     const TASKS: u32 = 64;
     const CALLS: u32 = 3;
     const BOUND: u32 = 5;

@@ -1,4 +1,4 @@
-//! What is not used any more comes back.
+//! Capacity that is no longer used is returned.
 
 use std::thread;
 
@@ -37,7 +37,7 @@ pub(crate) async fn permits_that_are_dropped_at_once_are_all_given_back(limiter:
     }
 }
 
-pub(crate) async fn a_call_that_is_given_up_takes_no_room(limiter: &LimiterFixture) {
+pub(crate) async fn an_abandoned_call_takes_no_capacity(limiter: &LimiterFixture) {
     let (caller, worker) = (Caller::new(0), a_worker(0, 2));
     for _ in 0..8 {
         drop(limiter.first.acquire(&caller.wish(&worker)).now_or_never());

@@ -1,4 +1,4 @@
-//! Limits a minute, and what vendors say, hold for whoever asks on whichever handle.
+//! Limits per minute, and limits that vendors report, apply to all handles.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ impl LimiterFixture {
         if number.is_multiple_of(2) { &self.first } else { &self.second }
     }
 
-    /// Asks until the answer is of that kind; permits are settled at once, as calls that were not sent.
+    /// Asks until the refusal has this reason; permits are settled at once, as calls that were not sent.
     async fn until_refused_for(&self, worker: &Worker, wanted: Why) {
         self.until_refused_after(worker, wanted, Outcome::NotSent).await;
     }
 
-    /// The same, with calls that end like this.
+    /// The same, with calls that end with `outcome`.
     async fn until_refused_after(&self, worker: &Worker, wanted: Why, outcome: Outcome) {
         let begun = self.clock.now();
         loop {
@@ -48,7 +48,7 @@ pub(crate) async fn a_new_limit_has_capacity_for_one_call(limiter: &LimiterFixtu
 }
 
 pub(crate) async fn requests_come_at_the_pace_of_their_limit(limiter: &LimiterFixture) {
-    // Ten milliseconds for each.
+    // Ten milliseconds per request.
     let worker = limited_to(Rates { requests_per_minute: Some(6_000), ..Rates::default() });
     let begun = limiter.clock.now();
     for number in 0..41 {
@@ -59,7 +59,7 @@ pub(crate) async fn requests_come_at_the_pace_of_their_limit(limiter: &LimiterFi
 }
 
 pub(crate) async fn tokens_come_at_the_pace_of_their_limit(limiter: &LimiterFixture) {
-    // A hundred milliseconds for each call, of which half is a limit of completions.
+    // A hundred milliseconds per call, half of it for the limit of completions.
     let rates = Rates { output_tokens_per_minute: Some(60_000), ..Rates::default() };
     let (worker, caller) = (limited_to(rates), Caller::new(0).taking(1_000, 100));
     let begun = limiter.clock.now();
@@ -70,8 +70,8 @@ pub(crate) async fn tokens_come_at_the_pace_of_their_limit(limiter: &LimiterFixt
     assert!(took >= Duration::from_millis(580), "{took:?}");
 }
 
-pub(crate) async fn what_a_call_did_not_take_is_given_back(limiter: &LimiterFixture) {
-    // So much is reserved that the next one would have to wait for a minute.
+pub(crate) async fn unused_tokens_are_returned(limiter: &LimiterFixture) {
+    // The reservation is so large that the next call would have to wait for a minute.
     let rates = Rates { tokens_per_minute: Some(600), ..Rates::default() };
     let (worker, caller) = (limited_to(rates), Caller::new(0).taking(0, 600));
     let permit = limiter.wait_for_grant_as(&caller, &limiter.first, &worker).await;
@@ -88,7 +88,7 @@ pub(crate) async fn an_account_bounds_its_workers_together(limiter: &LimiterFixt
         Worker { limits: Limits { account, ..worker.limits }, ..worker }
     });
     let mut held: Vec<Box<dyn Permit>> = vec![limiter.must_grant(&careful).await];
-    held.push(limiter.ask(&limiter.second, &checker).await.expect("there is room for another"));
+    held.push(limiter.ask(&limiter.second, &checker).await.expect("there is capacity for another"));
     limiter.must_refuse(&careful).await;
     limiter.must_refuse(&checker).await;
     let _elsewhere = limiter.must_grant(&a_worker(0, 1)).await;
@@ -96,14 +96,14 @@ pub(crate) async fn an_account_bounds_its_workers_together(limiter: &LimiterFixt
     limiter.wait_for_grant(&limiter.second, &checker).await;
 }
 
-pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limiter: &LimiterFixture) {
+pub(crate) async fn a_reported_limit_sets_the_pace_if_none_is_configured(limiter: &LimiterFixture) {
     let worker = a_worker(0, 1_000);
     // Few enough that even a busy machine asks more often.
     let requests = Allowance { limit: Some(600), remaining: Some(599) };
     let quota = Quota { requests, ..Quota::default() };
     let permit = limiter.must_grant(&worker).await;
     permit.settle(Settlement { quota, ..Settlement::of(Outcome::Answered) });
-    // A call that was not sent would give its request back, and each might do so before the next one asks.
+    // A call that was not sent would return its request, perhaps before the next one asks.
     limiter.until_refused_after(&worker, Why::Rate, Outcome::Answered).await;
     let begun = limiter.clock.now();
     for number in 0..20 {
@@ -113,14 +113,14 @@ pub(crate) async fn a_reported_limit_is_the_pace_where_none_is_configured(limite
     assert!(took >= Duration::from_millis(1_900), "{took:?}");
 }
 
-pub(crate) async fn a_reported_limit_lets_no_newer_call_of_its_account_go_first(limiter: &LimiterFixture) {
+pub(crate) async fn a_reported_limit_lets_no_newer_call_overtake(limiter: &LimiterFixture) {
     let rates = Rates { requests_per_minute: Some(300), ..Rates::default() };
     let account = AccountLimits { in_flight_max: None, rates };
     let [steps, plans] = [1, 2].map(|index| {
         let worker = a_worker(index, 1_000);
         Worker { vendor: a_worker(1, 1).vendor, limits: Limits { account, ..worker.limits }, ..worker }
     });
-    // The vendor says to the steps' worker what the account may have.
+    // The vendor reports the account's limit to the worker of the steps.
     let requests = Allowance { limit: Some(300), remaining: Some(299) };
     let quota = Quota { requests, ..Quota::default() };
     let permit = limiter.must_grant(&steps).await;
@@ -146,8 +146,8 @@ pub(crate) async fn retry_after_blocks_all_handles(limiter: &LimiterFixture) {
     let _elsewhere = limiter.must_grant(&a_worker(1, 1)).await;
 }
 
-/// One pause takes a second. Were it doubled by each refusal, it would take a minute, for which nobody waits here.
-pub(crate) async fn refusals_of_one_burst_are_one_pause(limiter: &LimiterFixture) {
+/// One pause takes a second. If each refusal doubled it, it would take a minute, and the test would fail.
+pub(crate) async fn refusals_of_one_burst_make_one_pause(limiter: &LimiterFixture) {
     let worker = a_worker(0, 8);
     let mut burst = Vec::new();
     for _ in 0..8 {
@@ -175,7 +175,7 @@ pub(crate) async fn failed_calls_open_the_breaker_for_all(limiter: &LimiterFixtu
     held.push(limiter.must_grant(&worker).await);
 }
 
-pub(crate) async fn quick_errors_do_not_shut_a_vendor_with_calls_under_way(limiter: &LimiterFixture) {
+pub(crate) async fn quick_errors_do_not_open_the_breaker_of_a_busy_vendor(limiter: &LimiterFixture) {
     let worker = a_worker(0, 30);
     let mut held = Vec::new();
     for _ in 0..30 {
@@ -185,7 +185,7 @@ pub(crate) async fn quick_errors_do_not_shut_a_vendor_with_calls_under_way(limit
         permit.settle(Settlement::of(Outcome::Failed));
     }
     let begun = limiter.clock.now();
-    // Their capacity comes back as they are settled.
+    // Their capacity returns as they are settled.
     while held.len() < 30 {
         match limiter.ask(&limiter.second, &worker).await {
             Ok(permit) => held.push(permit),

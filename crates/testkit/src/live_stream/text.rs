@@ -1,11 +1,11 @@
-//! The text so far, and how it joins what comes live.
+//! The text so far, and how live pieces continue it.
 
 use podium_ports::clock::Ids;
 use podium_ports::live::Signal;
 
 use super::{Scene, committed, frame};
 
-/// More than a message of any transport holds.
+/// Larger than a message of any transport.
 const LONG_BYTES: usize = 3 << 19;
 
 fn long_text() -> String {
@@ -16,7 +16,7 @@ fn long_text() -> String {
     text
 }
 
-pub(crate) async fn a_late_watcher_gets_the_text_so_far_of_each_attempt_and_then_the_rest(scene: &Scene) {
+pub(crate) async fn a_late_watcher_gets_the_text_so_far_and_then_the_rest(scene: &Scene) {
     let [left, right] = [scene.ids.claim_id(), scene.ids.claim_id()];
     for (step, claim, offset, text) in [(0, left, 0, "ab"), (1, right, 0, "é"), (0, left, 2, "c")] {
         scene.say(frame(step, claim, offset, text)).await;
@@ -43,7 +43,7 @@ pub(crate) async fn text_is_gathered_from_all_processes(scene: &Scene) {
     }
 }
 
-pub(crate) async fn a_new_attempt_takes_the_place_of_the_old_one_for_good(scene: &Scene) {
+pub(crate) async fn a_new_attempt_replaces_the_old_one(scene: &Scene) {
     let [old, new, later] = [scene.ids.claim_id(), scene.ids.claim_id(), scene.ids.claim_id()];
     scene.say(frame(0, old, 0, "old")).await;
     scene.say(frame(0, new, 0, "new")).await;
@@ -63,7 +63,7 @@ pub(crate) async fn repeated_pieces_count_once(scene: &Scene) {
     assert_eq!(scene.watch().await.text_of(claim, 4).await, "abcd");
 }
 
-/// Better no text than text with a hole in it. Who watches live sees the hole from the offset.
+/// No text is better than text with a hole. A live watcher sees the hole from the offset.
 pub(crate) async fn an_attempt_with_a_gap_is_unknown(scene: &Scene) {
     let [holed, whole] = [scene.ids.claim_id(), scene.ids.claim_id()];
     for (step, claim, offset, text) in [(0, holed, 0, "abc"), (0, holed, 7, "gh"), (1, whole, 0, "whole")] {
@@ -72,7 +72,7 @@ pub(crate) async fn an_attempt_with_a_gap_is_unknown(scene: &Scene) {
     let mut watcher = scene.watch().await;
     assert_eq!(watcher.text_of(whole, 5).await, "whole");
     scene.say(committed(9)).await;
-    watcher.hear_until(&committed(9)).await;
+    watcher.receive_until(&committed(9)).await;
     assert!(!watcher.texts.contains_key(&holed), "{:?}", watcher.texts);
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn long_text_arrives_whole(scene: &Scene) {
     scene.say(Signal::Planning { round: 0, text: text.clone() }).await;
     let mut heard = String::new();
     while heard.len() < text.len() {
-        if let Signal::Planning { round: 0, text } = watcher.hear().await {
+        if let Signal::Planning { round: 0, text } = watcher.receive().await {
             heard.push_str(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! What waits in the store until a lane has room for it, and who comes first.
+//! Tasks that wait in the store until a lane has capacity, and their order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 const LANE: Lane = Lane::Plan(Tier::Ultra);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_mins(1);
-/// The length of the backlog that a quiet tenant must not wait behind.
+/// The length of the backlog that another tenant must not wait behind.
 const FLOOD: usize = 1_000;
 
 const fn step(step: u16) -> TaskRef {
     TaskRef::Step { round: 0, step: StepIndex::new(step) }
 }
 
-/// A run whose tasks are left to the backlog, accepted `late` after the others.
+/// A run whose tasks go to the backlog, accepted `late` after the others.
 fn left(ids: &SeededIds, tenant: &str, late: Duration) -> Driven {
     let spec = a_spec();
     let accepted_at = spec.accepted_at.after(late);
@@ -47,7 +47,7 @@ impl StoreFixture {
         self.first.take(lane, now, now.after(MINUTE), limit).await.expect("the store gives")
     }
 
-    /// The runs whose plans are taken.
+    /// Takes plan tasks and returns their runs.
     async fn take_plans(&self, now: Timestamp, limit: u32) -> Vec<RunId> {
         let taken = self.take(&LANE, now, limit).await;
         assert!(taken.iter().all(|(_, task)| *task == PLAN), "{taken:?}");
@@ -56,7 +56,7 @@ impl StoreFixture {
 
     async fn backlogs(&self, now: Timestamp) -> Vec<Lane> {
         let Due { ready, backlogs, .. } = self.first.due(now, now, 100).await.expect("the store looks");
-        assert_eq!(ready, [], "nothing was told");
+        assert_eq!(ready, [], "nothing was published");
         backlogs
     }
 }
@@ -79,7 +79,7 @@ pub(crate) async fn a_task_of_the_backlog_is_taken_once(store: &StoreFixture) {
         [Lane::of(&run.run, step(0), &crate::a_pool()), Lane::of(&run.run, step(1), &crate::a_pool())];
     assert_eq!(store.backlogs(now).await, [quick.clone(), careful.clone()]);
     assert_eq!(store.take(&careful, now, 10).await, [(id, step(1))]);
-    // A commit to another task of the run leaves both as they are.
+    // A commit to another task of the run changes neither.
     run.step(0, "done", &ids);
     store.must_commit(run.commit()).await;
     assert_eq!(store.take(&careful, now, 10).await, []);
@@ -99,7 +99,7 @@ pub(crate) async fn a_taken_task_is_due_when_it_was_not_claimed_in_time(store: &
     assert_eq!(store.first.due(until, until, 10).await.unwrap(), Due::default());
 }
 
-pub(crate) async fn what_was_put_back_can_be_taken_again(store: &StoreFixture) {
+pub(crate) async fn returned_tasks_can_be_taken_again(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs = [(); 3].map(|()| left(&ids, "acme", Duration::ZERO));
     let now = runs[0].now;
@@ -108,7 +108,7 @@ pub(crate) async fn what_was_put_back_can_be_taken_again(store: &StoreFixture) {
     taken.sort_unstable();
     given.sort_unstable();
     assert_eq!(taken, given);
-    // One was claimed meanwhile, one is unknown, one is put back twice.
+    // One was claimed meanwhile, one is unknown, one is returned twice.
     let claimed = runs.iter_mut().find(|run| run.id() == given[1]).expect("it is one of them");
     claimed.claim(PLAN, &ids);
     store.must_commit(claimed.commit()).await;
@@ -120,7 +120,7 @@ pub(crate) async fn what_was_put_back_can_be_taken_again(store: &StoreFixture) {
     again.sort_unstable();
     assert_eq!(again, [given[0], given[2]]);
 
-    // So it is with a task whose writer was to tell of it.
+    // The same holds for a task that its writer should have published.
     let mut run = Driven::accepted(&ids);
     store.must_create(run.commit()).await;
     assert_eq!(store.take_plans(now, 10).await, []);
@@ -142,7 +142,7 @@ pub(crate) async fn a_retry_in_the_backlog_is_taken_after_its_time(store: &Store
     assert_eq!(store.take_plans(retry_at, 10).await, [run.id()]);
 }
 
-pub(crate) async fn only_what_waits_in_the_backlog_is_taken(store: &StoreFixture) {
+pub(crate) async fn only_tasks_of_the_backlog_are_taken(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs = [(); 4].map(|()| left(&ids, "acme", Duration::ZERO));
     let now = runs[0].now;
@@ -197,18 +197,18 @@ pub(crate) async fn one_task_of_a_quiet_tenant_comes_before_a_thousand_of_anothe
     store.must_create_all(&mut flood).await;
     let mut quiet = left(&ids, "quiet", MINUTE);
     store.must_create(quiet.commit()).await;
-    // Both have nothing on their way yet: the older task goes first, then each in turn.
+    // Neither tenant has outstanding tasks: the older task goes first, then each in turn.
     let first = store.take_plans(quiet.now, 2).await;
     assert_eq!(first[1], quiet.id());
 
-    // Now the flood has much on its way, and the next one of the quiet tenant is first of all.
+    // Now the flood has many outstanding tasks, so the next one of the quiet tenant is first.
     assert_eq!(store.take_plans(quiet.now, 50).await.len(), 50);
     let mut late = left(&ids, "quiet", 2 * MINUTE);
     store.must_create(late.commit()).await;
     assert_eq!(store.take_plans(late.now, 1).await, [late.id()]);
 }
 
-/// Whoever has nothing on its way catches up before whoever has much, whether told or running.
+/// A tenant without outstanding tasks catches up with one that has many, published or running.
 pub(crate) async fn tenants_get_equal_shares_of_what_is_outstanding(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs: Vec<_> = ["a", "b", "c"]
@@ -218,7 +218,7 @@ pub(crate) async fn tenants_get_equal_shares_of_what_is_outstanding(store: &Stor
         .collect();
     let now = runs[0].now;
     store.must_create_all(&mut runs).await;
-    // Tenant a has four running, b one told: each further task goes to whoever has fewest.
+    // Tenant a has four running, b one published: each further task goes to the tenant with the fewest.
     for run in &mut runs[..4] {
         run.claim(PLAN, &ids);
         store.must_commit(run.commit()).await;
@@ -237,7 +237,7 @@ pub(crate) async fn tenants_get_equal_shares_of_what_is_outstanding(store: &Stor
     assert_eq!(counts(&taken), [0, 3, 4], "all have four now");
     assert_eq!(tenant_of(&taken[0]), "c", "the emptiest comes first");
     assert_eq!(counts(&store.take_plans(now, 30).await), [10, 10, 10]);
-    // Whatever has no competitor is not held back.
+    // Tasks without competitors are not held back.
     assert_eq!(counts(&store.take_plans(now, 100).await), [6, 7, 6]);
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn dispatchers_never_take_the_same_task(store: &StoreFixture) {
     let now = runs[0].now;
     let all: BTreeSet<_> = store.must_create_all(&mut runs).await.into_iter().collect();
     let mut taken = Vec::new();
-    // Who meets another one at the same tasks may come away with fewer, but not all of them with none.
+    // Concurrent dispatchers may each get fewer tasks, but not all of them none.
     while taken.len() < all.len() {
         let takers = (0..8).map(|index| {
             let handle = Arc::clone(if index % 2 == 0 { &store.first } else { &store.second });

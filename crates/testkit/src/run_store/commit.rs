@@ -11,7 +11,7 @@ use crate::ids::SeededIds;
 
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 
-pub(crate) async fn what_one_handle_commits_the_other_loads(store: &StoreFixture) {
+pub(crate) async fn one_handle_loads_what_the_other_commits(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut run = Driven::accepted(&ids);
     store.must_create(run.commit()).await;
@@ -26,14 +26,14 @@ pub(crate) async fn what_one_handle_commits_the_other_loads(store: &StoreFixture
     assert_eq!(loaded[0].as_ref().and_then(Run::answer), Some("output 2"));
 }
 
-pub(crate) async fn a_runs_first_events_create_it_unless_anything_of_it_is_there(store: &StoreFixture) {
+pub(crate) async fn a_runs_first_events_create_it_unless_it_exists(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let named = |ids: &SeededIds| {
         let request_id = Some(RequestId::new("r-1").expect("it is a name"));
         let spec = RunSpec { request_id, ..a_spec() };
         Driven::accept(ids.run_id(spec.accepted_at), spec)
     };
-    // One that begins and one that goes on, in one batch.
+    // A beginning run and a continued one, in one batch.
     let (mut begun, mut old) = (named(&ids), Driven::accepted(&ids));
     store.must_create(old.commit()).await;
     begun.plan(a_plan(), &ids);
@@ -43,14 +43,14 @@ pub(crate) async fn a_runs_first_events_create_it_unless_anything_of_it_is_there
     assert_eq!(store.load(begun.id()).await.as_ref(), Some(&begun.run));
     assert_eq!(store.load(old.id()).await.as_ref(), Some(&old.run));
     assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap().len(), 2);
-    // Its own beginning once more, and another run of the same request id.
+    // Its own first events again, and another run with the same request id.
     let mut other = named(&ids);
     let commits = [first, other.commit()];
     assert_eq!(store.second.commit(&commits).await.unwrap(), [Err(Conflict), Err(Conflict)]);
     assert_eq!(store.load(other.id()).await, None);
     begun.step(0, "output", &ids);
     store.must_commit(begun.commit()).await;
-    // Who could not know that it is there already asks to create it, and is told so.
+    // A caller that cannot know that the run exists creates it again, and learns that it exists.
     assert_eq!(store.first.create(&[commits[0].clone()]).await.unwrap(), [Created::Already]);
     assert_eq!(store.load(begun.id()).await, Some(begun.run));
 }
@@ -63,7 +63,7 @@ pub(crate) async fn a_stale_writer_is_refused_and_leaves_no_trace(store: &StoreF
     winner.claim(PLAN, &ids);
     store.must_commit(winner.commit()).await;
 
-    // All that the stale writer would change shows: events, tasks and the line in the list.
+    // Everything that the stale writer would change is visible: events, tasks and the entry in the list.
     stale.plan(a_plan(), &ids);
     for step in 0..3 {
         stale.step(step, "stale", &ids);
@@ -118,7 +118,7 @@ pub(crate) async fn one_conflict_in_a_batch_does_not_touch_the_others(store: &St
     }
 }
 
-pub(crate) async fn big_and_odd_texts_survive(store: &StoreFixture) {
+pub(crate) async fn large_and_unusual_texts_are_stored_unchanged(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let odd =
         ["a NUL \0 inside", "quotes ' \" \\ and\r\nlines\u{2028}", "שלום 👩‍👩‍👧 e\u{301}\u{feff}\u{10ffff}"];

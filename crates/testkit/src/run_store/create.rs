@@ -18,7 +18,7 @@ fn new_id(ids: &SeededIds) -> RunId {
     ids.run_id(TestClock::START)
 }
 
-pub(crate) async fn created_runs_load_back_equal(store: &StoreFixture) {
+pub(crate) async fn created_runs_are_loaded_unchanged(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs = [Driven::accepted(&ids), Driven::accept(new_id(&ids), with_request_id("once"))];
     let commits: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
@@ -46,12 +46,12 @@ pub(crate) async fn tenants_do_not_share_request_ids(store: &StoreFixture) {
     let other = RunSpec { tenant: TenantId::new("other").expect("it is a name"), ..with_request_id("once") };
     store.must_create(Driven::accept(new_id(&ids), with_request_id("once")).commit()).await;
     store.must_create(Driven::accept(new_id(&ids), other).commit()).await;
-    // Without a request id, nothing is shared at all.
+    // Without a request id, runs are independent.
     store.must_create(Driven::accepted(&ids).commit()).await;
     store.must_create(Driven::accepted(&ids).commit()).await;
 }
 
-/// Whoever lost the answer asks again, perhaps after others went on with the run.
+/// A caller that lost the reply repeats the call, perhaps after others have continued the run.
 pub(crate) async fn repeating_a_create_changes_nothing(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     for spec in [a_spec(), with_request_id("once")] {

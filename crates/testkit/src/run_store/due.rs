@@ -1,4 +1,4 @@
-//! What a sweeper is told.
+//! The tasks and runs that the sweeper must handle.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn just_before(time: Timestamp) -> Timestamp {
     Timestamp::from_unix_ms(time.unix_ms() - 1)
 }
 
-/// Without keeping the ready ones from others: they may be told again at once.
+/// Without delaying the next report of ready tasks.
 async fn due(store: &StoreFixture, now: Timestamp) -> Due {
     store.first.due(now, now, 100).await.unwrap()
 }
@@ -90,14 +90,14 @@ pub(crate) async fn a_due_task_is_not_due_again_before_its_time(store: &StoreFix
     let again_at = forgotten.after(MINUTE);
     assert_eq!(store.first.due(forgotten, again_at, 100).await.unwrap().ready.len(), 2);
     assert_eq!(store.second.due(just_before(again_at), again_at, 100).await.unwrap().ready, []);
-    // Nor does a commit to another task of the run bring it back early.
+    // A commit to another task of the run does not bring it back early either.
     run.step(0, "done", &ids);
     store.must_commit(run.commit()).await;
     assert_eq!(ready(store, just_before(again_at)).await, []);
     assert_eq!(ready(store, again_at).await, [(run.id(), step(1))]);
 }
 
-pub(crate) async fn a_claim_is_due_when_its_lease_ran_out(store: &StoreFixture) {
+pub(crate) async fn a_claim_is_due_when_its_lease_expired(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut run = Driven::accepted(&ids);
     store.must_create(run.commit()).await;
@@ -107,7 +107,7 @@ pub(crate) async fn a_claim_is_due_when_its_lease_ran_out(store: &StoreFixture) 
     let hold = Hold { run: run.id(), task: PLAN, claim };
     assert_eq!(due(store, just_before(until)).await, Due::default());
     assert_eq!(due(store, until).await, Due { expired: vec![hold], ..Due::default() });
-    // It stays due until somebody acts on it.
+    // It stays due until it is handled.
     assert_eq!(due(store, until.after(MILLISECOND)).await.expired, [hold]);
     run.now = until;
     run.drive(&Command::ExpireLease { task: PLAN, claim });
@@ -157,7 +157,7 @@ pub(crate) async fn ended_runs_are_never_due(store: &StoreFixture) {
     for index in 0..3 {
         succeeded.step(index, "done", &ids);
     }
-    // One step is held, one is ready and one waits when it ends.
+    // One step is claimed, one is ready and one waits when it ends.
     cancelled.plan(a_plan(), &ids);
     cancelled.claim(step(0), &ids);
     store.must_commit(cancelled.commit()).await;

@@ -17,7 +17,7 @@ use crate::ids::SeededIds;
 const FIRST: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A planned run whose first step is held, and the hold.
+/// A planned run whose first step is claimed, and the claim.
 async fn a_held_step(store: &StoreFixture, ids: &SeededIds) -> (Driven, Hold) {
     let mut run = Driven::accepted(ids);
     store.must_create(run.commit()).await;
@@ -43,7 +43,7 @@ pub(crate) async fn a_lease_is_extended_for_the_holding_claim_only(store: &Store
     let until = run.now.after(MINUTE);
     let strangers = Hold { claim: ids.claim_id(), ..hold };
     assert_eq!(store.first.extend_leases(&[strangers], until).await.unwrap(), [false]);
-    assert_eq!(expired(store, just_before(until)).await, [hold], "a stranger extends nothing");
+    assert_eq!(expired(store, just_before(until)).await, [hold], "another claim extends nothing");
     let asked = [
         strangers,
         hold,
@@ -69,7 +69,7 @@ pub(crate) async fn an_extended_lease_does_not_expire_before_its_new_time(store:
     assert_eq!(expired(store, until).await, [hold]);
 }
 
-/// The extension is no event, so no commit of the run knows of it.
+/// The extension is not an event, so no commit of the run knows of it.
 pub(crate) async fn an_extended_lease_survives_other_commits(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let (mut run, hold) = a_held_step(store, &ids).await;
@@ -81,10 +81,8 @@ pub(crate) async fn an_extended_lease_survives_other_commits(store: &StoreFixtur
     assert_eq!(expired(store, until).await, [hold]);
 }
 
-/// It keeps it when the plan goes on from it, and loses it when the plan has no use for it.
-pub(crate) async fn a_step_that_began_before_its_plan_is_held_as_long_as_the_plan_has_it(
-    store: &StoreFixture,
-) {
+/// The step keeps its lease if the plan contains it, and loses it otherwise.
+pub(crate) async fn an_early_step_keeps_its_claim_if_the_plan_contains_it(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     for subtask in ["Draft it.", "Something else."] {
         let mut run = Driven::accepted(&ids);

@@ -1,4 +1,4 @@
-//! Two handles at once.
+//! Two handles concurrently.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,6 +74,6 @@ pub(crate) async fn two_sweepers_share_the_ready_tasks(store: &StoreFixture) {
         async move { handle.due(now, again_at, 10).await.unwrap().ready }
     });
     let told: Vec<_> = join_all(sweeps).await.into_iter().flatten().collect();
-    assert_eq!(told.len(), 40, "each is told once");
+    assert_eq!(told.len(), 40, "each is returned once");
     assert_eq!(told.into_iter().collect::<BTreeSet<_>>().len(), 40);
 }

@@ -34,7 +34,7 @@ pub(crate) async fn events_are_gap_free_and_come_in_pages(store: &StoreFixture) 
         store.must_commit(run.commit()).await;
     }
     assert!((1u64..).zip(&all).all(|(sequence, event)| event.sequence == sequence));
-    // Whatever was written together.
+    // However the events were grouped into commits.
     for limit in 1..=5 {
         let mut read = Vec::new();
         loop {
@@ -72,7 +72,7 @@ pub(crate) async fn the_list_is_newest_first_and_comes_in_pages(store: &StoreFix
     assert_eq!(page(Some(newest[4]), 2).await, []);
 }
 
-pub(crate) async fn the_list_tells_state_sums_and_end(store: &StoreFixture) {
+pub(crate) async fn the_list_has_state_sums_and_end(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let question = "Why is the sky blue?";
     let conversation = Conversation::question_only(question).expect("it is a question");
@@ -93,7 +93,7 @@ pub(crate) async fn the_list_tells_state_sums_and_end(store: &StoreFixture) {
     }
     store.must_commit(run.commit()).await;
     let last = line().await;
-    // Each differs from all others, so that none can stand in another's place.
+    // All values differ, so that none can be mistaken for another.
     let nano = Cost::from_nano_usd;
     let (cost, wasted, saved) = (nano(360_000 + 7), nano(7), nano(5));
     let expected = RunSums { steps: 3, cost, wasted, saved, fallbacks: 1 };
@@ -101,7 +101,7 @@ pub(crate) async fn the_list_tells_state_sums_and_end(store: &StoreFixture) {
     assert_eq!((last.ended_at, last.question.as_str()), (run.run.ended_at(), question));
 }
 
-/// Fails the first step with `quick`, at a cost; it goes on with `checker`.
+/// Fails the first step with `quick`, at a cost; it continues with `checker`.
 fn fall_back(run: &mut Driven, ids: &SeededIds) {
     let task = TaskRef::Step { round: 0, step: StepIndex::new(0) };
     let claim = run.claim(task, ids);

@@ -20,7 +20,7 @@ const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(u64::MAX);
 const MINUTE: Duration = Duration::from_mins(1);
 const STEP: StepIndex = StepIndex::new(0);
 
-/// A run that was taken back while its first step was under way, under the claim that is given.
+/// A run that was cancelled while its first step was running, with the claim of that step.
 async fn a_cancelled(store: &StoreFixture, ids: &SeededIds) -> (Driven, ClaimId) {
     let mut run = Driven::accepted(ids);
     store.must_create(run.commit()).await;
@@ -133,8 +133,8 @@ pub(crate) async fn two_removers_share_the_work(store: &StoreFixture) {
     assert_eq!(store.first.list(&a_tenant(), None, 100).await.unwrap(), []);
 }
 
-/// A result that nobody waits for any more arrives while the run is being removed.
-pub(crate) async fn what_is_written_while_a_run_is_removed_leaves_nothing(store: &StoreFixture) {
+/// A result that is no longer needed arrives while the run is being removed.
+pub(crate) async fn a_write_during_a_removal_leaves_nothing(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut late = Vec::new();
     for _ in 0..20 {

@@ -1,10 +1,10 @@
-//! What becomes of a message that is answered, answered too late, or not at all.
+//! Messages that are answered in time, too late, or not at all.
 
 use podium_ports::queue::Published;
 
 use super::{INSTANT, QueueFixture, a_lane, a_message};
 
-pub(crate) async fn a_message_is_fetched_once_and_gone_when_acked(queue: &QueueFixture) {
+pub(crate) async fn a_message_is_fetched_once_and_removed_when_acknowledged(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     let delivery = queue.fetch_one().await.expect("it was published");
     assert_eq!((delivery.message(), delivery.deliveries()), (&a_message(), 1));
@@ -27,8 +27,8 @@ pub(crate) async fn a_task_has_one_message_queued_or_in_flight(queue: &QueueFixt
     assert_eq!(queue.fetch_one().await.expect("it was published").deliveries(), 1);
 }
 
-/// The publish is refused or comes to nothing, and the message in hand comes back.
-pub(crate) async fn a_message_put_back_while_its_task_is_published_again_comes_at_once(queue: &QueueFixture) {
+/// The publish is refused or has no effect, and the message in hand is delivered again.
+pub(crate) async fn a_message_returned_during_a_publish_is_delivered_at_once(queue: &QueueFixture) {
     for _ in 0..20 {
         queue.publish(&a_message()).await;
         let delivery = queue.fetch_due().await.expect("it is there");
@@ -43,7 +43,7 @@ pub(crate) async fn a_message_put_back_while_its_task_is_published_again_comes_a
     queue.fetch_due().await.expect("it was put back for now").ack().await.unwrap();
 }
 
-pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFixture) {
+pub(crate) async fn a_returned_message_is_delivered_after_its_delay(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     queue.fetch_one().await.expect("it was published").nak(INSTANT).await.unwrap();
     let delivery = queue.fetch_due().await.expect("it was put back for now");
@@ -56,7 +56,7 @@ pub(crate) async fn a_refused_message_comes_back_after_its_delay(queue: &QueueFi
     assert_eq!(queue.fetch_due().await.expect("the delay has passed").deliveries(), 3);
 }
 
-pub(crate) async fn an_unanswered_message_comes_back_after_the_ack_wait(queue: &QueueFixture) {
+pub(crate) async fn an_unanswered_message_is_redelivered_after_the_ack_wait(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     for deliveries in 1..4 {
         let delivery = queue.fetch_due().await.expect("it is time");
@@ -77,10 +77,10 @@ pub(crate) async fn progress_restarts_the_ack_wait(queue: &QueueFixture) {
     queue.clock.sleep(queue.ack_wait / 2).await;
     assert!(queue.fetch_one().await.is_none());
     queue.clock.sleep(queue.ack_wait).await;
-    assert_eq!(queue.fetch_due().await.expect("nobody was heard of").deliveries(), 2);
+    assert_eq!(queue.fetch_due().await.expect("the holder did not answer").deliveries(), 2);
 }
 
-/// As in `JetStream`, an ack counts whoever sends it: the work was done, and the store knows whether it was wanted.
+/// As in `JetStream`, an ack counts for any delivery: the work was done, and the store knows whether it was needed.
 pub(crate) async fn a_late_ack_removes_the_message(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     let late = queue.fetch_one().await.expect("it was published");
@@ -93,7 +93,7 @@ pub(crate) async fn a_late_ack_removes_the_message(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
 }
 
-/// Whether they count is open: an adapter may ignore them, or take them as the holder's. Nothing is lost either way.
+/// Whether they count is open: an adapter may ignore them, or treat them as the holder's. Nothing is lost either way.
 pub(crate) async fn a_late_nak_or_progress_is_no_error(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     let late = queue.fetch_one().await.expect("it was published");

@@ -1,4 +1,4 @@
-//! Lanes: apart from each other, bounded, and in order.
+//! Lanes: separate, bounded, and in order.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(crate) async fn lanes_are_separate(queue: &QueueFixture) {
     }
 }
 
-/// Fills the lane; returns one message more.
+/// Fills the lane; returns one more message.
 async fn fill(queue: &QueueFixture) -> super::TaskMessage {
     let max = u16::try_from(queue.lane_messages_max).expect("a test's lane is short");
     let mut messages = messages(max + 1);
@@ -49,7 +49,7 @@ pub(crate) async fn a_full_lane_refuses_until_a_message_is_acked(queue: &QueueFi
     queue.must_publish(&extra).await;
 }
 
-pub(crate) async fn a_full_lane_leaves_all_others_alone(queue: &QueueFixture) {
+pub(crate) async fn a_full_lane_does_not_affect_others(queue: &QueueFixture) {
     let extra = fill(queue).await;
     // Never the same task, which would have one message only.
     let mut others = (0..).map(|round| super::TaskMessage::new(extra.run, TaskRef::Plan { round }));
@@ -66,14 +66,14 @@ pub(crate) async fn a_full_lane_leaves_all_others_alone(queue: &QueueFixture) {
     }
 }
 
-pub(crate) async fn a_full_lane_knows_what_it_has(queue: &QueueFixture) {
+pub(crate) async fn a_full_lane_still_recognises_its_tasks(queue: &QueueFixture) {
     fill(queue).await;
     assert_eq!(queue.publish(&messages(1)[0]).await, Published::AlreadyOutstanding);
     let _in_flight = queue.fetch_one().await.expect("the lane is full");
     assert_eq!(queue.publish(&messages(1)[0]).await, Published::AlreadyOutstanding);
 }
 
-pub(crate) async fn a_lane_has_room_for_what_it_takes(queue: &QueueFixture) {
+pub(crate) async fn a_lane_reports_its_free_capacity(queue: &QueueFixture) {
     let max = queue.lane_messages_max;
     let room = async |lane| queue.queue.room(&lane).await.unwrap();
     assert_eq!(room(a_lane()).await, max, "nothing was ever published");

@@ -7,7 +7,7 @@ use futures::{join, poll};
 
 use super::{QueueFixture, a_message, messages};
 
-pub(crate) async fn a_fetch_waits_no_longer_than_told(queue: &QueueFixture) {
+pub(crate) async fn a_fetch_waits_no_longer_than_asked(queue: &QueueFixture) {
     let wait = Duration::from_millis(50);
     let begun = queue.clock.now();
     assert_eq!(queue.fetch(1, wait).await.len(), 0);
@@ -44,7 +44,7 @@ pub(crate) async fn a_fetch_wakes_when_a_delayed_message_falls_due(queue: &Queue
     let waited = queue.clock.now().since(begun);
     assert!(waited + queue.slack >= delay && waited < queue.long, "{waited:?}");
 
-    // It is put back while somebody waits already.
+    // It is returned while a fetch is already waiting.
     let begun = queue.clock.now();
     let (fetched, refused) = join!(queue.fetch(1, queue.long), delivery.nak(delay));
     refused.unwrap();
@@ -52,7 +52,7 @@ pub(crate) async fn a_fetch_wakes_when_a_delayed_message_falls_due(queue: &Queue
     assert!(queue.clock.now().since(begun) < queue.ack_wait, "not the ack wait but the delay counts");
 }
 
-pub(crate) async fn a_fetch_that_is_given_up_takes_nothing_along(queue: &QueueFixture) {
+pub(crate) async fn an_abandoned_fetch_takes_no_message(queue: &QueueFixture) {
     let mut given_up = Box::pin(queue.fetch(1, queue.long));
     assert!(poll!(&mut given_up).is_pending());
     queue.must_publish(&a_message()).await;
