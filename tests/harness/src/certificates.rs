@@ -1,4 +1,4 @@
-//! Certificates of a test's own.
+//! Certificates of a private authority for a test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-/// Who signs certificates. Its files go when it is dropped.
+/// A certificate authority. Its files are removed when it is dropped.
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, as PEM files in the folder of who signed it.
+/// A certificate and its key, as PEM files in the authority's folder.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The certificate.
@@ -24,7 +24,7 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// One that nobody else trusts.
+    /// An authority that no other client trusts.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("podium-authority-").tempdir()?;
         let key = KeyPair::generate()?;
@@ -35,12 +35,12 @@ impl Authority {
         Ok(Self { folder, issuer: Issuer::new(params, key) })
     }
 
-    /// Its own certificate, as a PEM file: what makes a client trust those that it signed.
+    /// Its own certificate as a PEM file, for clients that should trust what it signed.
     pub fn root(&self) -> PathBuf {
         self.folder.path().join("root.pem")
     }
 
-    /// Signs a certificate of `name` for these hosts; none for a client's.
+    /// Issues a certificate of `name` for these hosts; none for a client's certificate.
     pub fn issue(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let hosts: Vec<_> = hosts.iter().map(|host| (*host).to_owned()).collect();

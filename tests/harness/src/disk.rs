@@ -1,4 +1,4 @@
-//! A small disk of a server's own, which a test can fill. It is a tmpfs, so only root can have one.
+//! A small disk for one server, which a test can fill. It is a tmpfs, so only root can create one.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Mounts a disk and unmounts it at the end of standard input, which comes when the test's process is gone, however it went.
+/// Mounts a disk and unmounts it at the end of standard input, which comes when the test's process ends in any way.
 const HOLDER: &str = r#"
 folder=$1 bytes=$2
 mount -t tmpfs -o "size=$bytes" podium-harness "$folder" || exit 1
@@ -16,17 +16,17 @@ echo mounted
 cat >/dev/null
 umount -l "$folder"
 "#;
-/// What fills the disk is called.
+/// The name of the file that fills the disk.
 const FILLER: &str = "filler";
-/// The file that fills it grows by so much at a time, and at last by a page.
+/// The file grows by this many bytes at a time, and finally page by page.
 const PIECES: [usize; 2] = [1 << 20, 1 << 12];
 
-/// A disk that is mounted at a folder. Unmounted when it is dropped.
+/// A disk mounted at a folder; unmounted when dropped.
 #[derive(Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,
     holder: Child,
-    /// `None` once it was told to end.
+    /// `None` after the end was requested.
     end: Option<ChildStdin>,
 }
 
@@ -40,7 +40,7 @@ impl Disk {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Signals for the test's group, such as an interrupt, end the test; the holder comes after.
+            // Signals for the test's group, such as an interrupt, end the test; the holder ends after it.
             .process_group(0)
             .spawn()
             .context("starting `sh`")?;
@@ -57,14 +57,14 @@ impl Disk {
         Ok(Self { folder: folder.to_owned(), holder, end })
     }
 
-    /// Takes all the space that is left.
+    /// Writes until no space is left.
     pub(crate) fn fill(&self) -> Result<()> {
         let mut filler = OpenOptions::new().append(true).create(true).open(self.folder.join(FILLER))?;
         for piece in PIECES {
             let zeros = vec![0; piece];
             loop {
                 match filler.write(&zeros) {
-                    // The space ended within the piece.
+                    // The space ran out within the piece.
                     Ok(written) if written < piece => break,
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
@@ -75,7 +75,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives back the space that [`Self::fill`] took.
+    /// Frees the space that [`Self::fill`] took.
     pub(crate) fn free(&self) -> Result<()> {
         std::fs::remove_file(self.folder.join(FILLER)).context("freeing a disk")
     }
@@ -84,12 +84,12 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         drop(self.end.take());
-        // It cannot fail but if somebody else waited for the process.
+        // It cannot fail unless another caller has waited for the process.
         self.holder.wait().ok();
     }
 }
 
-/// Why servers cannot have small disks here, if they cannot.
+/// Returns why servers cannot have small disks on this machine, if they cannot.
 pub fn small_disks() -> Result<()> {
     let folder = tempfile::tempdir()?;
     Disk::mount(folder.path(), 1 << 16).map(drop)
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_takes_nothing_until_it_is_freed() {
+    fn a_full_disk_accepts_no_bytes_until_it_is_freed() {
         let folder = tempfile::tempdir().unwrap();
         let disk = match Disk::mount(folder.path(), 3 << 19) {
             Ok(disk) => disk,

@@ -1,12 +1,12 @@
-//! Private Postgres, NATS and Redis servers for tests, alone or as several that stand in for each other, encrypted or not; proxies
-//! that lose answers or hold bytes; and our own programs beside them.
+//! Private Postgres, NATS and Redis servers for tests, alone or with standbys, with or without TLS; proxies that lose answers or
+//! hold bytes; and our own programs.
 //!
-//! Each value is a server of its own, on a free port of the loopback interface, with its files in a temporary folder. It ends,
-//! and its files go, when the value is dropped and also when the test's process is killed: a small shell beside each server
-//! waits for the end of a pipe that the process holds.
+//! Each value is a separate server, on a free port of the loopback interface, with its files in a temporary folder. Dropping the
+//! value ends the server and removes its files. The same happens when the test's process is killed: a small shell next to each
+//! server waits for the end of a pipe that the process holds.
 //!
-//! The programs are looked for in `PATH` and where Debian puts them. `PODIUM_TEST_POSTGRES_BIN` (a folder),
-//! `PODIUM_TEST_NATS_SERVER` and `PODIUM_TEST_REDIS_SERVER` name others, so that several versions can be tested.
+//! Programs are searched in `PATH` and in Debian's folders. `PODIUM_TEST_POSTGRES_BIN` (a folder), `PODIUM_TEST_NATS_SERVER` and
+//! `PODIUM_TEST_REDIS_SERVER` name others, so that several versions can be tested.
 #![deny(missing_docs)]
 
 mod certificates;

@@ -17,15 +17,15 @@ use crate::wait::{first_line, until_it_answers};
 const NATS_SERVER: Program =
     Program { name: "nats-server", variable: "PODIUM_TEST_NATS_SERVER", package: "nats-server" };
 
-/// Room for the streams of a load of hours.
+/// Enough for the streams of hours of load.
 const SMALL_DISK_BYTES: u64 = 128 << 20;
-/// What further configuration is called, in a server's folder.
+/// The name of the additional configuration file in a server's folder.
 const CONFIGURATION: &str = "nats.conf";
 
-/// A NATS server of a test's own, with JetStream in files.
+/// A private NATS server with file-based JetStream.
 #[derive(Debug)]
 pub struct Nats {
-    // Ends before its folder goes.
+    // Declared first, so the server ends before its folder is removed.
     server: Option<Server>,
     disk: Option<Disk>,
     folder: TempDir,
@@ -34,24 +34,24 @@ pub struct Nats {
     monitor: Port,
     version: String,
     is_configured: bool,
-    // Where the others of its cluster reach it.
+    // The port for the other servers of its cluster.
     route: Option<Port>,
 }
 
 impl Nats {
-    /// Starts a server that answers.
+    /// Starts a server and waits until it answers.
     pub async fn start() -> Result<Self> {
         Self::prepare(None)?.started().await
     }
 
-    /// Starts one whose files are on a small disk, which can be filled. Only root can have that.
+    /// Starts a server with its files on a small disk that can be filled; only root can.
     pub async fn start_on_small_disk() -> Result<Self> {
         let mut nats = Self::prepare(None)?;
         nats.disk = Some(Disk::mount(nats.folder.path(), SMALL_DISK_BYTES)?);
         nats.started().await
     }
 
-    /// Starts one with further configuration, such as who may use it.
+    /// Starts a server with additional configuration, such as users and rights.
     pub async fn start_configured(configuration: &str) -> Result<Self> {
         Self::prepare(Some(configuration))?.started().await
     }
@@ -81,17 +81,17 @@ impl Nats {
         })
     }
 
-    /// Where it listens. It stays the same over a restart.
+    /// The address for clients; it survives a restart.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// Where it listens: `nats://127.0.0.1:…`. It stays the same over a restart.
+    /// The URL for clients, `nats://127.0.0.1:…`; it survives a restart.
     pub fn url(&self) -> String {
         format!("nats://{}", self.port.address())
     }
 
-    /// Where it tells about itself over HTTP, such as at `/varz`.
+    /// The address of its HTTP monitoring, such as `/varz`.
     pub fn monitor(&self) -> SocketAddr {
         self.monitor.address()
     }
@@ -101,7 +101,7 @@ impl Nats {
         &self.version
     }
 
-    /// Ends it with `kill -9`. What it had acknowledged is in its files.
+    /// Kills it with `kill -9`. Everything that it acknowledged is in its files.
     #[expect(clippy::missing_panics_doc, reason = "a test's failure is a panic")]
     pub async fn kill(&mut self) {
         if let Some(server) = self.server.take() {
@@ -109,7 +109,7 @@ impl Nats {
         }
     }
 
-    /// Starts it on the same port with the same files.
+    /// Starts it again on the same port with the same files.
     pub async fn start_again(&mut self) -> Result<()> {
         self.kill().await;
         let mut server = Server::spawn(&Launch {
@@ -121,24 +121,24 @@ impl Nats {
             last_signal: Signal::Kill,
         })?;
         let address = self.port.address();
-        // The server speaks first. It listens for clients only once JetStream is there.
+        // The server speaks first. It accepts clients only when JetStream is ready.
         self.version =
             until_it_answers(&mut server, async || Ok(version(&first_line(address, "").await?))).await?;
         self.server = Some(server);
         Ok(())
     }
 
-    /// Takes all the space that is left on its small disk.
+    /// Fills its small disk.
     pub fn fill_disk(&self) -> Result<()> {
         self.disk.as_ref().context("it has no small disk")?.fill()
     }
 
-    /// Gives that space back.
+    /// Frees that space.
     pub fn free_disk(&self) -> Result<()> {
         self.disk.as_ref().context("it has no small disk")?.free()
     }
 
-    /// Ends it with `kill -9`, empties its files, and starts it on the same port: it has forgotten everything.
+    /// Kills it with `kill -9`, empties its files, and starts it on the same port: all its data is lost.
     pub async fn wipe(&mut self) -> Result<()> {
         self.kill().await;
         match fs::remove_dir_all(self.folder.path().join("store")) {
@@ -160,7 +160,7 @@ impl Nats {
     }
 }
 
-/// Servers that keep copies of each other's streams, called `nats-1` and so on; they have yet to agree on who leads.
+/// Starts servers that replicate each other's streams, named `nats-1` and so on; they have not elected a leader yet.
 pub async fn nats_cluster(servers: usize) -> Result<Vec<Nats>> {
     let ports = (0..servers).map(|_| Port::take()).collect::<Result<Vec<_>>>()?;
     let routes: Vec<_> = ports.iter().map(|port| format!("nats://{}", port.address())).collect();
@@ -180,7 +180,7 @@ pub async fn nats_cluster(servers: usize) -> Result<Vec<Nats>> {
     Ok(cluster)
 }
 
-/// What stands in the server's first line, `INFO {…,"version":"2.10.27",…}`.
+/// The version in the server's first line, `INFO {…,"version":"2.10.27",…}`.
 fn version(info: &str) -> Option<String> {
     let (_, rest) = info.strip_prefix("INFO ")?.split_once("\"version\":\"")?;
     rest.split('"').next().map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Ports that nobody else takes while a server is down.
+//! Ports that stay reserved while a server is down.
 
 use std::fs::{File, TryLockError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::program::shared_folder;
 
-/// Below the range from which systems give ports to connections: one of those could take the port of a server that is down.
+/// Below the range of ports for outgoing connections, one of which could take the port of a server that is down.
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 18_000;
 
-/// A port of the loopback interface, kept from other tests for as long as this lives.
+/// A port of the loopback interface, reserved among tests for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -20,11 +20,11 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Takes one that nobody listens on and that no other test has.
+    /// Reserves a port that has no listener and that no other test has.
     pub(crate) fn take() -> Result<Self> {
         let folder = shared_folder()?.join("ports");
         std::fs::create_dir_all(&folder).with_context(|| format!("making `{}`", folder.display()))?;
-        // Tests that run at the same time begin their search far from each other.
+        // Concurrent tests begin their search far from each other.
         let start = process::id().wrapping_mul(61);
         for offset in 0..u32::from(COUNT) {
             let number = FIRST + u16::try_from(start.wrapping_add(offset) % u32::from(COUNT))?;

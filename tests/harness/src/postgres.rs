@@ -19,34 +19,34 @@ use crate::wait::until_it_answers;
 
 const POSTGRES: Program =
     Program { name: "postgres", variable: "PODIUM_TEST_POSTGRES_BIN", package: "postgresql" };
-/// Whom to run as when the test is root, which Postgres refuses to be: the first of these that there is.
+/// Users to run as if the test is root, which Postgres refuses: the first one that exists.
 const USERS: [&str; 2] = ["postgres", "nobody"];
-/// Who may connect from where to a server that is secured: the harness as it likes.
+/// Rules for connections to a secured server; the harness itself has access without a password.
 const ACCESS: &str = "host all postgres 127.0.0.1/32 trust
 hostssl all podium_certified 127.0.0.1/32 cert
 hostssl all podium 127.0.0.1/32 scram-sha-256
 ";
-/// Room for a database of some hundred thousand runs, its log included.
+/// Enough for a database of some hundred thousand runs with its log.
 const SMALL_DISK_BYTES: u64 = 512 << 20;
-/// What keeps its log within that.
+/// Settings that keep its log within that.
 const SMALL_LOG: [&str; 2] = ["max_wal_size=96MB", "min_wal_size=32MB"];
-/// The line of `postmaster.pid` that says how far the start has come.
+/// The line of `postmaster.pid` with the progress of the start.
 const STATUS_LINE: usize = 7;
 
-/// Whether commits are written through to the disk.
+/// Whether commits are flushed to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// As in service. What crash tests need.
+    /// As in production; crash tests need it.
     #[default]
     On,
-    /// Commits survive the server's crash but not the machine's: for tests that are not about that and want to be quick.
+    /// Commits survive a crash of the server but not of the machine: for fast tests that do not need that.
     Off,
 }
 
-/// A Postgres server of a test's own. It listens on loopback, for the superuser `postgres`, who needs no password.
+/// A private Postgres server. It listens on loopback; its superuser `postgres` needs no password.
 #[derive(Debug)]
 pub struct Postgres {
-    // Ends before its folder goes.
+    // Declared first, so the server ends before its folder is removed.
     server: Option<Server>,
     disk: Option<Disk>,
     folder: TempDir,
@@ -58,14 +58,14 @@ pub struct Postgres {
     settings: Vec<String>,
 }
 
-/// Who may use a server from the network, and how it shows that it is the right one.
+/// How clients authenticate to a server over TLS, and the server to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Secured<'s> {
-    /// Whom clients' certificates are to be signed by.
+    /// The authority that must have signed clients' certificates.
     pub authority: &'s Authority,
-    /// The server's own certificate.
+    /// The server's certificate.
     pub own: &'s Identity,
-    /// The password of the user `podium`. The user `podium_certified` needs none, but a certificate of that name.
+    /// The password of the user `podium`. The user `podium_certified` needs a certificate of that name instead.
     pub password: &'s str,
 }
 
@@ -75,7 +75,7 @@ impl Postgres {
         Self::start_with(Fsync::On).await
     }
 
-    /// Starts a server that answers.
+    /// Starts a server and waits until it answers.
     pub async fn start_with(fsync: Fsync) -> Result<Self> {
         let mut postgres = Self::prepare(fsync).await?;
         template::copy(&postgres.bin, postgres.user, &postgres.data()).await?;
@@ -83,7 +83,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Starts one that syncs its commits, to a small disk that can be filled. Only root can have that.
+    /// Starts a server that syncs its commits to a small disk that can be filled; only root can.
     pub async fn start_on_small_disk() -> Result<Self> {
         let mut postgres = Self::prepare(Fsync::On).await?;
         postgres.disk = Some(Disk::mount(postgres.folder.path(), SMALL_DISK_BYTES)?);
@@ -94,7 +94,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Starts one whose users besides `postgres` need an encrypted connection and show who they are; they own no database yet.
+    /// Starts a server whose users, except `postgres`, must use TLS and authenticate; they own no database yet.
     pub async fn start_secured(secured: Secured<'_>) -> Result<Self> {
         let mut postgres = Self::prepare(Fsync::Off).await?;
         template::copy(&postgres.bin, postgres.user, &postgres.data()).await?;
@@ -119,7 +119,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Starts a server that follows this one, as [`Self::follow`] says.
+    /// Starts a standby of this server, as in [`Self::follow`].
     pub async fn start_standby(&self) -> Result<Self> {
         let mut standby = Self::prepare(self.fsync).await?;
         standby.databases = AtomicU32::new(self.databases.load(Ordering::Relaxed));
@@ -127,8 +127,8 @@ impl Postgres {
         Ok(standby)
     }
 
-    /// Forgets what it has and follows `primary` from now on, at the address that it has. From then on `primary` confirms a
-    /// commit only once a follower has it: else what it confirmed is lost when it is killed and the follower is promoted.
+    /// Discards its data and becomes a standby of `primary`, at its present address. From then on `primary` acknowledges a commit
+    /// only after a standby has it; otherwise acknowledged commits would be lost when it is killed and the standby is promoted.
     pub async fn follow(&mut self, primary: &Self) -> Result<()> {
         self.kill().await?;
         let data = self.data();
@@ -148,20 +148,20 @@ impl Postgres {
         primary.wait_for_followers("ANY 1 (*)").await
     }
 
-    /// Makes a follower a server of its own, which takes writes and waits for no other.
+    /// Promotes a standby to a primary that waits for no standby.
     pub async fn promote(&self) -> Result<()> {
         self.execute("postgres", "SELECT pg_promote()").await?;
         self.wait_for_followers("").await
     }
 
-    /// Which followers must have a commit before it is confirmed.
+    /// Sets which standbys must have a commit before it is acknowledged.
     async fn wait_for_followers(&self, names: &str) -> Result<()> {
         self.execute("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await?;
         self.execute("postgres", "SELECT pg_reload_conf()").await?;
         Ok(())
     }
 
-    /// Executes statements as the superuser; what they gave, without headings.
+    /// Executes statements as the superuser; returns their rows without headings.
     pub async fn execute(&self, database: &str, statements: &str) -> Result<String> {
         let mut psql = Command::new(self.bin.join("psql"));
         psql.args(["--host=127.0.0.1", "--username=postgres", "--no-password", "--no-psqlrc", "--quiet"]);
@@ -184,7 +184,7 @@ impl Postgres {
         self.folder.path().join("data")
     }
 
-    /// Makes an empty database and gives its `postgres://` address.
+    /// Creates an empty database and returns its `postgres://` address.
     pub async fn database(&self) -> Result<String> {
         let name = format!("podium_{}", self.databases.fetch_add(1, Ordering::Relaxed) + 1);
         let mut createdb = Command::new(self.bin.join("createdb"));
@@ -194,12 +194,12 @@ impl Postgres {
         Ok(format!("postgres://postgres@{}/{name}", self.port.address()))
     }
 
-    /// Where it listens. It stays the same over a restart.
+    /// The address for clients; it survives a restart.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// Stops it as a crash would, without a checkpoint and breaking every connection, and starts it again on the same port.
+    /// Stops it as a crash would, without a checkpoint and with broken connections, and starts it again on the same port.
     pub async fn restart(&mut self) -> Result<()> {
         self.crash().await?;
         self.start_again().await
@@ -213,7 +213,7 @@ impl Postgres {
         }
     }
 
-    /// Ends it with `kill -9`.
+    /// Kills it with `kill -9`.
     pub async fn kill(&mut self) -> Result<()> {
         match self.server.take() {
             Some(server) => server.end(Signal::Kill).await,
@@ -227,12 +227,12 @@ impl Postgres {
         self.launch().await
     }
 
-    /// Takes all the space that is left on its small disk.
+    /// Fills its small disk.
     pub fn fill_disk(&self) -> Result<()> {
         self.disk.as_ref().context("it has no small disk")?.fill()
     }
 
-    /// Gives that space back, and starts the server again if it has ended for want of it.
+    /// Frees that space, and starts the server again if the full disk ended it.
     pub async fn free_disk(&mut self) -> Result<()> {
         self.disk.as_ref().context("it has no small disk")?.free()?;
         if self.server.as_mut().is_none_or(Server::has_ended) {
@@ -249,7 +249,7 @@ impl Postgres {
             arguments: self.arguments(&data),
             environment: Vec::new(),
             user: self.user,
-            // Not KILL: its children would write on for a moment while their folder is removed.
+            // Not KILL: its child processes would write for a moment while their folder is removed.
             last_signal: Signal::Quit,
         })?;
         let pid_file = data.join("postmaster.pid");
@@ -281,7 +281,7 @@ fn is_ready(pid_file: &Path) -> io::Result<Option<()>> {
     Ok(status.lines().nth(STATUS_LINE).is_some_and(|status| status.trim() == "ready").then_some(()))
 }
 
-/// Somebody else, if the test is root.
+/// Another user if the test is root.
 async fn user() -> Result<Option<User>> {
     if own_user()?.0 != 0 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Finding programs, and running those that end by themselves.
+//! Finds programs, and runs those that end by themselves.
 
 use std::env;
 use std::fs;
@@ -9,19 +9,19 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 
-/// A program, and where it comes from.
+/// A program and its source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
-    /// What it is called.
+    /// The name of its executable.
     pub(crate) name: &'static str,
-    /// The environment variable that names it, or its folder.
+    /// The environment variable with its path, or its folder.
     pub(crate) variable: &'static str,
     /// Debian's package.
     pub(crate) package: &'static str,
 }
 
 impl Program {
-    /// Where it is: what the variable says, or the first in `PATH` and in the folders where Debian puts servers.
+    /// Its path: from the variable, or the first match in `PATH` and in Debian's folders for servers.
     pub(crate) fn find(&self) -> Result<PathBuf> {
         if let Some(named) = env::var_os(self.variable).filter(|value| !value.is_empty()) {
             let mut named = PathBuf::from(named);
@@ -44,7 +44,7 @@ impl Program {
     }
 }
 
-/// The library that shows a process another time, where Debian's package `faketime` puts it, or `FAKETIME_LIBRARY`.
+/// The library that changes a process' clock: `FAKETIME_LIBRARY`, or that of Debian's package `faketime`.
 pub(crate) fn faketime() -> Result<PathBuf> {
     const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
     let named = env::var_os("FAKETIME_LIBRARY").map(PathBuf::from).into_iter();
@@ -69,7 +69,7 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// What the command printed. An error has what it complained of.
+/// Runs the command and returns its output. The error has its standard error.
 pub(crate) async fn output_of(command: &mut Command) -> Result<String> {
     let what = format!("`{}`", command.as_std().get_program().display());
     let output = command.stdin(Stdio::null()).output().await.with_context(|| format!("starting {what}"))?;
@@ -79,7 +79,7 @@ pub(crate) async fn output_of(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The folder that this user's tests share: locks of ports, and what is costly to make.
+/// The folder shared by this user's tests, for locks of ports and files that are expensive to make.
 pub(crate) fn shared_folder() -> Result<PathBuf> {
     let folder = env::temp_dir().join(format!("podium-harness-{}", own_user()?.0));
     fs::create_dir_all(&folder).with_context(|| format!("making `{}`", folder.display()))?;
@@ -90,7 +90,7 @@ pub(crate) fn shared_folder() -> Result<PathBuf> {
 pub(crate) fn own_user() -> Result<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;
 
-    // Whoever makes a file owns it.
+    // The creator of a file owns it.
     let file = tempfile::tempfile().context("making a temporary file")?;
     let found = file.metadata().context("reading whose file it is")?;
     Ok((found.uid(), found.gid()))

@@ -1,5 +1,4 @@
-//! A proxy in front of a Postgres that can lose the answers to writes: the server has committed, and whoever asked it never
-//! hears of it.
+//! A proxy in front of a Postgres that can lose the answers to writes: the server has committed, and the client gets no answer.
 
 mod statements;
 
@@ -20,10 +19,10 @@ use tokio::time::timeout;
 use crate::port::Port;
 use statements::Statements;
 
-/// Read at a time, in each direction of a connection.
+/// Bytes read at a time, in each direction of a connection.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// A proxy of a test's own, on a port of the loopback interface. Its connections end when it is dropped.
+/// A proxy on a port of the loopback interface. Its connections end when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     port: Port,
@@ -37,17 +36,17 @@ struct Shared {
     board: watch::Sender<Board>,
 }
 
-/// What is to be lost, and what was.
+/// Answers to lose, and answers lost so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Board {
     to_lose: usize,
     lost: usize,
-    /// Whether nothing is passed on, in either direction, while every connection stays open.
+    /// Whether it forwards nothing, in either direction, while every connection stays open.
     is_held: bool,
 }
 
 impl Proxy {
-    /// Begins to pass on everything between its own port and `to`, a Postgres whose connections are not encrypted.
+    /// Starts forwarding between its own port and `to`, a Postgres with unencrypted connections.
     pub async fn start(to: SocketAddr) -> Result<Self> {
         let port = Port::take()?;
         let listener = TcpListener::bind(port.address()).await.context("listening for a proxy")?;
@@ -57,29 +56,29 @@ impl Proxy {
         Ok(Self { port, shared, _tasks: tasks })
     }
 
-    /// Where it listens.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// The next `count` statements that insert rows reach the server, and when it has answered, the connection is cut instead
-    /// of the answer passed on. Waits until all that has happened, at most `wait_max`; gives how often it has.
+    /// The next `count` statements that insert rows reach the server; once it has answered, the connection is cut instead of
+    /// forwarding the answer. Waits for all of them, at most `wait_max`; returns how many happened.
     pub async fn lose_answers(&self, count: usize, wait_max: Duration) -> usize {
         let mut board = self.shared.board.subscribe();
         let before = board.borrow().lost;
         self.shared.board.send_modify(|board| board.to_lose = count);
-        // In vain is not wrong: what was lost until then counts.
+        // A timeout is no error: the answers lost until then count.
         timeout(wait_max, board.wait_for(|board| board.lost >= before + count)).await.ok();
         self.shared.board.send_modify(|board| board.to_lose = 0);
         self.shared.board.borrow().lost - before
     }
 
-    /// Passes nothing on from now on and closes nothing: connections are half open, as behind a firewall that forgot them.
+    /// Stops forwarding without closing connections: they are half-open, as behind a firewall that dropped its state.
     pub fn hold(&self) {
         self.shared.board.send_modify(|board| board.is_held = true);
     }
 
-    /// Passes on what was held, and everything from now on.
+    /// Forwards what was held, and everything from now on.
     pub fn release(&self) {
         self.shared.board.send_modify(|board| board.is_held = false);
     }
@@ -88,11 +87,11 @@ impl Proxy {
 impl Shared {
     /// Waits until nothing is held.
     async fn released(&self) {
-        // It fails only when the board is gone, and `self` has it.
+        // It cannot fail: `self` holds the board.
         self.board.subscribe().wait_for(|board| !board.is_held).await.ok();
     }
 
-    /// Whether the answer to a write is to be lost; then there is one less to lose.
+    /// Whether to lose the answer to this write; decrements the number of answers to lose.
     fn dooms(&self) -> bool {
         self.board.send_if_modified(|board| {
             let dooms = board.to_lose > 0;
@@ -116,11 +115,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// One connection, until either side ends it or it is cut. A server that is away looks like one that hangs up.
+/// Forwards one connection until either side ends it or it is cut. An unreachable server looks like one that hangs up.
 async fn serve(client: TcpStream, shared: Arc<Shared>) {
     shared.released().await;
     let Ok(server) = TcpStream::connect(shared.to).await else { return };
-    // Slower without, and right all the same.
+    // If this fails, the connection is only slower.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let doomed = AtomicBool::new(false);
@@ -178,7 +177,7 @@ mod tests {
     use super::statements::tests::{bind, parse, startup};
     use super::*;
 
-    /// A server that answers each read with one byte, and the bytes that it was sent.
+    /// A server that answers each read with one byte; returns the bytes that it received.
     async fn answer_everything(listener: TcpListener) -> Vec<u8> {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut all, mut bytes) = (Vec::new(), vec![0; 1024]);
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_reaches_the_server_and_its_answer_nobody() {
+    async fn a_write_reaches_the_server_and_its_answer_is_lost() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
         let mut server = JoinSet::new();
@@ -205,7 +204,7 @@ mod tests {
             let mut sent = Vec::new();
             for message in [startup(), parse("w", "INSERT INTO runs"), parse("r", "SELECT 1"), bind("r")] {
                 client.write_all(&message).await.unwrap();
-                assert_eq!(client.read_u8().await.unwrap(), b'!', "what is no write is answered");
+                assert_eq!(client.read_u8().await.unwrap(), b'!', "a read is answered");
                 sent.extend(message);
             }
             client.write_all(&bind("w")).await.unwrap();

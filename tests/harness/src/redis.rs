@@ -15,10 +15,10 @@ use crate::wait::{first_line, until_it_answers};
 const REDIS_SERVER: Program =
     Program { name: "redis-server", variable: "PODIUM_TEST_REDIS_SERVER", package: "redis-server" };
 
-/// A Redis server of a test's own. It keeps nothing on disk: after a kill it is empty.
+/// A private Redis server. It stores nothing on disk: a kill empties it.
 #[derive(Debug)]
 pub struct Redis {
-    // Ends before its folder goes.
+    // Declared first, so the server ends before its folder is removed.
     server: Option<Server>,
     folder: TempDir,
     program: PathBuf,
@@ -28,13 +28,13 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server that answers.
+    /// Starts a server and waits until it answers.
     pub async fn start() -> Result<Self> {
         Self::start_with(None, Vec::new()).await
     }
 
-    /// Starts one that serves whoever trusts the authority, as the user `podium` with this password, at [`Self::tls_address`].
-    /// Clients may show a certificate of the authority's.
+    /// Starts a server with TLS at [`Self::tls_address`], for clients that trust the authority, with the user `podium` and this
+    /// password. Clients may present a certificate of the authority.
     pub async fn start_secured(authority: &Authority, own: &Identity, password: &str) -> Result<Self> {
         let tls_port = Port::take()?;
         let number = tls_port.number();
@@ -56,22 +56,22 @@ impl Redis {
         Ok(redis)
     }
 
-    /// Where it listens, not encrypted.
+    /// The unencrypted address.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// Where it listens, encrypted, if it does.
+    /// The address with TLS; `None` without it.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls_port.as_ref().map(Port::address)
     }
 
-    /// Where it listens: `redis://127.0.0.1:…`. It stays the same over a restart.
+    /// The URL `redis://127.0.0.1:…`; it survives a restart.
     pub fn url(&self) -> String {
         format!("redis://{}", self.port.address())
     }
 
-    /// Ends it with `kill -9`.
+    /// Kills it with `kill -9`.
     #[expect(clippy::missing_panics_doc, reason = "a test's failure is a panic")]
     pub async fn kill(&mut self) {
         if let Some(server) = self.server.take() {
@@ -91,7 +91,7 @@ impl Redis {
             last_signal: Signal::Kill,
         })?;
         let address = self.port.address();
-        // One that asks who is there answers, too.
+        // A server that requires authentication answers too.
         let pong = async || {
             let line = first_line(address, "PING\r\n").await?;
             Ok((line == "+PONG" || line.starts_with("-NOAUTH")).then_some(()))
@@ -101,19 +101,19 @@ impl Redis {
         Ok(())
     }
 
-    /// Makes it forget everything, and lives on.
+    /// Deletes all its data while it runs.
     pub async fn flush(&mut self) -> Result<()> {
         let answer = first_line(self.port.address(), "FLUSHALL\r\n").await?;
         ensure!(answer == "+OK", "FLUSHALL was answered `{answer}`");
         Ok(())
     }
 
-    /// Stops it as it is (`SIGSTOP`): connections stay and nothing is answered.
+    /// Suspends it (`SIGSTOP`): connections stay open and get no answers.
     pub fn freeze(&self) {
         self.signal(Signal::Stop);
     }
 
-    /// Lets it go on after [`Self::freeze`].
+    /// Resumes it after [`Self::freeze`].
     pub fn thaw(&self) {
         self.signal(Signal::Continue);
     }

@@ -1,4 +1,4 @@
-//! A server's process, which does not outlive the test's.
+//! A server's process, which never outlives the test's.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,11 +8,11 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Runs a server in the background and tells its process id. A line on standard input is a signal for the server. The end
-/// of standard input, which comes when the test's process is gone, however it went, is the end of the server and its files.
-/// Ends with the server's exit code, 128 and the signal's number if a signal ended it.
+/// Runs a server in the background and prints its process id. A line on standard input is a signal for the server. The end of
+/// standard input, which comes when the test's process ends in any way, ends the server and removes its files. Exits with the
+/// server's exit code, or 128 plus the signal's number if a signal ended it.
 ///
-/// Not the kernel's signal at the parent's death: that one comes when the parent's *thread* ends.
+/// It does not use the kernel's parent-death signal, which is sent when the parent's *thread* ends.
 const WATCHDOG: &str = r#"
 folder=$1 last_signal=$2
 shift 2
@@ -33,19 +33,19 @@ wait "$reader"
 if [ $? -eq 9 ]; then rm -rf "$folder"; fi
 exit "$code"
 "#;
-/// What a server's log is called, in its folder.
+/// The name of a server's log file in its folder.
 pub(crate) const LOG: &str = "log";
-/// How much of a log an error shows.
+/// Most characters of a log in an error.
 const LOG_CHARS_MAX: usize = 2000;
 
-/// The user to run as, where that is not the own one.
+/// The user to run as, if different from the current one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-/// A signal by the name that `kill -s` knows.
+/// A signal by its name for `kill -s`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Signal {
     Kill,
@@ -69,25 +69,25 @@ impl Signal {
     }
 }
 
-/// What to run.
+/// The server to start.
 #[derive(Debug)]
 pub(crate) struct Launch<'l> {
-    /// Where its files and its log are; removed when the test's process is gone.
+    /// The folder of its files and its log; removed when the test's process ends.
     pub(crate) folder: &'l Path,
     pub(crate) program: &'l Path,
     pub(crate) arguments: Vec<String>,
-    /// Variables besides those of the test's own process.
+    /// Variables in addition to those of the test's process.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) user: Option<User>,
-    /// What ends it at the end of the test.
+    /// The signal that ends it at the end of the test.
     pub(crate) last_signal: Signal,
 }
 
-/// A server that runs. Dropping ends it, waits until it is gone, and removes its folder.
+/// A running server. Dropping it ends the server, waits until it has ended, and removes its folder.
 #[derive(Debug)]
 pub(crate) struct Server {
     watchdog: Child,
-    /// `None` once it was told to end.
+    /// `None` after the end was requested.
     orders: Option<ChildStdin>,
     pid: u32,
     log: PathBuf,
@@ -107,7 +107,7 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Signals for the test's group, such as an interrupt, end the test; the watchdog comes after.
+            // Signals for the test's group, such as an interrupt, end the test; the watchdog ends after it.
             .process_group(0);
         if let Some(User { uid, gid }) = launch.user {
             command.uid(uid).gid(gid);
@@ -117,16 +117,16 @@ impl Server {
         let told = watchdog.stdout.take().context("the watchdog has no output")?;
         let mut pid = String::new();
         BufReader::new(told).read_line(&mut pid).context("reading a server's process id")?;
-        let pid = pid.trim().parse().context("a watchdog told no process id")?;
+        let pid = pid.trim().parse().context("a watchdog printed no process id")?;
         Ok(Self { watchdog, orders, pid, log: launch.folder.join(LOG) })
     }
 
-    /// Whether its process is gone.
+    /// Whether its process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.watchdog.try_wait(), Ok(None))
     }
 
-    /// Sends a signal after which it goes on.
+    /// Sends a signal after which it continues.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let sent = Command::new("sh")
             .args(["-c", "kill -s \"$1\" \"$2\"", "kill", signal.name(), &self.pid.to_string()])
@@ -136,20 +136,20 @@ impl Server {
         Ok(())
     }
 
-    /// The number of its process.
+    /// The id of its process.
     pub(crate) const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// How it ended, once it has: its exit code, or 128 and the number of the signal that ended it.
+    /// Its exit code after its end, or 128 plus the number of the signal that ended it.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         self.watchdog.try_wait().ok().flatten()?.code()
     }
 
-    /// Sends a signal that ends it, and waits until it is gone. Its folder stays.
+    /// Sends a signal that ends it, and waits until it has ended. Its folder stays.
     pub(crate) async fn end(mut self, signal: Signal) -> Result<()> {
         if let Some(mut orders) = self.orders.take() {
-            // If it has ended before, nobody reads the order.
+            // If it has already ended, nothing reads the order.
             writeln!(orders, "{}", signal.name()).ok();
         }
         let wait = move || self.watchdog.wait().context("waiting for a server's end");
@@ -157,7 +157,7 @@ impl Server {
         Ok(())
     }
 
-    /// The end of what it wrote.
+    /// The end of its log.
     pub(crate) fn log_end(&self) -> String {
         log_end(&self.log)
     }
@@ -174,7 +174,7 @@ pub(crate) fn log_end(log: &Path) -> String {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // It cannot fail but if somebody else waited for the process.
+        // It cannot fail unless another caller has waited for the process.
         self.watchdog.wait().ok();
     }
 }

@@ -1,4 +1,4 @@
-//! One of our own programs, run as a server.
+//! Runs one of our own programs as a server.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::program::faketime;
 use crate::server::{LOG, Launch, Server, Signal, log_end};
 use crate::wait::{first_line, until_it_answers, until_it_ends};
 
-/// One of our own programs, with ports of its own, that says at `/readyz` when it can work.
+/// One of our own programs, with its own ports and a `/readyz` endpoint.
 #[derive(Debug)]
 pub struct Service {
-    // Ends before its folder goes.
+    // Declared first, so the server ends before its folder is removed.
     server: Option<Server>,
     folder: TempDir,
     program: PathBuf,
@@ -24,8 +24,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts `program` with as many ports as `PORTS`; the first one is where it answers over HTTP. `arguments` makes its
-    /// arguments from the ports' addresses. Returns once it is ready.
+    /// Starts `program` with `PORTS` ports, the first one for HTTP, and waits until it is ready. `arguments` builds its arguments
+    /// from the addresses of the ports.
     pub async fn start<const PORTS: usize>(
         program: &Path,
         arguments: impl FnOnce([SocketAddr; PORTS]) -> Vec<String>,
@@ -42,38 +42,38 @@ impl Service {
         Ok(service)
     }
 
-    /// Where it listens, by the order of the ports.
+    /// The address of a port, by index.
     pub fn address(&self, port: usize) -> SocketAddr {
         self.ports[port].address()
     }
 
-    /// Whether it was started and has not ended since.
+    /// Whether it is running.
     pub fn runs(&mut self) -> bool {
         self.server.as_mut().is_some_and(|server| !server.has_ended())
     }
 
-    /// The number of its process, while it runs.
+    /// The id of its process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.server.as_ref().map(Server::pid)
     }
 
-    /// The file of its log.
+    /// The path of its log.
     pub fn log_path(&self) -> PathBuf {
         self.folder.path().join(LOG)
     }
 
-    /// The end of what it wrote to its log, in all its lives.
+    /// The end of its log, over all restarts.
     pub fn log_end(&self) -> String {
         log_end(&self.folder.path().join(LOG))
     }
 
-    /// All that it wrote to its log, in all its lives.
+    /// The whole log, over all restarts.
     pub fn log(&self) -> String {
         let log = std::fs::read(self.folder.path().join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// Starts it with the same arguments; ends it with `kill -9` first if it runs. Returns once it is ready.
+    /// Starts it with the same arguments, after `kill -9` if it runs, and waits until it is ready.
     pub async fn start_again(&mut self) -> Result<()> {
         self.kill().await?;
         let mut server = self.spawn()?;
@@ -88,7 +88,7 @@ impl Service {
         Ok(())
     }
 
-    /// Is another program with the same arguments, from the next start on.
+    /// Uses another program with the same arguments, from the next start on.
     pub fn set_program(&mut self, program: PathBuf) {
         self.program = program;
     }
@@ -98,8 +98,8 @@ impl Service {
         self.arguments.extend(arguments);
     }
 
-    /// Sets its wall clock off, from the next start on: by so many seconds, as libfaketime shows it. Time still passes as it
-    /// does, and the monotonic clock is right. Zero: its clock is the machine's again.
+    /// Shifts its wall clock by this many seconds from the next start on, with libfaketime. Time passes at its normal rate, and the
+    /// monotonic clock is correct. Zero removes the shift.
     pub fn set_clock_off(&mut self, seconds: i64) -> Result<()> {
         self.environment.clear();
         if seconds != 0 {
@@ -114,14 +114,14 @@ impl Service {
         Ok(())
     }
 
-    /// Starts it with the same arguments, and waits for nothing.
+    /// Starts it with the same arguments, without waiting until it is ready.
     pub async fn start_unready(&mut self) -> Result<()> {
         self.kill().await?;
         self.server = Some(self.spawn()?);
         Ok(())
     }
 
-    /// Ends it with `kill -9`.
+    /// Kills it with `kill -9`.
     pub async fn kill(&mut self) -> Result<()> {
         match self.server.take() {
             Some(server) => server.end(Signal::Kill).await,
@@ -129,7 +129,7 @@ impl Service {
         }
     }
 
-    /// Ends it as an abort of its own would.
+    /// Ends it as its own abort would.
     pub async fn abort(&mut self) -> Result<()> {
         match self.server.take() {
             Some(server) => server.end(Signal::Abort).await,
@@ -137,12 +137,12 @@ impl Service {
         }
     }
 
-    /// Asks it to end (`SIGTERM`), and does not wait for it.
+    /// Asks it to end (`SIGTERM`) without waiting.
     pub fn ask_to_end(&self) -> Result<()> {
         self.server.as_ref().context("it does not run")?.signal(Signal::Terminate)
     }
 
-    /// Waits until it has ended, and gives its exit code. An error after a minute; then it still runs.
+    /// Waits until it has ended, and returns its exit code. Fails after a minute; then it still runs.
     pub async fn ended(&mut self) -> Result<i32> {
         let server = self.server.as_mut().context("it does not run")?;
         let code = until_it_ends(server).await.with_context(|| self.program.display().to_string())?;
@@ -150,18 +150,18 @@ impl Service {
         Ok(code)
     }
 
-    /// Asks it to end, waits until it has, and gives its exit code.
+    /// Asks it to end, waits, and returns its exit code.
     pub async fn terminate(&mut self) -> Result<i32> {
         self.ask_to_end()?;
         self.ended().await
     }
 
-    /// Stops it where it stands (`SIGSTOP`); it feels nothing of it.
+    /// Suspends it (`SIGSTOP`), which it does not notice.
     pub fn freeze(&self) -> Result<()> {
         self.server.as_ref().map_or(Ok(()), |server| server.signal(Signal::Stop))
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) -> Result<()> {
         self.server.as_ref().map_or(Ok(()), |server| server.signal(Signal::Continue))
     }

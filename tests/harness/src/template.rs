@@ -1,4 +1,5 @@
-//! A fresh Postgres cluster's files, made once for each version and copied for each server: `initdb` takes a second and more.
+//! The files of a new Postgres cluster, made once per version and copied for each server, because `initdb` takes more than a
+//! second.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,16 +11,16 @@ use tokio::process::Command;
 use crate::program::{output_of, shared_folder};
 use crate::server::User;
 
-/// Makes `to` a fresh cluster of the Postgres in `bin`. Its superuser is `postgres`, who needs no password.
+/// Makes `to` a new cluster of the Postgres in `bin`. Its superuser `postgres` needs no password.
 pub(crate) async fn copy(bin: &Path, user: Option<User>, to: &Path) -> Result<()> {
     let template = made(bin, user).await?;
-    // A copy on write where the file system can do that.
+    // Copy-on-write, if the file system supports it.
     let mut copy = as_user("cp".as_ref(), user);
     output_of(copy.args(["-a", "--reflink=auto"]).arg(template).arg(to)).await?;
     Ok(())
 }
 
-/// The template's folder, made if it is not there. Other processes may want it at the same time.
+/// The template's folder, created if it does not exist. Other processes may create it concurrently.
 async fn made(bin: &Path, user: Option<User>) -> Result<PathBuf> {
     let version = output_of(Command::new(bin.join("postgres")).arg("--version")).await?;
     let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
@@ -32,7 +33,7 @@ async fn made(bin: &Path, user: Option<User>) -> Result<PathBuf> {
         return Ok(template);
     }
     let lock = File::create(folder.join("lock")).context("making the template's lock")?;
-    // `initdb` is over in seconds, so this waits no longer.
+    // `initdb` takes seconds, so the wait is short.
     lock.lock().context("locking the template")?;
     if !template.exists() {
         let half_made = folder.join("half-made");
@@ -56,7 +57,7 @@ pub(crate) fn make_folder(folder: &Path, user: Option<User>) -> Result<()> {
     Ok(())
 }
 
-/// A file that the user can read and nobody else.
+/// A file that only the user can read.
 pub(crate) fn put(bytes: &[u8], file: &Path, user: Option<User>) -> Result<()> {
     let context = || format!("writing `{}`", file.display());
     fs::write(file, bytes).with_context(context)?;
@@ -67,7 +68,7 @@ pub(crate) fn put(bytes: &[u8], file: &Path, user: Option<User>) -> Result<()> {
     Ok(())
 }
 
-/// A command of another user, in a folder where everybody may be.
+/// A command run as another user, in a folder that everyone can access.
 pub(crate) fn as_user(program: &Path, user: Option<User>) -> Command {
     let mut command = Command::new(program);
     command.current_dir("/");

@@ -1,4 +1,4 @@
-//! Waiting for a server, which is a program of its own and knows no clock of a test's.
+//! Waits for servers in real time, because they are separate processes that do not follow a test's clock.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,21 +11,21 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::server::Server;
 
-/// How often a server is asked whether it answers.
+/// The interval between two tries.
 const ASK_EVERY: Duration = Duration::from_millis(10);
-/// How long one answer may take.
+/// The longest wait for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long a server may take to start, on a machine that has much else to do.
+/// The longest start of a server, on a busy machine.
 const START_MAX: Duration = Duration::from_mins(1);
-/// How long a server may take to end once it was told to.
+/// The longest end of a server after the request to end.
 const END_MAX: Duration = Duration::from_mins(1);
 
-/// Asks until there is an answer. An error has the end of the server's log.
+/// Repeats a request until there is an answer. The error has the end of the server's log.
 pub(crate) async fn until_it_answers<T>(
     server: &mut Server,
     mut ask: impl AsyncFnMut() -> io::Result<Option<T>>,
 ) -> Result<T> {
-    // Not tokio's clock: under paused time that one jumps to the end of the wait.
+    // Not tokio's clock: under paused time it would jump to the end of the wait.
     let start = Instant::now();
     let mut asking = interval(ASK_EVERY);
     asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -43,7 +43,7 @@ pub(crate) async fn until_it_answers<T>(
     }
 }
 
-/// Waits until it has ended; its exit code. An error has the end of the server's log.
+/// Waits until it has ended and returns its exit code. The error has the end of the server's log.
 pub(crate) async fn until_it_ends(server: &mut Server) -> Result<i32> {
     let start = Instant::now();
     let mut asking = interval(ASK_EVERY);
@@ -59,7 +59,7 @@ pub(crate) async fn until_it_ends(server: &mut Server) -> Result<i32> {
     }
 }
 
-/// Connects, says something, and gives the first line of the answer.
+/// Connects, sends a text, and returns the first line of the answer.
 pub(crate) async fn first_line(address: SocketAddr, say: &str) -> io::Result<String> {
     let talk = async {
         let mut stream = TcpStream::connect(address).await?;

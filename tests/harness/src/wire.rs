@@ -1,4 +1,4 @@
-//! A piece of network between our processes and a server: it can lead to another server, and it can pass nothing on.
+//! A network link between our processes and a server: it can be switched to another server, and it can hold all bytes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 
 use crate::port::Port;
 
-/// Read at a time, in each direction of a connection.
+/// Bytes read at a time, in each direction of a connection.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What is between an address and a server. Its connections end when it is dropped.
+/// A link between an address and a server. Its connections end when it is dropped.
 #[derive(Debug)]
 pub struct Wire {
     port: Port,
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Wire {
-    /// Begins to pass on everything between its own port and `to`.
+    /// Starts forwarding everything between its own port and `to`.
     pub async fn start(to: SocketAddr) -> Result<Self> {
         let port = Port::take()?;
         let listener = TcpListener::bind(port.address()).await.context("listening for a wire")?;
@@ -41,23 +41,23 @@ impl Wire {
         Ok(Self { port, state, _tasks: tasks })
     }
 
-    /// Where it listens.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// New connections go to another server from now on, as when an address moves. Those that there are stay.
+    /// Directs new connections to another server, as when an address moves. Existing connections stay.
     pub fn lead_to(&self, to: SocketAddr) {
         self.state.send_modify(|state| state.to = to);
     }
 
-    /// Passes nothing on any more, in neither direction, and closes nothing: a network that swallows what it is given. A new
-    /// connection is taken and hears nothing.
+    /// Stops forwarding in both directions without closing connections, like a network that drops everything. New connections are
+    /// accepted and get no answer.
     pub fn hold(&self) {
         self.state.send_modify(|state| state.is_held = true);
     }
 
-    /// Passes on what was held, and everything from now on.
+    /// Forwards what was held, and everything from now on.
     pub fn release(&self) {
         self.state.send_modify(|state| state.is_held = false);
     }
@@ -77,11 +77,11 @@ async fn accept(listener: TcpListener, state: Arc<watch::Sender<State>>) {
     }
 }
 
-/// One connection, until either side ends it. A server that is away looks like one that hangs up.
+/// Forwards one connection until either side ends it. An unreachable server looks like one that hangs up.
 async fn serve(client: TcpStream, mut state: watch::Receiver<State>) {
     let Some(to) = released(&mut state).await else { return };
     let Ok(server) = TcpStream::connect(to).await else { return };
-    // Slower without, and right all the same.
+    // If this fails, the connection is only slower.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
@@ -98,7 +98,7 @@ async fn pass(
     let mut bytes = vec![0; CHUNK_BYTES];
     loop {
         let read = from.read(&mut bytes).await?;
-        // Not even an end is passed on while it holds.
+        // Even the end of the stream is held.
         if released(&mut state).await.is_none() || read == 0 {
             return Ok(());
         }
@@ -106,7 +106,7 @@ async fn pass(
     }
 }
 
-/// Where it leads, once it holds nothing; none when it is gone.
+/// The server's address, once nothing is held; `None` after the link was dropped.
 async fn released(state: &mut watch::Receiver<State>) -> Option<SocketAddr> {
     state.wait_for(|state| !state.is_held).await.ok().map(|state| state.to)
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wire_leads_where_it_is_told_and_holds_what_it_is_told_to() {
+    async fn a_wire_can_be_redirected_and_held() {
         let ((first, _first), (second, _second)) = (greeter(b'1').await, greeter(b'2').await);
         let wire = Wire::start(first).await.unwrap();
         let greeted = async || TcpStream::connect(wire.address()).await.unwrap().read_u8().await.unwrap();
@@ -142,7 +142,7 @@ mod tests {
         wire.hold();
         let mut waiting = TcpStream::connect(wire.address()).await.unwrap();
         let none = timeout(Duration::from_millis(50), waiting.read_u8()).await;
-        assert!(none.is_err(), "a held wire says nothing, and hangs up on nobody");
+        assert!(none.is_err(), "a held wire forwards nothing and closes no connection");
         wire.release();
         assert_eq!(waiting.read_u8().await.unwrap(), b'2');
     }

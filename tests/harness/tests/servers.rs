@@ -1,4 +1,4 @@
-//! Each server starts, answers, comes back, and is gone afterwards.
+//! Each server starts, answers, restarts, and ends with the test.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::env;
@@ -35,7 +35,7 @@ async fn ask_redis(address: SocketAddr, command: &str) -> String {
     line.trim_end().to_owned()
 }
 
-/// What a Postgres answers to the wish for an encrypted connection.
+/// The answer of a Postgres to a request for encryption.
 async fn ask_postgres(address: SocketAddr) -> u8 {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await.unwrap();
@@ -50,7 +50,7 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn postgres_makes_databases_comes_back_and_is_gone_after_drop() {
+async fn postgres_makes_databases_restarts_and_ends_on_drop() {
     let mut postgres = Postgres::start().await.unwrap();
     let (first, second) = (postgres.database().await.unwrap(), postgres.database().await.unwrap());
     assert_ne!(first, second);
@@ -72,7 +72,7 @@ async fn several_postgres_start_at_once() {
 }
 
 #[tokio::test]
-async fn nats_comes_back_and_is_gone_after_drop() {
+async fn nats_restarts_and_ends_on_drop() {
     let mut nats = Nats::start().await.unwrap();
     assert!(nats.version().starts_with("2."), "{}", nats.version());
     let address = address(&nats.url());
@@ -87,7 +87,7 @@ async fn nats_comes_back_and_is_gone_after_drop() {
 }
 
 #[tokio::test]
-async fn redis_forgets_freezes_comes_back_and_is_gone_after_drop() {
+async fn redis_flushes_freezes_restarts_and_ends_on_drop() {
     let mut redis = Redis::start().await.unwrap();
     let address = address(&redis.url());
     assert_eq!(ask_redis(address, "SET key value\r\n").await, "+OK");
@@ -103,13 +103,13 @@ async fn redis_forgets_freezes_comes_back_and_is_gone_after_drop() {
     assert!(!is_listening(address).await);
     redis.start_again().await.unwrap();
     assert_eq!(ask_redis(address, "EXISTS key\r\n").await, ":0");
-    // One that is frozen is gone too.
+    // A frozen server ends on drop too.
     redis.freeze();
     drop(redis);
     assert!(!is_listening(address).await);
 }
 
-/// The test runs itself, kills that process as it waits, and looks whether its servers are still there.
+/// The test runs itself, kills that process while it waits, and checks whether its servers still run.
 #[tokio::test]
 async fn servers_end_with_a_process_that_is_killed() {
     const NAME: &str = "servers_end_with_a_process_that_is_killed";

@@ -1,27 +1,27 @@
-//! What a client of Postgres asks for, as far as one must read it to know a write: the messages of its protocol 3.
+//! Parses the statements of a Postgres client, as far as needed to recognise writes: the messages of protocol version 3.
 
 use std::collections::HashMap;
 
-/// What makes a statement a write. Ours that insert are the ones that accept runs and append their events.
+/// The text that makes a statement a write. Podium's inserts accept runs and append their events.
 const WRITES: &[u8] = b"INSERT INTO";
-/// The codes of the requests that come before a connection really begins: encryption, by TLS or by GSSAPI.
+/// The codes of requests that come before a connection begins: encryption by TLS or by GSSAPI.
 const ENCRYPTION_REQUESTS: [u32; 2] = [80_877_103, 80_877_104];
-/// Bytes of a message's length, which counts itself.
+/// Bytes of a message's length, which includes itself.
 const LENGTH_BYTES: usize = 4;
 
-/// The bytes that one client sends, and the statements that it prepared.
+/// The bytes of one client, and its prepared statements.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
-    /// What is no whole message yet.
+    /// An incomplete message.
     rest: Vec<u8>,
-    /// Whether the first message, which has no kind, is over.
+    /// Whether the first message, which has no kind, is complete.
     has_begun: bool,
     /// Prepared statements by name, and whether they write.
     prepared: HashMap<Vec<u8>, bool>,
 }
 
 impl Statements {
-    /// Takes in the next bytes. Whether a message that ends in them executes a statement that writes.
+    /// Adds the next bytes. Returns whether a message that they complete executes a write.
     pub(super) fn hold_a_write(&mut self, bytes: &[u8]) -> bool {
         self.rest.extend_from_slice(bytes);
         let mut writes = false;
@@ -31,12 +31,12 @@ impl Statements {
         writes
     }
 
-    /// The next whole message: its kind, 0 where it has none, and its body.
+    /// The next complete message: its kind, 0 if it has none, and its body.
     fn next_message(&mut self) -> Option<(u8, Vec<u8>)> {
         let kind_bytes = usize::from(self.has_begun);
         let length = self.rest.get(kind_bytes..kind_bytes + LENGTH_BYTES)?;
         let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
-        // A shorter one is no message, so nothing after it is either; it stays in the way.
+        // A shorter length is invalid, so no later message can be found; the bytes stay.
         let body = self.rest.get(kind_bytes..kind_bytes + length)?.get(LENGTH_BYTES..)?.to_vec();
         let kind = if self.has_begun { self.rest[0] } else { 0 };
         self.rest.drain(..kind_bytes + length);
@@ -96,7 +96,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_write_is_seen_when_it_is_executed_however_the_bytes_come() {
+    fn a_write_is_recognised_when_executed_in_any_fragments() {
         let before = [
             message(b"", &80_877_103_u32.to_be_bytes()),
             startup(),
