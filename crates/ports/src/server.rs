@@ -11,7 +11,7 @@ pub struct ServerLimits {
     pub head: Duration,
     /// Longest time until the body of a request has arrived.
     pub body: Duration,
-    /// Longest time that a connection stays open without a request under way.
+    /// Longest time that a connection stays open without an active request.
     pub idle: Duration,
     /// Longest time in which a client may read nothing of an answer.
     pub stall: Duration,

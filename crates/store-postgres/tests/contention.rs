@@ -150,7 +150,7 @@ async fn a_batch_that_is_rolled_back_by_a_deadlock_is_retried() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_locked_for_too_long_is_an_error_that_leaves_nothing() {
+async fn a_row_locked_for_too_long_is_an_error_without_effect() {
     let scene = Scene::new(Options { lock_max: Duration::from_millis(100), ..Options::default() }).await;
     let mut runs = scene.runs(2).await;
     let before: Vec<_> = runs.iter().map(|run| Some(run.run.clone())).collect();

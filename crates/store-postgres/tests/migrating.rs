@@ -75,7 +75,7 @@ async fn a_process_that_may_not_migrate_reports_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_role_that_only_reads_and_writes_rows_opens_a_migrated_database() {
+async fn a_role_without_ddl_rights_opens_a_migrated_database() {
     let (_postgres, address, mut raw) = a_database().await;
     Store::migrate(&address, Options::default()).await.unwrap();
     let role = "REVOKE CREATE ON SCHEMA public FROM PUBLIC;

@@ -138,7 +138,7 @@ impl Watcher {
     /// Receives the next signal. Text must continue what was received of its attempt.
     async fn receive(&mut self) -> Signal {
         let heard = timeout(SOON, self.signals.next()).await.expect("something must come");
-        let heard = heard.expect("the stream of signals goes on");
+        let heard = heard.expect("the stream of signals continues");
         if let Signal::Frame(frame) = &heard {
             let text = self.texts.entry(frame.claim).or_default();
             assert_eq!(frame.offset, text.len() as u64, "a piece is missing, or came twice");

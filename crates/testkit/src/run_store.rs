@@ -76,8 +76,8 @@ macro_rules! run_store_suite {
             only_tasks_of_the_backlog_are_taken
             lanes_have_backlogs_of_their_own
             the_oldest_task_of_a_tenant_comes_first
-            one_task_of_a_quiet_tenant_comes_before_a_thousand_of_another
-            tenants_get_equal_shares_of_what_is_outstanding
+            a_quiet_tenant_goes_before_a_thousand_tasks_of_another
+            tenants_get_equal_shares_of_outstanding_tasks
             dispatchers_never_take_the_same_task
             concurrent_creates_with_one_request_id_give_one_run
             one_of_two_racing_claims_wins_each_time

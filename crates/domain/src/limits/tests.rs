@@ -215,7 +215,7 @@ fn refusals_of_one_burst_make_one_pause() {
 }
 
 #[test]
-fn a_refusal_of_a_call_sent_before_the_pause_does_not_lengthen_it() {
+fn an_older_calls_refusal_does_not_lengthen_the_pause() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 0.0, 0.0));
     let [first, late, later] = [1, 2, 3];
     grant(&mut meter, NOW, terms, 3);

@@ -163,7 +163,7 @@ fn keys_have_exactly_one_of_three_forms() {
 }
 
 #[test]
-fn headers_and_body_fields_are_those_of_the_vendor_and_of_the_worker() {
+fn headers_and_body_fields_come_from_vendor_and_worker() {
     let vendor = "headers = { OpenAI-Project = \"p\", x-team = \"env:TEAM\" }\nbase_url";
     let worker = "body = { service_tier = \"flex\", options = { num_ctx = 8, ratio = 0.5 } }\nmodel = ";
     let pool = Pool::parse(&GOOD.replace("base_url", vendor).replace("model = ", worker)).unwrap();

@@ -309,7 +309,7 @@ fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp) {
 }
 
 #[test]
-fn every_reachable_state_keeps_its_promises_under_every_command_and_event() {
+fn every_reachable_state_keeps_its_promises() {
     let from_the_start = [("[[]]", 2, 1), ("[[], [0]]", 1, 1), ("[[]]", 1, 2)];
     let from_the_start = from_the_start.map(|(access, attempts_max, rounds_max)| {
         let policy = policy(attempts_max, rounds_max);
@@ -397,7 +397,7 @@ fn failed(index: u16) -> Command {
 }
 
 #[test]
-fn independent_steps_are_ready_together_and_a_join_waits_for_both() {
+fn independent_steps_are_ready_together_and_a_join_waits() {
     let run = planned("[[], [], [0, 1]]", policy(1, 1));
     let states = |run: &Run| run.rounds()[0].steps.iter().map(|s| s.task.state.as_str()).collect::<Vec<_>>();
     assert_eq!(states(&run), ["ready", "ready", "waiting"]);

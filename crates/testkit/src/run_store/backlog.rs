@@ -191,7 +191,7 @@ pub(crate) async fn the_oldest_task_of_a_tenant_comes_first(store: &StoreFixture
     assert_eq!(store.take_plans(now, 3).await, oldest[3..]);
 }
 
-pub(crate) async fn one_task_of_a_quiet_tenant_comes_before_a_thousand_of_another(store: &StoreFixture) {
+pub(crate) async fn a_quiet_tenant_goes_before_a_thousand_tasks_of_another(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut flood: Vec<_> = (0..FLOOD).map(|_| left(&ids, "flood", Duration::ZERO)).collect();
     store.must_create_all(&mut flood).await;
@@ -209,7 +209,7 @@ pub(crate) async fn one_task_of_a_quiet_tenant_comes_before_a_thousand_of_anothe
 }
 
 /// A tenant without outstanding tasks catches up with one that has many, published or running.
-pub(crate) async fn tenants_get_equal_shares_of_what_is_outstanding(store: &StoreFixture) {
+pub(crate) async fn tenants_get_equal_shares_of_outstanding_tasks(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs: Vec<_> = ["a", "b", "c"]
         .into_iter()

@@ -153,7 +153,7 @@ fn no_repeated_pattern_makes_pieces_larger_than_the_text() {
 }
 
 #[test]
-fn eighty_thousand_labels_cost_at_most_a_piece_and_a_restart_each() {
+fn many_labels_cost_at_most_a_piece_and_a_restart_each() {
     let labels = 80_000;
     let pieces = |pattern: &str| PlanStream::new().push(&pattern.repeat(labels)).len();
     assert_eq!(pieces("model_id "), 0);

@@ -57,7 +57,7 @@ fn three_empty_lists_keep_the_answer_and_are_not_a_plan() {
 }
 
 #[test]
-fn too_many_steps_are_refused_by_the_policy_and_by_the_hard_bound() {
+fn too_many_steps_are_refused_by_policy_and_hard_bound() {
     let many = |steps: usize| draft(&vec![0; steps], &vec![RawAccess::All; steps]);
     assert!(many(5).check(&pool(), &policy()).is_ok());
     assert_eq!(refusal(&many(6)), "plan has 6 steps, steps_max is 5");

@@ -37,7 +37,7 @@ fn with_a_failed_step(failed_step: FailedStep) -> Run {
 }
 
 #[test]
-fn every_reachable_state_of_a_run_that_may_replan_keeps_its_promises() {
+fn every_reachable_state_with_replans_keeps_its_promises() {
     for (access, rounds_max) in [("[[]]", 1), ("[[], [0]]", 1), ("[[]]", 2)] {
         let policy = Policy { rounds_max, ..policy_on(FailedStep::Replan) };
         let written = Written { declines: true, ..Written::from(plan(access, &policy)) };
@@ -92,7 +92,7 @@ fn a_replan_waits_for_running_steps_and_begins_no_others() {
 }
 
 #[test]
-fn a_replan_that_answers_succeeds_and_the_run_still_lists_what_failed() {
+fn a_successful_replan_still_lists_the_failed_steps() {
     let policy = policy_on(FailedStep::Replan);
     let run = drive(with_a_failed_step(FailedStep::Replan), &[done(1)]);
     let run = drive(run, &second_plan("[[]]", &policy));

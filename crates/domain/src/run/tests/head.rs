@@ -129,7 +129,7 @@ fn a_step_that_is_final_runs_while_the_plan_is_being_written() {
     let policy = policy(1, 1);
     let run = begun(&policy);
     assert_eq!(states(&run), ["ready"]);
-    assert!(!run.is_final_step(0, StepIndex::new(0)), "nobody knows");
+    assert!(!run.is_final_step(0, StepIndex::new(0)), "the plan is not complete");
     let run = drive(run, &[claimed(step(0), 1), done(0)]);
     assert!(!run.is_ended());
     let run = drive(run, &[complete(plan("[[], [0]]", &policy), None, 1)]);
@@ -227,7 +227,7 @@ fn a_substitute_is_not_needed_where_every_step_was_begun() {
 }
 
 #[test]
-fn a_step_that_began_without_the_answers_format_is_not_the_answer() {
+fn a_step_begun_without_the_format_is_not_the_answer() {
     let policy = policy(1, 1);
     let run = accepted(policy.clone());
     let limit = RunSpec { answer_tokens_max: Some(5), ..run.spec().clone() };

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_answer_stands_when_the_planning_of_a_follow_up_round_fails() {
+fn an_answer_stands_when_follow_up_planning_fails() {
     let run = in_its_second_round(policy(1, 2));
     let claim = claim_id(SECOND_PLAN, 1);
     let fail = Command::FailAttempt { task: SECOND_PLAN, claim, error: error(None) };
