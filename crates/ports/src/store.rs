@@ -107,7 +107,7 @@ pub trait RunStore: Send + Sync {
     /// acceptance. Returns the number removed. If it is below `limit`, no more are left, or others are removing them. A store with
     /// its own clock uses the earlier of `now` and its own time, so that a wrong clock of a caller deletes nothing.
     ///
-    /// Also removes the sums of budget periods that began [`SUMS_KEPT`](crate::accounts::SUMS_KEPT) before `ended_by`.
+    /// Also removes the sums of budget periods that began [`SUMS_KEPT`](crate::accounts::SUMS_KEPT) before `now - kept`.
     ///
     /// An active run is never removed. A removed run is unknown afterwards and its request id is free: a client that repeats it
     /// begins a new run. The removal blocks no work on other runs, may run concurrently, and can be repeated.

@@ -44,8 +44,8 @@ pub struct AccountsFixture {
 /// Makes a test of each requirement. The expression is a future of a fresh [`AccountsFixture`].
 ///
 /// ```ignore
-///  podium_testkit::accounts_suite! { #[tokio::test] fixture() }
-///  ```
+/// podium_testkit::accounts_suite! { #[tokio::test] fixture() }
+/// ```
 #[macro_export]
 macro_rules! accounts_suite {
     (#[$attribute:meta] $fixture:expr) => {

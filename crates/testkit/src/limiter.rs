@@ -37,8 +37,8 @@ pub struct LimiterFixture {
 /// This is the only list of the requirements.
 ///
 /// ```ignore
-///  podium_testkit::limiter_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
-///  ```
+/// podium_testkit::limiter_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
+/// ```
 #[macro_export]
 macro_rules! limiter_suite {
     (#[$attribute:meta] $fixture:expr) => {

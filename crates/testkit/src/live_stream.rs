@@ -34,8 +34,8 @@ pub struct LiveFixture {
 /// This is the only list of the requirements.
 ///
 /// ```ignore
-///  podium_testkit::live_stream_suite! { #[tokio::test] fixture() }
-///  ```
+/// podium_testkit::live_stream_suite! { #[tokio::test] fixture() }
+/// ```
 #[macro_export]
 macro_rules! live_stream_suite {
     (#[$attribute:meta] $fixture:expr) => {

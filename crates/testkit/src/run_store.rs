@@ -33,8 +33,8 @@ pub struct StoreFixture {
 /// This is the only list of the requirements.
 ///
 /// ```ignore
-///  podium_testkit::run_store_suite! { #[tokio::test] fixture() }
-///  ```
+/// podium_testkit::run_store_suite! { #[tokio::test] fixture() }
+/// ```
 #[macro_export]
 macro_rules! run_store_suite {
     (#[$attribute:meta] $fixture:expr) => {

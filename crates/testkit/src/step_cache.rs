@@ -27,8 +27,8 @@ pub struct CacheFixture {
 /// This is the only list of the requirements.
 ///
 /// ```ignore
-///  podium_testkit::step_cache_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
-///  ```
+/// podium_testkit::step_cache_suite! { #[tokio::test(start_paused = true)] async { fixture() } }
+/// ```
 #[macro_export]
 macro_rules! step_cache_suite {
     (#[$attribute:meta] $fixture:expr) => {

@@ -39,8 +39,8 @@ pub struct QueueFixture {
 /// This is the only list of the requirements.
 ///
 /// ```ignore
-///  podium_testkit::step_queue_suite! { #[tokio::test(start_paused = true)] fixture() }
-///  ```
+/// podium_testkit::step_queue_suite! { #[tokio::test(start_paused = true)] fixture() }
+/// ```
 #[macro_export]
 macro_rules! step_queue_suite {
     (#[$attribute:meta] $fixture:expr) => {

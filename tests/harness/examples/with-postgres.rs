@@ -1,5 +1,5 @@
 //! Runs a command with `DATABASE_URL` set to an empty database of a Postgres that runs as long as the command:
-//!  `cargo run -p podium-harness --example with-postgres -- COMMAND ARGUMENT…`
+//! `cargo run -p podium-harness --example with-postgres -- COMMAND ARGUMENT…`
 
 use std::env;
 use std::process::ExitCode;

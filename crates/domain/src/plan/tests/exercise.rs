@@ -5,7 +5,7 @@ use super::{PlanDraft, PlanPiece, PlanStream, Policy, Pool};
 /// Parses the bytes after the first as a plan, as a whole and in parts whose sizes the first byte chooses, and checks it.
 ///
 /// # Panics
-///  If the two results differ, or the pieces and the final draft, or the plan and its stored form.
+/// If the two results differ, or the pieces and the final draft, or the plan and its stored form.
 pub(crate) fn exercise(bytes: &[u8], pool: &Pool, policy: &Policy) {
     let Some((seed, text)) = bytes.split_first() else {
         return;
