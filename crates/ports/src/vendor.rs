@@ -279,7 +279,7 @@ pub enum VendorError {
         source: BoxError,
     },
     /// The answer is not in the vendor's own format, or ended early.
-    #[error("vendor `{vendor}` sent something that does not read: {message}")]
+    #[error("vendor `{vendor}` sent something that cannot be decoded: {message}")]
     Garbled {
         /// The vendor's id.
         vendor: String,

@@ -1,5 +1,5 @@
-//! Asks each worker of a pool a question that needs a tool twice, gives the results back together with what the worker thought,
-//! and prints what came of it, a line of JSON for each worker: `cargo run --example tools POOL_FILE`.
+//! Asks each worker of a pool a question that needs two tool calls, sends the results back together with the worker's
+//! reasoning, and prints one line of JSON per worker with the outcome: `cargo run --example tools POOL_FILE`.
 
 use std::error::Error;
 use std::fs;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const QUESTION: &str = "Is it warm in Lisbon and in Oslo?";
 const OUTPUT_TOKENS_MAX: u32 = 8192;
 
-/// What a worker said in one answer.
+/// The content of one answer.
 #[derive(Default)]
 struct Said {
     text: String,
@@ -30,9 +30,9 @@ struct Said {
 }
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stdout, reason = "what it is for")]
+#[expect(clippy::print_stdout, reason = "prints its result")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let file = std::env::args().nth(1).ok_or("which pool file?")?;
+    let file = std::env::args().nth(1).ok_or("usage: tools POOL_FILE")?;
     let pool = Pool::parse(&fs::read_to_string(file)?)?;
     let vendors = HttpVendors::new(&pool, &EnvironmentKeys)?;
     for worker in pool.workers() {

@@ -1,4 +1,4 @@
-//! Headers and body fields that the pool adds to calls.
+//! Headers and body fields that the pool adds to each call.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::keys::{KeySource, Secret};
 
-/// What the calls of one worker have in addition.
+/// The extra headers and body fields of one worker's calls.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
     headers: BTreeMap<String, Header>,
@@ -25,7 +25,7 @@ enum Header {
 }
 
 impl Additions {
-    /// Those of several entries; a later entry wins.
+    /// Merges several entries; a later entry wins.
     pub(crate) fn find<'e>(entries: impl IntoIterator<Item = &'e Extras>, source: &dyn KeySource) -> Self {
         let mut additions = Self::default();
         for extras in entries {
@@ -45,7 +45,7 @@ impl Additions {
         additions
     }
 
-    /// Names of headers whose secret is not there, each with where it should be.
+    /// Headers whose secret is missing, each with the place where it should be.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&str, String)> {
         self.headers.iter().filter_map(|(name, header)| match header {
             Header::Plain(_) => None,
@@ -53,7 +53,7 @@ impl Additions {
         })
     }
 
-    /// The headers as they are now, and the secrets in them.
+    /// The headers with the current values of their secrets, and those secrets (so that errors can hide them).
     pub(crate) async fn headers(
         &self,
         vendor: &VendorId,
@@ -68,7 +68,7 @@ impl Additions {
                 Header::Secret(at, secret) => {
                     let secret = secret.read().await;
                     let secret =
-                        secret.ok_or_else(|| misconfigured(format!("{at}, of header {name}, is empty")))?;
+                        secret.ok_or_else(|| misconfigured(format!("{at} of header {name} is empty")))?;
                     let value = HeaderValue::try_from(secret.expose_secret()).ok().map(|mut value| {
                         value.set_sensitive(true);
                         value
@@ -77,14 +77,15 @@ impl Additions {
                     value
                 }
             };
-            let unfit = || misconfigured(format!("header {name} has a character that no header can carry"));
+            let unfit =
+                || misconfigured(format!("header {name} has a character that is invalid in a header"));
             let value = value.ok_or_else(unfit)?;
             headers.insert(HeaderName::try_from(name.as_str()).map_err(|_| unfit())?, value);
         }
         Ok((headers, secrets))
     }
 
-    /// The body with the fields that it does not set itself.
+    /// Adds the pool's fields to a JSON body. Fields that the body sets itself stay.
     pub(crate) fn body(&self, body: Vec<u8>) -> serde_json::Result<Vec<u8>> {
         if self.body.is_empty() {
             return Ok(body);
@@ -95,7 +96,7 @@ impl Additions {
     }
 }
 
-/// Adds what `fields` lacks, objects field by field.
+/// Adds the entries that `fields` lacks; objects are merged recursively.
 fn fill(fields: &mut Map<String, Value>, more: &Map<String, Value>) {
     for (name, value) in more {
         match (fields.get_mut(name), value) {
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_wins_over_its_worker_and_a_worker_over_its_vendor() {
+    fn request_fields_override_worker_and_vendor_fields() {
         let vendor = extras(&json!({ "service_tier": "flex", "options": { "num_ctx": 1, "seed": 2 } }));
         let worker = extras(&json!({ "options": { "num_ctx": 8 }, "temperature": 0.5 }));
         let additions = Additions::find([&vendor, &worker], &BTreeMap::new());

@@ -1,5 +1,5 @@
-//! From the bytes of an answer to its events, whatever the wire format: a stream of server-sent events, or one whole JSON
-//! answer from a server that does not stream. What the pieces mean is a [`Decoder`]'s to know.
+//! Turns the bytes of an answer into events, for every wire format: a stream of server-sent events, or one JSON body from a
+//! server that does not stream. A [`Decoder`] interprets the pieces.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,40 +15,40 @@ use serde_json::{Map, Value};
 
 use crate::call_clock::CallClock;
 use crate::faults::Faults;
-use crate::halves::{self, Seams};
 use crate::sse::{SseEvent, SseParser};
+use crate::surrogates::{self, Seams};
 
-/// Most bytes of an answer that is not streamed.
+/// Longest answer that is not streamed, in bytes.
 const WHOLE_BYTES_MAX: usize = 16 << 20;
-/// Most bytes that a decoder may gather before it tells of them: arguments of tools, marks of reasoning.
+/// Most bytes that a decoder may buffer: tool arguments and reasoning signatures.
 const GATHERED_BYTES_MAX: usize = 4 << 20;
-/// Most calls of tools in one answer.
+/// Most tool calls in one answer.
 const TOOL_CALLS_MAX: usize = 128;
 
-/// Bytes of text that count as one token where a vendor does not count.
+/// Estimated bytes of text per token, for vendors that do not count.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Longest wait, from the end of the text, for the word on usage that may follow.
+/// Longest wait after the end of the text for the usage that may follow.
 const TAIL_MAX: Duration = Duration::from_secs(5);
 
-/// What stands after the last chunk of some formats.
+/// Data of the last event of some formats.
 pub(crate) const DONE: &[u8] = b"[DONE]";
 
 pub(crate) type Item = Result<ChatEvent, VendorError>;
 
-/// Knows one wire format: reads the pieces of one answer into an [`Answer`].
+/// Decodes one wire format: reads the pieces of one answer into an [`Answer`].
 pub(crate) trait Decoder: fmt::Debug + Send {
-    /// Reads an event of a stream; its data is not blank.
+    /// Reads one event of a stream. Its data is not blank.
     fn event(&mut self, event: &SseEvent, answer: &mut Answer);
 
-    /// Reads an answer in one piece.
+    /// Reads an answer that was not streamed.
     fn whole(&mut self, json: &[u8], answer: &mut Answer);
 
-    /// The answer is about to succeed: what was gathered is published now.
+    /// Called before the answer succeeds: publishes what the decoder has buffered.
     fn complete(&mut self, _answer: &mut Answer) {}
 
-    /// Whether `[DONE]` ends an answer of which the vendor has not said why it ends. Other formats end with an event of their
-    /// own, and a proxy's `[DONE]` before it says nothing.
+    /// Whether `[DONE]` ends an answer for which the vendor has given no finish reason. Formats with an end event of their
+    /// own ignore a `[DONE]` that a proxy sends before it.
     fn ends_with_done(&self) -> bool {
         false
     }
@@ -57,9 +57,9 @@ pub(crate) trait Decoder: fmt::Debug + Send {
 /// Whether the request offered tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// Calls of tools are part of the answer.
+    /// Tool calls are part of the answer.
     Tools,
-    /// Calls of tools are dropped: nobody could make them.
+    /// Tool calls are dropped: the caller could not execute them.
     NoTools,
 }
 
@@ -70,7 +70,7 @@ impl Offered {
     }
 }
 
-/// The events of an answer whose head is there. Ends after the first error, or after `Finished`.
+/// The events of an answer whose headers have arrived. Ends after the first error or after `Finished`.
 pub(crate) fn events(
     vendor_request_id: Option<String>,
     body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
@@ -89,7 +89,7 @@ pub(crate) fn events(
     })
 }
 
-/// A call under way.
+/// A call in progress.
 struct Call {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     reader: AnswerReader,
@@ -116,35 +116,35 @@ impl Call {
             Progress::Nothing => self.clock.first(next).await?,
             Progress::Silent => self.clock.before_text(next).await?,
             Progress::Text => self.clock.idle(next).await?,
-            // The text is whole: what is late is done without.
+            // The text is complete: do not fail because of a late usage.
             Progress::Tail => self.clock.at_most(TAIL_MAX, next).await.flatten(),
         };
         more.transpose().map_err(|source| self.reader.answer.faults.unreachable(source))
     }
 }
 
-/// How far an answer has come.
+/// How far an answer has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// No event yet.
     Nothing,
-    /// Events, and no text yet.
+    /// Events, but no text yet.
     Silent,
     /// Text has begun.
     Text,
-    /// The text has ended; a word on usage may follow.
+    /// The text has ended; usage may follow.
     Tail,
 }
 
-/// What was read of an answer. `items` fills as pieces come; its last one is an error or `Finished`.
+/// What was read of an answer so far. `items` fills as pieces arrive; its last one is an error or `Finished`.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) faults: Faults,
-    /// Why it ends, once the vendor said so. The end itself may be yet to come.
+    /// The vendor's finish reason. More events may follow it.
     pub(crate) reason: Option<FinishReason>,
-    /// What was consumed; of several words on it the last one counts.
+    /// Consumed tokens, as last reported.
     pub(crate) usage: Option<Usage>,
-    /// The vendor said that nothing more comes.
+    /// The vendor has announced the end of the answer.
     pub(crate) is_complete: bool,
     offered: Offered,
     text_bytes: usize,
@@ -153,7 +153,7 @@ pub(crate) struct Answer {
     gathered_bytes: usize,
     calls: Vec<ToolCall>,
     declined: bool,
-    /// Once halves of characters came. Without them texts are left as they are.
+    /// Set once lone surrogates have come. Without them texts stay unchanged.
     seams: Option<Seams>,
     is_over: bool,
     pub(crate) items: VecDeque<Item>,
@@ -178,7 +178,7 @@ impl Answer {
         }
     }
 
-    /// More text.
+    /// Adds text.
     pub(crate) fn text(&mut self, text: String) {
         let text = match &mut self.seams {
             Some(seams) => seams.text.join(&text),
@@ -190,13 +190,13 @@ impl Answer {
         }
     }
 
-    /// More text, in which the model declines to answer.
+    /// Adds text in which the model refuses to answer.
     pub(crate) fn refusal(&mut self, text: String) {
         self.declined |= !text.is_empty();
         self.text(text);
     }
 
-    /// More reasoning.
+    /// Adds reasoning.
     pub(crate) fn reasoning(&mut self, text: String) {
         let text = match &mut self.seams {
             Some(seams) => seams.reasoning.join(&text),
@@ -208,7 +208,7 @@ impl Answer {
         }
     }
 
-    /// The reasoning since the last seal is this worker's.
+    /// Seals the reasoning since the last seal as this worker's own.
     pub(crate) fn seal(&mut self, seal: Seal) {
         if !self.is_over {
             self.items.push_back(Ok(ChatEvent::ReasoningSealed(seal)));
@@ -220,23 +220,23 @@ impl Answer {
         self.text_bytes > 0
     }
 
-    /// A tool that is to be called. It is published at the end: only then is it known whether a limit cut its arguments off. A
-    /// call is dropped if the request offered no tools.
+    /// Adds a tool call. Calls are published at the end: only then is it known whether a limit cut their arguments off. They
+    /// are dropped if the request offered no tools.
     pub(crate) fn tool_call(&mut self, call: ToolCall) {
         if self.offered == Offered::NoTools {
             return;
         }
         if self.calls.len() == TOOL_CALLS_MAX {
-            return self.garbled(&format!("more than {TOOL_CALLS_MAX} calls of tools"));
+            return self.garbled(&format!("more than {TOOL_CALLS_MAX} tool calls"));
         }
         self.calls.push(call);
     }
 
-    /// A decoder keeps so many bytes more. False if they are too many, which has ended the answer.
+    /// Counts bytes that a decoder buffers. Returns false, and fails the answer, above the limit.
     pub(crate) fn gather(&mut self, bytes: usize) -> bool {
         self.gathered_bytes += bytes;
         if self.gathered_bytes > GATHERED_BYTES_MAX {
-            self.garbled(&format!("more than {GATHERED_BYTES_MAX} bytes of arguments and marks"));
+            self.garbled(&format!("more than {GATHERED_BYTES_MAX} bytes of tool arguments and signatures"));
         }
         !self.is_over
     }
@@ -245,19 +245,19 @@ impl Answer {
         if self.is_over {
             return;
         }
-        let last_half = self.seams.as_mut().map(|seams| seams.text.end());
-        self.text(last_half.unwrap_or_default());
+        let last_surrogate = self.seams.as_mut().map(|seams| seams.text.end());
+        self.text(last_surrogate.unwrap_or_default());
         let mut tool_calls = 0;
         let mut call_bytes = 0;
         for mut call in std::mem::take(&mut self.calls) {
             if self.seams.is_some() {
-                call.arguments = halves::joined(&call.arguments);
+                call.arguments = surrogates::joined(&call.arguments);
             }
             if call.name.is_empty() {
-                return self.garbled("a call of a tool without a name");
+                return self.garbled("a tool call without a name");
             }
             call_bytes += call.arguments.len();
-            // Arguments that are left out are none.
+            // Missing arguments mean an empty object.
             if call.arguments.trim().is_empty() {
                 "{}".clone_into(&mut call.arguments);
             }
@@ -266,17 +266,18 @@ impl Answer {
                     tool_calls += 1;
                     self.items.push_back(Ok(ChatEvent::ToolCall(call)));
                 }
-                // What a limit cut off is no call that anybody could make; the end says why.
+                // A call that a limit cut off cannot be executed. It is dropped; the finish reason explains why.
                 Err(_) if reason == FinishReason::Length => {}
                 Err(error) => {
                     let name = call.name;
-                    return self.garbled(&format!("arguments of tool `{name}` that are no object, {error}"));
+                    return self
+                        .garbled(&format!("arguments of tool `{name}` that are not an object, {error}"));
                 }
             }
         }
         let reason = match reason {
             FinishReason::Stop if self.declined => FinishReason::ContentFilter,
-            // Servers say `stop` for it, and `tool_calls` for an answer without any.
+            // Some servers report `stop` with tool calls, and `tool_calls` without any.
             FinishReason::Stop if tool_calls > 0 => FinishReason::ToolCalls,
             FinishReason::ToolCalls if tool_calls == 0 => FinishReason::Stop,
             reason => reason,
@@ -287,22 +288,21 @@ impl Answer {
         self.items.push_back(Ok(ChatEvent::Finished { reason, usage }));
     }
 
-    /// The answer failed.
+    /// Fails the answer; only the first error counts.
     pub(crate) fn fail(&mut self, error: VendorError) {
         if !std::mem::replace(&mut self.is_over, true) {
             self.items.push_back(Err(error));
         }
     }
 
-    /// The answer failed, since the vendor sent `what`.
+    /// Fails the answer because of `what` the vendor sent.
     pub(crate) fn garbled(&mut self, what: &str) {
         self.fail(self.faults.garbled(what));
     }
 }
 
-/// The usage, if it can be that of an answer of so many bytes. An answer that was written has taken tokens: where the vendor
-/// counts none at all, it has not counted, and the caller estimates; where it counts the prompt only, the completion is
-/// estimated.
+/// Corrects a usage that cannot be right for an answer of `written_bytes`. If the vendor counted nothing, the usage is
+/// unknown and the caller estimates it. If it counted the prompt only, the completion is estimated from its bytes.
 fn plausible(usage: Usage, written_bytes: usize) -> Option<Usage> {
     if written_bytes == 0 || usage.completion_tokens > 0 {
         return Some(usage);
@@ -311,19 +311,19 @@ fn plausible(usage: Usage, written_bytes: usize) -> Option<Usage> {
     (usage.prompt_tokens > 0).then_some(Usage { completion_tokens, ..usage })
 }
 
-/// Reads an answer.
+/// Reads the bytes of one answer.
 #[derive(Debug)]
 pub(crate) struct AnswerReader {
     decoder: Box<dyn Decoder>,
     format: Format,
-    /// Whether an event came, if only one that says that the vendor lives.
+    /// Whether an event has arrived, even if only a keep-alive.
     has_begun: bool,
     pub(crate) answer: Answer,
 }
 
 #[derive(Debug)]
 enum Format {
-    /// Nothing but blanks came so far.
+    /// Only blanks have arrived so far.
     Unknown,
     Events(SseParser),
     Whole(Vec<u8>),
@@ -338,21 +338,21 @@ impl AnswerReader {
         match (self.answer.reason, &self.format) {
             (Some(_), _) => Progress::Tail,
             (None, _) if self.answer.text_bytes > 0 => Progress::Text,
-            // The pieces of a whole answer are text as well, though nobody can read them yet.
+            // The bytes of a JSON body count as text, though nothing can be decoded yet.
             (None, Format::Whole(_)) => Progress::Text,
             (None, Format::Events(_)) if self.has_begun => Progress::Silent,
             (None, Format::Events(_) | Format::Unknown) => Progress::Nothing,
         }
     }
 
-    /// Reads more bytes. What comes after the last item is not looked at.
+    /// Reads more bytes. Bytes after the last item are ignored.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.answer.is_over {
             return;
         }
         let mut bytes = bytes;
         if matches!(self.format, Format::Unknown) {
-            // The content type is not asked: servers lie about it. No line of a stream of events begins with a brace or a bracket.
+            // The content type is not used: servers lie about it. No line of an event stream begins with a brace or a bracket.
             bytes = bytes.trim_ascii_start();
             self.format = match bytes {
                 [] => return,
@@ -364,7 +364,7 @@ impl AnswerReader {
             Format::Unknown => {}
             Format::Whole(whole) if whole.len() + bytes.len() > WHOLE_BYTES_MAX => {
                 self.answer.items.push_back(Ok(ChatEvent::Unread(whole.len())));
-                self.answer.garbled(&format!("an answer of more than {WHOLE_BYTES_MAX} bytes"));
+                self.answer.garbled(&format!("a body of more than {WHOLE_BYTES_MAX} bytes"));
             }
             Format::Whole(whole) => whole.extend_from_slice(bytes),
             Format::Events(parser) => {
@@ -381,22 +381,22 @@ impl AnswerReader {
         }
     }
 
-    /// The bytes are over, by `trouble` or because there are no more. An answer that is complete has no trouble.
+    /// Ends the answer because the bytes ended, with or without an error. An answer that is already complete ignores the error.
     pub(crate) fn end(&mut self, trouble: Option<VendorError>) {
         if self.answer.is_over {
             return;
         }
         match std::mem::replace(&mut self.format, Format::Unknown) {
-            Format::Whole(whole) if trouble.is_some() || is_half(&whole) => {
+            Format::Whole(whole) if trouble.is_some() || is_truncated(&whole) => {
                 self.answer.items.push_back(Ok(ChatEvent::Unread(whole.len())));
             }
             Format::Whole(whole) => {
-                let mended = self.mended(&whole);
-                self.decoder.whole(mended.as_deref().unwrap_or(&whole), &mut self.answer);
+                let replaced = self.replaced(&whole);
+                self.decoder.whole(replaced.as_deref().unwrap_or(&whole), &mut self.answer);
             }
             Format::Events(parser) => match parser.finish() {
-                // A stream that broke off in the middle of a chunk ended early, which is said below.
-                Ok(Some(last)) if !is_cut_off(&last) => self.event(&last),
+                // A stream cut in the middle of a chunk is reported as ended early below.
+                Ok(Some(last)) if !is_truncated_event(&last) => self.event(&last),
                 Ok(_) => {}
                 Err(error) => self.answer.garbled(&error.to_string()),
             },
@@ -407,7 +407,9 @@ impl AnswerReader {
             (None, Some(trouble)) => self.answer.fail(trouble),
             (None, None) => {
                 let bytes = self.answer.text_bytes;
-                self.answer.garbled(&format!("an answer that ended early, after {bytes} bytes of text"));
+                self.answer.garbled(&format!(
+                    "an answer that ended after {bytes} bytes of text without a finish reason"
+                ));
             }
         }
     }
@@ -424,7 +426,7 @@ impl AnswerReader {
             }
             return;
         }
-        match self.mended(&event.data) {
+        match self.replaced(&event.data) {
             Some(data) => {
                 let event = SseEvent { name: event.name.clone(), data };
                 self.decoder.event(&event, &mut self.answer);
@@ -436,13 +438,13 @@ impl AnswerReader {
         }
     }
 
-    /// The same JSON with stand-ins, if it holds halves of characters.
-    fn mended(&mut self, json: &[u8]) -> Option<Vec<u8>> {
-        let mended = halves::with_stand_ins(json);
-        if mended.is_some() {
+    /// The same JSON with placeholders, if it contains lone surrogates.
+    fn replaced(&mut self, json: &[u8]) -> Option<Vec<u8>> {
+        let replaced = surrogates::with_placeholders(json);
+        if replaced.is_some() {
             self.answer.seams.get_or_insert_default();
         }
-        mended
+        replaced
     }
 
     fn complete(&mut self, reason: FinishReason) {
@@ -454,14 +456,14 @@ impl AnswerReader {
     }
 }
 
-/// Whether an event that no blank line ended is only the beginning of one.
-fn is_cut_off(event: &SseEvent) -> bool {
+/// Whether the data of an event without a final blank line is truncated.
+fn is_truncated_event(event: &SseEvent) -> bool {
     let is_whole = event.name == b"error" || event.data.trim_ascii() == DONE;
     !is_whole && serde_json::from_slice::<IgnoredAny>(&event.data).is_err()
 }
 
-/// Whether an answer in one piece is only the beginning of one.
-fn is_half(whole: &[u8]) -> bool {
+/// Whether a JSON body is truncated.
+fn is_truncated(whole: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(whole).is_err_and(|error| error.is_eof())
 }
 
@@ -473,7 +475,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_word_on_usage_that_does_not_come_is_done_without() {
+    async fn an_answer_finishes_without_late_usage() {
         let vendor = VendorId::new("v").unwrap();
         let day = Waits { connect_ms_max: 1, first_byte_ms_max: Waits::MS_MAX, idle_ms_max: Waits::MS_MAX };
         let limits = Limits {

@@ -1,4 +1,4 @@
-//! Bounds every wait of one call: none is endless, and the error names the limit that was reached.
+//! Bounds every wait of one call. The error names the limit that was reached.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use podium_domain::pool::Limits;
 use podium_ports::vendor::{VendorError, Wait};
 use tokio::time::{Instant, timeout_at};
 
-/// The time that one call has left.
+/// The deadlines of one call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallClock {
     vendor: VendorId,
@@ -19,7 +19,7 @@ pub(crate) struct CallClock {
 }
 
 impl CallClock {
-    /// Starts the time of a call.
+    /// Starts the clock of a call: all limits count from now.
     pub(crate) fn start(vendor: VendorId, limits: &Limits) -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -32,29 +32,29 @@ impl CallClock {
         }
     }
 
-    /// Waits for the first sign of an answer: so long after the call began at most.
+    /// Waits for the first byte of an answer, at most `first_byte_max` after the call began.
     pub(crate) async fn first<F: Future>(&self, future: F) -> Result<F::Output, VendorError> {
         self.until(self.sent + self.first_byte_max, (Wait::FirstByte, self.first_byte_max), future).await
     }
 
-    /// Waits for more of an answer that shows signs of life, and no text yet.
+    /// Waits for more of an answer that has sent events but no text yet.
     pub(crate) async fn before_text<F: Future>(&self, future: F) -> Result<F::Output, VendorError> {
         let until = Instant::now() + self.first_byte_max;
         self.until(until, (Wait::FirstByte, self.first_byte_max), future).await
     }
 
-    /// Waits for more of an answer whose text has begun.
+    /// Waits for more of an answer whose text has begun, at most `idle_max`.
     pub(crate) async fn idle<F: Future>(&self, future: F) -> Result<F::Output, VendorError> {
         self.until(Instant::now() + self.idle_max, (Wait::Idle, self.idle_max), future).await
     }
 
-    /// Waits for something that can be done without. None if it does not come in time.
+    /// Waits at most `max` for something optional. `None` if it does not come in time.
     pub(crate) async fn at_most<F: Future>(&self, max: Duration, future: F) -> Option<F::Output> {
         let until = (Instant::now() + max).min(self.sent + self.call_max);
         timeout_at(until, future).await.ok()
     }
 
-    /// No connection was made in time.
+    /// The error for a connection that was not made in time.
     pub(crate) fn not_connected(&self) -> VendorError {
         self.timeout(Wait::Connect, self.connect_max)
     }

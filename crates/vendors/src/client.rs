@@ -1,4 +1,4 @@
-//! The one way to an HTTP client: its TLS provider, its timeouts and its bounds are set here and nowhere else.
+//! The only place that builds HTTP clients: it sets their TLS provider, timeouts and bounds.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use reqwest::{Certificate, redirect};
 const IDLE_MAX: Duration = Duration::from_mins(1);
 /// Idle connections kept for each host.
 const IDLE_CONNECTIONS_MAX: usize = 64;
-/// How often a silent connection is asked whether it still lives.
+/// Interval between probes of a silent connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long a connection has to say so.
+/// Longest wait for the answer to a probe.
 const KEEPALIVE_ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Which way requests go out.
+/// How requests leave this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Route {
     /// Through the proxy that the environment names, if it names one.
     Outside,
-    /// Straight to the host, whatever the environment says: for loopback addresses, which no proxy can reach.
+    /// Directly to the host, ignoring proxy variables: for loopback addresses, which no proxy can reach.
     Loopback,
 }
 
-/// A client for calling vendors, which waits `connect_max` for a connection, TLS included. With `roots` it trusts servers whose
-/// certificates these have signed, and no others. It has no bound for a whole call: each call sets its own.
+/// Builds a client for calling vendors. It waits `connect_max` for a connection, TLS included, and has no limit for a whole
+/// call: each call sets its own. If `roots` is given, it trusts certificates signed by these authorities only.
 ///
-/// Redirects are not followed: they would carry a key, or a question, to a host that nobody configured. Compressed
-/// answers are not asked for: a compressor between here and a worker holds tokens back.
+/// It does not follow redirects: they would carry a key or a question to a host that nobody configured. It does not request
+/// compressed answers: a compressor on the way delays tokens.
 pub fn http_client(
     route: Route,
     connect_max: Duration,

@@ -1,4 +1,4 @@
-//! One vendor's API: where it is, how to prove who calls, and one call of it in any wire format.
+//! One vendor's API: its address, its credentials, and one call in any wire format.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,16 +22,16 @@ use crate::faults::Faults;
 use crate::http_vendors::{Clients, Roots};
 use crate::keys::{KeySource, Keys};
 use crate::quota::quota;
-use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
+use crate::{anthropic, capability_check, gemini, openai_chat, openai_responses};
 
-/// Most bytes of an error's body that are read.
+/// Longest error body that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Longest wait for an error's body.
 const ERROR_BODY_MAX: Duration = Duration::from_secs(10);
-/// Longest request id of a vendor that is kept.
+/// Longest vendor request id that is kept, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// A vendor that can be called.
+/// A vendor's API that can be called.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     vendor: Vendor,
@@ -39,14 +39,14 @@ pub(crate) struct Endpoint {
     route: Route,
     roots: Option<Roots>,
     keys: Keys,
-    /// What calls of each worker have in addition; those of a worker that is not here have the vendor's own.
+    /// Extra headers and fields by worker. Other workers get `vendors_own`.
     additions: BTreeMap<WorkerId, Additions>,
     vendors_own: Additions,
-    /// What refusals have taught: the field that bounds a completion, by worker.
+    /// The field that bounds a completion, as learnt from rejections, by worker.
     learnt: Mutex<BTreeMap<WorkerId, TokenLimitField>>,
 }
 
-/// What is the same in every try of a call.
+/// The parts of a call that are the same in every attempt.
 struct Prepared {
     client: Client,
     url: Url,
@@ -55,7 +55,7 @@ struct Prepared {
     token_limit: TokenLimitField,
 }
 
-/// A refusal, with what it means for the key that was shown.
+/// A rejected call, with the vendor's message.
 struct Refusal {
     status: u16,
     error: VendorError,
@@ -86,12 +86,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether it needs a key and has none.
+    /// Whether it requires a key and has none.
     pub(crate) fn has_no_key(&self) -> bool {
         self.keys.are_all_missing()
     }
 
-    /// The secrets that are not there, each with what follows.
+    /// One sentence for each missing secret, with the consequence.
     pub(crate) fn missing_secrets(&self) -> Vec<String> {
         let id = &self.vendor.id;
         let effect = if self.keys.are_all_missing() {
@@ -101,17 +101,18 @@ impl Endpoint {
         };
         let keys = self.keys.missing().into_iter().map(|what| format!("{what} holds no key: {effect}"));
         let headers = self.additions.values().flat_map(Additions::missing);
-        let headers = headers
-            .map(|(name, what)| format!("{what} is empty: vendor `{id}` cannot get its header {name}"));
+        let headers = headers.map(|(name, what)| {
+            format!("{what} is empty: calls to vendor `{id}` that need header {name} fail")
+        });
         let mut missing: Vec<_> = keys.chain(headers).collect();
         missing.dedup();
         missing
     }
 
-    /// Calls `worker`. Returns once the vendor answered with a status and the head of a stream.
+    /// Calls `worker`. Returns as soon as the vendor has answered with a status and response headers.
     ///
-    /// A refusal that is about one key is answered by showing the next one, and one that names the field for the token limit by
-    /// using that: a refused call costs nothing. Nothing else is tried again.
+    /// If the vendor rejects one key, the next key is tried; if it names the other field for the token limit, that field is
+    /// used: a rejected call costs nothing. Nothing else is retried.
     pub(crate) async fn chat(
         &self,
         worker: &Worker,
@@ -122,7 +123,7 @@ impl Endpoint {
         let additions = self.additions.get(&worker.id).unwrap_or(&self.vendors_own);
         let (headers, secrets) = additions.headers(&self.vendor.id).await?;
         let faults = Faults::new(self.vendor.id.clone(), keys.iter().cloned().chain(secrets));
-        demands::check(worker, request, &faults)?;
+        capability_check::check(worker, request, &faults)?;
         if self.keys.are_needed() && keys.is_empty() {
             return Err(faults.misconfigured(&format!("{} holds no key", self.keys.missing().join(", "))));
         }
@@ -131,7 +132,7 @@ impl Endpoint {
         let client = client.map_err(|source| faults.unreachable(source))?;
         let clock = CallClock::start(self.vendor.id.clone(), &worker.limits);
         let mut prepared = self.prepare(client, headers, worker, request, additions, &faults)?;
-        let response = match self.ask(&prepared, worker, &keys, &faults, &clock).await? {
+        let response = match self.send(&prepared, worker, &keys, &faults, &clock).await? {
             Ok(response) => response,
             Err(refusal) => {
                 let other = prepared.token_limit.other();
@@ -141,7 +142,7 @@ impl Endpoint {
                 self.learnt.lock().unwrap_or_else(PoisonError::into_inner).insert(worker.id.clone(), other);
                 prepared =
                     self.prepare(prepared.client, prepared.headers, worker, request, additions, &faults)?;
-                let again = self.ask(&prepared, worker, &keys, &faults, &clock).await?;
+                let again = self.send(&prepared, worker, &keys, &faults, &clock).await?;
                 again.map_err(|refusal| refusal.error)?
             }
         };
@@ -149,22 +150,22 @@ impl Endpoint {
             return Err(faults.garbled("an answer of type text/html: base_url leads to a web page"));
         }
         let id = request_id(response.headers());
-        // What one key may still do says nothing of the others.
-        let said = if keys.len() > 1 { Quota::default() } else { quota(response.headers()) };
+        // With several keys, the quota of one key says nothing about the others.
+        let limits = if keys.len() > 1 { Quota::default() } else { quota(response.headers()) };
         let reader = (decoder(worker, request), Offered::by(request));
         let events = answer::events(id, response.bytes_stream(), reader, faults, clock);
-        if said == Quota::default() {
+        if limits == Quota::default() {
             return Ok(events.boxed());
         }
-        // It comes second: `Started` is always the first.
-        let mut said = Some(Ok(ChatEvent::Quota(said)));
+        // The quota comes second: `Started` is always the first event.
+        let mut limits = Some(Ok(ChatEvent::Quota(limits)));
         Ok(events
-            .flat_map(move |event| stream::iter([Some(event), said.take()].into_iter().flatten()))
+            .flat_map(move |event| stream::iter([Some(event), limits.take()].into_iter().flatten()))
             .boxed())
     }
 
-    /// Sends the request with each key in turn, until the vendor answers or refuses it for something else than the key.
-    async fn ask(
+    /// Sends the request with each key in turn, until the vendor accepts it or rejects it for another reason than the key.
+    async fn send(
         &self,
         prepared: &Prepared,
         worker: &Worker,
@@ -173,11 +174,11 @@ impl Endpoint {
         clock: &CallClock,
     ) -> Result<Result<Response, Refusal>, VendorError> {
         if !self.keys.are_needed() {
-            return self.ask_once(prepared, worker, None, faults, clock).await;
+            return self.send_once(prepared, worker, None, faults, clock).await;
         }
         let mut refused: Option<Refusal> = None;
         for key in self.keys.in_turn(keys) {
-            let refusal = match self.ask_once(prepared, worker, Some(&key), faults, clock).await? {
+            let refusal = match self.send_once(prepared, worker, Some(&key), faults, clock).await? {
                 Ok(response) => return Ok(Ok(response)),
                 Err(refusal) if !refusal.is_about_the_key() => return Ok(Err(refusal)),
                 Err(refusal) => refusal,
@@ -186,15 +187,15 @@ impl Endpoint {
                 VendorError::Throttled { retry_after, .. } => self.keys.limited(&key, *retry_after),
                 _ => self.keys.refused(&key),
             }
-            // Of all refusals the one counts that passes soonest.
+            // Report the rejection that ends soonest.
             if refused.as_ref().is_none_or(|first| refusal.passes_sooner_than(first)) {
                 refused = Some(refusal);
             }
         }
-        refused.map(Err).ok_or_else(|| faults.misconfigured("it has no key to show"))
+        refused.map(Err).ok_or_else(|| faults.misconfigured("it has no key"))
     }
 
-    async fn ask_once(
+    async fn send_once(
         &self,
         prepared: &Prepared,
         worker: &Worker,
@@ -204,7 +205,7 @@ impl Endpoint {
     ) -> Result<Result<Response, Refusal>, VendorError> {
         let mut headers = prepared.headers.clone();
         if let Some(key) = key {
-            self.show(key, worker.api, &mut headers, faults)?;
+            self.add_key(key, worker.api, &mut headers, faults)?;
         }
         let call = prepared.client.post(prepared.url.clone()).headers(headers).body(prepared.body.clone());
         let response = clock.first(call.send()).await?.map_err(|source| {
@@ -218,7 +219,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a refusal says that this server, or this model, wants the other field for the token limit.
+    /// Whether the rejection says that this server or model wants the other field for the token limit.
     fn is_about_the_token_limit(&self, worker: &Worker, refusal: &Refusal, other: TokenLimitField) -> bool {
         let is_open = worker.api == WireFormat::OpenaiChat && self.vendor.token_limit_field.is_none();
         let names_both = [other, other.other()].iter().all(|field| refusal.names(field.as_str()));
@@ -255,7 +256,7 @@ impl Endpoint {
         };
         let body = body.and_then(|body| additions.body(body));
         let body =
-            body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot express"))?;
+            body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot represent"))?;
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if worker.api == WireFormat::Anthropic {
@@ -265,8 +266,8 @@ impl Endpoint {
         Ok(Prepared { client, url, headers, body, token_limit })
     }
 
-    /// Puts the key where the vendor wants it.
-    fn show(
+    /// Adds the key in the header that the vendor expects.
+    fn add_key(
         &self,
         key: &SecretString,
         format: WireFormat,
@@ -283,7 +284,7 @@ impl Endpoint {
             }
         };
         let mut value =
-            value.map_err(|_| faults.misconfigured("its key has a character that no header can carry"))?;
+            value.map_err(|_| faults.misconfigured("its key has a character that is invalid in a header"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
         Ok(())
@@ -291,7 +292,7 @@ impl Endpoint {
 }
 
 impl Refusal {
-    /// Whether another key may well be let in.
+    /// Whether another key may be accepted.
     fn is_about_the_key(&self) -> bool {
         matches!(self.status, 401..=403 | 429)
             || matches!(self.error, VendorError::Unpaid { .. } | VendorError::Misconfigured { .. })
@@ -308,7 +309,7 @@ impl Refusal {
         }
     }
 
-    /// Whether it has that word, and not only as a part of another one.
+    /// Whether the message has `word` as a whole word.
     fn names(&self, word: &str) -> bool {
         self.message.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|other| other == word)
     }
@@ -323,7 +324,7 @@ fn decoder(worker: &Worker, request: &ChatRequest) -> Box<dyn Decoder> {
     }
 }
 
-/// Reads why the vendor refused. A body that does not come is done without: the status says the most.
+/// Reads why the vendor rejected the call. A body that does not arrive in time is ignored: the status matters most.
 async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> Refusal {
     let (status, headers) = (response.status(), response.headers().clone());
     let body = clock.at_most(ERROR_BODY_MAX, up_to(ERROR_BYTES_MAX, response.bytes_stream())).await;
@@ -332,13 +333,13 @@ async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> Refu
     Refusal { status: status.as_u16(), error, message: String::from_utf8_lossy(&body).into_owned() }
 }
 
-/// The first bytes of a body, or what came of them.
+/// The first bytes of a body, or those that arrived before an error.
 async fn up_to(bytes_max: usize, body: impl Stream<Item = reqwest::Result<Bytes>>) -> Vec<u8> {
     let mut body = std::pin::pin!(body);
     let mut read = Vec::new();
     while let Some(Ok(bytes)) = body.next().await {
-        let room = bytes_max - read.len();
-        read.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let capacity = bytes_max - read.len();
+        read.extend_from_slice(&bytes[..bytes.len().min(capacity)]);
         if read.len() == bytes_max {
             break;
         }

@@ -1,4 +1,4 @@
-//! What went wrong at a vendor, and whether the same call may succeed later.
+//! Classifies a vendor's errors: what failed, and whether the same call may succeed later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::certificates;
 use crate::google_rpc::{self, Pause};
-use crate::retry_after::{asked_for, retry_after};
+use crate::retry_after::{explicit_wait, retry_after};
 
-/// Most characters of a vendor's words that an error repeats.
+/// Most characters of a vendor's message that an error repeats.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Words for a call that only money, not time, can help. Servers send them with status 400 or 429 nevertheless.
+/// Error codes of calls that only a payment can help. Servers send them with status 400 or 429 nevertheless.
 const UNPAID: [&str; 7] = [
     "insufficient_quota",
     "billing_hard_limit_reached",
@@ -28,8 +28,8 @@ const UNPAID: [&str; 7] = [
     "payment_required",
 ];
 
-/// What stands in the message where neither status nor code says that it is about money: Anthropic's 400, Gemini's 400, 403 and
-/// 429. In lower case.
+/// Parts of the message that mean an unpaid account where neither status nor code says so: Anthropic's 400, Gemini's 400,
+/// 403 and 429. In lower case.
 const UNPAID_PHRASES: [&str; 4] = [
     "credit balance is too low",
     "reached your specified api usage limits",
@@ -37,7 +37,7 @@ const UNPAID_PHRASES: [&str; 4] = [
     "enable billing",
 ];
 
-/// Words for a call that is refused as it is.
+/// Error codes of requests that are rejected permanently.
 const REFUSED: [&str; 13] = [
     "invalid_request_error",
     "request_too_large",
@@ -54,27 +54,27 @@ const REFUSED: [&str; 13] = [
     "content_policy_violation",
 ];
 
-/// Anthropic's status for a service that has too much to do.
+/// Anthropic's status for an overloaded service.
 const OVERLOADED: u16 = 529;
 
-/// Makes the errors of one vendor. None of them repeats a key or another secret, even if the vendor does.
+/// Builds the errors of one vendor. No error contains a key or another secret, even if the vendor repeats it.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     vendor: VendorId,
     secrets: Arc<[SecretString]>,
 }
 
-/// What a vendor said.
+/// A vendor's error, parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Complaint {
+struct ErrorBody {
     message: String,
     /// `code` and `type`, in lower case.
     words: Vec<String>,
-    /// A code that is an HTTP status.
+    /// A `code` or `type` that is an HTTP status.
     status: Option<u16>,
-    /// Google's way to say when to come back.
+    /// The pause that Google's error details ask for.
     pause: Option<Pause>,
-    /// Google says that the key is at fault, though the status is that of a bad request.
+    /// Google says that the key is invalid, although the status is that of a bad request.
     refuses_key: bool,
 }
 
@@ -83,15 +83,15 @@ impl Faults {
         Self { vendor, secrets: secrets.into_iter().collect() }
     }
 
-    /// The vendor sent `what`.
+    /// The vendor sent `what`, which is not a valid answer.
     pub(crate) fn garbled(&self, what: &str) -> VendorError {
         VendorError::Garbled { vendor: self.vendor(), message: self.readable(what) }
     }
 
-    /// The connection could not be made, or broke. Its address is left out: it may hold a password. A certificate that is
-    /// refused now is refused again, so that is told apart.
+    /// The connection could not be made, or broke. The address is left out because it may contain a password. A rejected
+    /// certificate is permanent, so it is reported as a configuration error.
     pub(crate) fn unreachable(&self, source: reqwest::Error) -> VendorError {
-        match certificates::refused_for(&source) {
+        match certificates::rejection_of(&source) {
             Some(what) => self.misconfigured(&what),
             None => {
                 VendorError::Unreachable { vendor: self.vendor(), source: Box::new(source.without_url()) }
@@ -99,60 +99,60 @@ impl Faults {
         }
     }
 
-    /// The call cannot be made.
+    /// The call cannot be made because of the configuration.
     pub(crate) fn misconfigured(&self, message: &str) -> VendorError {
         VendorError::Misconfigured { vendor: self.vendor(), message: self.readable(message) }
     }
 
-    /// The worker does not take what was asked for: `feature`, or `feature` together with something else.
+    /// The worker does not accept `what`: a feature, or a combination with another one.
     pub(crate) fn unsupported(worker: &WorkerId, what: &str) -> VendorError {
         VendorError::Unsupported { worker: worker.clone(), what: what.to_owned() }
     }
 
-    /// The vendor answered with a status that is no success.
+    /// The vendor answered with an error status.
     pub(crate) fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> VendorError {
-        let mut complaint = Complaint::read(&json_or_text(body));
-        if complaint.message.trim().is_empty() || complaint.message.trim_start().starts_with('<') {
-            status.canonical_reason().unwrap_or("no reason given").clone_into(&mut complaint.message);
+        let mut body_error = ErrorBody::read(&json_or_text(body));
+        if body_error.message.trim().is_empty() || body_error.message.trim_start().starts_with('<') {
+            status.canonical_reason().unwrap_or("no reason given").clone_into(&mut body_error.message);
         }
-        let wait = retry_after(headers).or(complaint.retry_after());
-        let asks_to_wait = matches!(status.as_u16(), 503 | OVERLOADED) && asked_for(headers).is_some();
-        let class = if asks_to_wait { Class::Throttled } else { complaint.class(status.as_u16()) };
+        let wait = retry_after(headers).or(body_error.retry_after());
+        let asks_to_wait = matches!(status.as_u16(), 503 | OVERLOADED) && explicit_wait(headers).is_some();
+        let class = if asks_to_wait { Class::Throttled } else { body_error.class(status.as_u16()) };
         match class {
             Class::Throttled => VendorError::Throttled { vendor: self.vendor(), retry_after: wait },
-            class => self.error(class, status.as_u16(), &complaint.message),
+            class => self.error(class, status.as_u16(), &body_error.message),
         }
     }
 
-    /// The vendor reported an error in the middle of an answer whose status was a success.
+    /// The vendor reported an error within an answer that had a success status.
     pub(crate) fn in_stream(&self, error: &Value) -> VendorError {
-        let complaint = Complaint::of_error(error);
-        let throttled = complaint.words.iter().any(|word| {
+        let body_error = ErrorBody::of_error(error);
+        let throttled = body_error.words.iter().any(|word| {
             word.starts_with("rate_limit") || word == "resource_exhausted" || word == "too_many_requests"
         });
-        let (class, status) = match complaint.status {
-            Some(status) => (complaint.class(status), status),
-            None if complaint.says_one_of(&REFUSED) => (complaint.class(400), 400),
-            None if throttled => (complaint.class(429), 429),
-            None if complaint.is_unpaid() => (Class::Unpaid, 200),
+        let (class, status) = match body_error.status {
+            Some(status) => (body_error.class(status), status),
+            None if body_error.has_code(&REFUSED) => (body_error.class(400), 400),
+            None if throttled => (body_error.class(429), 429),
+            None if body_error.is_unpaid() => (Class::Unpaid, 200),
             None => (Class::Failed, 200),
         };
-        match self.error(class, status, &complaint.message) {
+        match self.error(class, status, &body_error.message) {
             VendorError::Throttled { vendor, .. } => {
-                VendorError::Throttled { vendor, retry_after: complaint.retry_after() }
+                VendorError::Throttled { vendor, retry_after: body_error.retry_after() }
             }
             error => error,
         }
     }
 
-    /// The vendor took the question and answered that it will not.
+    /// The vendor accepted the question and then refused to answer it.
     pub(crate) fn blocked(&self, word: &str) -> VendorError {
         self.error(Class::Rejected, 200, &format!("the question was blocked with reason `{word}`"))
     }
 
-    /// The vendor ended an answer with a word that says that it is not complete.
-    pub(crate) fn gave_up(&self, word: &str) -> VendorError {
-        self.error(Class::Failed, 200, &format!("the answer broke off with finish_reason `{word}`"))
+    /// The vendor ended an answer with a finish reason that means that it is incomplete.
+    pub(crate) fn aborted(&self, word: &str) -> VendorError {
+        self.error(Class::Failed, 200, &format!("the answer was aborted with finish_reason `{word}`"))
     }
 
     fn error(&self, class: Class, status: u16, message: &str) -> VendorError {
@@ -162,7 +162,7 @@ impl Faults {
             Class::Unpaid => VendorError::Unpaid { vendor, status, message },
             Class::Rejected => VendorError::Rejected { vendor, status, message },
             Class::KeyRefused => {
-                let message = format!("it refused the key (status {status}): {message}");
+                let message = format!("it rejected the key (status {status}): {message}");
                 VendorError::Misconfigured { vendor, message }
             }
             Class::Failed => VendorError::Failed { vendor, status, message },
@@ -173,7 +173,7 @@ impl Faults {
         self.vendor.as_str().to_owned()
     }
 
-    /// A vendor's words on one line of bounded length, without the key. The key goes first: a cut could leave half of it.
+    /// A vendor's message on one line of bounded length, without secrets. They are replaced before the cut, which could split one.
     fn readable(&self, words: &str) -> String {
         let secrets =
             self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
@@ -204,18 +204,18 @@ pub(crate) fn json_or_text(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_else(as_text)
 }
 
-/// What may be done about an error.
+/// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// The same later, more slowly.
+    /// Retry later and more slowly.
     Throttled,
-    /// Nothing here: who pays elsewhere may ask there.
+    /// Nothing at this vendor; another vendor may be paid.
     Unpaid,
-    /// Nothing.
+    /// Nothing: the request is invalid.
     Rejected,
-    /// Nothing here: the key is invalid, whatever is asked.
+    /// Nothing at this vendor: the key is invalid for every request.
     KeyRefused,
-    /// The same again.
+    /// Retry.
     Failed,
 }
 
@@ -224,7 +224,7 @@ impl Class {
         match status {
             429 => Self::Throttled,
             402 => Self::Unpaid,
-            // A timeout, a lost race and a request that came too early may all be tried again.
+            // A timeout, a conflict and a request that came too early may all be retried.
             408 | 409 | 425 => Self::Failed,
             500.. if status != 501 => Self::Failed,
             _ => Self::Rejected,
@@ -232,8 +232,8 @@ impl Class {
     }
 }
 
-impl Complaint {
-    /// What may be done about it, given its status.
+impl ErrorBody {
+    /// The class of the error, given its HTTP status.
     fn class(&self, status: u16) -> Class {
         match Class::of(status) {
             Class::Throttled | Class::Rejected if self.is_unpaid() => Class::Unpaid,
@@ -242,15 +242,15 @@ impl Complaint {
         }
     }
 
-    /// Whether it says that the account cannot pay, or has a quota of nothing.
+    /// Whether it says that the account cannot pay, or has a quota of zero.
     fn is_unpaid(&self) -> bool {
         let message = || self.message.to_ascii_lowercase();
-        self.says_one_of(&UNPAID)
+        self.has_code(&UNPAID)
             || self.pause == Some(Pause::Endless)
             || UNPAID_PHRASES.iter().any(|phrase| message().contains(phrase))
     }
 
-    fn says_one_of(&self, words: &[&str]) -> bool {
+    fn has_code(&self, words: &[&str]) -> bool {
         self.words.iter().any(|word| words.contains(&word.as_str()))
     }
 
@@ -261,7 +261,7 @@ impl Complaint {
         }
     }
 
-    /// Reads the body of an error in any of the forms that servers give it.
+    /// Reads an error body in any of the forms that servers send.
     fn read(body: &Value) -> Self {
         match body {
             // Google wraps the object in a list.
@@ -274,7 +274,7 @@ impl Complaint {
         }
     }
 
-    /// Reads what stands under `error`, or what stands in its place.
+    /// Reads the value of `error`, or the body itself if it has none.
     fn of_error(error: &Value) -> Self {
         let object = match error {
             Value::String(message) => {
@@ -303,7 +303,7 @@ impl Complaint {
     }
 }
 
-/// A text, or the first message of `FastAPI`'s list of what does not validate.
+/// A text, or the first message of `FastAPI`'s list of validation errors.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_whether_the_call_may_be_repeated() {
+    fn a_status_determines_whether_a_call_is_retryable() {
         for (status, retryable) in [
             (301, false),
             (400, false),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_to_wait_is_told_apart_from_who_wants_money() {
+    fn throttling_is_distinguished_from_an_unpaid_account() {
         let slow_down = r#"{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}"#;
         let error = refused(429, &[("retry-after", "2")], slow_down);
         assert!(matches!(error, VendorError::Throttled { .. }), "{error:?}");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_cannot_pay_is_told_apart_whatever_the_status() {
+    fn an_unpaid_account_is_recognised_at_any_status() {
         let saying = |code: &str, message: &str| {
             format!(r#"{{"error": {{"type": "{code}", "message": "{message}"}}}}"#)
         };
@@ -394,7 +394,7 @@ mod tests {
             (403, "billing_not_active", "", true),
             (429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted.", true),
             (429, "RESOURCE_EXHAUSTED", "Quota exceeded.", false),
-            // What has trouble of its own may be about anything.
+            // A server error may mention anything; its status counts.
             (500, "api_error", "could not read the credit balance is too low", false),
         ] {
             let error = refused(status, &[], &saying(code, message));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn each_vendors_way_to_ask_for_a_pause_is_heard() {
+    fn each_vendors_retry_delay_is_read() {
         let google = r#"[{"error": {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED", "details": [
             {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "PerMinute"}]},
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]}}]"#;
@@ -416,7 +416,11 @@ mod tests {
             other => Err(other.is_retryable()),
         };
         assert_eq!(wait(429, &[], google), Ok(Some(34_500)));
-        assert_eq!(wait(429, &[("retry-after", "2")], google), Ok(Some(2_000)), "the header goes first");
+        assert_eq!(
+            wait(429, &[("retry-after", "2")], google),
+            Ok(Some(2_000)),
+            "the header takes precedence"
+        );
         assert_eq!(wait(429, &[("retry-after", "7")], anthropic), Ok(Some(7_000)));
         assert_eq!(wait(529, &[("retry-after", "7")], overloaded), Ok(Some(7_000)));
         assert_eq!(wait(529, &[], overloaded), Err(true));
@@ -425,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vendors_words_are_found_in_each_form_of_body() {
+    fn the_message_is_found_in_every_form_of_error_body() {
         for (body, expected) in [
             (r#"{"error": {"message": "no such model", "type": "x"}}"#, "no such model"),
             (r#"{"error": "no such model"}"#, "no such model"),
@@ -448,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_and_never_holds_the_key() {
+    fn a_message_is_cut_and_never_contains_the_key() {
         let long = format!("{} {KEY} {}", "x".repeat(MESSAGE_CHARS_MAX - 6), "é".repeat(1000));
         for error in [
             refused(
@@ -468,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_inside_a_stream_is_classed_by_its_words() {
+    fn an_error_in_a_stream_is_classified_by_its_codes() {
         let class = |json: &str| match faults().in_stream(&json_or_text(json.as_bytes())) {
             VendorError::Throttled { .. } => 'T',
             VendorError::Unpaid { .. } => 'U',

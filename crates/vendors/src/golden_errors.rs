@@ -1,7 +1,6 @@
-//! Golden files of refusals: an answer's head and body as a vendor sends them, against the error that they become and what is
-//! learnt of the vendor's limits.
+//! Golden files of rejections: the head and body that a vendor sends, the error that they become, and the limits that they report.
 //!
-//! The files were written by hand after the vendors' public documentation and what their users report.
+//! The files were written by hand from the vendors' public documentation and from reports of their users.
 
 use std::fmt::Write as _;
 
@@ -14,7 +13,7 @@ use crate::faults::Faults;
 use crate::golden_tests::{cases, settings, write_error};
 use crate::quota::quota;
 
-/// Status, headers and body of a file.
+/// Status, headers and body of a golden file.
 fn response(file: &[u8]) -> (StatusCode, HeaderMap, &[u8]) {
     let end = file.windows(2).position(|pair| pair == b"\n\n").unwrap();
     let head = std::str::from_utf8(&file[..end]).unwrap();
@@ -45,7 +44,7 @@ fn learnt(quota: &Quota) -> String {
 }
 
 #[test]
-fn refusals_become_the_errors_that_their_golden_files_say() {
+fn rejections_match_their_golden_files() {
     for vendor in ["openai", "anthropic", "gemini", "others"] {
         let folder = format!("errors/{vendor}");
         for (name, file) in cases(&folder) {

@@ -1,7 +1,7 @@
-//! Golden files: internal requests against what stands on the wire, and answers against the events that they become.
+//! Golden files: internal requests and their wire form, and answers and the events that they become.
 //!
-//! A case is a file in `tests/golden`; beside it lies the snapshot. `INSTA_UPDATE=always` writes the snapshots anew.
-//! The files were written by hand after the vendors' public documentation and the types of their own clients.
+//! Each file in `tests/golden` is a case with its snapshot next to it. `INSTA_UPDATE=always` rewrites the snapshots. The
+//! files were written by hand from the vendors' public documentation and the types of their own clients.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use serde_json::Value;
 
 use crate::answer::{AnswerReader, Decoder, Offered};
 use crate::faults::Faults;
-use crate::{anthropic, demands, gemini, openai_chat, openai_responses};
+use crate::{anthropic, capability_check, gemini, openai_chat, openai_responses};
 
-/// The formats with all that they have words for; `effort` by the name that is given, or as a number of tokens.
+/// The formats with all their features; `effort` is sent as a name or as a number of tokens, depending on the feature.
 const FORMATS: [(&str, WireFormat, &str, Feature); 7] = [
     ("openai-chat", WireFormat::OpenaiChat, "https://api.openai.com/v1", Feature::Effort),
     ("openai-chat-elsewhere", WireFormat::OpenaiChat, "http://127.0.0.1:1/v1", Feature::Effort),
@@ -134,7 +134,7 @@ impl RequestFile {
     }
 }
 
-/// The golden files of a folder: name and content, sorted.
+/// The golden files of a folder, sorted: name and content.
 pub(crate) fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -155,12 +155,11 @@ pub(crate) fn settings(folder: &str) -> insta::Settings {
     settings
 }
 
-/// What is left of a request when a worker refuses parts of it: they are taken out one by one, by the name that the refusal
-/// gives.
-fn taken(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>) {
+/// Removes what the worker rejects from a request, one by one, by the name in the error. Returns what is left and the names.
+fn accepted_part(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>) {
     let faults = Faults::new(VendorId::new("v").unwrap(), []);
     let mut refused = Vec::new();
-    while let Err(error) = demands::check(worker, &request, &faults) {
+    while let Err(error) = capability_check::check(worker, &request, &faults) {
         let VendorError::Unsupported { what, .. } = error else { panic!("{error}") };
         match what.as_str() {
             "temperature together with effort" => request.temperature = None,
@@ -181,12 +180,12 @@ fn taken(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>
 }
 
 #[test]
-fn requests_stand_on_the_wire_as_their_golden_files_say() {
+fn requests_match_their_golden_files() {
     for (name, json) in cases("requests") {
         for (format, api, base, effort) in FORMATS {
             let file: RequestFile = serde_json::from_slice(&json).unwrap();
             let worker = worker(api, effort);
-            let (request, refused) = taken(file.request(), &worker);
+            let (request, refused) = accepted_part(file.request(), &worker);
             let base = Url::parse(base).unwrap();
             let (url, body) = match api {
                 WireFormat::OpenaiChat => {
@@ -206,7 +205,7 @@ fn requests_stand_on_the_wire_as_their_golden_files_say() {
                 let _ = writeln!(text, "{}: {}", anthropic::VERSION_HEADER, anthropic::version(&request));
             }
             for what in refused {
-                let _ = writeln!(text, "refused before: {what}");
+                let _ = writeln!(text, "rejected before the call: {what}");
             }
             let _ = write!(text, "{body:#}");
             settings("requests").bind(|| insta::assert_snapshot!(format!("{name}.{format}"), text));
@@ -225,30 +224,30 @@ fn answers_become_events(folder: &str, decoder: impl Fn() -> Box<dyn Decoder>) {
 }
 
 #[test]
-fn openai_chat_answers_become_the_events_that_their_golden_files_say() {
+fn openai_chat_answers_match_their_golden_files() {
     answers_become_events("openai_chat", openai_chat::decoder);
 }
 
 #[test]
-fn openai_responses_answers_become_the_events_that_their_golden_files_say() {
+fn openai_responses_answers_match_their_golden_files() {
     let id = worker(WireFormat::OpenaiResponses, Feature::Effort).id;
     answers_become_events("openai_responses", || openai_responses::decoder(id.clone(), &AnswerForm::Text));
 }
 
 #[test]
-fn anthropic_answers_become_the_events_that_their_golden_files_say() {
+fn anthropic_answers_match_their_golden_files() {
     let id = worker(WireFormat::Anthropic, Feature::Effort).id;
     answers_become_events("anthropic", || anthropic::decoder(id.clone()));
 }
 
 #[test]
-fn gemini_answers_become_the_events_that_their_golden_files_say() {
+fn gemini_answers_match_their_golden_files() {
     let id = worker(WireFormat::Gemini, Feature::Effort).id;
     answers_become_events("gemini", || gemini::decoder(id.clone()));
 }
 
 #[test]
-fn calls_of_tools_that_were_not_offered_are_dropped() {
+fn unoffered_tool_calls_are_dropped() {
     let call = |arguments: &str| {
         format!(
             "data: {{\"choices\":[{{\"delta\":{{\"content\":\"42\",\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\
@@ -258,11 +257,11 @@ fn calls_of_tools_that_were_not_offered_are_dropped() {
     };
     for arguments in ["{}", "{broken"] {
         let stream = call(arguments);
-        let said = events_of(openai_chat::decoder(), Offered::NoTools, [stream.as_bytes()]);
-        assert_eq!(said, "delta \"42\"\nfinished: Stop, no usage\n");
+        let output = events_of(openai_chat::decoder(), Offered::NoTools, [stream.as_bytes()]);
+        assert_eq!(output, "delta \"42\"\nfinished: Stop, no usage\n");
     }
-    let said = events_of(openai_chat::decoder(), Offered::Tools, [call("{broken").as_bytes()]);
-    assert!(said.contains("arguments of tool `look`"), "{said}");
+    let output = events_of(openai_chat::decoder(), Offered::Tools, [call("{broken").as_bytes()]);
+    assert!(output.contains("arguments of tool `look`"), "{output}");
 }
 
 #[test]
@@ -273,12 +272,12 @@ fn commentary_stays_out_of_answers_that_must_be_json() {
     .unwrap()
     .to_owned();
     let decoder = openai_responses::decoder(WorkerId::new("w").unwrap(), &AnswerForm::JsonObject);
-    let said = events(decoder, [stream.as_bytes()]);
-    assert!(said.starts_with("reasoning \"Let me \"\nreasoning \"see.\"\ndelta \"42\"\n"), "{said}");
+    let output = events(decoder, [stream.as_bytes()]);
+    assert!(output.starts_with("reasoning \"Let me \"\nreasoning \"see.\"\ndelta \"42\"\n"), "{output}");
 }
 
 #[test]
-fn what_a_decoder_gathers_has_a_bound() {
+fn a_decoders_buffer_is_bounded() {
     let call = |arguments: &str| {
         format!(
             "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\
@@ -286,11 +285,15 @@ fn what_a_decoder_gathers_has_a_bound() {
         )
     };
     let half = call(&"x".repeat(1 << 19)).repeat(9);
-    let said = events(openai_chat::decoder(), [half.as_bytes()]);
-    assert!(said.contains("more than 4194304 bytes of arguments"), "{}", &said[said.len() - 200..]);
+    let output = events(openai_chat::decoder(), [half.as_bytes()]);
+    assert!(
+        output.contains("more than 4194304 bytes of tool arguments"),
+        "{}",
+        &output[output.len() - 200..]
+    );
     let many = (0..200).map(|n| call("{}").replace("\"c\"", &format!("\"c{n}\""))).collect::<String>();
-    let said = events(openai_chat::decoder(), [many.as_bytes(), b"data: [DONE]\n\n"]);
-    assert!(said.contains("more than 128 calls of tools"), "{said}");
+    let output = events(openai_chat::decoder(), [many.as_bytes(), b"data: [DONE]\n\n"]);
+    assert!(output.contains("more than 128 tool calls"), "{output}");
 }
 
 fn events<'a>(decoder: Box<dyn Decoder>, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
@@ -317,7 +320,7 @@ fn events_of<'a>(
     text
 }
 
-/// JSON with its keys sorted: whether `serde_json` keeps their order depends on what else is built. Other text as it is.
+/// JSON with sorted keys (whether `serde_json` keeps their order depends on enabled features). Other text unchanged.
 fn in_order(text: &str) -> String {
     serde_json::from_str::<Value>(text).map_or_else(
         |_| text.to_owned(),
@@ -333,7 +336,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
         ChatEvent::Started { .. } => writeln!(text, "started"),
         ChatEvent::Quota(quota) => writeln!(text, "quota {quota:?}"),
         ChatEvent::Delta(delta) => writeln!(text, "delta {delta:?}"),
-        ChatEvent::Unread(bytes) => writeln!(text, "{bytes} bytes that cannot be read"),
+        ChatEvent::Unread(bytes) => writeln!(text, "{bytes} undecoded bytes"),
         ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
         ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", in_order(&seal.mark)),
         ChatEvent::ToolCall(call) => {
@@ -352,7 +355,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
             usage.cached_tokens,
             match usage.cache_write_tokens {
                 0 => String::new(),
-                written => format!(", put into the cache {written}"),
+                written => format!(", cache writes {written}"),
             },
             usage.completion_tokens,
             usage.reasoning_tokens
@@ -361,7 +364,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
 }
 
 pub(crate) fn write_error(text: &mut String, error: &VendorError) {
-    let again = if error.is_retryable() { "may be tried again" } else { "final" };
+    let again = if error.is_retryable() { "retryable" } else { "final" };
     let wait = error.retry_after().map(|wait| format!(", after {} ms", wait.as_millis())).unwrap_or_default();
     let _ = writeln!(text, "error ({again}{wait}): {error}");
 }

@@ -1,4 +1,4 @@
-//! What Google's errors say in addition to their words: `google.rpc.RetryInfo`, `google.rpc.QuotaFailure` and
+//! Reads the machine-readable details of Google's errors: `google.rpc.RetryInfo`, `google.rpc.QuotaFailure` and
 //! `google.rpc.ErrorInfo`.
 
 use std::time::Duration;
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::retry_after::span_text;
 
-/// How long a worker rests whose quota for the day is used up. The day ends at midnight in California, which nobody here counts
-/// out; a refused call an hour is cheap. The delay that comes along with such a refusal is one of seconds, and does not help.
+/// Pause of a worker whose daily quota is used up. The quota is renewed at midnight in California, which is not computed
+/// here: one rejected call an hour is cheap. The delay in such an error is a few seconds and does not help.
 pub(crate) const DAY_QUOTA_PAUSE: Duration = Duration::from_hours(1);
 
-/// Whether and when a refused call may be tried again.
+/// When a rejected call may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// After so long.
+    /// After this time.
     Of(Duration),
-    /// Never: the account has no such quota at all.
+    /// Never: the account has no such quota.
     Endless,
 }
 
-/// What an error's `details` say of a pause. Of several quotas that were passed the one that takes longest counts.
+/// The pause that an error's `details` ask for. If several quotas are exceeded, the longest pause counts.
 pub(crate) fn pause(details: &Value) -> Option<Pause> {
     let details = details.as_array()?;
     let violations = || {
@@ -51,11 +51,11 @@ pub(crate) fn refuses_key(details: &Value) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Violation {
-    /// A quota of nothing.
+    /// The quota is zero.
     NoQuota,
-    /// A quota for a day.
+    /// A daily quota.
     Day,
-    /// One for a minute, or one that says nothing.
+    /// A quota per minute, or without a known period.
     Other,
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quota_that_was_passed_says_how_long_to_wait() {
+    fn the_exceeded_quota_determines_the_wait() {
         let delay = || json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "18.5s" });
         let passed = |violations: Value| json!({ "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations });
         let minute = json!({ "quotaId": "GenerateRequestsPerMinutePerProjectPerModel" });

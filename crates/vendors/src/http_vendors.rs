@@ -17,8 +17,8 @@ use crate::keys::KeySource;
 /// Why a pool's vendors cannot be called at all.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The HTTP client could not be made.
-    #[error("the HTTP client cannot be made")]
+    /// The HTTP client could not be built.
+    #[error("the HTTP client cannot be built")]
     Client(#[source] reqwest::Error),
     /// A vendor's certificates cannot be used.
     #[error("vendor `{vendor}`: root_certificates {path} {problem}")]
@@ -30,7 +30,7 @@ pub enum BuildError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A vendor's `base_url` is no address.
+    /// A vendor's `base_url` is not an HTTP address.
     #[error("vendor `{vendor}`: base_url is not the address of an HTTP API")]
     BaseUrl {
         /// Which vendor.
@@ -38,7 +38,7 @@ pub enum BuildError {
     },
 }
 
-/// Certificates of authorities, and their place among those of the pool.
+/// Trusted certificate authorities, with the path of their file.
 #[derive(Clone, Debug)]
 pub(crate) struct Roots {
     path: String,
@@ -46,7 +46,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// Those of a vendor that names some.
+    /// Reads the authorities of a vendor that names a file; `None` for the system's.
     fn read(vendor: &Vendor) -> Result<Option<Self>, BuildError> {
         let Some(path) = &vendor.root_certificates else { return Ok(None) };
         let problem = |problem: String| BuildError::RootCertificates {
@@ -64,16 +64,15 @@ impl Roots {
     }
 }
 
-/// What calls of a client have in common: the route, the file of trusted authorities, the milliseconds for a connection.
+/// What the calls of one client have in common: route, file of trusted authorities, connect timeout in milliseconds.
 type ClientKey = (Route, Option<String>, u64);
 
-/// The HTTP clients: one for each route, each set of trusted authorities and each limit of connecting, which a client has once
-/// for all its calls.
+/// HTTP clients by route, trusted authorities and connect timeout: reqwest sets each of these once for all calls of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<BTreeMap<ClientKey, Client>>);
 
 impl Clients {
-    /// The client for calls on that route that may wait so many milliseconds for a connection.
+    /// The client for this route, these authorities and this connect timeout; built at the first use.
     pub(crate) fn get(
         &self,
         route: Route,
@@ -100,17 +99,17 @@ pub struct HttpVendors {
 }
 
 impl HttpVendors {
-    /// Makes an endpoint for each vendor of the pool.
+    /// Builds an endpoint for each vendor of the pool.
     ///
-    /// A key that is missing is no error here: only the workers of that vendor cannot be called.
-    /// [`Self::missing_secrets`] lists what is missing.
+    /// A missing key is not an error here: only that vendor's workers cannot be called. [`Self::missing_secrets`] lists the
+    /// missing ones.
     pub fn new(pool: &Pool, keys: &dyn KeySource) -> Result<Self, BuildError> {
         let clients = Clients::default();
         let endpoint = |vendor: &Vendor| {
             let base = Url::parse(&vendor.base_url).ok().filter(Url::has_host);
             let base = base.ok_or_else(|| BuildError::BaseUrl { vendor: vendor.id.clone() })?;
             let (route, roots) = (route(&base), Roots::read(vendor)?);
-            // Made now, so that a client that cannot be made is an error at the start.
+            // Build the clients now, so that an error appears at start-up.
             for worker in pool.workers().iter().filter(|worker| worker.vendor == vendor.id) {
                 let connect_ms_max = worker.limits.waits.connect_ms_max;
                 clients.get(route, roots.as_ref(), connect_ms_max).map_err(BuildError::Client)?;
@@ -121,12 +120,12 @@ impl HttpVendors {
         Ok(Self { endpoints, clients })
     }
 
-    /// The vendors that cannot be called because every key of theirs is missing.
+    /// The vendors that cannot be called because all their keys are missing.
     pub fn without_keys(&self) -> impl Iterator<Item = &VendorId> {
         self.endpoints.iter().filter(|(_, endpoint)| endpoint.has_no_key()).map(|(id, _)| id)
     }
 
-    /// A sentence for each secret that is not where the pool says, such as a key in an environment variable.
+    /// A sentence for each secret that is missing from the place that the pool names.
     pub fn missing_secrets(&self) -> impl Iterator<Item = String> {
         self.endpoints.values().flat_map(Endpoint::missing_secrets)
     }
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_proxy_is_asked_for_this_machine() {
+    fn loopback_addresses_bypass_the_proxy() {
         for (url, loopback) in [
             ("http://127.0.0.1:8099/v1", true),
             ("http://localhost:11434/v1", true),

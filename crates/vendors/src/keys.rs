@@ -1,4 +1,4 @@
-//! Where the vendors' keys come from. A pool names variables and files; it never holds keys.
+//! Reads the vendors' keys. A pool names variables and files; it never contains keys.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,18 +8,18 @@ use podium_domain::pool::SecretRef;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
-/// Most bytes of a file of keys.
+/// Longest file of keys in bytes.
 const FILE_BYTES_MAX: usize = 64 << 10;
-/// Most keys of a vendor that are used at the same time.
+/// Most keys of one vendor that are used concurrently.
 const KEYS_MAX: usize = 256;
-/// How long a key rests that the vendor refused for what it is: unknown, unpaid, without the right.
-const REFUSED_REST: Duration = Duration::from_mins(1);
-/// How long a key rests that was used too much, where the vendor does not say.
-const LIMITED_REST: Duration = Duration::from_secs(1);
-/// Longest rest of a key.
-const REST_MAX: Duration = Duration::from_hours(1);
+/// Pause of a key that the vendor rejected as unknown, unpaid or without permission.
+const REJECTED_PAUSE: Duration = Duration::from_mins(1);
+/// Pause of a rate-limited key if the vendor does not name one.
+const LIMITED_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause of a key.
+const PAUSE_MAX: Duration = Duration::from_hours(1);
 
-/// Gives keys by the name of their environment variable.
+/// Looks up keys by the name of their environment variable.
 pub trait KeySource {
     /// The key that `variable` holds, if it is set.
     fn key(&self, variable: &str) -> Option<SecretString>;
@@ -35,14 +35,14 @@ impl KeySource for EnvironmentKeys {
     }
 }
 
-/// Keys that were read elsewhere, by the name of the variable that they stand for.
+/// Keys that were read elsewhere, by the name of their variable.
 impl KeySource for BTreeMap<String, SecretString> {
     fn key(&self, variable: &str) -> Option<SecretString> {
         self.get(variable).cloned()
     }
 }
 
-/// A secret that a pool points at. One in the environment is read once; one in a file is read for each use.
+/// A secret that a pool refers to. A variable is read once at the start, a file for each use.
 #[derive(Debug)]
 pub(crate) enum Secret {
     Known(SecretString),
@@ -54,7 +54,7 @@ impl Secret {
     pub(crate) fn find(reference: &SecretRef, source: &dyn KeySource) -> Self {
         match reference {
             SecretRef::Env(variable) => {
-                // Blanks around a key (a line's end, most often) do not belong to it.
+                // Surrounding blanks (usually a newline) are not part of the key.
                 let key = source.key(variable).and_then(|key| trimmed(key.expose_secret()));
                 key.map_or_else(|| Self::Missing { variable: variable.clone() }, Self::Known)
             }
@@ -65,8 +65,8 @@ impl Secret {
         }
     }
 
-    /// The secret as it is now. A file that cannot be read, is empty or is too large at this moment counts as unchanged: what
-    /// rotates it may be about to write it.
+    /// The current secret. If its file is unreadable, empty or too large at this moment, the last value is kept: a rotation
+    /// may be about to write it.
     pub(crate) async fn read(&self) -> Option<SecretString> {
         match self {
             Self::Known(secret) => Some(secret.clone()),
@@ -83,7 +83,7 @@ impl Secret {
         }
     }
 
-    /// What is missing, if the secret was not there when it was last read.
+    /// The missing variable or file, if the last read found no secret.
     pub(crate) fn missing(&self) -> Option<String> {
         match self {
             Self::Known(_) => None,
@@ -101,7 +101,7 @@ fn trimmed(text: &str) -> Option<SecretString> {
     (!text.is_empty()).then(|| SecretString::from(text))
 }
 
-/// The keys of a vendor, in turn. A key that was refused rests; where all of them rest, the one that wakes first is tried.
+/// A vendor's keys, used in turn. A rejected key pauses; if all of them pause, the one whose pause ends first is tried.
 #[derive(Debug)]
 pub(crate) struct Keys {
     sources: Vec<Secret>,
@@ -111,8 +111,8 @@ pub(crate) struct Keys {
 #[derive(Debug, Default)]
 struct State {
     turn: usize,
-    /// Keys that rest, and until when. A key that was replaced in its file is another one.
-    rests: Vec<(SecretString, Instant)>,
+    /// Paused keys and the end of each pause. A key that was replaced in its file is a new key.
+    pauses: Vec<(SecretString, Instant)>,
 }
 
 impl Keys {
@@ -121,22 +121,22 @@ impl Keys {
         Self { sources, state: Mutex::default() }
     }
 
-    /// Whether the vendor asks for a key.
+    /// Whether the vendor requires a key.
     pub(crate) fn are_needed(&self) -> bool {
         !self.sources.is_empty()
     }
 
-    /// The keys that are not there.
+    /// The keys that are missing.
     pub(crate) fn missing(&self) -> Vec<String> {
         self.sources.iter().filter_map(Secret::missing).collect()
     }
 
-    /// Whether no key is there.
+    /// Whether keys are required and every one is missing.
     pub(crate) fn are_all_missing(&self) -> bool {
         self.are_needed() && self.missing().len() == self.sources.len()
     }
 
-    /// All keys as they are now. A file may hold several, one on each line.
+    /// All current keys. A file may hold several, one on each line.
     pub(crate) async fn read(&self) -> Vec<SecretString> {
         let mut keys = Vec::new();
         for source in &self.sources {
@@ -152,39 +152,39 @@ impl Keys {
         keys
     }
 
-    /// Of `keys` those to try for one call, in this order.
+    /// The keys to try for one call, in this order.
     pub(crate) fn in_turn(&self, keys: &[SecretString]) -> Vec<SecretString> {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.rests.retain(|(_, until)| *until > now);
-        let rest_of = |key: &SecretString| {
-            state.rests.iter().find(|(resting, _)| is_same(resting, key)).map(|(_, until)| *until)
+        state.pauses.retain(|(_, until)| *until > now);
+        let pause_of = |key: &SecretString| {
+            state.pauses.iter().find(|(paused, _)| is_same(paused, key)).map(|(_, until)| *until)
         };
-        let awake: Vec<_> = keys.iter().filter(|key| rest_of(key).is_none()).cloned().collect();
-        if awake.is_empty() {
-            return keys.iter().min_by_key(|key| rest_of(key)).cloned().into_iter().collect();
+        let active: Vec<_> = keys.iter().filter(|key| pause_of(key).is_none()).cloned().collect();
+        if active.is_empty() {
+            return keys.iter().min_by_key(|key| pause_of(key)).cloned().into_iter().collect();
         }
-        let first = state.turn % awake.len();
+        let first = state.turn % active.len();
         state.turn = state.turn.wrapping_add(1);
-        awake.iter().cycle().skip(first).take(awake.len()).cloned().collect()
+        active.iter().cycle().skip(first).take(active.len()).cloned().collect()
     }
 
-    /// The vendor used a key too much, and asks for that pause.
+    /// Pauses a key that the vendor rate-limits; `pause` is the vendor's own, if it named one.
     pub(crate) fn limited(&self, key: &SecretString, pause: Option<Duration>) {
-        self.rest(key, pause.unwrap_or(LIMITED_REST));
+        self.pause(key, pause.unwrap_or(LIMITED_PAUSE));
     }
 
-    /// The vendor refused a key for what it is.
+    /// Pauses a key that the vendor rejected as invalid.
     pub(crate) fn refused(&self, key: &SecretString) {
-        self.rest(key, REFUSED_REST);
+        self.pause(key, REJECTED_PAUSE);
     }
 
-    fn rest(&self, key: &SecretString, pause: Duration) {
-        let until = Instant::now() + pause.min(REST_MAX);
+    fn pause(&self, key: &SecretString, pause: Duration) {
+        let until = Instant::now() + pause.min(PAUSE_MAX);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.rests.retain(|(resting, _)| !is_same(resting, key));
-        if state.rests.len() < KEYS_MAX {
-            state.rests.push((key.clone(), until));
+        state.pauses.retain(|(paused, _)| !is_same(paused, key));
+        if state.pauses.len() < KEYS_MAX {
+            state.pauses.push((key.clone(), until));
         }
     }
 }
@@ -209,17 +209,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_take_turns_and_rest_after_a_refusal() {
+    async fn keys_rotate_and_pause_after_a_rejection() {
         let keys = two();
         assert_eq!(order(&keys).await, ["A", "B"]);
         assert_eq!(order(&keys).await, ["B", "A"]);
         keys.limited(&SecretString::from("A"), Some(Duration::from_secs(5)));
         assert_eq!(order(&keys).await, ["B"]);
         keys.refused(&SecretString::from("B"));
-        assert_eq!(order(&keys).await, ["A"], "all rest: the one that wakes first");
+        assert_eq!(order(&keys).await, ["A"], "all are paused: the one that ends first");
         tokio::time::advance(Duration::from_secs(6)).await;
         assert_eq!(order(&keys).await, ["A"]);
-        tokio::time::advance(REFUSED_REST).await;
+        tokio::time::advance(REJECTED_PAUSE).await;
         assert_eq!(order(&keys).await.len(), 2);
     }
 
@@ -234,7 +234,7 @@ mod tests {
         std::fs::write(&path, "new\n").unwrap();
         assert_eq!(order(&keys).await, ["new"]);
         std::fs::write(&path, "").unwrap();
-        assert_eq!(order(&keys).await, ["new"], "an empty file is about to be written");
+        assert_eq!(order(&keys).await, ["new"], "an empty file keeps the last key");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(order(&keys).await, ["new"]);
         assert!(keys.missing().is_empty());

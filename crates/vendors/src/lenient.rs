@@ -1,11 +1,11 @@
-//! Reads numbers and fields of answers in whatever form servers send them. An answer that was paid for is never thrown away
-//! because a number in it is null, negative or a string.
+//! Reads numbers and fields of answers in any form that servers send. An answer that was paid for is never discarded because
+//! a number in it is null, negative or a string.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A number of tokens: whole, a float, or either as a string. Null, negative numbers, NaN and everything else are unknown.
+/// A number of tokens: an integer, a float, or either as a string. Null, negative numbers, NaN and everything else are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tokens(Option<u64>);
 
@@ -15,7 +15,7 @@ impl Tokens {
         self.0.unwrap_or(0)
     }
 
-    /// The number; if it is unknown, what `total` has besides `others`.
+    /// The number. If it is unknown: `total` minus `others`, at least 0.
     pub(crate) fn or_rest_of(self, total: Self, others: u64) -> u64 {
         self.0.unwrap_or_else(|| total.count().saturating_sub(others))
     }
@@ -49,7 +49,7 @@ fn whole(number: f64) -> Option<u64> {
     (number >= 0.0).then_some(number as u64)
 }
 
-/// A field that is null or has an unexpected form is read as if it were missing.
+/// Reads a field. Null and a value of an unexpected type count as missing.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -58,7 +58,7 @@ where
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// A field that is null is read as if it were missing.
+/// Reads a field. Null counts as missing.
 pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

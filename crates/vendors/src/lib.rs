@@ -1,27 +1,25 @@
 //! Calls workers over HTTP: the adapter of the `Vendors` port.
 //!
-//! [`HttpVendors`] holds one endpoint for each vendor of a pool; each worker says its wire format, and everything above sees
-//! one internal form. A wire format is a module (`openai_chat`, `openai_responses`, `anthropic`, `gemini`) that converts to
-//! and from the internal form and to nothing else. What they share: `endpoint` makes the call, `answer` and `sse` turn bytes
-//! into the pieces that a format's decoder reads, `faults` and `retry_after` read what went wrong, and `demands` refuses
-//! what a worker does not take before anything is sent.
+//! [`HttpVendors`] has one endpoint for each vendor of a pool. Each worker names its wire format; all code above this crate
+//! sees one internal form. A wire format is a module (`openai_chat`, `openai_responses`, `anthropic`, `gemini`) that
+//! converts between its own form and the internal one. They share: `endpoint` makes the call, `answer` and `sse` turn bytes
+//! into the pieces that a format's decoder reads, `faults` and `retry_after` interpret errors, and `capability_check`
+//! rejects what a worker does not accept before anything is sent.
 //!
-//! What this crate refuses to do: it repeats no call that a vendor took (the caller knows what a repetition costs), it
-//! judges no text, and it never lets a key into a log, an error or a `Debug` output.
+//! This crate never repeats a call that a vendor accepted (the caller knows what a repetition costs), never judges a text,
+//! and never lets a key into a log, an error or a `Debug` output.
 
 mod additions;
 mod answer;
 mod anthropic;
 mod call_clock;
+mod capability_check;
 mod certificates;
 mod client;
-mod demands;
 mod endpoint;
 mod faults;
-mod form;
 mod gemini;
 mod google_rpc;
-mod halves;
 mod http_vendors;
 mod keys;
 mod lenient;
@@ -29,7 +27,9 @@ mod openai_chat;
 mod openai_responses;
 mod quota;
 mod retry_after;
+mod shared_fields;
 mod sse;
+mod surrogates;
 
 #[cfg(test)]
 mod golden_errors;

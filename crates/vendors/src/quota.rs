@@ -1,12 +1,12 @@
-//! What a vendor says of its limits along with an answer.
+//! Reads the rate limits that a vendor reports in the headers of an answer.
 //!
-//! OpenAI and many others say `x-ratelimit-{limit,remaining}-{requests,tokens}`, Anthropic
-//! `anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining}`. Gemini says nothing.
+//! OpenAI and many others send `x-ratelimit-{limit,remaining}-{requests,tokens}`, Anthropic
+//! `anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining}`. Gemini reports nothing.
 
 use podium_ports::limiter::{Allowance, Quota};
 use reqwest::header::HeaderMap;
 
-/// What the headers of an answer say.
+/// Reads the limits from an answer's headers. Missing and invalid values are unknown.
 pub(crate) fn quota(headers: &HeaderMap) -> Quota {
     let kind = |kind: &str| {
         let openai = allowance(headers, |what| format!("x-ratelimit-{what}-{kind}"));
@@ -22,7 +22,7 @@ pub(crate) fn quota(headers: &HeaderMap) -> Quota {
     }
 }
 
-/// A limit that is not positive is none, and what is left of none says nothing: some servers send -1 and 0.
+/// A limit that is not positive is ignored together with its remaining amount: some servers send -1 and 0.
 fn allowance(headers: &HeaderMap, name: impl Fn(&str) -> String) -> Option<Allowance> {
     let number = |what: &str| headers.get(name(what))?.to_str().ok()?.trim().parse::<u64>().ok();
     let limit = number("limit").filter(|limit| *limit > 0)?;
@@ -35,49 +35,49 @@ mod tests {
 
     use super::*;
 
-    fn heard(headers: &[(&'static str, &'static str)]) -> Quota {
+    fn parsed(headers: &[(&'static str, &'static str)]) -> Quota {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         quota(&pairs.collect())
     }
 
-    fn said(limit: u64, remaining: Option<u64>) -> Allowance {
+    fn allowed(limit: u64, remaining: Option<u64>) -> Allowance {
         Allowance { limit: Some(limit), remaining }
     }
 
     #[test]
-    fn each_way_to_say_it_is_understood() {
-        let openai = heard(&[
+    fn both_header_families_are_parsed() {
+        let openai = parsed(&[
             ("x-ratelimit-limit-requests", "600"),
             ("x-ratelimit-remaining-requests", "0"),
             ("x-ratelimit-limit-tokens", "100000"),
         ]);
         let expected =
-            Quota { requests: said(600, Some(0)), tokens: said(100_000, None), ..Quota::default() };
+            Quota { requests: allowed(600, Some(0)), tokens: allowed(100_000, None), ..Quota::default() };
         assert_eq!(openai, expected);
-        let anthropic = heard(&[
+        let anthropic = parsed(&[
             ("anthropic-ratelimit-input-tokens-limit", "40000"),
             ("anthropic-ratelimit-input-tokens-remaining", "39000"),
             ("anthropic-ratelimit-output-tokens-limit", "8000"),
         ]);
         let expected = Quota {
-            input_tokens: said(40_000, Some(39_000)),
-            output_tokens: said(8_000, None),
+            input_tokens: allowed(40_000, Some(39_000)),
+            output_tokens: allowed(8_000, None),
             ..Quota::default()
         };
         assert_eq!(anthropic, expected);
     }
 
     #[test]
-    fn what_makes_no_sense_is_not_heard() {
+    fn invalid_limits_are_ignored() {
         for limit in ["-1", "0", "", "many", "1e3"] {
-            let heard = heard(&[
+            let parsed = parsed(&[
                 ("x-ratelimit-limit-requests", limit),
                 ("x-ratelimit-remaining-requests", "0"),
                 ("x-ratelimit-remaining-tokens", "0"),
             ]);
-            assert_eq!(heard, Quota::default(), "{limit}");
+            assert_eq!(parsed, Quota::default(), "{limit}");
         }
     }
 }

@@ -1,31 +1,31 @@
-//! How long a vendor asks to back off, in all the ways that vendors say it.
+//! Reads how long a vendor asks callers to back off, in all forms that vendors use.
 //!
-//! A date is compared with the answer's own `Date`, which no difference between two clocks can falsify. An answer without one
-//! is compared with this machine's clock, and then at most [`OWN_CLOCK_WAIT_MAX`] is believed.
+//! A date is compared with the answer's own `Date`, so a difference between the two clocks does not matter. Without that
+//! header it is compared with this machine's clock, and the wait is at most [`OWN_CLOCK_WAIT_MAX`].
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
-/// Longest wait that is believed; a longer one counts as this.
+/// Longest accepted wait; a longer one is cut to this.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
-/// Longest wait that is believed by this machine's clock.
+/// Longest accepted wait that is computed with this machine's clock.
 const OWN_CLOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// Numbers from here on are no spans but points in time: seconds since 1970, then milliseconds.
+/// Numbers from here on are points in time, not durations: seconds since 1970, then milliseconds.
 const EPOCH_SECONDS_MIN: f64 = 1e9;
 const EPOCH_MILLISECONDS_MIN: f64 = 1e12;
 
-/// The wait that the headers ask for in so many words.
-pub(crate) fn asked_for(headers: &HeaderMap) -> Option<Duration> {
+/// The wait that the headers explicitly ask for.
+pub(crate) fn explicit_wait(headers: &HeaderMap) -> Option<Duration> {
     let wait = milliseconds(headers).or_else(|| seconds_or_date(headers));
     wait.map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// The wait that the headers of a refusal ask for, or that follows from what they say of the limits.
+/// The wait that the headers of a rejection ask for, or that follows from the limits that they report.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let wait = asked_for(headers)
+    let wait = explicit_wait(headers)
         .or_else(|| used_up(headers))
         .or_else(|| span_or_time(text(headers, "x-ratelimit-reset")?, headers))
         .or_else(|| used_up_at_anthropic(headers));
@@ -44,7 +44,7 @@ fn seconds_or_date(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// When what is used up is there again: the later one of requests and tokens, of those that are at zero if any is.
+/// When a used-up limit is renewed: the later one of requests and tokens. If any of them is at zero, only those count.
 fn used_up(headers: &HeaderMap) -> Option<Duration> {
     let kinds = ["requests", "tokens"].map(|kind| {
         let reset = text(headers, &format!("x-ratelimit-reset-{kind}"));
@@ -56,7 +56,7 @@ fn used_up(headers: &HeaderMap) -> Option<Duration> {
     kinds.into_iter().filter(|(is_empty, _)| *is_empty || !any_is_empty).filter_map(|(_, wait)| wait).max()
 }
 
-/// The same in Anthropic's words: a point in time for each kind, the later one of those that are at zero.
+/// The same for Anthropic's headers: a point in time for each kind, the latest of those that are at zero.
 fn used_up_at_anthropic(headers: &HeaderMap) -> Option<Duration> {
     let kinds = ["requests", "tokens", "input-tokens", "output-tokens"].into_iter().filter_map(|kind| {
         let name = |what: &str| format!("anthropic-ratelimit-{kind}-{what}");
@@ -67,8 +67,8 @@ fn used_up_at_anthropic(headers: &HeaderMap) -> Option<Duration> {
     kinds.max()
 }
 
-/// A point in time such as `2026-11-21T14:30:00Z`: of all that RFC 3339 allows just this form, in UTC and in whole seconds
-/// or with a fraction that is dropped.
+/// A point in time such as `2026-11-21T14:30:00Z`. Of RFC 3339 only this form is accepted: UTC, whole seconds, or a fraction
+/// that is dropped.
 fn rfc_3339(value: &str) -> Option<SystemTime> {
     let (date, time) = value.strip_suffix('Z')?.split_once('T')?;
     let time = time.split_once('.').map_or(time, |(whole, _)| whole);
@@ -83,7 +83,7 @@ fn rfc_3339(value: &str) -> Option<SystemTime> {
         && hour < 24
         && minute < 60
         && second <= 60;
-    // Days since 1970 with years that begin in March, so that the day of a leap year is the last one.
+    // Days since 1970, with years that begin in March so that a leap day is the last day of its year.
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let before_year = year * 365 + year / 4 - year / 100 + year / 400;
     let days = (before_year + (153 * month + 2) / 5 + day).checked_sub(719_469)?;
@@ -91,12 +91,12 @@ fn rfc_3339(value: &str) -> Option<SystemTime> {
     is_sound.then(|| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))?
 }
 
-/// A span of its own text, such as `34.5s`.
+/// A duration with a unit, such as `34.5s`.
 pub(crate) fn span_text(value: &str) -> Option<Duration> {
     units(value.trim()).map(|span| span.min(RETRY_AFTER_MAX))
 }
 
-/// `1m30.5s`, a number of seconds, or a point in time as a number.
+/// A duration such as `1m30.5s`, a number of seconds, or a point in time as a number.
 fn span_or_time(value: &str, headers: &HeaderMap) -> Option<Duration> {
     match number(value) {
         Some(number) if number >= EPOCH_MILLISECONDS_MIN => until(after_epoch(number / 1e3)?, headers),
@@ -106,7 +106,7 @@ fn span_or_time(value: &str, headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// A span in the way Go writes it, such as `6m0s` or `20ms`.
+/// A duration as Go writes it, such as `6m0s` or `20ms`.
 fn units(value: &str) -> Option<Duration> {
     let mut seconds = 0.0;
     let mut rest = value;
@@ -144,7 +144,7 @@ fn after_epoch(seconds: f64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// From the answer's date to `time`; zero if that is past. An answer without a date says nothing of a time that is past here.
+/// Time from the answer's date to `time`; zero if that is past. Without a date, a time in the past is unknown (`None`).
 fn until(time: SystemTime, headers: &HeaderMap) -> Option<Duration> {
     let sent = text(headers, DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok());
     match sent {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_in_time_is_read_as_http_reads_it() {
+    fn rfc_3339_dates_equal_http_dates() {
         for (rfc, http) in [
             ("1994-11-06T08:49:37Z", "Sun, 06 Nov 1994 08:49:37 GMT"),
             ("1970-01-01T00:00:00Z", "Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_say_it_is_understood() {
+    fn all_retry_headers_are_read() {
         let ms = |ms| Some(Duration::from_millis(ms));
         for (headers, expected) in [
             (vec![], None),

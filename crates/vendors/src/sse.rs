@@ -1,10 +1,10 @@
-//! Server-sent events out of bytes, as the WHATWG HTML standard describes them, however the bytes are cut.
+//! Parses server-sent events as the WHATWG HTML standard describes them, however the bytes are split.
 //!
-//! It knows nothing of what the events say. `id` and `retry` are not read: an answer cannot be resumed.
+//! It does not interpret the events. `id` and `retry` are ignored: an answer cannot be resumed.
 
-/// Most bytes of one line. The last events of some formats repeat the whole answer.
+/// Longest line in bytes. The last events of some formats repeat the whole answer.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of one event's data.
+/// Longest data of one event in bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -14,27 +14,27 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 pub(crate) struct SseEvent {
     /// The value of the last `event` field; empty for a plain message.
     pub(crate) name: Vec<u8>,
-    /// The values of the `data` fields, joined by newlines. Whether they are UTF-8 is for the reader to see.
+    /// The values of the `data` fields, joined by newlines. They may be invalid UTF-8.
     pub(crate) data: Vec<u8>,
 }
 
-/// Bytes that are no stream of events that anybody would send in earnest.
+/// A stream that exceeds the parser's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SseError {
-    /// A line goes on for too long.
+    /// A line is too long.
     #[error("a line of more than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// An event's data goes on for too long.
+    /// An event's data is too long.
     #[error("an event of more than {EVENT_BYTES_MAX} bytes")]
     EventTooLong,
 }
 
-/// Reads events. After an error, or the end, it is of no use.
+/// Parses events. It must not be used after an error or after the end.
 #[derive(Debug)]
 pub(crate) struct SseParser {
     line: Vec<u8>,
     is_first_line: bool,
-    /// A carriage return ended the last line: a line feed right after it belongs to it.
+    /// A carriage return ended the last line, so a line feed right after it is skipped.
     skips_line_feed: bool,
     name: Vec<u8>,
     data: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ impl SseParser {
         Self { line: Vec::new(), is_first_line: true, skips_line_feed: false, name: Vec::new(), data: None }
     }
 
-    /// Reads the next bytes; `events` gets those that they complete, also if an error comes after them.
+    /// Reads the next bytes. The events that they complete are appended to `events`, also if an error follows them.
     pub(crate) fn push(&mut self, bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         let mut rest = bytes;
         while let [first, after @ ..] = rest {
@@ -65,7 +65,7 @@ impl SseParser {
         Ok(())
     }
 
-    /// The stream is over. Gives the event that no blank line ended: the standard drops it, but servers forget the line.
+    /// Ends the stream. Returns an event without a final blank line: the standard drops it, but some servers omit the line.
     pub(crate) fn finish(mut self) -> Result<Option<SseEvent>, SseError> {
         let mut events = Vec::new();
         self.end_line(&mut events)?;
@@ -103,7 +103,7 @@ impl SseParser {
         match field {
             b"data" => self.add_data(value)?,
             b"event" => self.name = value.to_vec(),
-            // A comment has no name before its colon; all other fields are of no use here.
+            // A comment has no name before its colon; other fields are ignored.
             _ => {}
         }
         Ok(())
@@ -173,21 +173,21 @@ mod tests {
     }
 
     #[test]
-    fn comments_other_fields_and_a_byte_order_mark_are_no_data() {
+    fn comments_other_fields_and_a_byte_order_mark_are_ignored() {
         let stream = "\u{feff}data:a\n: keep alive\nid: 7\nretry: 10\n\n:only a comment\n\nevent: ping\n\n\
                       event: error\ndata\ndata:  b\n\n";
         assert_eq!(texts(stream.as_bytes()), [message("a"), ("error".to_owned(), "\n b".to_owned())]);
     }
 
     #[test]
-    fn an_event_that_the_end_of_the_stream_ends_is_not_lost() {
+    fn an_event_without_a_final_blank_line_is_kept() {
         assert_eq!(texts(b"data: a\n\ndata: [DONE]"), [message("a"), message("[DONE]")]);
         assert_eq!(texts(b"data: a\n\n\n\n"), [message("a")]);
         assert_eq!(texts(b""), []);
     }
 
     #[test]
-    fn a_line_and_an_event_have_a_bound() {
+    fn lines_and_events_are_bounded() {
         let line = [b"data: a\n\ndata: ".as_slice(), &vec![b'x'; LINE_BYTES_MAX]].concat();
         let (events, end) = read(line.chunks(1000));
         assert_eq!((events.len(), end), (1, Err(SseError::LineTooLong)));
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(read([half.as_slice(), b"\n"]).1, Ok(()));
     }
 
-    /// Pieces of lines that mean something to the parser, and text of several bytes a character.
+    /// Parts of lines that are significant to the parser, and text with several bytes per character.
     fn piece() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             Just(b"data:".to_vec()),
@@ -213,7 +213,7 @@ mod tests {
         ]
     }
 
-    /// The same stream cut at the given places, counted in bytes and taken modulo the length.
+    /// The same stream, cut at the given positions (in bytes, modulo the length plus one).
     fn cut<'a>(stream: &'a [u8], places: &[usize]) -> Vec<&'a [u8]> {
         let mut places: Vec<_> = places.iter().map(|place| place % (stream.len() + 1)).collect();
         places.extend([0, stream.len()]);
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same_events(
+        fn events_do_not_depend_on_chunk_boundaries(
             pieces in prop::collection::vec(piece(), 0..40),
             places in prop::collection::vec(any::<usize>(), 0..40),
         ) {
@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_sent_is_what_is_read(datas in prop::collection::vec("[a-zé漢🙂{}\" :]{1,20}(\n[a-z]{0,5}){0,2}", 0..8)) {
+        fn sent_events_are_read_unchanged(datas in prop::collection::vec("[a-zé漢🙂{}\" :]{1,20}(\n[a-z]{0,5}){0,2}", 0..8)) {
             let event = |data: &String| format!("data: {}\r\n\r\n", data.replace('\n', "\r\ndata: "));
             let stream = datas.iter().map(event).collect::<Vec<_>>().concat();
             let sent: Vec<_> = datas.iter().map(|data| message(data)).collect();

@@ -1,4 +1,4 @@
-//! Calls over real HTTP: what a worker's server does, and what the caller gets.
+//! Calls over real HTTP: what the server does, and what the caller receives.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 type Answer = Box<dyn FnOnce() -> Response<Body> + Send>;
 
-/// A server that gives prepared answers in turn, and keeps what it was asked last.
+/// A server that sends prepared answers in turn and records the last request.
 struct Server {
     address: SocketAddr,
     asked: Arc<Asked>,
@@ -42,7 +42,8 @@ impl Server {
     async fn answering(answer: impl FnOnce() -> Response<Body> + Send + 'static) -> Self {
         let asked = Arc::new(Asked::default());
         asked.answers.lock().unwrap().push_back(Box::new(answer));
-        let router = Router::new().route("/v1/chat/completions", post(give)).with_state(Arc::clone(&asked));
+        let router =
+            Router::new().route("/v1/chat/completions", post(respond)).with_state(Arc::clone(&asked));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
@@ -58,14 +59,14 @@ impl Server {
         self.asked.requests.lock().unwrap().last().cloned().unwrap()
     }
 
-    /// Gives one more answer, to the next call.
+    /// Adds an answer for the next call.
     fn then(self, answer: impl FnOnce() -> Response<Body> + Send + 'static) -> Self {
         self.asked.answers.lock().unwrap().push_back(Box::new(answer));
         self
     }
 
     /// The value of a header in each request so far.
-    fn shown(&self, header: &str) -> Vec<String> {
+    fn values_of(&self, header: &str) -> Vec<String> {
         let requests = self.asked.requests.lock().unwrap();
         requests.iter().map(|(headers, _)| headers[header].to_str().unwrap().to_owned()).collect()
     }
@@ -83,7 +84,7 @@ impl Server {
     }
 }
 
-async fn give(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+async fn respond(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
     asked.requests.lock().unwrap().push((headers, body));
     let answer = asked.answers.lock().unwrap().pop_front();
     answer.map_or_else(|| plain(StatusCode::IM_A_TEAPOT, "asked twice"), |answer| answer())
@@ -117,12 +118,12 @@ fn question() -> ChatRequest {
     ChatRequest::new(vec![Message::new(Role::User, "why?")], 100)
 }
 
-const PATIENT: &str =
+const LONG_LIMITS: &str =
     "call_ms_max = 10_000, connect_ms_max = 10_000, first_byte_ms_max = 10_000, idle_ms_max = 10_000";
 
-/// Patient but for one wait, which is over after 50 ms.
-fn impatient(limit: &str) -> String {
-    PATIENT.replace(&format!("{limit} = 10_000"), &format!("{limit} = 50"))
+/// Long limits except one, which is 50 ms.
+fn with_short(limit: &str) -> String {
+    LONG_LIMITS.replace(&format!("{limit} = 10_000"), &format!("{limit} = 50"))
 }
 
 fn plain(status: StatusCode, body: &'static str) -> Response<Body> {
@@ -135,7 +136,7 @@ fn chunk(text: &str) -> String {
 
 const END: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-/// A body of the given pieces that then does not end.
+/// A body that sends the given pieces and never ends.
 fn endless(pieces: Vec<String>) -> Response<Body> {
     let sent = stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
     Response::new(Body::from_stream(sent.chain(stream::pending())))
@@ -164,32 +165,32 @@ async fn a_streamed_answer_arrives_with_the_vendors_request_id() {
             .unwrap()
     })
     .await;
-    let events = server.call(PATIENT).await.unwrap();
+    let events = server.call(LONG_LIMITS).await.unwrap();
     let started = ChatEvent::Started { vendor_request_id: Some("req_7".to_owned()) };
     assert_eq!(events, [started, delta("be"), delta("cause"), stopped()]);
 
     let (headers, body) = server.request();
     assert_eq!(headers["authorization"], format!("Bearer {KEY}"));
-    assert!(!headers.contains_key("accept-encoding"), "a compressor would hold tokens back");
+    assert!(!headers.contains_key("accept-encoding"), "a compressor would delay tokens");
     let body = String::from_utf8(body.to_vec()).unwrap();
     assert!(body.contains(r#""model":"the-model""#) && body.contains(r#""max_tokens":100"#), "{body}");
 }
 
 #[tokio::test]
-async fn a_refusal_to_go_so_fast_says_when_to_come_back() {
+async fn a_throttled_call_reports_retry_after() {
     let server = Server::answering(|| {
         Response::builder().status(429).header("retry-after", "3").body(Body::from("slow down")).unwrap()
     })
     .await;
-    let error = server.call(PATIENT).await.unwrap_err();
+    let error = server.call(LONG_LIMITS).await.unwrap_err();
     assert!(matches!(error, VendorError::Throttled { .. }), "{error:?}");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
 }
 
 #[tokio::test]
-async fn a_servers_own_trouble_may_be_tried_again_and_a_bad_key_may_not() {
+async fn server_errors_are_retryable_and_bad_keys_are_not() {
     let server = Server::answering(|| plain(StatusCode::INTERNAL_SERVER_ERROR, "oops")).await;
-    let error = server.call(PATIENT).await.unwrap_err();
+    let error = server.call(LONG_LIMITS).await.unwrap_err();
     assert!(
         matches!(&error, VendorError::Failed { status: 500, message, .. } if message == "oops"),
         "{error:?}"
@@ -203,7 +204,7 @@ async fn a_servers_own_trouble_may_be_tried_again_and_a_bad_key_may_not() {
         )
     })
     .await;
-    let error = server.call(PATIENT).await.unwrap_err();
+    let error = server.call(LONG_LIMITS).await.unwrap_err();
     assert!(!error.is_retryable());
     assert!(!format!("{error} {error:?}").contains(KEY));
 }
@@ -214,12 +215,12 @@ async fn a_redirect_is_not_followed() {
         Response::builder().status(307).header("location", "http://127.0.0.1:9/").body(Body::empty()).unwrap()
     })
     .await;
-    let error = server.call(PATIENT).await.unwrap_err();
+    let error = server.call(LONG_LIMITS).await.unwrap_err();
     assert!(matches!(error, VendorError::Rejected { status: 307, .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_web_page_is_no_answer() {
+async fn a_web_page_is_rejected() {
     let server = Server::answering(|| {
         Response::builder()
             .header("content-type", "text/html; charset=utf-8")
@@ -227,7 +228,7 @@ async fn a_web_page_is_no_answer() {
             .unwrap()
     })
     .await;
-    let error = server.call(PATIENT).await.unwrap_err();
+    let error = server.call(LONG_LIMITS).await.unwrap_err();
     assert!(
         matches!(error, VendorError::Garbled { .. }) && error.to_string().contains("web page"),
         "{error}"
@@ -235,18 +236,18 @@ async fn a_web_page_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_may_be_tried_again_after_its_text_was_given() {
+async fn a_cut_stream_is_retryable_and_its_text_delivered() {
     let (cut, cutting) = oneshot::channel::<()>();
     let server = Server::answering(move || {
         let error = || std::io::Error::new(std::io::ErrorKind::ConnectionReset, "cut");
         let end = stream::once(async move {
-            let _told_or_dropped = cutting.await;
+            let _received_or_dropped = cutting.await;
             Err(error())
         });
         Response::new(Body::from_stream(stream::iter([Ok(chunk("be"))]).chain(end)))
     })
     .await;
-    let pool = server.pool(PATIENT);
+    let pool = server.pool(LONG_LIMITS);
     let vendors = HttpVendors::new(&pool, &keys()).unwrap();
     let mut answer = vendors.chat(&pool.workers()[0], &question()).await.unwrap();
     assert_eq!(answer.next().await.unwrap().unwrap(), started());
@@ -264,12 +265,12 @@ async fn each_wait_has_its_own_limit() {
         other => panic!("{other:?}"),
     };
     let brief = Duration::from_millis(50);
-    // Nobody ever accepts: the system does, and then there is silence, in which TLS cannot begin nor an answer.
+    // No program accepts the connection. The system does, so TLS cannot begin and no answer comes.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (scheme, limit, wait) in
         [("https", "connect_ms_max", Wait::Connect), ("http", "first_byte_ms_max", Wait::FirstByte)]
     {
-        let silent = pool(&format!("{scheme}://{}/v1", listener.local_addr().unwrap()), &impatient(limit));
+        let silent = pool(&format!("{scheme}://{}/v1", listener.local_addr().unwrap()), &with_short(limit));
         let vendors = HttpVendors::new(&silent, &keys()).unwrap();
         let refused = vendors.chat(&silent.workers()[0], &question()).await;
         assert_eq!(timed_out(refused.map(|_| Vec::new())), (wait, brief));
@@ -285,14 +286,14 @@ async fn each_wait_has_its_own_limit() {
         (vec![], "call_ms_max", Wait::Call),
     ] {
         let server = Server::answering(move || endless(pieces)).await;
-        assert_eq!(timed_out(server.call(&impatient(limit)).await), (wait, brief), "{limit}");
+        assert_eq!(timed_out(server.call(&with_short(limit)).await), (wait, brief), "{limit}");
     }
 }
 
 #[tokio::test]
 async fn a_timeout_names_its_limit() {
     let server = Server::answering(|| endless(vec![chunk("be")])).await;
-    let error = server.call(&impatient("idle_ms_max")).await.unwrap_err();
+    let error = server.call(&with_short("idle_ms_max")).await.unwrap_err();
     assert_eq!(error.to_string(), "vendor `v` was silent beyond idle_ms_max of 50 ms");
     assert!(error.is_retryable());
 }
@@ -301,7 +302,7 @@ async fn a_timeout_names_its_limit() {
 async fn dropping_the_answer_aborts_the_call() {
     let (dropped, drop_seen) = oneshot::channel::<()>();
     let server = Server::answering(move || {
-        // The sender lives in the body: when the server gives the body up, the receiver hears it.
+        // The sender lives in the body: when the server drops the body, the receiver is notified.
         let body = stream::unfold((0, dropped), |(count, dropped)| async move {
             tokio::task::yield_now().await;
             Some((Ok::<_, std::io::Error>(chunk("more")), (count + 1, dropped)))
@@ -309,7 +310,7 @@ async fn dropping_the_answer_aborts_the_call() {
         Response::new(Body::from_stream(body))
     })
     .await;
-    let pool = server.pool(PATIENT);
+    let pool = server.pool(LONG_LIMITS);
     let vendors = HttpVendors::new(&pool, &keys()).unwrap();
     let mut answer = vendors.chat(&pool.workers()[0], &question()).await.unwrap();
     assert_eq!(answer.next().await.unwrap().unwrap(), started());
@@ -319,11 +320,11 @@ async fn dropping_the_answer_aborts_the_call() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_is_not_there_is_unreachable_and_its_address_stays_unsaid() {
+async fn an_unreachable_vendors_address_is_not_revealed() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let pool = pool(&format!("http://user:hunter2@{address}/v1"), PATIENT);
+    let pool = pool(&format!("http://user:hunter2@{address}/v1"), LONG_LIMITS);
     let vendors = HttpVendors::new(&pool, &keys()).unwrap();
     let error = vendors.chat(&pool.workers()[0], &question()).await.err().unwrap();
     assert!(matches!(error, VendorError::Unreachable { .. }) && error.is_retryable(), "{error:?}");
@@ -331,8 +332,8 @@ async fn a_vendor_that_is_not_there_is_unreachable_and_its_address_stays_unsaid(
 }
 
 #[tokio::test]
-async fn a_missing_key_is_told_before_and_at_the_call() {
-    let pool = pool("http://127.0.0.1:9/v1", PATIENT);
+async fn a_missing_key_is_reported_at_start_and_at_the_call() {
+    let pool = pool("http://127.0.0.1:9/v1", LONG_LIMITS);
     for no_key in [BTreeMap::new(), BTreeMap::from([("TEST_KEY".to_owned(), SecretString::from(" \n"))])] {
         let vendors = HttpVendors::new(&pool, &no_key).unwrap();
         let missing: Vec<_> = vendors.missing_secrets().collect();
@@ -350,26 +351,26 @@ async fn a_missing_key_is_told_before_and_at_the_call() {
 
 #[test]
 fn a_key_is_in_no_debug_output() {
-    let vendors = HttpVendors::new(&pool("http://127.0.0.1:9/v1", PATIENT), &keys()).unwrap();
+    let vendors = HttpVendors::new(&pool("http://127.0.0.1:9/v1", LONG_LIMITS), &keys()).unwrap();
     assert!(!format!("{vendors:?}").contains("secret"));
     assert_eq!(vendors.missing_secrets().count(), 0);
     assert!(EnvironmentKeys.key("PODIUM_NO_SUCH_VARIABLE").is_none());
 }
 
 #[test]
-fn an_address_that_is_none_is_refused_when_the_vendors_are_made() {
-    let error = HttpVendors::new(&pool("http://", PATIENT), &keys()).unwrap_err();
+fn an_invalid_base_url_is_rejected_at_construction() {
+    let error = HttpVendors::new(&pool("http://", LONG_LIMITS), &keys()).unwrap_err();
     assert!(matches!(error, BuildError::BaseUrl { .. }), "{error:?}");
 }
 
-/// The events of a call of a pool's worker, or the error that ended it.
+/// The events of a call to a pool's worker, or the error that ended it.
 async fn call_of(vendors: &HttpVendors, pool: &Pool) -> Result<Vec<ChatEvent>, VendorError> {
     let answer = vendors.chat(&pool.workers()[0], &question()).await?;
     let items = tokio::time::timeout(SOON, answer.collect::<Vec<_>>()).await.unwrap();
     items.into_iter().collect()
 }
 
-/// A pool whose vendor entry has these lines, or whose worker entry has those.
+/// A pool whose vendor and worker entries contain these extra lines.
 fn pool_with(server: &Server, vendor: &str, worker: &str) -> Pool {
     let toml = format!(
         r#"
@@ -388,7 +389,7 @@ fn pool_with(server: &Server, vendor: &str, worker: &str) -> Pool {
         description = "a worker"
         context_tokens = 8192
         usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
-        limits = {{ {PATIENT} }}
+        limits = {{ {LONG_LIMITS} }}
         {worker}
         "#,
         server.address
@@ -413,22 +414,26 @@ fn refusing(status: u16, headers: &'static [(&str, &str)], body: &'static str) -
 }
 
 #[tokio::test]
-async fn a_refused_key_is_followed_by_the_next_one_within_a_call() {
+async fn a_rejected_key_is_replaced_by_the_next_within_a_call() {
     for status in [401, 402, 403, 429] {
         let server = Server::answering(move || refusing(status, &[], "")).await.then(answered).then(answered);
         let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
         let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
         call_of(&vendors, &pool).await.unwrap();
-        assert_eq!(server.shown("authorization"), ["Bearer key_a", "Bearer key_b"], "{status}");
+        assert_eq!(server.values_of("authorization"), ["Bearer key_a", "Bearer key_b"], "{status}");
         if status != 429 {
             call_of(&vendors, &pool).await.unwrap();
-            assert_eq!(server.shown("authorization")[2], "Bearer key_b", "{status}: the other one rests");
+            assert_eq!(
+                server.values_of("authorization")[2],
+                "Bearer key_b",
+                "{status}: the other one is paused"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn if_every_key_is_refused_the_refusal_counts_that_passes_soonest() {
+async fn if_every_key_is_rejected_the_soonest_retry_counts() {
     let server = Server::answering(|| refusing(429, &[("retry-after", "30")], ""))
         .await
         .then(|| refusing(401, &[], ""));
@@ -439,13 +444,13 @@ async fn if_every_key_is_refused_the_refusal_counts_that_passes_soonest() {
 }
 
 #[tokio::test]
-async fn a_bad_request_is_shown_to_one_key_only() {
+async fn a_bad_request_is_sent_with_one_key_only() {
     let server = Server::answering(|| refusing(400, &[], "")).await.then(answered);
     let pool = pool_with(&server, r#"api_keys_env = ["KEY_A", "KEY_B"]"#, "");
     let vendors = HttpVendors::new(&pool, &two_keys()).unwrap();
     let error = call_of(&vendors, &pool).await.unwrap_err();
     assert!(matches!(error, VendorError::Rejected { status: 400, .. }), "{error}");
-    assert_eq!(server.shown("authorization").len(), 1);
+    assert_eq!(server.values_of("authorization").len(), 1);
 }
 
 #[tokio::test]
@@ -467,14 +472,17 @@ async fn headers_and_body_fields_of_the_pool_are_sent() {
     let body = String::from_utf8(body.to_vec()).unwrap();
     assert!(body.contains(r#""service_tier":"flex""#) && body.contains(r#""top_k":5"#), "{body}");
     let missing = HttpVendors::new(&pool, &BTreeMap::new()).unwrap();
-    let said: Vec<_> = missing.missing_secrets().collect();
-    assert_eq!(said, ["environment variable KEY_A is empty: vendor `v` cannot get its header x-team"]);
+    let warnings: Vec<_> = missing.missing_secrets().collect();
+    assert_eq!(
+        warnings,
+        ["environment variable KEY_A is empty: calls to vendor `v` that need header x-team fail"]
+    );
     let error = call_of(&missing, &pool).await.unwrap_err().to_string();
-    assert!(error.contains("environment variable KEY_A, of header x-team, is empty"), "{error}");
+    assert!(error.contains("environment variable KEY_A of header x-team is empty"), "{error}");
 }
 
 #[tokio::test]
-async fn the_field_for_the_token_limit_is_set_or_learnt_from_a_refusal() {
+async fn the_token_limit_field_is_configured_or_learnt() {
     const REFUSAL: &str = r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens"}}"#;
     let fields = |server: &Server| {
         let requests = server.asked.requests.lock().unwrap();

@@ -1,4 +1,4 @@
-//! From events, or one whole message, to what they say.
+//! Decodes events, or one whole message.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use crate::faults::json_or_text;
 use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
-/// What a block is counted as, beside what it holds.
+/// Bytes that a block counts for in addition to its content.
 const BLOCK_BYTES: usize = 64;
 
-/// Reads Messages.
+/// Decoder of the Messages format.
 #[derive(Debug)]
 pub(super) struct MessagesDecoder {
     worker: WorkerId,
-    /// Blocks that have begun and not ended, by their number: they may come mixed.
+    /// Blocks that have begun and not ended, by number: they may be interleaved.
     open: BTreeMap<u64, Open>,
     usage: Tally,
 }
 
-/// A block that is more than text.
+/// An unfinished block other than text.
 #[derive(Debug)]
 enum Open {
-    /// `whole` is what it began with: a server that sends no pieces puts everything there.
+    /// `whole` is the input that the block began with: a server that sends no deltas puts everything there.
     Tool {
         id: String,
         name: String,
@@ -42,7 +42,6 @@ enum Open {
     },
 }
 
-/// An event.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
@@ -70,7 +69,7 @@ enum Event {
         #[serde(default)]
         error: Value,
     },
-    /// Pings, and what is yet to be invented.
+    /// Pings and unknown events.
     #[serde(other)]
     Other,
 }
@@ -81,7 +80,7 @@ struct Started {
     usage: Option<UsageBody>,
 }
 
-/// A piece of a message.
+/// A content block of a message.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block {
@@ -110,7 +109,7 @@ enum Block {
     Other,
 }
 
-/// More of a block.
+/// A delta of a block.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
 enum Delta {
@@ -132,7 +131,7 @@ struct Ending {
     stop_reason: Option<String>,
 }
 
-/// A message in one piece.
+/// A message that was not streamed.
 #[derive(Debug, Deserialize)]
 struct Whole {
     #[serde(rename = "type", default)]
@@ -147,7 +146,7 @@ struct Whole {
     error: Value,
 }
 
-/// Tokens. A number that an event leaves out, or that is unknown, stays as an earlier one had it.
+/// Token counts. A number that is missing or unknown in an event keeps its previous value.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct UsageBody {
@@ -165,7 +164,7 @@ struct OutputTokens {
     thinking_tokens: Tokens,
 }
 
-/// The counts so far.
+/// The token counts so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     fresh: u64,
@@ -189,7 +188,7 @@ impl Tally {
         }
     }
 
-    /// The vendor counts what it read from and wrote to its cache apart; both are part of the prompt.
+    /// The vendor counts cache reads and writes separately; both are part of the prompt.
     fn usage(self) -> Usage {
         Usage {
             prompt_tokens: self.fresh.saturating_add(self.written).saturating_add(self.read),
@@ -208,14 +207,14 @@ impl Decoder for MessagesDecoder {
             Err(_) if event.name == b"error" => {
                 answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
             }
-            Err(error) => answer.garbled(&format!("an event, {error}")),
+            Err(error) => answer.garbled(&format!("an event that cannot be decoded, {error}")),
         }
     }
 
     fn whole(&mut self, json: &[u8], answer: &mut Answer) {
         let whole = match serde_json::from_slice::<Whole>(json) {
             Ok(whole) => whole,
-            Err(error) => return answer.garbled(&format!("an answer in one piece, {error}")),
+            Err(error) => return answer.garbled(&format!("a body that cannot be decoded, {error}")),
         };
         if whole.kind == "error" || !whole.error.is_null() {
             return answer.fail(answer.faults.in_stream(&whole.error));
@@ -247,7 +246,7 @@ impl MessagesDecoder {
                 note_end(delta.stop_reason.as_deref(), answer);
             }
             Event::MessageStop if answer.reason.is_none() => {
-                answer.garbled("an answer that ended without saying why");
+                answer.garbled("an answer that ended without a stop reason");
             }
             Event::MessageStop => answer.is_complete = true,
             Event::Error { error } => answer.fail(answer.faults.in_stream(&error)),
@@ -313,7 +312,7 @@ impl MessagesDecoder {
     }
 }
 
-/// Notes why the answer ends, if the vendor says so.
+/// Records why the answer ends, if the vendor reports it.
 fn note_end(word: Option<&str>, answer: &mut Answer) {
     answer.reason = match word {
         None => return,
@@ -321,6 +320,6 @@ fn note_end(word: Option<&str>, answer: &mut Answer) {
         Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),
         Some("tool_use") => Some(FinishReason::ToolCalls),
         Some("refusal") => Some(FinishReason::ContentFilter),
-        Some(word) => return answer.fail(answer.faults.gave_up(word)),
+        Some(word) => return answer.fail(answer.faults.aborted(word)),
     };
 }

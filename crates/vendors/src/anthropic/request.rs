@@ -1,4 +1,4 @@
-//! From the internal request to the one on the wire.
+//! Converts the internal request to the one on the wire.
 
 use podium_domain::content::{Image, Part, Reasoning, Seal};
 use podium_domain::conversation::{Message, Role};
@@ -8,12 +8,11 @@ use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ReasoningText, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::form::{object, thinking_budget};
+use crate::shared_fields::{object, thinking_budget};
 
-/// The smallest budget that the vendor takes. Who may write too little for it is not asked to think.
+/// The smallest thinking budget that the vendor accepts. If the token limit allows less, thinking is not requested.
 const BUDGET_TOKENS_MIN: u32 = 1024;
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct MessagesBody<'a> {
     model: &'a str,
@@ -38,14 +37,13 @@ pub(super) struct MessagesBody<'a> {
     stream: bool,
 }
 
-/// A turn.
 #[derive(Debug, Serialize)]
 struct MessageBody<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }
 
-/// A piece of a turn.
+/// A content block of a turn.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block<'a> {
@@ -77,7 +75,7 @@ enum Block<'a> {
     },
 }
 
-/// Marks the end of what the vendor may keep.
+/// Marks the end of the prefix that the vendor may cache.
 #[derive(Debug, Serialize)]
 struct CacheBody {
     #[serde(rename = "type")]
@@ -88,7 +86,7 @@ impl CacheBody {
     const EPHEMERAL: Self = Self { kind: "ephemeral" };
 }
 
-/// A picture.
+/// The source of an image.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum SourceBody<'a> {
@@ -96,16 +94,16 @@ enum SourceBody<'a> {
     Url { url: &'a str },
 }
 
-/// Whether and how to think.
+/// Whether and how the model reasons.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ThinkingBody {
-    /// As much as the effort says.
+    /// As much as the effort allows.
     Adaptive {
         #[serde(skip_serializing_if = "Option::is_none")]
         display: Option<&'static str>,
     },
-    /// At most so much.
+    /// At most `budget_tokens`.
     Enabled {
         budget_tokens: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,24 +144,24 @@ struct ChoiceBody<'a> {
     disable_parallel_tool_use: bool,
 }
 
-/// What the mark of this format's reasoning holds.
+/// Content of the mark in a seal of this format's reasoning.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mark {
-    /// Proves that the words are the model's own.
+    /// Proves that the model wrote this reasoning.
     Signature(String),
-    /// Reasoning that nobody may read.
+    /// Encrypted reasoning.
     Redacted(String),
 }
 
-/// The body of a streamed call. A worker is never asked for more than it can write.
+/// The body of a streamed call. A worker is never asked for more tokens than it can write.
 pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> MessagesBody<'a> {
-    let keeps = request.cache_hint.is_some() && worker.takes(Feature::CacheHint);
+    let caches = request.cache_hint.is_some() && worker.takes(Feature::CacheHint);
     let mut system: Vec<_> =
         request.messages.iter().filter(|m| m.role == Role::System).flat_map(texts).collect();
     let mut tools: Vec<_> = request.tools.iter().flat_map(|tools| &tools.tools).map(tool).collect();
-    if keeps {
-        keep(&mut system, &mut tools);
+    if caches {
+        mark_cached(&mut system, &mut tools);
     }
     MessagesBody {
         model: &worker.model,
@@ -185,8 +183,8 @@ fn tokens_max(worker: &Worker, request: &ChatRequest) -> u32 {
     request.output_tokens_max.min(worker.output_tokens_max)
 }
 
-/// Marks the last of the system's texts, or of the tools: what is kept ends there, and tools come before texts.
-fn keep(system: &mut [Block<'_>], tools: &mut [ToolBody<'_>]) {
+/// Marks the last system text, or else the last tool, as the end of the cached prefix. Tools come before texts.
+fn mark_cached(system: &mut [Block<'_>], tools: &mut [ToolBody<'_>]) {
     match (system.last_mut(), tools.last_mut()) {
         (Some(Block::Text { cache_control, .. }), _) => *cache_control = Some(CacheBody::EPHEMERAL),
         (_, Some(tool)) => tool.cache_control = Some(CacheBody::EPHEMERAL),
@@ -199,7 +197,7 @@ fn texts(message: &Message) -> impl Iterator<Item = Block<'_>> {
         Part::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    // The vendor refuses blank texts.
+    // The vendor rejects blank texts.
     std::iter::once(message.text.as_str()).chain(parts).filter(|text| !text.trim().is_empty()).map(text)
 }
 
@@ -216,7 +214,7 @@ fn turns<'a>(worker: &Worker, request: &'a ChatRequest) -> Vec<MessageBody<'a>> 
     turns.filter(|turn| !turn.content.is_empty()).collect()
 }
 
-/// A message as blocks: reasoning and results of tools must come first, calls of tools last.
+/// A message as blocks: reasoning and tool results must come first, tool calls last.
 fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
     let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
     if !message.text.trim().is_empty() {
@@ -224,7 +222,7 @@ fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
     }
     for part in &message.parts {
         match part {
-            Part::Reasoning(reasoning) => first.extend(thought(reasoning, worker)),
+            Part::Reasoning(reasoning) => first.extend(reasoning_block(reasoning, worker)),
             Part::ToolResult(result) => first.push(Block::ToolResult {
                 tool_use_id: &result.call_id,
                 content: &result.output,
@@ -246,7 +244,7 @@ fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
     first
 }
 
-fn thought<'a>(reasoning: &'a Reasoning, worker: &Worker) -> Option<Block<'a>> {
+fn reasoning_block<'a>(reasoning: &'a Reasoning, worker: &Worker) -> Option<Block<'a>> {
     let mark = Seal::mark_of(reasoning.seal.as_ref(), &worker.id)?;
     Some(match serde_json::from_str(mark).ok()? {
         Mark::Signature(signature) => Block::Thinking { thinking: &reasoning.text, signature },

@@ -1,4 +1,4 @@
-//! From chunks, or one whole response, to what they say.
+//! Decodes chunks, or one whole response.
 
 use podium_domain::content::{Seal, ToolCall};
 use podium_domain::ids::WorkerId;
@@ -13,12 +13,12 @@ use crate::faults::json_or_text;
 use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
-/// What a call is counted as, beside its arguments.
+/// Bytes that a tool call counts for in addition to its arguments.
 const CALL_BYTES: usize = 64;
-/// Longest id of a response that becomes a part of its calls' ids.
+/// Longest id of a response that is used in the ids of its tool calls.
 const RESPONSE_ID_BYTES_MAX: usize = 128;
 
-/// Reads `generateContent`, streamed or not.
+/// Decoder of `generateContent`, streamed or not.
 #[derive(Debug)]
 pub(super) struct GeminiDecoder {
     worker: WorkerId,
@@ -26,7 +26,7 @@ pub(super) struct GeminiDecoder {
     calls: usize,
 }
 
-/// A piece of a streamed answer, or a whole one.
+/// A chunk of a streamed answer, or a whole answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
@@ -90,7 +90,7 @@ struct Feedback {
     block_reason: Option<String>,
 }
 
-/// Counts of tokens.
+/// Token counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UsageBody {
@@ -115,19 +115,19 @@ impl Decoder for GeminiDecoder {
             Err(_) if event.name == b"error" => {
                 answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
             }
-            Err(error) => answer.garbled(&format!("a chunk, {error}")),
+            Err(error) => answer.garbled(&format!("a chunk that cannot be decoded, {error}")),
         }
     }
 
     fn whole(&mut self, json: &[u8], answer: &mut Answer) {
-        // A proxy that drops `alt=sse` gets the chunks of a stream as one list.
+        // Behind a proxy that drops `alt=sse`, the chunks come as one list.
         let chunks = match json.first() {
             Some(b'[') => serde_json::from_slice(json),
             _ => serde_json::from_slice(json).map(|chunk| vec![chunk]),
         };
         match chunks {
             Ok(chunks) => chunks.into_iter().for_each(|chunk| self.chunk(chunk, answer)),
-            Err(error) => answer.garbled(&format!("an answer in one piece, {error}")),
+            Err(error) => answer.garbled(&format!("a body that cannot be decoded, {error}")),
         }
     }
 }
@@ -162,7 +162,7 @@ impl GeminiDecoder {
                 None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
                 Some(word) => match finish_reason(word) {
                     Some(reason) => answer.reason = Some(reason),
-                    None => return answer.fail(answer.faults.gave_up(word)),
+                    None => return answer.fail(answer.faults.aborted(word)),
                 },
             }
         }
@@ -187,7 +187,7 @@ impl GeminiDecoder {
     }
 }
 
-/// What a word for the end of an answer means; none for the words of a model that went astray.
+/// Maps a finish reason; `None` for reasons of an aborted answer.
 fn finish_reason(word: &str) -> Option<FinishReason> {
     match word {
         "STOP" => Some(FinishReason::Stop),
@@ -206,7 +206,7 @@ fn finish_reason(word: &str) -> Option<FinishReason> {
     }
 }
 
-/// The vendor counts thoughts, and what its own tools read, apart.
+/// Adds up the tokens that the vendor counts separately: reasoning, and the input of its own tools.
 fn usage_of(body: &UsageBody) -> Usage {
     let prompt_tokens = body.prompt.count().saturating_add(body.tool_use.count());
     let thoughts = body.thoughts.count();

@@ -9,14 +9,14 @@ use podium_ports::vendor::ChatRequest;
 use reqwest::Url;
 
 use crate::answer::Decoder;
-use crate::form::below;
+use crate::shared_fields::below;
 
-/// How ids of calls begin that the vendor gave none: they are ours, and never go to it.
+/// Prefix of the ids that Podium gives to tool calls without one. They are never sent to the vendor.
 const OWN_CALL_ID: &str = "podium-call-";
 
 pub(crate) fn url(base: &Url, model: &str) -> Url {
     let mut url = below(base, &["models", &format!("{model}:streamGenerateContent")]);
-    // Without it the answer is one JSON array, which ends when all is over.
+    // Without `alt=sse` the answer is one JSON array that ends with the whole answer.
     url.query_pairs_mut().append_pair("alt", "sse");
     url
 }

@@ -1,4 +1,4 @@
-//! From the internal request to the one on the wire.
+//! Converts the internal request to the one on the wire.
 
 use podium_domain::content::{Image, MediaType, Part, Seal, ToolCall, ToolResult};
 use podium_domain::conversation::{Message, Role};
@@ -8,15 +8,14 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::OWN_CALL_ID;
-use crate::form::{object, thinking_budget};
+use crate::shared_fields::{object, thinking_budget};
 
-/// The bits of a seed that the vendor's number, which has a sign, can hold.
+/// Bits of a seed that fit into the vendor's signed 32-bit number.
 const SEED_BITS: u32 = 0x7fff_ffff;
 
-/// The budgets that every model of the vendor takes that takes one at all, but for the smallest ones.
+/// The range of thinking budgets that all the vendor's models with a budget accept, except the smallest ones.
 const BUDGET_TOKENS: (u32, u32) = (128, 24_576);
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GenerateBody<'a> {
@@ -30,7 +29,6 @@ pub(super) struct GenerateBody<'a> {
     generation_config: ConfigBody<'a>,
 }
 
-/// A turn.
 #[derive(Debug, Serialize)]
 struct ContentBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +36,7 @@ struct ContentBody<'a> {
     parts: Vec<PartBody<'a>>,
 }
 
-/// A piece of a turn: just one of these, and the mark of a call.
+/// A part of a turn: exactly one of these fields, plus the signature of a call.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PartBody<'a> {
@@ -146,7 +144,7 @@ struct ThinkingBody {
     include_thoughts: bool,
 }
 
-/// The body of a streamed call. A worker is never asked for more than it can write.
+/// The body of a streamed call. A worker is never asked for more tokens than it can write.
 pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> GenerateBody<'a> {
     let is_system = |message: &&Message| message.role == Role::System;
     let instructions: Vec<_> =
@@ -169,18 +167,18 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> Generate
     }
 }
 
-/// The pieces of a message: results of tools answer the turn before, so they come first.
+/// The parts of a message. Tool results come first because they answer the previous turn.
 fn parts<'a>(message: &'a Message, worker: &Worker) -> Vec<PartBody<'a>> {
     let results = message.parts.iter().filter_map(|part| match part {
-        Part::ToolResult(result) => Some(gave(result)),
+        Part::ToolResult(result) => Some(result_part(result)),
         _ => None,
     });
     let words = (!message.text.is_empty()).then(|| text(&message.text));
     let rest = message.parts.iter().filter_map(|part| match part {
         Part::Text(words) => Some(text(words)),
-        Part::Image(image) => Some(picture(image)),
-        Part::ToolCall(call) => Some(called(call, worker)),
-        // The vendor knows its reasoning by the marks of the calls that followed from it.
+        Part::Image(image) => Some(image_part(image)),
+        Part::ToolCall(call) => Some(call_part(call, worker)),
+        // The vendor recognises its reasoning by the signatures of the tool calls that followed from it.
         Part::ToolResult(_) | Part::Reasoning(_) => None,
     });
     results.chain(words).chain(rest).collect()
@@ -190,7 +188,7 @@ fn text(text: &str) -> PartBody<'_> {
     PartBody { text: Some(text), ..PartBody::default() }
 }
 
-fn picture(image: &Image) -> PartBody<'_> {
+fn image_part(image: &Image) -> PartBody<'_> {
     match image {
         Image::Url(url) => PartBody {
             file_data: Some(FileBody { mime_type: media_type(url).map(MediaType::as_str), file_uri: url }),
@@ -203,7 +201,7 @@ fn picture(image: &Image) -> PartBody<'_> {
     }
 }
 
-/// What the end of an address says about the picture there.
+/// The media type that a URL's file extension suggests.
 fn media_type(url: &str) -> Option<MediaType> {
     let path = url.split(['?', '#']).next()?;
     match path.rsplit_once('.')?.1.to_ascii_lowercase().as_str() {
@@ -215,7 +213,7 @@ fn media_type(url: &str) -> Option<MediaType> {
     }
 }
 
-fn called<'a>(call: &'a ToolCall, worker: &Worker) -> PartBody<'a> {
+fn call_part<'a>(call: &'a ToolCall, worker: &Worker) -> PartBody<'a> {
     let function_call =
         CallBody { id: vendors_id(&call.id), name: &call.name, args: object(&call.arguments) };
     PartBody {
@@ -225,7 +223,7 @@ fn called<'a>(call: &'a ToolCall, worker: &Worker) -> PartBody<'a> {
     }
 }
 
-fn gave(result: &ToolResult) -> PartBody<'_> {
+fn result_part(result: &ToolResult) -> PartBody<'_> {
     let key = if result.is_error { "error" } else { "output" };
     let function_response = ResponseBody {
         id: vendors_id(&result.call_id),

@@ -1,4 +1,4 @@
-//! From chunks, or one whole completion, to what they say.
+//! Decodes chunks, or one whole completion.
 
 use podium_domain::content::ToolCall;
 use podium_domain::usage::Usage;
@@ -9,17 +9,17 @@ use crate::answer::{Answer, Decoder};
 use crate::faults::json_or_text;
 use crate::sse::SseEvent;
 
-/// What a call is counted as, beside its arguments.
+/// Bytes that a tool call counts for in addition to its arguments.
 const CALL_BYTES: usize = 64;
-/// Longest id of an answer that becomes a part of its calls' ids.
+/// Longest id of an answer that is used in the ids of its tool calls.
 const ID_BYTES_MAX: usize = 128;
 
-/// Reads Chat Completions.
+/// Decoder of the Chat Completions format.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
-    /// Calls whose arguments may go on, by the server's number.
+    /// Tool calls whose arguments may be incomplete, by the server's number.
     calls: Vec<(usize, ToolCall)>,
-    /// The answer's id, for calls that come without one.
+    /// The answer's id, for tool calls that come without one.
     id: String,
 }
 
@@ -30,7 +30,7 @@ impl Decoder for ChatDecoder {
         }
         match serde_json::from_slice(&event.data) {
             Ok(chunk) => self.chunk(chunk, answer),
-            Err(error) => answer.garbled(&format!("a chunk, {error}")),
+            Err(error) => answer.garbled(&format!("a chunk that cannot be decoded, {error}")),
         }
     }
 
@@ -43,7 +43,7 @@ impl Decoder for ChatDecoder {
                     answer.reason.get_or_insert(FinishReason::Stop);
                 }
             }
-            Err(error) => answer.garbled(&format!("an answer in one piece, {error}")),
+            Err(error) => answer.garbled(&format!("a body that cannot be decoded, {error}")),
         }
     }
 
@@ -80,14 +80,14 @@ impl ChatDecoder {
                 None | Some("") => {}
                 Some(word) => match finish_reason(word) {
                     Some(reason) => answer.reason = Some(reason),
-                    None => return answer.fail(answer.faults.gave_up(word)),
+                    None => return answer.fail(answer.faults.aborted(word)),
                 },
             }
         }
     }
 
     fn body(&mut self, body: AnswerBody, answer: &mut Answer) {
-        // Servers that know both names give the same text under both.
+        // Servers that know both field names send the same text in both.
         let reasoning =
             if body.reasoning_content.0.is_empty() { body.reasoning } else { body.reasoning_content };
         answer.reasoning(reasoning.0);
@@ -98,8 +98,8 @@ impl ChatDecoder {
         }
     }
 
-    /// Adds a piece to its call, or begins one. Some servers give whole calls without numbers, or all with the same one: a
-    /// new id begins a new call.
+    /// Appends a piece to its tool call, or starts a call. Some servers send whole calls without numbers, or all with the
+    /// same one: a new id starts a new call.
     fn call(&mut self, position: usize, piece: CallPiece, answer: &mut Answer) {
         let number = piece.index.unwrap_or(position);
         let id = piece.id.filter(|id| !id.is_empty());
@@ -125,19 +125,19 @@ impl ChatDecoder {
     }
 }
 
-/// What a word for the end of an answer means; none for the words of a server that gave up in the middle.
+/// Maps a finish reason; `None` for reasons of a server that aborted the answer.
 fn finish_reason(word: &str) -> Option<FinishReason> {
     match word {
         "length" | "max_tokens" | "model_length" => Some(FinishReason::Length),
         "content_filter" | "safety" => Some(FinishReason::ContentFilter),
         "tool_calls" | "function_call" => Some(FinishReason::ToolCalls),
         "error" | "abort" | "insufficient_system_resource" => None,
-        // `stop` by all its names.
+        // `stop` and its other names.
         _ => Some(FinishReason::Stop),
     }
 }
 
-/// Cached tokens, read or written, are part of the prompt's, reasoning tokens part of the completion's, whatever the server says.
+/// Counts cached tokens (read or written) as part of the prompt and reasoning tokens as part of the completion, for every server.
 fn usage_of(body: &UsageBody) -> Usage {
     let (cached, written) = body.prompt_tokens_details.as_ref().map_or((0, 0), |details| {
         let written = details.cache_write_tokens.count().max(details.cache_creation_tokens.count());
@@ -148,7 +148,7 @@ fn usage_of(body: &UsageBody) -> Usage {
     let reasoning = reasoning.max(body.reasoning_tokens.count());
     let prompt = body.prompt_tokens.count();
     let mut completion = body.completion_tokens.or_rest_of(body.total_tokens, prompt);
-    // xAI leaves reasoning out of the completion; its total tells.
+    // xAI excludes reasoning from the completion, which its total reveals.
     let counts_apart =
         prompt.saturating_add(completion).saturating_add(reasoning) == body.total_tokens.count();
     if counts_apart {

@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions, as OpenAI, Azure, vLLM, llama.cpp, Ollama, `OpenRouter`, `DeepSeek` and many others serve it.
 //!
-//! `wire` holds what stands on the wire, `request` writes it, `answer` reads what comes back. Answers are read leniently (these
-//! servers agree on the rough form only); requests use the common subset, and of the rest only what a worker is said to take.
+//! `wire` defines the bodies, `request` writes them, `answer` reads them. Answers are read leniently, because these servers
+//! agree on the rough form only. Requests use the common subset, and other fields only for workers that declare them.
 
 mod answer;
 mod request;
@@ -13,7 +13,7 @@ use reqwest::Url;
 
 pub(crate) use self::request::token_limit_of_host;
 use crate::answer::Decoder;
-use crate::form::below;
+use crate::shared_fields::below;
 
 pub(crate) fn url(base: &Url) -> Url {
     below(base, &["chat", "completions"])

@@ -1,4 +1,4 @@
-//! From the internal request to the one on the wire.
+//! Converts the internal request to the one on the wire.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,9 @@ use super::wire::{
     CallBody, CalledBody, ChatBody, ContentBody, ContentPart, FormatBody, FunctionBody, ImageUrlBody,
     MessageBody, SchemaBody, StreamOptions, StructuredBody, ToolBody,
 };
-use crate::form::image_url;
+use crate::shared_fields::image_url;
 
-/// The field that bounds a completion on the server of that name, as far as the name says. OpenAI's regional hosts are below
-/// `api.openai.com`.
+/// The field that bounds a completion, guessed from the host name. OpenAI's regional hosts are subdomains of `api.openai.com`.
 pub(crate) fn token_limit_of_host(host: &str) -> TokenLimitField {
     let host = host.to_ascii_lowercase();
     let is_openai = ["api.openai.com", "openai.azure.com", "services.ai.azure.com"]
@@ -24,7 +23,7 @@ pub(crate) fn token_limit_of_host(host: &str) -> TokenLimitField {
     if is_openai { TokenLimitField::MaxCompletionTokens } else { TokenLimitField::MaxTokens }
 }
 
-/// The body of a streamed call. A worker is never asked for more than it can write.
+/// The body of a streamed call. A worker is never asked for more tokens than it can write.
 pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: TokenLimitField) -> ChatBody<'a> {
     let tokens_max = Some(request.output_tokens_max.min(worker.output_tokens_max));
     let tools = request.tools.as_ref();
@@ -52,7 +51,7 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: Toke
     }
 }
 
-/// A message as turns: each result of a tool is a turn of its own, before what the user says besides.
+/// A message as turns: each tool result is a separate turn before the user's text.
 fn turns(message: &Message) -> Vec<MessageBody<'_>> {
     let results = message.parts.iter().filter_map(|part| match part {
         Part::ToolResult(result) => Some(result_turn(result)),
@@ -61,11 +60,11 @@ fn turns(message: &Message) -> Vec<MessageBody<'_>> {
     let mut turns: Vec<_> = results.collect();
     let calls: Vec<_> = message.parts.iter().filter_map(call).collect();
     let content = content(message);
-    let says_nothing = matches!(&content, ContentBody::Text(text) if text.is_empty());
-    if !says_nothing || turns.is_empty() {
+    let is_empty = matches!(&content, ContentBody::Text(text) if text.is_empty());
+    if !is_empty || turns.is_empty() {
         turns.push(MessageBody {
             role: message.role.as_str(),
-            content: Some(content).filter(|_| !says_nothing || calls.is_empty()),
+            content: Some(content).filter(|_| !is_empty || calls.is_empty()),
             tool_calls: calls,
             tool_call_id: None,
         });
@@ -83,8 +82,8 @@ fn result_turn(result: &ToolResult) -> MessageBody<'_> {
 }
 
 fn content(message: &Message) -> ContentBody<'_> {
-    let has_picture = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
-    if message.role != Role::User || !has_picture {
+    let has_image = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
+    if message.role != Role::User || !has_image {
         return ContentBody::Text(message.words());
     }
     let first = (!message.text.is_empty()).then_some(ContentPart::Text { text: &message.text });
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_regular_expression_is_put_as_vllm_has_it() {
+    fn a_regex_is_sent_in_vllms_field() {
         let worker = podium_testkit::a_worker("openai-chat", "features = [\"regex\"]");
         let turns = vec![Message::new(Role::User, "yes or no?")];
         let request =
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_openai_itself_gets_the_new_word() {
+    fn only_openai_hosts_get_max_completion_tokens() {
         for (host, limit) in [
             ("api.openai.com", TokenLimitField::MaxCompletionTokens),
             ("EU.api.openai.com", TokenLimitField::MaxCompletionTokens),

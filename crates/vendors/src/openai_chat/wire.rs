@@ -1,4 +1,4 @@
-//! What stands on the wire. Requests are written exactly; of answers only what is used is read, as leniently as possible.
+//! The bodies on the wire. Requests are written exactly; answers are read leniently, and only the fields that are used.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,15 +9,14 @@ use serde_json::Value;
 
 use crate::lenient::{Tokens, null_as_default, or_default};
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatBody<'a> {
     pub(super) model: &'a str,
     pub(super) messages: Vec<MessageBody<'a>>,
-    /// What OpenAI itself wants: `max_tokens` is refused by its newer models.
+    /// Used for OpenAI itself, whose newer models reject `max_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_completion_tokens: Option<u32>,
-    /// What everyone else knows.
+    /// Used for all other servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,11 +45,10 @@ pub(super) struct ChatBody<'a> {
     pub(super) stream_options: StreamOptions,
 }
 
-/// A turn.
 #[derive(Debug, Serialize)]
 pub(super) struct MessageBody<'a> {
     pub(super) role: &'static str,
-    /// Left out only of an assistant's turn that is nothing but calls.
+    /// Missing only in an assistant's turn that consists of tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<ContentBody<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -59,7 +57,7 @@ pub(super) struct MessageBody<'a> {
     pub(super) tool_call_id: Option<&'a str>,
 }
 
-/// What a turn says: plain where it is nothing but text, since not every server takes parts.
+/// The content of a turn: a plain string if it is text only, because not every server accepts parts.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum ContentBody<'a> {
@@ -75,13 +73,13 @@ pub(super) enum ContentPart<'a> {
     ImageUrl { image_url: ImageUrlBody<'a> },
 }
 
-/// Where a picture is.
+/// The location of an image.
 #[derive(Debug, Serialize)]
 pub(super) struct ImageUrlBody<'a> {
     pub(super) url: Cow<'a, str>,
 }
 
-/// A call that an assistant made.
+/// A tool call of an assistant's turn.
 #[derive(Debug, Serialize)]
 pub(super) struct CallBody<'a> {
     pub(super) id: &'a str,
@@ -90,14 +88,13 @@ pub(super) struct CallBody<'a> {
     pub(super) function: CalledBody<'a>,
 }
 
-/// What it called.
+/// The called tool and its arguments.
 #[derive(Debug, Serialize)]
 pub(super) struct CalledBody<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a str,
 }
 
-/// A tool.
 #[derive(Debug, Serialize)]
 pub(super) struct ToolBody<'a> {
     #[serde(rename = "type")]
@@ -105,7 +102,7 @@ pub(super) struct ToolBody<'a> {
     pub(super) function: FunctionBody<'a>,
 }
 
-/// What it is.
+/// A tool's name, description and parameters.
 #[derive(Debug, Serialize)]
 pub(super) struct FunctionBody<'a> {
     pub(super) name: &'a str,
@@ -113,7 +110,7 @@ pub(super) struct FunctionBody<'a> {
     pub(super) parameters: &'a Value,
 }
 
-/// The form of the answer.
+/// The response format.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum FormatBody<'a> {
@@ -121,7 +118,7 @@ pub(super) enum FormatBody<'a> {
     JsonSchema { json_schema: SchemaBody<'a> },
 }
 
-/// What vLLM holds an answer to, beyond OpenAI's own forms.
+/// vLLM's constraint on an answer, beyond OpenAI's response formats.
 #[derive(Debug, Serialize)]
 pub(super) struct StructuredBody<'a> {
     pub(super) regex: &'a str,
@@ -135,16 +132,16 @@ pub(super) struct SchemaBody<'a> {
     pub(super) strict: bool,
 }
 
-/// What a stream should carry besides text.
+/// What a stream contains in addition to text.
 #[derive(Debug, Serialize)]
 pub(super) struct StreamOptions {
     pub(super) include_usage: bool,
 }
 
-/// A piece of a streamed answer, or a whole answer: they differ in `delta` and `message` only.
+/// A chunk of a streamed answer, or a whole answer: they differ in `delta` and `message` only.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk {
-    /// `error` where an older vLLM reports one.
+    /// `error` if an older vLLM reports one.
     #[serde(default)]
     pub(super) object: Option<String>,
     /// The answer's id.
@@ -158,12 +155,12 @@ pub(super) struct Chunk {
     /// Groq's place for the usage of a stream.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) x_groq: Option<GroqBody>,
-    /// What went wrong in the middle of a stream; of many forms.
+    /// An error in the middle of a stream; its form varies.
     #[serde(default)]
     pub(super) error: Option<Value>,
 }
 
-/// One of the alternatives; only one was asked for.
+/// One of several alternatives; requests ask for one only.
 #[derive(Debug, Deserialize)]
 pub(super) struct Choice {
     #[serde(default)]
@@ -176,25 +173,25 @@ pub(super) struct Choice {
     pub(super) finish_reason: Option<String>,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct AnswerBody {
     #[serde(default)]
     pub(super) content: Text,
-    /// OpenAI's place for the text of a model that declines.
+    /// OpenAI's field for the text of a model that refuses.
     #[serde(default)]
     pub(super) refusal: Text,
-    /// Where `DeepSeek`, vLLM and many others put the reasoning.
+    /// The reasoning field of `DeepSeek`, vLLM and many others.
     #[serde(default)]
     pub(super) reasoning_content: Text,
-    /// Where `OpenRouter`, Groq, Ollama and newer vLLM put it.
+    /// The reasoning field of `OpenRouter`, Groq, Ollama and newer vLLM.
     #[serde(default)]
     pub(super) reasoning: Text,
     #[serde(default, deserialize_with = "null_as_default")]
     pub(super) tool_calls: Vec<CallPiece>,
 }
 
-/// A piece of a call of a tool.
+/// A piece of a tool call.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallPiece {
     /// Which call it belongs to.
@@ -206,7 +203,7 @@ pub(super) struct CallPiece {
     pub(super) function: Option<CalledPiece>,
 }
 
-/// A piece of what is called.
+/// A piece of the called tool.
 #[derive(Debug, Deserialize)]
 pub(super) struct CalledPiece {
     #[serde(default)]
@@ -222,7 +219,7 @@ pub(super) struct GroqBody {
     pub(super) usage: Option<UsageBody>,
 }
 
-/// Tokens, in the words of all the vendors together.
+/// Token counts, with the field names of all vendors.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct UsageBody {
     #[serde(default)]
@@ -238,36 +235,36 @@ pub(super) struct UsageBody {
     /// `DeepSeek`'s name for cached tokens.
     #[serde(default)]
     pub(super) prompt_cache_hit_tokens: Tokens,
-    /// Where some servers put cached tokens.
+    /// Some servers put cached tokens here.
     #[serde(default)]
     pub(super) cached_tokens: Tokens,
-    /// Where some servers put reasoning tokens.
+    /// Some servers put reasoning tokens here.
     #[serde(default)]
     pub(super) reasoning_tokens: Tokens,
 }
 
-/// Of the prompt's tokens.
+/// Details of the prompt's tokens.
 #[derive(Debug, Default, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the vendors' names")]
 pub(super) struct PromptTokensBody {
     #[serde(default)]
     pub(super) cached_tokens: Tokens,
-    /// What the vendor put into its cache and bills at a price of its own.
+    /// Tokens written to the vendor's cache, which are billed at a separate price.
     #[serde(default)]
     pub(super) cache_write_tokens: Tokens,
-    /// `LiteLLM`'s name for it.
+    /// `LiteLLM`'s name for the same.
     #[serde(default)]
     pub(super) cache_creation_tokens: Tokens,
 }
 
-/// Of the completion's tokens.
+/// Details of the completion's tokens.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CompletionTokensBody {
     #[serde(default)]
     pub(super) reasoning_tokens: Tokens,
 }
 
-/// A text: a string, or null, or a list of parts of which the text parts count.
+/// A text: a string, null, or a list of parts of which only text parts count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text(pub(super) String);
 
@@ -279,7 +276,7 @@ impl<'de> Deserialize<'de> for Text {
 
 struct TextVisitor;
 
-/// A part of a text that is a list.
+/// A part of a text that is sent as a list.
 #[derive(Deserialize)]
 struct PartBody {
     #[serde(default, rename = "type")]

@@ -1,6 +1,6 @@
-//! From events, or one whole response, to what they say.
+//! Decodes events, or one whole response.
 //!
-//! The event at the end repeats the whole response. What came before it is not published twice; what did not come is published then.
+//! The last event repeats the whole response. Items that the stream already had are not published again; missing ones are.
 
 use std::collections::BTreeSet;
 
@@ -16,35 +16,35 @@ use crate::faults::json_or_text;
 use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
-/// What an item is counted as, beside its text.
+/// Bytes that an item counts for in addition to its text.
 const ITEM_BYTES: usize = 64;
 
-/// Where text goes that a model writes between its thoughts, before its answer (`phase: commentary`).
+/// Where the text goes that a model writes between its reasoning and its answer (`phase: commentary`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commentary {
-    /// Into the answer, as a paragraph of its own.
+    /// Into the answer, as a separate paragraph.
     Answer,
-    /// To the reasoning: the answer has a form that it would break.
+    /// To the reasoning: it would break the answer's response format.
     Reasoning,
 }
 
-/// Reads Responses.
+/// Decoder of the Responses format.
 #[derive(Debug)]
 pub(super) struct ResponsesDecoder {
     worker: WorkerId,
     commentary: Commentary,
     /// Messages that have begun, in order.
     messages: Vec<Message>,
-    /// Which of them the last text was of.
+    /// Index of the message that the last text belongs to.
     last: Option<usize>,
-    /// Ids of the calls that were published.
+    /// Ids of the tool calls that were published.
     calls: BTreeSet<String>,
-    /// How many items of reasoning were published.
+    /// Number of reasoning items that were published.
     reasonings: usize,
 }
 
-/// A message of the output. Servers do not agree on numbers: some stream every message as number 0 and put other items before it
-/// at the end.
+/// A message of the output. Servers number messages differently: some stream every message as number 0 and then list other
+/// items before it in the final response.
 #[derive(Debug)]
 struct Message {
     id: Option<String>,
@@ -54,7 +54,7 @@ struct Message {
     is_done: bool,
 }
 
-/// An event. Which fields it has depends on its type.
+/// An event. Its fields depend on its type.
 #[derive(Debug, Deserialize)]
 struct Event {
     #[serde(rename = "type", default)]
@@ -73,7 +73,7 @@ struct Event {
     error: Option<Value>,
 }
 
-/// A response, so far or whole.
+/// A partial or complete response.
 #[derive(Debug, Deserialize)]
 struct Response {
     #[serde(default)]
@@ -94,7 +94,7 @@ struct Incomplete {
     reason: Option<String>,
 }
 
-/// A piece of the output.
+/// An item of the output.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item {
@@ -114,7 +114,7 @@ enum Item {
         #[serde(default, deserialize_with = "null_as_default")]
         arguments: String,
     },
-    /// Kept with every field that the vendor sends, since it goes back as it came.
+    /// Kept with every field that the vendor sends, because it is sent back unchanged.
     Reasoning(Map<String, Value>),
     #[serde(other)]
     Other,
@@ -171,7 +171,7 @@ impl Decoder for ResponsesDecoder {
             Err(_) if event.name == b"error" => {
                 answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
             }
-            Err(error) => answer.garbled(&format!("an event, {error}")),
+            Err(error) => answer.garbled(&format!("an event that cannot be decoded, {error}")),
         }
     }
 
@@ -180,8 +180,8 @@ impl Decoder for ResponsesDecoder {
             Ok(response) if response.status.is_some() || response.error.is_some() => {
                 self.response(response, answer);
             }
-            Ok(_) => answer.garbled("an answer in one piece that is no response"),
-            Err(error) => answer.garbled(&format!("an answer in one piece, {error}")),
+            Ok(_) => answer.garbled("a body that is not a response"),
+            Err(error) => answer.garbled(&format!("a body that cannot be decoded, {error}")),
         }
     }
 }
@@ -220,12 +220,12 @@ impl ResponsesDecoder {
                     self.response(response, answer);
                 }
             }
-            // Beginnings, ends of parts, and news of tools that nobody offered.
+            // Start events, end events of parts, and events of tools that were not offered.
             _ => {}
         }
     }
 
-    /// The message of that id or number, which begins if it is not under way. None if there are too many.
+    /// The message with this id or number; starts a new one if none is in progress. `None` above the limit.
     fn message(&mut self, id: Option<String>, index: u64, answer: &mut Answer) -> Option<usize> {
         let is_it = |message: &Message| match (&id, &message.id) {
             (Some(id), Some(other)) => id == other,
@@ -242,7 +242,7 @@ impl ResponsesDecoder {
         })
     }
 
-    /// More text of a message. Messages are paragraphs of the answer.
+    /// Adds text to a message. Messages are separate paragraphs of the answer.
     fn text(&mut self, message: usize, text: String, declines: bool, answer: &mut Answer) {
         if text.is_empty() {
             return;
@@ -258,10 +258,10 @@ impl ResponsesDecoder {
         if declines { answer.refusal(text) } else { answer.text(text) }
     }
 
-    /// An item of the stream is whole.
+    /// Reads a complete item of the stream.
     fn item_done(&mut self, index: u64, item: Item, answer: &mut Answer) {
         if let Item::Message { id, phase, content } = item {
-            // A message under way is this one, whatever its number: items do not overlap.
+            // A message in progress is this one, whatever its number: items do not overlap.
             let under_way = self.messages.iter().rposition(|message| message.has_text && !message.is_done);
             let by_id = self.messages.iter().rposition(|message| id.is_some() && message.id == id);
             let Some(message) = by_id.or(under_way).or_else(|| self.message(id, index, answer)) else {
@@ -274,7 +274,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Publishes the text of a message unless it came in pieces.
+    /// Publishes the text of a message unless it was streamed.
     fn message_done(&mut self, message: usize, content: Vec<Content>, answer: &mut Answer) {
         if std::mem::replace(&mut self.messages[message].is_done, true) || self.messages[message].has_text {
             return;
@@ -297,7 +297,7 @@ impl ResponsesDecoder {
             }
             Item::Reasoning(mut item) if item.get("encrypted_content").is_some_and(Value::is_string) => {
                 item.insert("type".to_owned(), Value::from("reasoning"));
-                // What only an answer has.
+                // These fields exist in answers only.
                 item.retain(|name, value| name != "status" && !value.is_null());
                 let mark = Value::Object(item).to_string();
                 self.reasonings += 1;
@@ -309,7 +309,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Publishes the items at the end that the stream did not have, by their order among items of their kind.
+    /// Publishes the items of the final response that the stream did not have, matched by their order among items of their kind.
     fn rest(&mut self, output: Vec<Item>, answer: &mut Answer) {
         let messages_known =
             self.messages.iter().filter(|message| message.has_text || message.is_done).count();
@@ -338,7 +338,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// The response as it is at the end.
+    /// Reads the final response.
     fn response(&mut self, response: Response, answer: &mut Answer) {
         if let Some(error) = response.error.filter(|error| !error.is_null()) {
             return answer.fail(answer.faults.in_stream(&error));
@@ -347,11 +347,11 @@ impl ResponsesDecoder {
         let reason = match (response.status.as_deref(), word.as_deref()) {
             (Some("completed"), _) => FinishReason::Stop,
             (Some("incomplete"), Some("content_filter")) => FinishReason::ContentFilter,
-            // Servers that do not say why know one reason only.
+            // Servers that do not report a reason have only this one.
             (Some("incomplete"), None | Some("" | "max_output_tokens")) => FinishReason::Length,
             (status, word) => {
                 let word = word.or(status).unwrap_or("no status").to_owned();
-                return answer.fail(answer.faults.gave_up(&word));
+                return answer.fail(answer.faults.aborted(&word));
             }
         };
         answer.reason = Some(reason);
@@ -378,7 +378,7 @@ fn is_commentary(phase: Option<&str>) -> bool {
     phase == Some("commentary")
 }
 
-/// Events of other kinds have deltas that are no text.
+/// Deltas of other event types are not text and are read as empty.
 fn text_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),

@@ -10,7 +10,7 @@ use reqwest::Url;
 
 use self::answer::Commentary;
 use crate::answer::Decoder;
-use crate::form::below;
+use crate::shared_fields::below;
 
 pub(crate) fn url(base: &Url) -> Url {
     below(base, &["responses"])

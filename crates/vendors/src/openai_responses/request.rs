@@ -1,4 +1,4 @@
-//! From the internal request to the one on the wire.
+//! Converts the internal request to the one on the wire.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,11 @@ use podium_ports::vendor::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::form::image_url;
+use crate::shared_fields::image_url;
 
-/// What has the vendor give the reasoning as an opaque text, since it is not to keep it.
+/// Makes the vendor return its reasoning as encrypted text, because it must not store it.
 const SEALED_REASONING: &str = "reasoning.encrypted_content";
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct ResponsesBody<'a> {
     model: &'a str,
@@ -44,7 +43,7 @@ pub(super) struct ResponsesBody<'a> {
     stream: bool,
 }
 
-/// A piece of the conversation.
+/// An item of the conversation.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum InputItem<'a> {
@@ -53,7 +52,7 @@ enum InputItem<'a> {
         content: ContentBody<'a>,
     },
     Typed(TypedItem<'a>),
-    /// As the vendor gave it.
+    /// As the vendor sent it.
     Sealed(Value),
 }
 
@@ -105,14 +104,14 @@ struct ToolBody<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-    /// The vendor's default is true, which only a small part of all schemas satisfies.
+    /// The vendor's default is true, which few schemas satisfy.
     strict: bool,
 }
 
-/// The body of a streamed call. A worker is never asked for more than it can write.
+/// The body of a streamed call. A worker is never asked for more tokens than it can write.
 pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> ResponsesBody<'a> {
     let tools = request.tools.as_ref();
-    // Only with tools does a conversation go on within one train of thought; models without reasoning refuse the word.
+    // Reasoning continues across turns only with tools. Models without reasoning reject the field.
     let seals_reasoning = tools.is_some() && worker.takes(Feature::Effort);
     ResponsesBody {
         model: &worker.model,
@@ -138,7 +137,7 @@ fn reasoning(worker: &Worker, request: &ChatRequest) -> Option<ReasoningBody> {
     (effort.is_some() || is_shown).then(|| ReasoningBody { effort, summary: is_shown.then_some("auto") })
 }
 
-/// A message as items: what it says between the results of tools before it and the calls after it. Reasoning goes first.
+/// A message as items: reasoning, tool results, text, tool calls, in this order.
 fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
     let mut before = Vec::new();
     let mut after = Vec::new();
@@ -158,8 +157,8 @@ fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
         }
     }
     let content = content(message);
-    let says_nothing = matches!(&content, ContentBody::Text(text) if text.is_empty());
-    if !says_nothing || (before.is_empty() && after.is_empty()) {
+    let is_empty = matches!(&content, ContentBody::Text(text) if text.is_empty());
+    if !is_empty || (before.is_empty() && after.is_empty()) {
         before.push(InputItem::Message { role: message.role.as_str(), content });
     }
     before.append(&mut after);
@@ -167,8 +166,8 @@ fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
 }
 
 fn content(message: &Message) -> ContentBody<'_> {
-    let has_picture = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
-    if message.role != Role::User || !has_picture {
+    let has_image = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
+    if message.role != Role::User || !has_image {
         return ContentBody::Text(message.words());
     }
     let first = (!message.text.is_empty()).then_some(ContentPart::InputText { text: &message.text });
@@ -180,7 +179,7 @@ fn content(message: &Message) -> ContentBody<'_> {
     ContentBody::Parts(first.into_iter().chain(parts).collect())
 }
 
-/// The vendor's own item, which the mark holds.
+/// The vendor's own reasoning item, which the seal's mark contains.
 fn sealed(reasoning: &Reasoning, worker: &Worker) -> Option<Value> {
     let item: Value = serde_json::from_str(Seal::mark_of(reasoning.seal.as_ref(), &worker.id)?).ok()?;
     (item["type"] == "reasoning").then_some(item)

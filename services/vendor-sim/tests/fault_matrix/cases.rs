@@ -43,7 +43,7 @@ pub(crate) struct Case {
 const UNTRUSTED: [&str; 3] = [
     "its certificate is signed by an authority that this machine does not trust",
     "its certificate has expired, by this machine's clock",
-    "its certificate is for another name than that of base_url",
+    "its certificate is not valid for the host name of base_url",
 ];
 
 /// How a call ends for its caller.
@@ -91,7 +91,7 @@ impl Outcome {
             Self::Throttled(_) => "asked to slow down",
             Self::Failed(_) => "failed with status",
             Self::Unreachable => "could not be reached, or cut the connection",
-            Self::Garbled => "sent something that does not read",
+            Self::Garbled => "sent something that cannot be decoded",
             Self::Unpaid => "cannot pay for the call",
             Self::TimedOut(limit) => limit,
             Self::Untrusted(why) => why,

@@ -1,4 +1,4 @@
-//! What the wire formats write alike.
+//! Fields that several wire formats write in the same way.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use podium_domain::policy::Effort;
 use reqwest::Url;
 use serde_json::{Map, Value};
 
-/// The address below `base`. A query of the base is kept.
+/// Appends path segments to `base`. A query of the base is kept.
 pub(crate) fn below(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();
     if let Ok(mut path) = url.path_segments_mut() {
@@ -16,7 +16,7 @@ pub(crate) fn below(base: &Url, segments: &[&str]) -> Url {
     url
 }
 
-/// A picture as an address: its own, or one that holds it.
+/// An image as a URL: its own, or a `data:` URL with its content.
 pub(crate) fn image_url(image: &Image) -> Cow<'_, str> {
     match image {
         Image::Url(url) => Cow::Borrowed(url),
@@ -26,13 +26,13 @@ pub(crate) fn image_url(image: &Image) -> Cow<'_, str> {
     }
 }
 
-/// Arguments of a tool as the object that they were checked to be.
+/// Arguments of a tool as a JSON object. `capability_check` has verified that they are one.
 pub(crate) fn object(arguments: &str) -> Map<String, Value> {
     serde_json::from_str(arguments).unwrap_or_default()
 }
 
-/// The part of an answer's tokens that may go into reasoning, for models that know no effort by name. The larger parts leave
-/// enough of a usual limit for an answer.
+/// How many of an answer's tokens may go into reasoning, for models that take a number and no effort by name. Even the
+/// larger budgets leave enough of a usual limit for the answer itself.
 pub(crate) fn thinking_budget(effort: Effort, output_tokens_max: u32) -> u32 {
     let eighths = match effort {
         Effort::None | Effort::Minimal => 0,

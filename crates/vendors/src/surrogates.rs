@@ -1,23 +1,23 @@
-//! Halves of characters. A server that cuts texts as JavaScript counts them may cut a character such as `🙂` in two and send each
-//! half in a piece of its own, as an escape that JSON's grammar allows and no text can hold.
+//! Lone surrogates in JSON. A server that cuts text as JavaScript counts it may cut a character such as `🙂` in two and send
+//! each UTF-16 surrogate in its own chunk, as an escape that JSON's grammar allows but no Rust string can hold.
 //!
-//! Such a half goes through the parser as a stand-in, a character that Unicode leaves to everybody's own use, and is put together
-//! with the other half where the pieces meet. One that stays alone becomes the sign for what cannot be shown.
+//! Such a surrogate passes through the parser as a placeholder from Unicode's private use area. Where two chunks meet, a
+//! high and a low one are joined into the character. One without a partner becomes U+FFFD, the replacement character.
 
-/// The first of as many characters for private use as there are halves, which are the surrogates of UTF-16.
-const STAND_INS: u32 = 0x10_F800;
+/// The first private-use character that serves as a placeholder; there is one for each surrogate.
+const PLACEHOLDERS: u32 = 0x10_F800;
 const SURROGATES: u32 = 0xD800;
 const LOW_SURROGATES: u32 = 0xDC00;
 const SURROGATES_END: u32 = 0xE000;
 
-/// JSON with a stand-in for each half that stands alone; `None` where there is none, which is nearly always.
-pub(crate) fn with_stand_ins(json: &[u8]) -> Option<Vec<u8>> {
-    let mut mended = Vec::new();
+/// JSON with a placeholder for each lone surrogate; `None` if it has none, which is nearly always the case.
+pub(crate) fn with_placeholders(json: &[u8]) -> Option<Vec<u8>> {
+    let mut replaced = Vec::new();
     let (mut kept_to, mut at) = (0, 0);
     while let Some(backslash) = json[at..].iter().position(|byte| *byte == b'\\') {
         at += backslash;
         let Some(half) = surrogate(&json[at..]) else {
-            // Whatever is escaped, such as another backslash, is passed over with it.
+            // Skip the backslash together with the character that it escapes (such as another backslash).
             at = (at + 2).min(json.len());
             continue;
         };
@@ -26,32 +26,32 @@ pub(crate) fn with_stand_ins(json: &[u8]) -> Option<Vec<u8>> {
             at += 12;
             continue;
         }
-        mended.extend_from_slice(&json[kept_to..at]);
+        replaced.extend_from_slice(&json[kept_to..at]);
         at += 6;
         kept_to = at;
-        if let Some(stand_in) = char::from_u32(STAND_INS + (half - SURROGATES)) {
-            mended.extend_from_slice(stand_in.encode_utf8(&mut [0; 4]).as_bytes());
+        if let Some(placeholder) = char::from_u32(PLACEHOLDERS + (half - SURROGATES)) {
+            replaced.extend_from_slice(placeholder.encode_utf8(&mut [0; 4]).as_bytes());
         }
     }
     (kept_to > 0).then(|| {
-        mended.extend_from_slice(&json[kept_to..]);
-        mended
+        replaced.extend_from_slice(&json[kept_to..]);
+        replaced
     })
 }
 
-/// The surrogate for which `escaped` begins with the escape.
+/// The surrogate whose `\u` escape `escaped` begins with.
 fn surrogate(escaped: &[u8]) -> Option<u32> {
     let digits = escaped.strip_prefix(b"\\u")?.get(..4)?;
     let code = digits.iter().try_fold(0, |code, digit| Some(code * 16 + char::from(*digit).to_digit(16)?))?;
     (SURROGATES..SURROGATES_END).contains(&code).then_some(code)
 }
 
-/// The half for which a character stands.
-fn half(stand_in: char) -> Option<u32> {
-    u32::from(stand_in).checked_sub(STAND_INS).map(|half| SURROGATES + half)
+/// The surrogate that a placeholder represents.
+fn half(placeholder: char) -> Option<u32> {
+    u32::from(placeholder).checked_sub(PLACEHOLDERS).map(|half| SURROGATES + half)
 }
 
-/// A text whose halves are put together.
+/// The text with its pairs of placeholders joined into characters, and U+FFFD for lone ones.
 pub(crate) fn joined(text: &str) -> String {
     let mut characters = text.chars().peekable();
     let mut whole = String::with_capacity(text.len());
@@ -72,21 +72,21 @@ pub(crate) fn joined(text: &str) -> String {
     whole
 }
 
-/// The seams of an answer's texts.
+/// Joins surrogates across the chunks of an answer's two texts.
 #[derive(Debug, Default)]
 pub(crate) struct Seams {
     pub(crate) text: Seam,
     pub(crate) reasoning: Seam,
 }
 
-/// Puts halves together that come in different pieces of one text.
+/// Joins surrogates that come in different chunks of one text.
 #[derive(Debug, Default)]
 pub(crate) struct Seam {
     first_half: Option<char>,
 }
 
 impl Seam {
-    /// What can be said once this piece is there. A first half at its end waits for the next piece.
+    /// The text that is complete with this chunk. A high surrogate at its end is kept for the next one.
     pub(crate) fn join(&mut self, piece: &str) -> String {
         let mut text: String = self.first_half.take().into_iter().collect();
         text.push_str(piece);
@@ -98,7 +98,7 @@ impl Seam {
         joined(&text)
     }
 
-    /// What is left once no more pieces come.
+    /// The rest of the text after the last chunk: U+FFFD for a high surrogate without a partner, or nothing.
     pub(crate) fn end(&mut self) -> String {
         self.first_half.take().map(|_| char::REPLACEMENT_CHARACTER).into_iter().collect()
     }
@@ -109,12 +109,12 @@ mod tests {
     use super::*;
 
     fn read(json: &str) -> String {
-        let mended = with_stand_ins(json.as_bytes());
-        serde_json::from_slice(mended.as_deref().unwrap_or(json.as_bytes())).unwrap()
+        let replaced = with_placeholders(json.as_bytes());
+        serde_json::from_slice(replaced.as_deref().unwrap_or(json.as_bytes())).unwrap()
     }
 
     #[test]
-    fn json_without_a_half_stays_as_it_is() {
+    fn json_without_lone_surrogates_is_unchanged() {
         for json in [
             r#""""#,
             r#""\n\\ud83d""#,
@@ -125,12 +125,12 @@ mod tests {
             r"\u",
             r"\ud8",
         ] {
-            assert_eq!(with_stand_ins(json.as_bytes()), None, "{json}");
+            assert_eq!(with_placeholders(json.as_bytes()), None, "{json}");
         }
     }
 
     #[test]
-    fn halves_are_put_together_where_pieces_meet() {
+    fn surrogates_are_joined_across_chunks() {
         let mut seam = Seam::default();
         assert_eq!(seam.join(&read(r#""a\ud83d""#)), "a");
         assert_eq!(seam.join(&read(r#""\ude42b\uD83C""#)), "🙂b");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_that_stays_alone_is_shown_as_such() {
+    fn a_lone_surrogate_becomes_the_replacement_character() {
         let mut seam = Seam::default();
         assert_eq!(seam.join(&read(r#""\ude42 \\\ud83d\ud83d""#)), "\u{fffd} \\\u{fffd}");
         assert_eq!(seam.join("a"), "\u{fffd}a");

@@ -1,4 +1,4 @@
-//! What a request demands of a worker, held against what the worker takes, before anything is sent.
+//! Compares what a request needs with what the worker accepts, before anything is sent.
 
 use podium_domain::content::{Part, ToolCall};
 use podium_domain::needs::BLANK_STOP;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::anthropic;
 use crate::faults::Faults;
 
-/// Refuses what the worker does not take, naming the worker and the feature, and what nobody takes.
+/// Rejects requests that this worker does not accept (the error names worker and feature), or that no worker accepts.
 pub(crate) fn check(worker: &Worker, request: &ChatRequest, faults: &Faults) -> Result<(), VendorError> {
     let unsupported = |what: &str| Err(Faults::unsupported(&worker.id, what));
     if let Some(feature) = features(request).into_iter().find(|feature| !worker.takes(*feature)) {
@@ -27,8 +27,7 @@ pub(crate) fn check(worker: &Worker, request: &ChatRequest, faults: &Faults) -> 
     bounds(request).map_err(|message| faults.misconfigured(&message))
 }
 
-/// The features without which the request cannot be answered. Hints are not among them, nor is the effort, which goes by
-/// two names.
+/// The features that the request needs. Hints are excluded, and so is the effort, which two features cover.
 fn features(request: &ChatRequest) -> Vec<Feature> {
     let parts = || request.messages.iter().flat_map(|message| &message.parts);
     let uses_tools = || parts().any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)));
@@ -50,7 +49,7 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
     .collect()
 }
 
-/// What a wire format takes in part, or each alone and not together.
+/// What a wire format accepts with restrictions, or separately but not in combination.
 fn combination(worker: &Worker, request: &ChatRequest) -> Option<&'static str> {
     if worker.api != WireFormat::Anthropic {
         return None;
@@ -71,7 +70,7 @@ fn combination(worker: &Worker, request: &ChatRequest) -> Option<&'static str> {
     }
 }
 
-/// What no worker takes.
+/// Limits that hold for every worker.
 fn bounds(request: &ChatRequest) -> Result<(), String> {
     if request.stops.len() > STOPS_MAX {
         return Err(format!("stops has {} entries, the limit is {STOPS_MAX}", request.stops.len()));
@@ -84,7 +83,7 @@ fn bounds(request: &ChatRequest) -> Result<(), String> {
         if let ToolChoice::Named(name) = &tools.choice
             && !tools.tools.iter().any(|tool| tool.name == *name)
         {
-            return Err(format!("tools must have `{name}`, which is to be called"));
+            return Err(format!("tool_choice names `{name}`, which is not in tools"));
         }
     }
     let mut calls =
@@ -98,7 +97,7 @@ fn bounds(request: &ChatRequest) -> Result<(), String> {
 fn arguments(call: &ToolCall) -> Result<(), String> {
     match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("the arguments of tool call `{}` are no JSON object", call.id)),
+        Err(_) => Err(format!("the arguments of tool call `{}` are not a JSON object", call.id)),
     }
 }
 
@@ -126,7 +125,7 @@ mod tests {
         ToolUse { tools: vec![tool], choice, at_once: CallsAtOnce::Several }
     }
 
-    fn said(worker: &Worker, request: &ChatRequest) -> Result<(), String> {
+    fn checked(worker: &Worker, request: &ChatRequest) -> Result<(), String> {
         let faults = Faults::new(VendorId::new("v").unwrap(), []);
         check(worker, request, &faults).map_err(|error| {
             assert!(!error.is_retryable());
@@ -135,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn each_feature_that_a_worker_lacks_is_refused_by_name() {
-        let picture = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
+    fn a_missing_feature_is_rejected_by_name() {
+        let image = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
         let schema = JsonSchema { name: "s".to_owned(), schema: json!({}), strict: true };
         let schema = AnswerForm::JsonSchema(schema);
         let one = Some(ToolUse { at_once: CallsAtOnce::One, ..tools(ToolChoice::Auto) });
@@ -151,32 +150,32 @@ mod tests {
             ("regex", ChatRequest { answer: AnswerForm::Regex("a|b".to_owned()), ..plain() }),
             ("effort", ChatRequest { effort: Some(Effort::Low), ..plain() }),
         ] {
-            let refused = said(&worker("openai-chat", "[]"), &request).unwrap_err();
+            let refused = checked(&worker("openai-chat", "[]"), &request).unwrap_err();
             assert_eq!(refused, format!("worker `w` does not take {feature}"));
-            assert_eq!(said(&worker("openai-chat", &format!("[\"{feature}\"]")), &request), Ok(()));
+            assert_eq!(checked(&worker("openai-chat", &format!("[\"{feature}\"]")), &request), Ok(()));
         }
-        let refused = said(&worker("openai-chat", r#"["tools"]"#), &ChatRequest { tools: one, ..plain() });
+        let refused = checked(&worker("openai-chat", r#"["tools"]"#), &ChatRequest { tools: one, ..plain() });
         assert_eq!(refused.unwrap_err(), "worker `w` does not take one_tool_call");
-        let shown = vec![Message::new(Role::User, "what?").with([picture])];
-        let refused = said(&worker("openai-chat", "[]"), &ChatRequest { messages: shown, ..plain() });
+        let shown = vec![Message::new(Role::User, "what?").with([image])];
+        let refused = checked(&worker("openai-chat", "[]"), &ChatRequest { messages: shown, ..plain() });
         assert_eq!(refused.unwrap_err(), "worker `w` does not take image");
     }
 
     #[test]
-    fn hints_are_never_refused() {
+    fn hints_are_never_rejected() {
         let hints = ChatRequest {
             cache_hint: Some("x".to_owned()),
             reasoning: podium_ports::vendor::ReasoningText::Shown,
             ..plain()
         };
-        assert_eq!(said(&worker("gemini", "[]"), &hints), Ok(()));
+        assert_eq!(checked(&worker("gemini", "[]"), &hints), Ok(()));
     }
 
     #[test]
-    fn what_anthropic_takes_only_apart_is_refused_together() {
+    fn anthropic_rejects_excluded_combinations() {
         let thinker = worker("anthropic", r#"["effort", "temperature", "top_p", "tools"]"#);
         let hard = ChatRequest { effort: Some(Effort::High), ..plain() };
-        assert_eq!(said(&thinker, &hard), Ok(()));
+        assert_eq!(checked(&thinker, &hard), Ok(()));
         for (what, request) in [
             ("temperature together with effort", ChatRequest { temperature: Some(0.5), ..hard.clone() }),
             ("top_p together with effort", ChatRequest { top_p: Some(0.5), ..hard.clone() }),
@@ -186,26 +185,26 @@ mod tests {
                 ChatRequest { tools: Some(tools(ToolChoice::Required)), ..hard.clone() },
             ),
         ] {
-            assert_eq!(said(&thinker, &request).unwrap_err(), format!("worker `w` does not take {what}"));
+            assert_eq!(checked(&thinker, &request).unwrap_err(), format!("worker `w` does not take {what}"));
         }
-        assert_eq!(said(&thinker, &ChatRequest { temperature: Some(1.0), ..plain() }), Ok(()));
+        assert_eq!(checked(&thinker, &ChatRequest { temperature: Some(1.0), ..plain() }), Ok(()));
         let stopped = |text: &str| ChatRequest { stops: vec!["END".to_owned(), text.to_owned()], ..plain() };
         let plain = worker("anthropic", r#"["stop"]"#);
-        assert_eq!(said(&plain, &stopped(".")), Ok(()));
-        let refused = said(&plain, &stopped("\n")).unwrap_err();
+        assert_eq!(checked(&plain, &stopped(".")), Ok(()));
+        let refused = checked(&plain, &stopped("\n")).unwrap_err();
         assert_eq!(refused, "worker `w` does not take stop that is nothing but blanks");
     }
 
     #[test]
-    fn what_no_worker_takes_is_refused_with_its_limit() {
+    fn general_limits_are_enforced_for_every_worker() {
         let worker = worker("openai-chat", r#"["stop", "tools"]"#);
         let stops = ChatRequest { stops: vec!["x".to_owned(); 5], ..plain() };
-        assert!(said(&worker, &stops).unwrap_err().contains("stops has 5 entries, the limit is 4"));
+        assert!(checked(&worker, &stops).unwrap_err().contains("stops has 5 entries, the limit is 4"));
         let none = Some(ToolUse { tools: Vec::new(), ..tools(ToolChoice::Auto) });
         let none = ChatRequest { tools: none, ..plain() };
-        assert!(said(&worker, &none).unwrap_err().contains("tools has 0 entries"));
+        assert!(checked(&worker, &none).unwrap_err().contains("tools has 0 entries"));
         let other = ChatRequest { tools: Some(tools(ToolChoice::Named("other".to_owned()))), ..plain() };
-        assert!(said(&worker, &other).unwrap_err().contains("tools must have `other`"));
+        assert!(checked(&worker, &other).unwrap_err().contains("tool_choice names `other`"));
         let call = Part::ToolCall(ToolCall {
             id: "c1".to_owned(),
             name: "look".to_owned(),
@@ -214,6 +213,6 @@ mod tests {
         });
         let messages = vec![Message::new(Role::Assistant, "").with([call]), Message::new(Role::User, "?")];
         let called = ChatRequest { messages, ..plain() };
-        assert!(said(&worker, &called).unwrap_err().contains("tool call `c1` are no JSON object"));
+        assert!(checked(&worker, &called).unwrap_err().contains("tool call `c1` are not a JSON object"));
     }
 }
