@@ -1,5 +1,5 @@
-//! No conductor: the question goes to one worker as it is. It is what runs without a model that plans, and the baseline that
-//! such a model is measured against.
+//! No conductor model: the whole question goes to one worker. Used without a planning model, and as the baseline that
+//! planning models are compared with.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub struct DirectConductor {
 }
 
 impl DirectConductor {
-    /// Every question goes to the safest worker that its policy allows.
+    /// Sends every question to the safest worker that its policy allows.
     pub fn to_safest(pool: Arc<Pool>) -> Self {
         Self { id: "direct".to_owned(), pool, worker: None }
     }
 
-    /// Every question goes to `worker`.
+    /// Sends every question to `worker`.
     pub fn to_worker(pool: Arc<Pool>, worker: WorkerId) -> Result<Self, UnknownWorker> {
         if pool.worker(&worker).is_none() {
             return Err(UnknownWorker { id: worker });
@@ -73,7 +73,7 @@ impl Conductor for DirectConductor {
     }
 }
 
-/// What planning comes to that asked no model: it costs nothing, and another try cannot help.
+/// The outcome of planning without a model: it costs nothing, and a retry cannot help.
 pub(crate) fn without_model(planned: Result<Planned, String>) -> Result<PlanOutcome, ConductorError> {
     let (usage, cost) = (Usage::default(), Cost::ZERO);
     match planned {

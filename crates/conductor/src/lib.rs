@@ -1,8 +1,8 @@
-//! Conductors that need no local model: a remote model, a workflow that a person wrote, and none at all.
+//! Conductors without a local model: a remote model, a workflow written by a person, and no planning at all.
 //!
-//! [`RemoteConductor`] asks any model that workers can be called like. [`FixedConductor`] always gives the same workflow,
-//! read from a YAML file. [`DirectConductor`] hands the question to one worker as it is. All three end in
-//! `PlanDraft::check`; none of them repairs or guesses a plan, and none falls back to another: that is the engine's part.
+//! [`RemoteConductor`] asks any model that can be called as a worker. [`FixedConductor`] always returns the same workflow,
+//! read from a YAML file. [`DirectConductor`] sends the question unchanged to one worker. All three check plans with
+//! `PlanDraft::check`. None repairs or guesses a plan, and none falls back to another: the engine does that.
 
 mod direct;
 mod fixed;

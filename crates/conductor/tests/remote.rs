@@ -1,4 +1,4 @@
-//! A remote model as conductor: what it writes becomes a plan, or it is told why not.
+//! A remote model as conductor: its output becomes a plan, or it is told the problem.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ const PLAN: &str = "One drafts, one checks.\n```python\nmodel_id = [0, 2]\nsubta
                     access_list = [[], [0]]\n```\n";
 const EMPTY: &str = "It is right.\nmodel_id = []\nsubtasks = []\naccess_list = []";
 
-/// A model of its own vendor price: it need not be in the pool.
+/// A model with its own prices; it need not be in the pool.
 fn model() -> Worker {
     let pool = Pool::parse(
         r#"
@@ -57,21 +57,21 @@ fn request() -> PlanRequest {
     }
 }
 
-/// What came of planning with a model that gives these answers in turn.
+/// The outcome of planning with a model that returns these answers in turn.
 struct Tried {
     result: Result<PlanOutcome, ConductorError>,
     calls: Vec<ChatRequest>,
-    heard: String,
+    streamed: String,
 }
 
-async fn tried(answers: impl IntoIterator<Item = Answer>, request: &PlanRequest) -> Tried {
+async fn plan_with(answers: impl IntoIterator<Item = Answer>, request: &PlanRequest) -> Tried {
     let vendor = ScriptedVendor::new();
     vendor.script("planner", answers);
     let conductor = conductor(&vendor);
-    let heard = Mutex::new(String::new());
-    let sink = |text: &str| heard.lock().unwrap().push_str(text);
+    let streamed = Mutex::new(String::new());
+    let sink = |text: &str| streamed.lock().unwrap().push_str(text);
     let result = conductor.plan(request, &sink, &CancellationToken::new()).await;
-    Tried { result, calls: vendor.calls_of("planner"), heard: heard.into_inner().unwrap() }
+    Tried { result, calls: vendor.calls_of("planner"), streamed: streamed.into_inner().unwrap() }
 }
 
 fn conductor(vendor: &ScriptedVendor) -> RemoteConductor {
@@ -91,15 +91,15 @@ fn planned(outcome: &PlanOutcome) -> &Planned {
 }
 
 #[tokio::test]
-async fn a_plan_is_read_as_it_is_written_and_paid_for() {
-    let Tried { result, calls, heard } =
-        tried([Answer::parts([&PLAN[..10], &PLAN[10..60], &PLAN[60..]])], &request()).await;
+async fn a_plan_is_parsed_while_it_streams_and_is_charged() {
+    let Tried { result, calls, streamed } =
+        plan_with([Answer::parts([&PLAN[..10], &PLAN[10..60], &PLAN[60..]])], &request()).await;
     let outcome = result.unwrap();
     let Planned { plan, reasoning, fallback } = planned(&outcome);
     assert_eq!((reasoning.as_str(), fallback), ("One drafts, one checks.", &None));
     let workers: Vec<_> = plan.steps().iter().map(|step| step.worker.as_str()).collect();
     assert_eq!(workers, ["quick", "checker"]);
-    assert_eq!(heard, PLAN);
+    assert_eq!(streamed, PLAN);
     // 100 tokens at a dollar and 10 at ten dollars a million.
     assert_eq!((outcome.usage, outcome.cost.nano_usd()), (Answer::USAGE, 200_000));
     let [call] = calls.as_slice() else { panic!("{calls:?}") };
@@ -110,18 +110,20 @@ async fn a_plan_is_read_as_it_is_written_and_paid_for() {
 }
 
 #[tokio::test]
-async fn a_model_is_told_what_was_wrong_and_tries_again() {
+async fn a_model_is_shown_its_problem_and_tries_again() {
     let forward = "model_id = [0, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[1], []]";
-    let Tried { result, calls, heard } =
-        tried([Answer::text("I would ask a friend."), Answer::text(forward), Answer::text(PLAN)], &request())
-            .await;
+    let Tried { result, calls, streamed } = plan_with(
+        [Answer::text("I would ask a friend."), Answer::text(forward), Answer::text(PLAN)],
+        &request(),
+    )
+    .await;
     let outcome = result.unwrap();
     assert_eq!(planned(&outcome).plan.len(), 2);
     assert_eq!((outcome.usage.total_tokens(), outcome.cost.nano_usd()), (330, 600_000));
-    assert_eq!(heard, format!("I would ask a friend.\n{forward}\n{PLAN}"));
+    assert_eq!(streamed, format!("I would ask a friend.\n{forward}\n{PLAN}"));
 
     let seeds: BTreeSet<_> = calls.iter().map(|call| call.seed.unwrap()).collect();
-    assert_eq!(seeds.len(), 3, "each try is another throw of the dice: {seeds:?}");
+    assert_eq!(seeds.len(), 3, "each try has a different seed: {seeds:?}");
     let temperatures: Vec<_> = calls.iter().map(|call| call.temperature.unwrap()).collect();
     assert!(temperatures.is_sorted() && temperatures[0] < temperatures[2], "{temperatures:?}");
     let turns = |call: &ChatRequest| call.messages.iter().map(|turn| turn.role).collect::<Vec<_>>();
@@ -135,19 +137,19 @@ async fn a_model_is_told_what_was_wrong_and_tries_again() {
 }
 
 #[tokio::test]
-async fn tries_are_bounded_and_their_end_accounts_for_all_of_them() {
+async fn tries_are_bounded_and_the_error_has_their_total_usage() {
     let blank = Answer::text(" ").usage(None);
     let cut = Answer::text("model_id = [0").finish(FinishReason::Length);
-    let Tried { result, calls, .. } = tried([blank, cut.clone(), cut], &request()).await;
+    let Tried { result, calls, .. } = plan_with([blank, cut.clone(), cut], &request()).await;
     let error = result.unwrap_err();
     assert!(!error.is_retryable());
     let ConductorError::NoPlan { tries, message, usage, cost } = error else { panic!("{error}") };
     assert_eq!((tries, calls.len()), (3, 3));
     assert!(message.contains("cut off after 4096 tokens"), "{message}");
-    // The blank try said nothing of its usage, so it is estimated.
+    // The blank try reported no usage, so it is estimated.
     assert!(usage.prompt_tokens > 200 && usage.completion_tokens == 21, "{usage:?}");
     assert!(cost.nano_usd() > 400_000);
-    // Nothing to show of a blank text.
+    // A blank output is not shown again.
     assert_eq!(calls[1].messages.len(), 2);
 }
 
@@ -155,20 +157,20 @@ async fn tries_are_bounded_and_their_end_accounts_for_all_of_them() {
 async fn an_earlier_answer_can_be_kept_but_only_if_there_is_one() {
     let mut again = request();
     again.earlier = Some(Earlier { text: "<step number=\"1\">...</step>".to_owned(), gave_answer: true });
-    let Tried { result, calls, .. } = tried([Answer::text(EMPTY)], &again).await;
+    let Tried { result, calls, .. } = plan_with([Answer::text(EMPTY)], &again).await;
     assert_eq!(result.unwrap().result, PlanResult::KeepAnswer);
     assert!(calls[0].messages[0].text.contains("<step number=\"1\">"));
 
     let mut correcting = request();
     correcting.earlier =
         Some(Earlier { text: "<step number=\"1\">...</step>".to_owned(), gave_answer: false });
-    let Tried { result, .. } = tried([Answer::text(EMPTY), Answer::text(PLAN)], &correcting).await;
+    let Tried { result, .. } = plan_with([Answer::text(EMPTY), Answer::text(PLAN)], &correcting).await;
     assert!(
         matches!(result.unwrap().result, PlanResult::Plan(_)),
         "a round that failed has no answer to keep"
     );
 
-    let Tried { result, calls, .. } = tried([Answer::text(EMPTY), Answer::text(PLAN)], &request()).await;
+    let Tried { result, calls, .. } = plan_with([Answer::text(EMPTY), Answer::text(PLAN)], &request()).await;
     assert!(matches!(result.unwrap().result, PlanResult::Plan(_)));
     assert!(calls[1].messages[2].text.contains("plan has no steps"));
 }
@@ -178,37 +180,37 @@ async fn a_plan_obeys_the_policy() {
     let mut narrow = request();
     narrow.policy.workers_allowed = WorkersAllowed::Only(BTreeSet::from([WorkerId::new("quick").unwrap()]));
     let Tried { result, calls, .. } =
-        tried([Answer::text(PLAN), Answer::text(PLAN), Answer::text(PLAN)], &narrow).await;
+        plan_with([Answer::text(PLAN), Answer::text(PLAN), Answer::text(PLAN)], &narrow).await;
     assert!(result.unwrap_err().to_string().contains("`checker`"));
     assert!(!calls[0].messages[0].text.contains("Model id 2:"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_breaks_costs_a_try_and_is_asked_for_again_as_it_was() {
+async fn a_broken_stream_costs_a_try_and_is_repeated_unchanged() {
     let broken = Answer::text("One dra").fail(Fault::Garbled);
     let Tried { result, calls, .. } =
-        tried([broken, Answer::refuse(Fault::Failed), Answer::text(PLAN)], &request()).await;
+        plan_with([broken, Answer::refuse(Fault::Failed), Answer::text(PLAN)], &request()).await;
     let outcome = result.unwrap();
     assert!(outcome.usage.prompt_tokens > Answer::USAGE.prompt_tokens, "{:?}", outcome.usage);
     assert_eq!(calls.len(), 3);
     assert!(calls.iter().all(|call| call.messages == calls[0].messages));
-    // The call that brought nothing is made again, and is no try of its own.
+    // The call without output is retried and is not a try.
     assert_eq!(calls[1].temperature, calls[2].temperature);
     assert_ne!(calls[0].temperature, calls[1].temperature);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_brought_nothing_is_made_again_as_often_as_it_may_be() {
+async fn a_call_without_output_is_retried_within_the_limits() {
     for (fault, calls_made) in [
         (Fault::Throttled { retry_after: None }, 4),
         (Fault::Failed, 4),
         (Fault::Unreachable, 4),
-        // Waited for in vain once is enough; and no wait makes a key appear.
+        // A timed-out wait is not repeated, and a pause cannot supply a missing key.
         (Fault::Timeout, 1),
         (Fault::Misconfigured, 1),
     ] {
         let answers = vec![Answer::refuse(fault.clone()); 6];
-        let Tried { result, calls, .. } = tried(answers, &request()).await;
+        let Tried { result, calls, .. } = plan_with(answers, &request()).await;
         let error = result.unwrap_err();
         assert!(
             matches!(error, ConductorError::Unavailable(_)) && error.is_retryable(),
@@ -220,25 +222,25 @@ async fn a_call_that_brought_nothing_is_made_again_as_often_as_it_may_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_comes_no_sooner_than_the_vendor_wants_it_and_not_after_the_time_is_up() {
+async fn a_retry_respects_retry_after_and_the_plans_deadline() {
     let slow_down = |seconds| {
         let retry_after = Some(Duration::from_secs(seconds));
         Answer::refuse(Fault::Throttled { retry_after })
     };
     let began = tokio::time::Instant::now();
-    let Tried { result, .. } = tried([slow_down(20), Answer::text(PLAN)], &request()).await;
+    let Tried { result, .. } = plan_with([slow_down(20), Answer::text(PLAN)], &request()).await;
     result.unwrap();
     assert_eq!(began.elapsed().as_secs(), 20);
 
     let began = tokio::time::Instant::now();
-    let Tried { result, calls, .. } = tried([slow_down(90), Answer::text(PLAN)], &request()).await;
+    let Tried { result, calls, .. } = plan_with([slow_down(90), Answer::text(PLAN)], &request()).await;
     let error = result.unwrap_err();
-    assert_eq!((calls.len(), began.elapsed()), (1, Duration::ZERO), "there is no minute and a half left");
+    assert_eq!((calls.len(), began.elapsed()), (1, Duration::ZERO), "less than 90 seconds are left");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(90)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_in_trouble_is_not_asked_several_times_as_much_as_one_that_works() {
+async fn retries_add_little_load_to_a_failing_endpoint() {
     let vendor = ScriptedVendor::new();
     vendor.otherwise(Answer::refuse(Fault::Throttled { retry_after: None }));
     let conductor = conductor(&vendor);
@@ -252,30 +254,30 @@ async fn an_endpoint_in_trouble_is_not_asked_several_times_as_much_as_one_that_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_paid_for_is_told_whatever_becomes_of_the_plan() {
-    let Tried { result, .. } = tried([Answer::refuse(Fault::Rejected)], &request()).await;
-    assert!(matches!(result, Err(ConductorError::NoPlan { tries: 1, .. })), "this question is refused");
+async fn every_error_reports_the_usage() {
+    let Tried { result, .. } = plan_with([Answer::refuse(Fault::Rejected)], &request()).await;
+    assert!(matches!(result, Err(ConductorError::NoPlan { tries: 1, .. })), "this question is rejected");
 
     let throttled = Answer::refuse(Fault::Throttled { retry_after: Some(Duration::from_hours(1)) });
-    let Tried { result, .. } = tried([Answer::text("No."), throttled], &request()).await;
+    let Tried { result, .. } = plan_with([Answer::text("No."), throttled], &request()).await;
     let error = result.unwrap_err();
     assert!(matches!(error.cause(), ConductorError::Unavailable(_)) && error.is_retryable(), "{error}");
     assert_eq!(error.consumed().0, Answer::USAGE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_is_stopped_in_its_middle_tells_what_it_has_consumed() {
+async fn a_stopped_plan_reports_its_usage() {
     for is_stopped in [true, false] {
         let vendor = ScriptedVendor::new();
         let begun = Answer::text("One drafts, ").wait(&Gate::closed());
         vendor.script("planner", [Answer::text("No."), begun]);
         let (conductor, stop) = (conductor(&vendor), CancellationToken::new());
         let asked = request();
-        let heard = Mutex::new(String::new());
+        let streamed = Mutex::new(String::new());
         let sink = |text: &str| {
-            let mut heard = heard.lock().unwrap();
-            heard.push_str(text);
-            if is_stopped && heard.ends_with("drafts, ") {
+            let mut streamed = streamed.lock().unwrap();
+            streamed.push_str(text);
+            if is_stopped && streamed.ends_with("drafts, ") {
                 stop.cancel();
             }
         };
@@ -287,7 +289,7 @@ async fn a_plan_that_is_stopped_in_its_middle_tells_what_it_has_consumed() {
         };
         assert!(expected_cause, "{error:?}");
         let (usage, cost) = error.consumed();
-        // The first try as the vendor says; of the second one the prompt, and the twelve letters that were heard.
+        // The first try as the vendor reports; of the second one the prompt and twelve letters of output.
         assert_eq!(usage.completion_tokens, Answer::USAGE.completion_tokens + 3, "{usage:?}");
         assert!(usage.prompt_tokens > Answer::USAGE.prompt_tokens + 200, "{usage:?}");
         assert!(cost.nano_usd() > 230_000 + 200_000, "{cost:?}");
@@ -295,7 +297,7 @@ async fn a_plan_that_is_stopped_in_its_middle_tells_what_it_has_consumed() {
 }
 
 #[tokio::test]
-async fn no_more_calls_are_made_at_once_than_the_model_takes_and_no_more_plans_wait_than_may() {
+async fn concurrent_calls_and_waiting_plans_are_bounded() {
     let (vendor, gate) = (ScriptedVendor::new(), Gate::closed());
     vendor.otherwise(Answer::blank().wait(&gate).say(PLAN));
     let options = RemoteOptions { waiting_max: 1, ..RemoteOptions::default() };
@@ -303,8 +305,8 @@ async fn no_more_calls_are_made_at_once_than_the_model_takes_and_no_more_plans_w
     let conductor =
         RemoteConductor::new((Arc::new(vendor.clone()), limiter), model(), Arc::new(a_pool()), options);
     let (asked, stop) = (request(), CancellationToken::new());
-    let nobody_listens = |_: &str| {};
-    let plan = || conductor.plan(&asked, &nobody_listens, &stop);
+    let ignore = |_: &str| {};
+    let plan = || conductor.plan(&asked, &ignore, &stop);
     let planning = futures::future::join3(plan(), plan(), plan());
     let watching = async {
         vendor.until_called(2).await;
@@ -321,17 +323,17 @@ async fn no_more_calls_are_made_at_once_than_the_model_takes_and_no_more_plans_w
 }
 
 #[tokio::test]
-async fn a_question_that_leaves_no_room_for_a_plan_is_not_sent() {
+async fn a_question_without_space_for_a_plan_is_not_sent() {
     let mut long = request();
     long.question = "why? ".repeat(20_000);
-    let Tried { result, calls, .. } = tried([Answer::text(PLAN)], &long).await;
+    let Tried { result, calls, .. } = plan_with([Answer::text(PLAN)], &long).await;
     let error = result.unwrap_err();
     assert!(matches!(error, ConductorError::QuestionTooLong { tokens_max: 4096, .. }), "{error}");
     assert!(calls.is_empty());
 }
 
 #[tokio::test]
-async fn a_model_that_writes_or_holds_little_is_asked_for_less_and_has_room_for_a_question() {
+async fn the_token_limit_respects_the_models_output_and_context() {
     for (context_tokens, output_tokens_max, expected) in
         [(4096, 192, 192), (4096, 4096, 2048), (65_536, 65_536, 4096)]
     {
@@ -348,7 +350,7 @@ async fn a_model_that_writes_or_holds_little_is_asked_for_less_and_has_room_for_
 }
 
 #[tokio::test]
-async fn a_model_that_goes_on_for_ever_is_stopped() {
+async fn an_endless_output_is_stopped() {
     let endless = Answer::parts(vec!["x".repeat(64 << 10); 6]);
     let vendor = ScriptedVendor::new();
     vendor.script("planner", [endless, Answer::text(PLAN)]);
@@ -359,7 +361,7 @@ async fn a_model_that_goes_on_for_ever_is_stopped() {
 }
 
 #[tokio::test]
-async fn planning_stops_when_it_is_told_to_and_the_call_is_dropped() {
+async fn stopped_planning_drops_the_call() {
     let vendor = ScriptedVendor::new();
     vendor.script("planner", [Answer::hang()]);
     let (conductor, stop) = (conductor(&vendor), CancellationToken::new());
@@ -376,7 +378,7 @@ async fn planning_stops_when_it_is_told_to_and_the_call_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn all_tries_together_have_one_time_limit() {
-    let Tried { result, .. } = tried([Answer::text("No."), Answer::hang()], &request()).await;
+    let Tried { result, .. } = plan_with([Answer::text("No."), Answer::hang()], &request()).await;
     let error = result.unwrap_err();
     assert!(error.is_retryable());
     let limit = Duration::from_mins(1);

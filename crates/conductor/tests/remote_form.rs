@@ -1,5 +1,4 @@
-//! A remote model that its endpoint holds to a form: the form has every plan and no other, and what comes back is read like any
-//! other text.
+//! Output constraints: they allow every valid plan and no other, and the output is parsed like any other text.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;
@@ -57,7 +56,7 @@ fn request() -> PlanRequest {
     }
 }
 
-async fn asked(
+async fn plan_with(
     features: &str,
     request: &PlanRequest,
     answers: impl IntoIterator<Item = Answer>,
@@ -82,15 +81,15 @@ fn planned(outcome: &PlanOutcome) -> &Planned {
     }
 }
 
-/// What the endpoint is told to hold the model to.
+/// The regular expression that the endpoint receives.
 async fn regex(request: &PlanRequest) -> Regex {
-    let (_, calls) = asked("[\"regex\", \"json_schema\"]", request, [Answer::text(LISTS)]).await;
+    let (_, calls) = plan_with("[\"regex\", \"json_schema\"]", request, [Answer::text(LISTS)]).await;
     let AnswerForm::Regex(regex) = &calls[0].answer else { panic!("{:?}", calls[0].answer) };
     Regex::new(&format!("^(?:{regex})$")).unwrap()
 }
 
 #[tokio::test]
-async fn the_regular_expression_has_plans_and_nothing_that_is_refused_for_its_shape() {
+async fn the_regex_matches_exactly_the_well_formed_plans() {
     let request = request();
     let regex = regex(&request).await;
     let with = |access: &str| {
@@ -117,7 +116,7 @@ async fn the_regular_expression_has_plans_and_nothing_that_is_refused_for_its_sh
 }
 
 #[tokio::test]
-async fn the_regular_expression_obeys_the_policy_and_knows_that_an_answer_can_be_kept() {
+async fn the_regex_obeys_the_policy_and_may_keep_an_answer() {
     let mut narrow = request();
     narrow.earlier = Some(Earlier { text: "<step number=\"1\">...</step>".to_owned(), gave_answer: true });
     narrow.policy.workers_allowed = WorkersAllowed::Only(BTreeSet::from([
@@ -131,8 +130,8 @@ async fn the_regular_expression_obeys_the_policy_and_knows_that_an_answer_can_be
 }
 
 #[tokio::test]
-async fn a_plan_comes_as_one_json_object_whose_members_are_written_in_the_order_of_reading() {
-    let (outcome, calls) = asked("[\"json_schema\"]", &request(), [Answer::text(JSON)]).await;
+async fn a_json_plan_has_its_members_in_reading_order() {
+    let (outcome, calls) = plan_with("[\"json_schema\"]", &request(), [Answer::text(JSON)]).await;
     let Planned { plan, reasoning, .. } = planned(&outcome);
     assert_eq!(reasoning, "One drafts [then]\none checks.");
     let subtasks: Vec<_> = plan.steps().iter().map(|step| step.subtask.as_str()).collect();
@@ -147,20 +146,20 @@ async fn a_plan_comes_as_one_json_object_whose_members_are_written_in_the_order_
 }
 
 #[tokio::test]
-async fn a_form_that_is_promised_and_not_kept_is_no_reason_to_believe_the_text() {
+async fn output_is_checked_even_if_the_endpoint_accepts_the_form() {
     let other = r#"{"reasoning": "", "model_id": [0, 9], "subtasks": ["a"], "access_list": [[]]}"#;
     let (outcome, calls) =
-        asked("[\"json_schema\"]", &request(), [Answer::text(other), Answer::text(LISTS)]).await;
+        plan_with("[\"json_schema\"]", &request(), [Answer::text(other), Answer::text(LISTS)]).await;
     assert_eq!(planned(&outcome).plan.len(), 2);
     assert_eq!(planned(&outcome).reasoning, "One drafts, one checks.");
     assert_eq!(calls.len(), 2);
 }
 
 #[tokio::test]
-async fn an_endpoint_that_refuses_the_form_is_asked_without_it_from_then_on() {
+async fn a_rejected_response_format_is_not_sent_again() {
     let refusal = Fault::Refused { message: "response_format: this schema is not supported".to_owned() };
     let answers = [Answer::refuse(refusal), Answer::text("No."), Answer::text(LISTS)];
-    let (outcome, calls) = asked("[\"json_schema\"]", &request(), answers).await;
+    let (outcome, calls) = plan_with("[\"json_schema\"]", &request(), answers).await;
     assert_eq!(planned(&outcome).plan.len(), 2);
     let forms: Vec<_> = calls.iter().map(|call| call.answer != AnswerForm::Text).collect();
     assert_eq!(forms, [true, false, false]);

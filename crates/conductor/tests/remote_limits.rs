@@ -1,4 +1,4 @@
-//! A remote model is called as its limits and its vendor's account allow, which it shares with workers.
+//! A remote model is called within its own limits and those of its vendor's account, which workers share.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 const PLAN: &str = "One does it.\nmodel_id = [0]\nsubtasks = [\"Do it.\"]\naccess_list = [[]]\n";
 
-/// A planner and a worker of one account.
+/// A planner and a worker with one account.
 fn models(account: &str, planner: &str) -> [Worker; 2] {
     let pool = Pool::parse(&format!(
         r#"
@@ -64,12 +64,12 @@ fn request(seed: u64, time_max: Duration) -> PlanRequest {
     }
 }
 
-struct House {
+struct Setup {
     vendor: ScriptedVendor,
     conductor: RemoteConductor,
 }
 
-impl House {
+impl Setup {
     fn new(limiter: Arc<dyn Limiter>, model: Worker) -> Self {
         let vendor = ScriptedVendor::new();
         vendor.otherwise(Answer::text(PLAN));
@@ -85,38 +85,38 @@ impl House {
 
 const LONG: Duration = Duration::from_mins(10);
 
-/// Without limits of its own.
+/// A planner without limits.
 fn planner() -> Worker {
     let [planner, _] = models("", "");
     planner
 }
 
 #[tokio::test(start_paused = true)]
-async fn plans_keep_to_the_requests_and_to_the_tokens_of_a_minute() {
-    // Twenty plans consume 2200 tokens, whatever more they were expected to.
+async fn plans_respect_request_and_token_rates() {
+    // Twenty plans consume 2200 tokens, whatever their estimates were.
     for (limits, least, most) in [
         ("requests_per_minute = 30", Duration::from_secs(36), Duration::from_secs(44)),
         ("tokens_per_minute = 6000", Duration::from_secs(21), Duration::from_mins(1)),
     ] {
         let [planner, _] = models("", limits);
         let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
-        let (house, began) = (House::new(limiter, planner), Instant::now());
+        let (setup, began) = (Setup::new(limiter, planner), Instant::now());
         for seed in 0..20 {
-            house.plan(seed, LONG).await.unwrap();
+            setup.plan(seed, LONG).await.unwrap();
         }
         let took = began.elapsed();
         assert!((least..most).contains(&took), "{limits}: {took:?}");
-        assert_eq!(house.vendor.calls().len(), 20);
+        assert_eq!(setup.vendor.calls().len(), 20);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_account_s_workers_take_is_not_there_for_plans() {
+async fn plans_share_the_account_limit_with_workers() {
     let [planner, worker] = models("requests_per_minute = 6", "");
     let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
-    let house = House::new(limiter.clone(), planner);
+    let setup = Setup::new(limiter.clone(), planner);
     let Asker { tenant, run, round } = an_asker();
-    let wish = CallWish {
+    let request = CallWish {
         worker: &worker,
         tenant: &tenant,
         tier: Tier::Ultra,
@@ -127,24 +127,24 @@ async fn what_the_account_s_workers_take_is_not_there_for_plans() {
     };
     // A new account has capacity for one call, and the worker takes it.
     let permit = loop {
-        match limiter.acquire(&wish).await.unwrap() {
+        match limiter.acquire(&request).await.unwrap() {
             Grant::Permit(permit) => break permit,
             Grant::AskAgain { after, .. } => tokio::time::advance(after).await,
         }
     };
     let began = Instant::now();
-    house.plan(0, LONG).await.unwrap();
+    setup.plan(0, LONG).await.unwrap();
     let took = began.elapsed();
     assert!((Duration::from_secs(9)..Duration::from_secs(13)).contains(&took), "{took:?}");
     drop(permit);
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_is_asked_for_by_whose_plan_it_is_and_settled_with_what_came_of_the_call() {
+async fn permits_name_the_tenant_and_are_settled_with_the_outcome() {
     let limiter = OpenLimiter::default();
-    let house = House::new(Arc::new(limiter.clone()), planner());
+    let setup = Setup::new(Arc::new(limiter.clone()), planner());
     let slow_down = Some(Duration::from_secs(3));
-    house.vendor.script(
+    setup.vendor.script(
         "planner",
         [
             Answer::refuse(Fault::Throttled { retry_after: slow_down }),
@@ -152,17 +152,21 @@ async fn room_is_asked_for_by_whose_plan_it_is_and_settled_with_what_came_of_the
             Answer::text(PLAN),
         ],
     );
-    house.plan(0, LONG).await.unwrap();
+    setup.plan(0, LONG).await.unwrap();
     let asked = request(0, LONG).asker;
     let wishes = limiter.wishes();
-    assert_eq!(wishes.len(), 3, "each call is asked for by itself");
-    for wish in wishes {
+    assert_eq!(wishes.len(), 3, "each call requests its own permit");
+    for request in wishes {
         assert_eq!(
-            (wish.worker.as_str(), wish.tenant, wish.tier),
+            (request.worker.as_str(), request.tenant, request.tier),
             ("planner", asked.tenant.clone(), Tier::Ultra)
         );
-        assert_eq!(wish.task, (asked.run, TaskRef::Plan { round: 1 }));
-        assert!(wish.estimate.input > 200 && wish.estimate.output_max == 4096, "{:?}", wish.estimate);
+        assert_eq!(request.task, (asked.run, TaskRef::Plan { round: 1 }));
+        assert!(
+            request.estimate.input > 200 && request.estimate.output_max == 4096,
+            "{:?}",
+            request.estimate
+        );
     }
     let settled = limiter.settlements();
     let [refused, broken, answered] = settled.as_slice() else { panic!("{settled:?}") };
@@ -174,7 +178,7 @@ async fn room_is_asked_for_by_whose_plan_it_is_and_settled_with_what_came_of_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_room_nobody_is_called_and_the_end_says_when_there_may_be_some() {
+async fn without_a_permit_no_call_is_made_and_the_error_has_a_delay() {
     let (soon, late) = (Duration::from_secs(2), Duration::from_secs(90));
     let limit = Duration::from_mins(1);
     for (why, after, waited) in [
@@ -185,36 +189,36 @@ async fn without_room_nobody_is_called_and_the_end_says_when_there_may_be_some()
     ] {
         let limiter = OpenLimiter::default();
         limiter.refuse([(Why::Busy, soon), (why, after)]);
-        let house = House::new(Arc::new(limiter.clone()), planner());
+        let setup = Setup::new(Arc::new(limiter.clone()), planner());
         let began = Instant::now();
-        let error = house.plan(0, limit).await.unwrap_err();
+        let error = setup.plan(0, limit).await.unwrap_err();
         assert!(matches!(error, ConductorError::NoRoom { .. }) && error.is_retryable(), "{error}");
         assert!(error.to_string().contains(&why.to_string()), "{error}");
         assert_eq!((error.retry_after(), began.elapsed()), (Some(after), waited), "{why:?}");
-        assert!(house.vendor.calls().is_empty() && limiter.settlements().is_empty());
+        assert!(setup.vendor.calls().is_empty() && limiter.settlements().is_empty());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_fails_lets_nobody_through_and_is_asked_again() {
+async fn a_failing_limiter_permits_nothing_and_is_retried() {
     let limiter = OpenLimiter::default();
     limiter.fail("no connection");
     limiter.fail("no connection");
-    let house = House::new(Arc::new(limiter.clone()), planner());
+    let setup = Setup::new(Arc::new(limiter.clone()), planner());
     let began = Instant::now();
-    house.plan(0, LONG).await.unwrap();
-    assert_eq!((limiter.wishes().len(), house.vendor.calls().len()), (3, 1));
+    setup.plan(0, LONG).await.unwrap();
+    assert_eq!((limiter.wishes().len(), setup.vendor.calls().len()), (3, 1));
     assert_eq!(began.elapsed(), Duration::from_secs(1));
 }
 
 #[tokio::test]
-async fn of_a_plan_that_is_stopped_the_room_comes_back() {
+async fn a_stopped_plan_returns_its_permit() {
     let limiter = OpenLimiter::default();
-    let house = House::new(Arc::new(limiter.clone()), planner());
-    house.vendor.script("planner", [Answer::text("One dra").wait(&Gate::closed())]);
+    let setup = Setup::new(Arc::new(limiter.clone()), planner());
+    setup.vendor.script("planner", [Answer::text("One dra").wait(&Gate::closed())]);
     let stop = CancellationToken::new();
     let sink = |_: &str| stop.cancel();
-    let error = house.conductor.plan(&request(0, LONG), &sink, &stop).await.unwrap_err();
+    let error = setup.conductor.plan(&request(0, LONG), &sink, &stop).await.unwrap_err();
     assert!(matches!(error.cause(), ConductorError::Stopped), "{error}");
     assert_eq!(limiter.settlements(), [Settlement::of(Outcome::Unknown)]);
 }

@@ -1,4 +1,4 @@
-//! What a remote conductor measures is what the page says. Each test is a process of its own.
+//! The metrics of a remote conductor match the documentation. Each test runs in its own process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,11 +30,11 @@ fn request(time_max: Duration) -> PlanRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_and_plans_in_hand_are_measured_as_the_page_says() {
+async fn permits_and_plans_are_measured_as_documented() {
     let meters = Meters::start();
     let vendor = ScriptedVendor::new();
     vendor.otherwise(Answer::text(PLAN));
-    // One call every two seconds, and none at the beginning.
+    // One call every two seconds, and none at the start.
     let model = a_worker("openai-chat", "limits = { requests_per_minute = 30 }");
     let limiter: Arc<dyn Limiter> = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
     let callees = (Arc::new(vendor.clone()) as Arc<_>, limiter);
@@ -60,7 +60,7 @@ async fn permits_and_plans_in_hand_are_measured_as_the_page_says() {
     assert!((3..8).contains(&waits.value), "two of them waited for two seconds: {waits:?}");
     assert!(of("permits", "podium.outcome=rate").value >= 2);
 
-    // One that waits for a permit in vain, and one that is dropped while the model writes.
+    // One plan that waits for a permit until its time is up, and one that is dropped while the model writes.
     let late = plan(Duration::from_millis(1)).await.unwrap_err();
     assert!(matches!(late.cause(), ConductorError::NoRoom { why: Why::Rate, .. }), "{late}");
     vendor.script(model.id.as_str(), [Answer::text("One").fail(Fault::Garbled), Answer::hang()]);

@@ -1,4 +1,4 @@
-//! Whatever a remote model writes, there is an end to it: a clear failure after so many tries, within bounds of text and time.
+//! Any output of a remote model ends: with a clear failure after the tries, within bounds of text and time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 const KIB: usize = 1 << 10;
 /// Tries at a plan.
 const TRIES: usize = 3;
-/// What is read of one text at the very most: the bound, and the piece that went beyond it.
+/// Most bytes that are read of one output: the bound, and the piece that exceeds it.
 const TEXT_BYTES_MAX: usize = 256 * KIB + 64 * KIB;
 
 fn request() -> PlanRequest {
@@ -30,7 +30,7 @@ fn request() -> PlanRequest {
     }
 }
 
-/// The plan of a model that always answers so, and how many bytes of it were heard.
+/// Plans with a model that always returns this answer. Also returns the bytes of output.
 async fn planned(answer: Answer) -> (Result<PlanOutcome, ConductorError>, usize, ScriptedVendor) {
     let (vendor, pool) = (ScriptedVendor::new(), Arc::new(a_pool()));
     vendor.otherwise(answer);
@@ -41,15 +41,15 @@ async fn planned(answer: Answer) -> (Result<PlanOutcome, ConductorError>, usize,
         pool,
         RemoteOptions::default(),
     );
-    let heard = AtomicUsize::new(0);
+    let bytes = AtomicUsize::new(0);
     let sink = |text: &str| {
-        heard.fetch_add(text.len(), Ordering::Relaxed);
+        bytes.fetch_add(text.len(), Ordering::Relaxed);
     };
     let result = conductor.plan(&request(), &sink, &CancellationToken::new()).await;
-    (result, heard.into_inner(), vendor)
+    (result, bytes.into_inner(), vendor)
 }
 
-/// A model that writes one thing over and over, and would never end.
+/// A model that repeats one text without end.
 fn endless(beginning: &str, again: &str) -> Answer {
     let piece = again.repeat((64 * KIB).div_euclid(again.len()));
     let pieces = std::iter::once(beginning.to_owned()).chain(std::iter::repeat_n(piece, 8));
@@ -57,7 +57,7 @@ fn endless(beginning: &str, again: &str) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_does_not_end_is_stopped_in_each_try_and_told_apart_from_one_that_is_away() {
+async fn an_endless_output_is_stopped_in_each_try_and_is_no_outage() {
     for (beginning, again) in [
         ("", " "),
         ("", "I think. "),
@@ -71,18 +71,18 @@ async fn a_model_that_does_not_end_is_stopped_in_each_try_and_told_apart_from_on
         ("{\"reasoning\": \"", "\\u0000"),
     ] {
         let began = tokio::time::Instant::now();
-        let (result, heard, vendor) = planned(endless(beginning, again)).await;
+        let (result, bytes, vendor) = planned(endless(beginning, again)).await;
         let error = result.unwrap_err();
         let ConductorError::NoPlan { tries, usage, .. } = &error else { panic!("{again:?}: {error}") };
         assert_eq!((*tries, vendor.calls().len(), vendor.aborted()), (3, TRIES, TRIES), "{again:?}");
-        assert!(heard <= TRIES * (TEXT_BYTES_MAX + beginning.len() + 1), "{again:?}: {heard} bytes");
+        assert!(bytes <= TRIES * (TEXT_BYTES_MAX + beginning.len() + 1), "{again:?}: {bytes} bytes");
         assert!(usage.completion_tokens >= (TRIES * 64 * KIB) as u64, "{again:?}: {usage:?}");
-        assert_eq!(began.elapsed(), Duration::ZERO, "{again:?}: nothing is waited for");
+        assert_eq!(began.elapsed(), Duration::ZERO, "{again:?}: no pause");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_that_is_no_plan_is_no_plan_however_it_ends() {
+async fn an_invalid_plan_is_rejected_however_its_text_ends() {
     let nested = format!("model_id = {}0{}", "[".repeat(10_000), "]".repeat(10_000));
     for text in [
         "",

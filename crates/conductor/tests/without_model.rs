@@ -1,4 +1,4 @@
-//! The conductors that ask no model: one worker for the whole question, and a workflow from a file.
+//! The conductors without a model: one worker for the whole question, and a workflow from a file.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ fn pool_of(path: &str) -> Pool {
 }
 
 #[tokio::test]
-async fn a_question_goes_to_the_safest_worker_as_it_is() {
+async fn a_question_goes_unchanged_to_the_safest_worker() {
     let direct = DirectConductor::to_safest(Arc::new(a_pool()));
     let abilities = Abilities { steps_max: 1, rounds_max: 1, failed_step: FailedStep::Fail };
     assert_eq!((direct.id(), direct.abilities()), ("direct", abilities));
@@ -92,7 +92,7 @@ async fn a_question_goes_to_a_worker_by_name() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_too_long_for_a_subtask_is_pointed_at() {
+async fn a_question_too_long_for_a_subtask_is_referred_to() {
     let long = request(&"why? ".repeat(20_000));
     let direct = DirectConductor::to_safest(Arc::new(a_pool()));
     assert!(plan(&direct, &long).await.unwrap().steps()[0].subtask.len() < 100);
@@ -103,7 +103,7 @@ async fn a_question_that_is_too_long_for_a_subtask_is_pointed_at() {
 }
 
 #[tokio::test]
-async fn a_conductor_that_is_told_to_stop_does() {
+async fn a_stopped_conductor_returns() {
     let stop = CancellationToken::new();
     stop.cancel();
     let direct = DirectConductor::to_safest(Arc::new(a_pool()));
@@ -112,7 +112,7 @@ async fn a_conductor_that_is_told_to_stop_does() {
 }
 
 #[tokio::test]
-async fn a_workflow_becomes_a_plan_with_the_question_filled_in_once() {
+async fn a_workflow_is_rendered_with_the_question() {
     let conductor = fixed(
         r#"
         name: draft-and-check
@@ -144,7 +144,7 @@ async fn a_workflow_becomes_a_plan_with_the_question_filled_in_once() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_the_policy_forbids_is_no_plan() {
+async fn a_workflow_beyond_the_policy_is_rejected() {
     let yaml =
         "{ name: f, version: '1', steps: [{ worker: quick, subtask: a }, { worker: careful, subtask: b }] }";
     let conductor = fixed(yaml).unwrap();
@@ -191,17 +191,17 @@ fn every_problem_of_a_workflow_is_listed_with_its_step_and_key() {
     for wanted in [
         "name and version: ",
         "step 1: worker `nobody` is not in pool test-1",
-        "step 2: worker is no name: ",
-        "step 2: subtask knows no `history`, `questoin`; there are `question`, `steps_max`",
-        "step 2: sees 2, which is no earlier step",
-        "step 2: sees 3, which is no earlier step",
-        "step 2: sees 0, which is no earlier step",
-        "step 2: sees -1, which is no earlier step",
+        "step 2: worker is not a valid name: ",
+        "step 2: subtask uses unknown names `history`, `questoin`; the known ones are `question`, `steps_max`",
+        "step 2: sees 2, which is not an earlier step",
+        "step 2: sees 3, which is not an earlier step",
+        "step 2: sees 0, which is not an earlier step",
+        "step 2: sees -1, which is not an earlier step",
         "step 3: subtask syntax error",
         "step 3: sees 1 twice",
         "step 4: subtask is blank",
         "step 5: subtask unknown filter",
-        "step 6: subtask gives more than 16384 bytes",
+        "step 6: subtask renders more than 16384 bytes",
         "step 7: subtask ",
     ] {
         assert!(begin(wanted), "`{wanted}` is not in {problems:#?}");
@@ -211,7 +211,7 @@ fn every_problem_of_a_workflow_is_listed_with_its_step_and_key() {
 }
 
 #[test]
-fn a_workflow_of_no_or_too_many_steps_is_refused() {
+fn a_workflow_without_or_with_too_many_steps_is_rejected() {
     let step = "{ worker: any, subtask: a }";
     for (steps, good) in [(0, false), (1, true), (16, true), (17, false)] {
         let yaml = format!("{{ name: f, version: '1', steps: [{}] }}", vec![step; steps].join(", "));
@@ -220,7 +220,7 @@ fn a_workflow_of_no_or_too_many_steps_is_refused() {
 }
 
 #[test]
-fn what_does_not_read_is_refused_with_its_place() {
+fn invalid_yaml_is_rejected_with_its_position() {
     for (yaml, wanted) in [
         ("", "unexpected end of input"),
         ("steps: [", "line"),
@@ -240,7 +240,7 @@ fn what_does_not_read_is_refused_with_its_place() {
 }
 
 #[test]
-fn an_alias_bomb_is_refused_and_does_not_go_off() {
+fn an_alias_bomb_is_rejected_before_it_expands() {
     let mut yaml = String::from("a: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..20 {
         let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
@@ -252,7 +252,7 @@ fn an_alias_bomb_is_refused_and_does_not_go_off() {
 }
 
 #[test]
-fn a_file_that_is_not_there_too_long_or_no_text_is_refused() {
+fn a_missing_too_long_or_binary_file_is_rejected() {
     let pool = Arc::new(a_pool());
     let read = |path: &std::path::Path| FixedConductor::read(path, Arc::clone(&pool)).unwrap_err();
     let missing = read(&in_repository("conductors/no-such-file.yaml"));
@@ -268,7 +268,7 @@ fn a_file_that_is_not_there_too_long_or_no_text_is_refused() {
 }
 
 #[tokio::test]
-async fn the_workflows_that_ship_plan_over_the_demo_pool() {
+async fn the_shipped_workflows_plan_over_the_demo_pool() {
     let pool = Arc::new(pool_of("pools/demo.toml"));
     let names: Vec<_> = pool.workers().iter().map(|worker| worker.id.as_str()).collect();
     let skills = ["arithmetic", "words", "dates", "units", "lists", "facts", "generalist"];
@@ -297,7 +297,7 @@ async fn the_workflows_that_ship_plan_over_the_demo_pool() {
 }
 
 #[test]
-fn the_pool_of_real_models_reads() {
+fn the_pool_of_real_models_is_valid() {
     let pool = pool_of("pools/example-real.toml");
     assert_eq!(pool.vendors()[0].keys, [SecretRef::Env("OPENAI_API_KEY".to_owned())]);
     assert_eq!(pool.workers().len(), 3);

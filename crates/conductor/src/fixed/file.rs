@@ -1,4 +1,4 @@
-//! A workflow's file: its keys, their bounds, and one list of everything that is wrong with it.
+//! A workflow's file: its keys, their bounds, and one list of all its problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,44 +14,44 @@ use serde::{Deserialize, Deserializer};
 
 use super::template::Templates;
 
-/// Most bytes of a workflow's file.
+/// Longest workflow file in bytes.
 pub const WORKFLOW_BYTES_MAX: usize = 64 << 10;
 
-/// The word for whichever worker is the safest.
+/// Stands for the safest worker in a step's `worker`.
 const ANY: &str = "any";
 
-/// Why a workflow's file is refused.
+/// Why a workflow's file is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkflowError {
     /// The file cannot be read.
     #[error("workflow {file} cannot be read")]
     Unreadable {
-        /// Which file.
+        /// The path.
         file: String,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
     /// The file is too long.
     #[error("workflow {file} has more than {WORKFLOW_BYTES_MAX} bytes")]
     TooLong {
-        /// Which file.
+        /// The path.
         file: String,
     },
     /// Not YAML, an unknown key, or a value of the wrong type.
-    #[error("workflow {file} does not read: {problem}")]
+    #[error("workflow {file} cannot be parsed: {problem}")]
     Syntax {
-        /// Which file.
+        /// The path.
         file: String,
-        /// What, and where.
+        /// The problem and its position.
         problem: String,
     },
     /// Well-formed, but wrong; every problem is listed.
     #[error("workflow {file} has {} problem(s):{}", .problems.len(), Lines(.problems))]
     Invalid {
-        /// Which file.
+        /// The path.
         file: String,
-        /// Each with its step, from 1, and its key.
+        /// Each problem with its step (from 1) and key.
         problems: Vec<String>,
     },
 }
@@ -70,13 +70,13 @@ pub(super) struct Workflow {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) description: String,
-    /// What follows a failed step, since there is nobody to ask for another plan.
+    /// What happens after a failed step, since no model can plan again.
     pub(super) failed_step: FailedStep,
     pub(super) steps: Vec<FixedStep>,
     pub(super) templates: Templates,
 }
 
-/// A step of it.
+/// A step of a workflow.
 #[derive(Debug)]
 pub(super) struct FixedStep {
     pub(super) worker: Role,
@@ -86,7 +86,7 @@ pub(super) struct FixedStep {
     pub(super) sees: Vec<i64>,
 }
 
-/// Who does a step.
+/// The worker of a step.
 #[derive(Debug)]
 pub(super) enum Role {
     Named(WorkerId),
@@ -106,7 +106,7 @@ struct WorkflowFile {
     steps: Vec<StepEntry>,
 }
 
-/// What follows a failed step. A workflow is written once, so there is no `replan`.
+/// What happens after a failed step. A workflow is fixed, so `replan` does not exist.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OnFailure {
@@ -124,7 +124,7 @@ struct StepEntry {
     sees: Sees,
 }
 
-/// Earlier steps as they were written, from 1.
+/// The steps that a step sees, as written: numbers of earlier steps, from 1.
 enum Sees {
     All,
     Steps(Vec<i64>),
@@ -136,7 +136,7 @@ impl Default for Sees {
     }
 }
 
-/// The text of a file, if it is not too long.
+/// Reads a file, unless it is too long.
 pub(super) fn read(path: &Path, file: &str) -> Result<String, WorkflowError> {
     let unreadable = |source| WorkflowError::Unreadable { file: file.to_owned(), source };
     let mut bytes = Vec::new();
@@ -162,7 +162,7 @@ impl Workflow {
             }
         };
         let mut problems = Vec::new();
-        // The id of a conductor is made of the same characters as a worker's name.
+        // A conductor's id has the same valid characters as a worker's name.
         if let Err(error) = WorkerId::new(format!("{}-{}", entry.name, entry.version)) {
             problems.push(format!("name and version: {error}"));
         }
@@ -188,7 +188,7 @@ impl Workflow {
     }
 }
 
-/// The step of that number, from 1, or what is wrong with it.
+/// Checks the step with this number (from 1) and appends its problems.
 fn checked(
     number: i64,
     entry: &StepEntry,
@@ -209,7 +209,7 @@ fn checked(
             let mut seen = BTreeSet::new();
             for step in steps {
                 if !(1..number).contains(step) {
-                    problems.push(format!("{template}: sees {step}, which is no earlier step"));
+                    problems.push(format!("{template}: sees {step}, which is not an earlier step"));
                 } else if !seen.insert(step) {
                     problems.push(format!("{template}: sees {step} twice"));
                 }
@@ -225,7 +225,7 @@ fn role(name: &str, pool: &Pool) -> Result<Role, String> {
     if name == ANY {
         return Ok(Role::Any);
     }
-    let id = WorkerId::new(name).map_err(|error| format!("is no name: {error}"))?;
+    let id = WorkerId::new(name).map_err(|error| format!("is not a valid name: {error}"))?;
     match pool.worker(&id) {
         Some(_) => Ok(Role::Named(id)),
         None => Err(format!("`{id}` is not in pool {}", pool.version())),

@@ -1,7 +1,7 @@
-//! A workflow that a person wrote: every question is run the same way.
+//! A workflow written by a person: every question runs in the same way.
 //!
 //! The baselines that conductors are compared with (several answers and a vote, an answer and its critique, a mixture of
-//! agents) are such workflows, so that they run on the same engine and are measured alike.
+//! agents) are such workflows, so they run on the same engine and are measured in the same way.
 
 mod file;
 mod template;
@@ -32,27 +32,27 @@ pub struct FixedConductor {
 }
 
 impl FixedConductor {
-    /// Reads and checks a workflow's file. It blocks for as long as that takes: it is meant for start-up.
+    /// Reads and checks a workflow's file. It blocks the thread and is meant for start-up.
     pub fn read(path: &Path, pool: Arc<Pool>) -> Result<Self, WorkflowError> {
         let file = path.display().to_string();
         let yaml = file::read(path, &file)?;
         Self::parse(&file, &yaml, pool)
     }
 
-    /// Checks a workflow's text. All that is wrong with it is reported at once; `file` is what errors call it.
+    /// Checks a workflow's text and reports all its problems at once. Errors call it `file`.
     pub fn parse(file: &str, yaml: &str, pool: Arc<Pool>) -> Result<Self, WorkflowError> {
         let workflow = Workflow::parse(file, yaml, &pool)?;
         let id = format!("{}-{}", workflow.name, workflow.version);
         Ok(Self { id, pool, workflow })
     }
 
-    /// What the workflow is, in its author's words.
+    /// The author's description of the workflow.
     pub fn description(&self) -> &str {
         &self.workflow.description
     }
 
     fn planned(&self, request: &PlanRequest) -> Result<Planned, String> {
-        // A question that is too long for a subtask is not copied into one: every worker sees it anyway.
+        // A question that is too long for a subtask is not copied into it: every worker sees the question anyway.
         let question = prompt::whole_question_subtask(&request.question);
         let blanks = Blanks { question: &question, steps_max: request.policy.steps_max };
         let mut draft = PlanDraft::default();
@@ -79,7 +79,7 @@ impl Conductor for FixedConductor {
         &self.id
     }
 
-    /// As many steps as the workflow has. A run that may have fewer gets no plan.
+    /// As many steps as the workflow has. A run with a smaller limit gets no plan.
     fn abilities(&self) -> Abilities {
         let steps_max = u16::try_from(self.workflow.steps.len()).unwrap_or(u16::MAX);
         Abilities { steps_max, rounds_max: 1, failed_step: self.workflow.failed_step }

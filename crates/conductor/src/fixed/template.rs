@@ -1,17 +1,17 @@
-//! Subtasks with blanks: `{{ question }}` and `{{ steps_max }}`, filled in by a template engine without any side effects.
+//! Templates of subtasks with `{{ question }}` and `{{ steps_max }}`, rendered by a template engine without side effects.
 
 use std::io;
 
 use minijinja::{Environment, Error, UndefinedBehavior, context};
 use podium_domain::plan::SUBTASK_BYTES_MAX;
 
-/// Most instructions of the template engine for one subtask.
+/// Most template instructions for one subtask.
 const FUEL: u64 = 100_000;
 
 /// The names that a template may use.
 const NAMES: [&str; 2] = ["question", "steps_max"];
 
-/// What is filled in.
+/// The values that templates may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blanks<'a> {
     pub(super) question: &'a str,
@@ -32,7 +32,7 @@ impl Templates {
         Self { environment }
     }
 
-    /// Adds a template under `name`. It must read, use the known names only, and give a subtask that is not blank.
+    /// Adds a template under `name`. It must parse, use known names only and render a subtask that is not blank.
     pub(super) fn add(&mut self, name: &str, source: &str) -> Result<(), String> {
         let problem = |error: Error| error.to_string();
         self.environment.add_template_owned(name.to_owned(), source.to_owned()).map_err(problem)?;
@@ -42,7 +42,11 @@ impl Templates {
         let mut unknown: Vec<_> = used.iter().map(String::as_str).filter(|word| !is_known(word)).collect();
         if !unknown.is_empty() {
             unknown.sort_unstable();
-            return Err(format!("knows no `{}`; there are `{}`", unknown.join("`, `"), NAMES.join("`, `")));
+            return Err(format!(
+                "uses unknown names `{}`; the known ones are `{}`",
+                unknown.join("`, `"),
+                NAMES.join("`, `")
+            ));
         }
         let sample = Blanks { question: "Why?", steps_max: 1 };
         if self.fill(name, sample)?.trim().is_empty() {
@@ -51,20 +55,20 @@ impl Templates {
         Ok(())
     }
 
-    /// Fills in the template of that name. What is filled in is not read as a template again.
+    /// Renders the template called `name`. The inserted values are not rendered again.
     pub(super) fn fill(&self, name: &str, blanks: Blanks<'_>) -> Result<String, String> {
         let template = self.environment.get_template(name).map_err(|error| error.to_string())?;
         let values = context! { question => blanks.question, steps_max => blanks.steps_max };
         let mut text = BoundedText::default();
         match template.render_captured_to(values, &mut text) {
             Ok(_) => String::from_utf8(text.bytes).map_err(|error| error.to_string()),
-            Err(_) if text.is_full => Err(format!("gives more than {SUBTASK_BYTES_MAX} bytes")),
+            Err(_) if text.is_full => Err(format!("renders more than {SUBTASK_BYTES_MAX} bytes")),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-/// A writer that takes no more than a subtask may have.
+/// A writer that accepts at most as many bytes as a subtask may have.
 #[derive(Default)]
 struct BoundedText {
     bytes: Vec<u8>,

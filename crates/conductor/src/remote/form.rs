@@ -1,5 +1,5 @@
-//! The form that an endpoint can hold a model to, so that what it writes is the three lists. What comes back is read and checked
-//! like any other text: an endpoint may promise a form and not keep it.
+//! Output constraints that make a model write a valid plan. The output is still parsed and checked like any other text: an
+//! endpoint may accept a constraint and ignore it.
 
 use std::fmt::Write as _;
 
@@ -10,33 +10,33 @@ use podium_ports::vendor::{AnswerForm, JsonSchema};
 use serde::Deserialize;
 use serde_json::json;
 
-/// How a model is made to write the lists.
+/// How the model is made to write the three lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanForm {
-    /// By asking for them.
-    Asked,
-    /// As a regular expression: numbers of workers, lengths and access lists are right, and a text before them is free.
+    /// By the prompt alone.
+    Prompted,
+    /// With a regular expression: worker numbers, list lengths and access lists are valid; free text may precede them.
     Regex,
-    /// As one JSON object: the members are there, and the numbers of the workers are right.
+    /// With a JSON schema: all members exist and the worker numbers are valid.
     Json,
 }
 
 impl PlanForm {
-    /// The strictest that the model's endpoint has.
+    /// The strictest constraint that the model's endpoint supports.
     pub(super) fn of(model: &Worker) -> Self {
         if model.takes(Feature::Regex) {
             Self::Regex
         } else if model.takes(Feature::JsonSchema) {
             Self::Json
         } else {
-            Self::Asked
+            Self::Prompted
         }
     }
 
-    /// What the request asks of the answer's form.
+    /// The response format of the request.
     pub(super) fn answer(self, pool: &Pool, policy: &Policy, may_keep_answer: bool) -> AnswerForm {
         match self {
-            Self::Asked => AnswerForm::Text,
+            Self::Prompted => AnswerForm::Text,
             Self::Regex => {
                 AnswerForm::Regex(regex(&allowed(pool, policy), policy.steps_max, may_keep_answer))
             }
@@ -44,8 +44,8 @@ impl PlanForm {
         }
     }
 
-    /// Tells the model of its form, in the last turn.
-    pub(super) fn tell(self, turns: &mut [Message]) {
+    /// Appends instructions for the JSON form to the last turn.
+    pub(super) fn describe(self, turns: &mut [Message]) {
         if self == Self::Json
             && let Some(last) = turns.last_mut()
         {
@@ -57,7 +57,7 @@ impl PlanForm {
     }
 }
 
-/// The reasoning in a text of the JSON form, if it is one.
+/// The reasoning in a plan of the JSON form; `None` for other texts.
 pub(super) fn json_reasoning(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Reasoned {
@@ -73,7 +73,7 @@ fn allowed(pool: &Pool, policy: &Policy) -> Vec<usize> {
     workers.filter(|(_, worker)| policy.allows(worker)).map(|(position, _)| position).collect()
 }
 
-/// Only what every vendor's schemas know: no bounds of lengths. The members are written in this order.
+/// Uses only what every vendor's schemas support, so lengths are not bounded. Members are written in this order.
 fn json_form(allowed: &[usize]) -> AnswerForm {
     let list = |items| json!({ "type": "array", "items": items });
     let schema = json!({
@@ -90,7 +90,7 @@ fn json_form(allowed: &[usize]) -> AnswerForm {
     AnswerForm::JsonSchema(JsonSchema { name: "workflow".to_owned(), schema, strict: true })
 }
 
-/// Free text without brackets, then the three lists, of each length that is allowed.
+/// Free text without brackets, then the three lists, for each allowed length.
 fn regex(allowed: &[usize], steps_max: u16, may_keep_answer: bool) -> String {
     let numbers = |numbers: &[usize]| {
         let numbers: Vec<_> = numbers.iter().map(usize::to_string).collect();

@@ -1,5 +1,5 @@
-//! What a remote conductor measures: the permits that it asks for, and the plans that it has in hand. `docs/metrics.md` says what
-//! each of it means, and a test compares the two.
+//! Metrics of a remote conductor: its requests for permits and its plans in progress. `docs/metrics.md` describes each
+//! metric, and a test compares the two.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
 use opentelemetry::{KeyValue, StringValue, global};
 use podium_ports::limiter::Why;
 
-/// The name of the instruments' scope.
+/// Scope of the instruments.
 const SCOPE: &str = "podium.conductor";
-/// Bounds in seconds: from what nobody notices to the longest deadlines.
+/// Histogram bounds in seconds: from unnoticeable to the longest deadlines.
 const WAITS_S: [f64; 11] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
 
 /// The instruments of one conductor.
@@ -25,7 +25,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// On the process' meter, which has to be settled before.
+    /// Creates the instruments on the process's meter, which must be configured before.
     pub(super) fn new(conductor: &str) -> Self {
         let meter = &global::meter(SCOPE);
         let conductor = KeyValue::new("podium.conductor", StringValue::from(Arc::<str>::from(conductor)));
@@ -34,7 +34,7 @@ impl Metrics {
             permits: meter
                 .u64_counter("podium.conductor.remote.permits")
                 .with_unit("{permit}")
-                .with_description("Times that the limiter was asked for a call for a plan")
+                .with_description("Times that the limiter was count_request for a call for a plan")
                 .build(),
             waits: meter
                 .f64_histogram("podium.conductor.remote.permit_wait")
@@ -45,7 +45,7 @@ impl Metrics {
             plans: meter
                 .i64_up_down_counter("podium.conductor.remote.plans")
                 .with_unit("{plan}")
-                .with_description("Plans that are asked for and not there yet")
+                .with_description("Plans that are count_request for and not there yet")
                 .build(),
             waiting: state("waiting"),
             calling: state("calling"),
@@ -53,8 +53,8 @@ impl Metrics {
         }
     }
 
-    /// The limiter was asked; `Ok`: it granted the call. No reason: it failed.
-    pub(super) fn asked(&self, granted: Result<(), Option<Why>>) {
+    /// Counts a request to the limiter. `Ok`: granted. `Err(None)`: the limiter failed.
+    pub(super) fn count_request(&self, granted: Result<(), Option<Why>>) {
         let outcome = match granted {
             Ok(()) => "granted",
             Err(Some(Why::Busy)) => "busy",
@@ -67,18 +67,18 @@ impl Metrics {
         self.permits.add(1, &[self.conductor.clone(), KeyValue::new("podium.outcome", outcome)]);
     }
 
-    /// A call was permitted so long after it could have begun.
+    /// Records the time from when a call could begin until it was permitted.
     pub(super) fn waited(&self, wait: Duration) {
         self.waits.record(wait.as_secs_f64(), std::slice::from_ref(&self.conductor));
     }
 
-    /// A plan is in hand, and waits unless it calls, for as long as this is kept.
+    /// Counts a plan in progress until the value is dropped; it is waiting unless it calls.
     pub(super) fn in_hand(&self) -> InHand<'_> {
         self.plans.add(1, &self.waiting);
         InHand(self)
     }
 
-    /// A plan that is in hand calls, for as long as this is kept.
+    /// Counts a plan in progress as calling until the value is dropped.
     pub(super) fn calling(&self) -> Calling<'_> {
         self.plans.add(-1, &self.waiting);
         self.plans.add(1, &self.calling);
@@ -86,7 +86,7 @@ impl Metrics {
     }
 }
 
-/// Counts a plan until it is dropped: planning may be stopped at any await.
+/// A plan in progress. A guard, because planning may be stopped at any await.
 pub(super) struct InHand<'a>(&'a Metrics);
 
 impl Drop for InHand<'_> {
@@ -95,7 +95,7 @@ impl Drop for InHand<'_> {
     }
 }
 
-/// The same of a call.
+/// A call in progress.
 pub(super) struct Calling<'a>(&'a Metrics);
 
 impl Drop for Calling<'_> {

@@ -1,17 +1,17 @@
-//! A remote model as conductor: asked like any worker, read leniently, asked again with what was wrong.
+//! A remote model as conductor: it is called like a worker, and its output is parsed leniently.
 //!
-//! What such a model writes may be no plan, though some endpoints can hold it to a form. It gets a bounded number of tries, each
-//! told what was wrong with the one before; after that the caller has [`ConductorError::NoPlan`]. A call of which nothing was
-//! heard is made again after a pause and is no try. Whatever happens, the error says what was consumed.
+//! Its output may not be a plan, even if the endpoint supports a constraint. The model gets a bounded number of tries, each
+//! with the problem of the previous one; then the caller receives [`ConductorError::NoPlan`]. A failed call without any
+//! output is retried after a pause and is not a try. Every error reports the usage so far.
 
+mod admission;
+mod call;
 mod form;
 mod metrics;
-mod places;
+mod optional_parameters;
+mod permits;
 mod retries;
-mod room;
-mod tally;
-mod wishes;
-mod writing;
+mod usage_account;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,36 +31,35 @@ use podium_ports::vendor::{ChatRequest, VendorError, Vendors};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use admission::Admission;
+use call::{Broken, Call, Written};
 use metrics::Metrics;
-use places::Places;
-use retries::RetryPurse;
-use tally::Tally;
-use wishes::Wishes;
-use writing::{Broken, Call, Written};
+use optional_parameters::OptionalParameters;
+use retries::RetryBudget;
+use usage_account::UsageAccount;
 
 /// Most bytes of reasoning that a run records.
 const REASONING_BYTES_MAX: usize = 8 << 10;
-/// Most bytes of a text without a plan that its writer is shown again. The end says most: the lists are there.
+/// Most bytes of an invalid output that the model is shown again. The end matters most: it contains the lists.
 const SHOWN_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a token, at the very most, in a text of any language: what is too long even so cannot be planned.
+/// Upper bound of the bytes per token in any language. A prompt that is too long even so cannot be planned.
 const BYTES_PER_TOKEN_MAX: usize = 6;
-/// Statuses of a refusal that is about this question and no other: its length, most often, or its content.
+/// HTTP statuses of rejections that concern this question only, usually its length or content.
 const ABOUT_THE_QUESTION: [u16; 3] = [400, 413, 422];
 
-/// How a remote model is asked. How long it may be silent, how many calls it takes at the same time and how many requests and
-/// tokens a minute, is said by its limits as a worker; whether it is held to a form, by its features.
+/// How a remote model is called. Its timeouts, concurrency and rate limits are those of the worker entry, and so are its
+/// output constraints (by feature).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteOptions {
-    /// How often it may write before it counts as having no plan; at least once.
+    /// Most outputs that are tried; at least 1.
     pub tries_max: u32,
-    /// Most tokens of what it writes, hidden reasoning included; fewer of a model that writes less, or whose context is less
-    /// than twice as long.
+    /// Most tokens of one output, hidden reasoning included. Lower if the model's output limit or half its context is smaller.
     pub plan_tokens_max: u32,
-    /// Most plans that wait while the model may not be called more; further ones are refused.
+    /// Most plans that wait for a permit; further ones are rejected.
     pub waiting_max: usize,
-    /// How hard to reason; the vendor's default when absent.
+    /// Reasoning effort; the vendor's default if absent.
     pub effort: Option<Effort>,
-    /// What it may be asked for.
+    /// What the model may be asked for.
     pub abilities: Abilities,
 }
 
@@ -80,7 +79,7 @@ impl Default for RemoteOptions {
     }
 }
 
-/// Plans with a model that is called like a worker.
+/// Plans with a remote model that is called like a worker.
 pub struct RemoteConductor {
     id: String,
     vendors: Arc<dyn Vendors>,
@@ -89,20 +88,20 @@ pub struct RemoteConductor {
     pool: Arc<Pool>,
     template: PromptTemplate,
     options: RemoteOptions,
-    places: Places,
-    retries: RetryPurse,
-    wishes: Wishes,
+    admission: Admission,
+    retries: RetryBudget,
+    optional: OptionalParameters,
     metrics: Metrics,
 }
 
 impl RemoteConductor {
-    /// The id of a conductor that asks `model`.
+    /// The id of a conductor that uses `model`.
     pub fn id_of(model: &Worker) -> String {
         format!("remote-{}", model.id)
     }
 
-    /// A conductor that asks `model` for plans over `pool`: by way of `vendors`, which must know the model's vendor, and as
-    /// `limiter` lets it. The model itself need not be of the pool.
+    /// Creates a conductor that asks `model` for plans over `pool`. `vendors` must know the model's vendor; `limiter`
+    /// permits each call. The model need not be in the pool.
     pub fn new(
         (vendors, limiter): (Arc<dyn Vendors>, Arc<dyn Limiter>),
         model: Worker,
@@ -121,10 +120,9 @@ impl RemoteConductor {
         Self::with_prompt((vendors, limiter), model, pool, template, options)
     }
 
-    /// As [`Self::new`], with a prompt of its own, such as a trained checkpoint needs.
+    /// Like [`Self::new`], with a different prompt, as a trained checkpoint needs.
     ///
-    /// Turns are sent as chat messages: the template's chat format and the beginning of the assistant's turn are the
-    /// server's affair and are not used.
+    /// Turns are sent as chat messages: the server applies its own chat format, so the template's is not used.
     pub fn with_prompt(
         (vendors, limiter): (Arc<dyn Vendors>, Arc<dyn Limiter>),
         model: Worker,
@@ -133,16 +131,16 @@ impl RemoteConductor {
         options: RemoteOptions,
     ) -> Self {
         let id = Self::id_of(&model);
-        let places = Places::new(model.limits.in_flight_max as usize, options.waiting_max);
-        let wishes = Wishes::of(&model);
-        let (retries, metrics) = (RetryPurse::default(), Metrics::new(&id));
-        Self { id, vendors, limiter, model, pool, template, options, places, retries, wishes, metrics }
+        let admission = Admission::new(model.limits.in_flight_max as usize, options.waiting_max);
+        let optional = OptionalParameters::of(&model);
+        let (retries, metrics) = (RetryBudget::default(), Metrics::new(&id));
+        Self { id, vendors, limiter, model, pool, template, options, admission, retries, optional, metrics }
     }
 
     async fn sample(&self, asking: &Asking<'_>) -> Result<PlanOutcome, ConductorError> {
-        let Asking { request, tally, .. } = *asking;
+        let Asking { request, account, .. } = *asking;
         let question = self.turns(request)?;
-        let _place = self.places.enter()?;
+        let _place = self.admission.admit()?;
         let _in_hand = self.metrics.in_hand();
         let mut turns = question.clone();
         let mut retries = 0;
@@ -151,13 +149,13 @@ impl RemoteConductor {
             try_number += 1;
             let is_last = try_number >= self.options.tries_max;
             if try_number > 1 {
-                // A plan that was broken off in a list must not swallow the beginning of the next one.
+                // A plan that broke off inside a list must not absorb the beginning of the next one.
                 (asking.text)("\n");
             }
             let problem = match self.ask(asking, &turns, (try_number, &mut retries)).await {
                 Ok(written) => match self.read(&written, request) {
                     Ok(result) => {
-                        let (usage, cost) = tally.sums();
+                        let (usage, cost) = account.sums();
                         return Ok(PlanOutcome { result, usage, cost });
                     }
                     Err(problem) => {
@@ -167,19 +165,19 @@ impl RemoteConductor {
                     }
                 },
                 Err(Unwritten::NoRoom(error)) => return Err(error),
-                Err(Unwritten::Broken(Broken { error, was_heard })) => {
+                Err(Unwritten::Broken(Broken { error, has_text })) => {
                     let problem = error.to_string();
-                    let is_text_cut = was_heard
+                    let is_text_cut = has_text
                         && error.is_retryable()
                         && !matches!(error, VendorError::Throttled { .. } | VendorError::Timeout { .. });
                     if is_last || !is_text_cut {
-                        return Err(give_up(tally, try_number, problem, error));
+                        return Err(vendor_error(account, try_number, problem, error));
                     }
                     problem
                 }
             };
             if is_last {
-                return Err(tally.no_plan(try_number, problem));
+                return Err(account.no_plan(try_number, problem));
             }
         }
     }
@@ -189,14 +187,14 @@ impl RemoteConductor {
             &self.template,
             &PlanContext {
                 question: &request.question,
-                // Its prompt has its own.
+                // The template has its own examples.
                 examples: &[],
                 pool: &self.pool,
                 policy: &request.policy,
                 earlier: request.earlier.as_ref(),
             },
         );
-        self.wishes.form().tell(&mut turns);
+        self.optional.form().describe(&mut turns);
         let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
         let (tokens, tokens_max) = (bytes / BYTES_PER_TOKEN_MAX, self.prompt_tokens_max());
         if tokens > tokens_max {
@@ -209,13 +207,13 @@ impl RemoteConductor {
         self.model.context_tokens.saturating_sub(self.plan_tokens_max()) as usize
     }
 
-    /// Most tokens of one plan of this model.
+    /// Most output tokens of one plan.
     fn plan_tokens_max(&self) -> u32 {
         self.options.plan_tokens_max.min(self.model.output_tokens_max).min(self.model.context_tokens / 2)
     }
 
-    /// One try. A call that brought nothing is made again, as often and as soon as it may be; and so, at once, is one that the
-    /// endpoint refuses for something that can be done without.
+    /// Runs one try. A failed call without output is retried within the limits. If the endpoint rejects an optional
+    /// parameter, the call is repeated at once without it.
     async fn ask(
         &self,
         asking: &Asking<'_>,
@@ -223,12 +221,12 @@ impl RemoteConductor {
         (try_number, retries): (u32, &mut u32),
     ) -> Result<Written, Unwritten> {
         loop {
-            let wishes = self.wishes.now();
+            let optional = self.optional.now();
             let request = ChatRequest {
-                temperature: wishes.temperature.then(|| temperature(try_number)),
-                seed: wishes.seed.then(|| seed(asking.request.seed, try_number)),
+                temperature: optional.temperature.then(|| temperature(try_number)),
+                seed: optional.seed.then(|| seed(asking.request.seed, try_number)),
                 effort: self.options.effort,
-                answer: wishes.form.answer(
+                answer: optional.form.answer(
                     &self.pool,
                     &asking.request.policy,
                     asking.request.earlier.is_some(),
@@ -236,22 +234,22 @@ impl RemoteConductor {
                 ..ChatRequest::new(turns.to_vec(), self.plan_tokens_max())
             };
             let broken = {
-                let permit = self.room_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
+                let permit = self.permit_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
                 self.retries.called();
                 let _calling = self.metrics.calling();
                 let (vendors, model, request) = (&*self.vendors, &self.model, &request);
-                let call = Call { vendors, model, request, sink: asking.text, tally: asking.tally };
+                let call = Call { vendors, model, request, sink: asking.text, account: asking.account };
                 match call.make(permit).await {
                     Ok(written) => return Ok(written),
                     Err(broken) => broken,
                 }
             };
-            if self.wishes.gives_up(wishes, &broken.error) {
+            if self.optional.stops_sending(optional, &broken.error) {
                 continue;
             }
             let pause = retries::pause(*retries + 1, asking.request.seed, &broken.error);
             let may_repeat = *retries < retries::RETRIES_MAX
-                && retries::may_be_repeated(&broken)
+                && retries::is_worth_a_retry(&broken)
                 && asking.has_time_for(pause)
                 && self.retries.take();
             if !may_repeat {
@@ -261,13 +259,13 @@ impl RemoteConductor {
             tracing::debug!(
                 conductor = self.id,
                 error = &broken.error as &dyn std::error::Error,
-                "asked again after a pause"
+                "the call is retried after a pause"
             );
             wait(pause).await;
         }
     }
 
-    /// The plan in what was written, or what is wrong with it.
+    /// Parses the plan, or returns what is wrong with the output.
     fn read(&self, written: &Written, request: &PlanRequest) -> Result<PlanResult, String> {
         let mut stream = PlanStream::new();
         stream.push(&written.text);
@@ -282,35 +280,35 @@ impl RemoteConductor {
             return Ok(PlanResult::KeepAnswer);
         }
         let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;
-        let said = form::json_reasoning(&written.text);
-        let before = said.as_deref().unwrap_or_else(|| written.text.get(..at).unwrap_or_default());
+        let json_text = form::json_reasoning(&written.text);
+        let before = json_text.as_deref().unwrap_or_else(|| written.text.get(..at).unwrap_or_default());
         Ok(PlanResult::Plan(Planned { plan, reasoning: reasoning(before), fallback: None }))
     }
 }
 
-/// Why a try brought no text.
+/// Why a try has no output.
 enum Unwritten {
-    /// There was no call.
+    /// The call was not permitted.
     NoRoom(ConductorError),
-    /// There was one.
+    /// The call failed.
     Broken(Broken),
 }
 
-/// Nobody ends this wait but its time: whoever stops planning drops it.
+/// Sleeps. A caller that stops planning drops the future.
 async fn wait(time: Duration) {
     let _elapsed = timeout(time, std::future::pending::<()>()).await;
 }
 
-/// One plan that is being asked for.
+/// One plan in progress.
 struct Asking<'a> {
     request: &'a PlanRequest,
     text: TextSink<'a>,
-    tally: &'a Tally,
+    account: &'a UsageAccount,
     began: Instant,
 }
 
 impl Asking<'_> {
-    /// Whether a call after the pause would begin in time.
+    /// Whether a call after `pause` would begin in time.
     fn has_time_for(&self, pause: Duration) -> bool {
         self.began.elapsed().saturating_add(pause) < self.request.time_max
     }
@@ -330,7 +328,7 @@ impl Conductor for RemoteConductor {
         Some(&self.pool)
     }
 
-    /// All tries, each with a prompt of about two bytes a token, what was wrong with the try before it included.
+    /// All tries, at about two bytes a token, each prompt including the problem of the previous try.
     fn plan_cost_max(&self, request: &PlanRequest) -> Cost {
         let Ok(turns) = self.turns(request) else { return Cost::ZERO };
         let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
@@ -347,8 +345,8 @@ impl Conductor for RemoteConductor {
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError> {
         let limit = request.time_max;
-        let tally = Tally::new(*self.model.prices.at(request.asked_at));
-        let asking = Asking { request, text, tally: &tally, began: Instant::now() };
+        let account = UsageAccount::new(*self.model.prices.at(request.asked_at));
+        let asking = Asking { request, text, account: &account, began: Instant::now() };
         let planned = tokio::select! {
             biased;
             () = stop.cancelled() => Err(ConductorError::Stopped),
@@ -356,24 +354,24 @@ impl Conductor for RemoteConductor {
                 outcome.unwrap_or(Err(ConductorError::Timeout { limit }))
             }
         };
-        planned.map_err(|error| tally.charge(error))
+        planned.map_err(|error| account.charge(error))
     }
 }
 
-/// The vendor failed. The caller may ask again later, unless it is this question that the vendor refuses.
-fn give_up(tally: &Tally, tries: u32, message: String, error: VendorError) -> ConductorError {
+/// The error for a failed vendor. The caller may retry later, unless the vendor rejects this question.
+fn vendor_error(account: &UsageAccount, tries: u32, message: String, error: VendorError) -> ConductorError {
     let refused =
         matches!(&error, VendorError::Rejected { status, .. } if ABOUT_THE_QUESTION.contains(status));
-    if refused { tally.no_plan(tries, message) } else { ConductorError::Unavailable(Box::new(error)) }
+    if refused { account.no_plan(tries, message) } else { ConductorError::Unavailable(Box::new(error)) }
 }
 
-/// Another one for each try, and for each attempt at the plan.
+/// A different seed for each try and each planning attempt.
 fn seed(of_attempt: u64, try_number: u32) -> u32 {
-    // Some vendors read a signed number.
+    // Some vendors read a signed 32-bit number.
     u32::try_from(retries::mixed(of_attempt, try_number) >> 33).unwrap_or_default()
 }
 
-/// Nearly the likeliest text first; each further try wanders more.
+/// The first try samples almost greedily; each further one samples more freely.
 fn temperature(try_number: u32) -> f32 {
     match try_number {
         0 | 1 => 0.1,
@@ -383,7 +381,7 @@ fn temperature(try_number: u32) -> f32 {
     }
 }
 
-/// The turns that show a writer what it wrote and say what is wrong with it.
+/// The turns that show the model its output and name the problem.
 fn correction(text: &str, problem: &str, policy: &Policy) -> Vec<Message> {
     let steps_max = policy.steps_max;
     let order = format!(
@@ -399,10 +397,10 @@ fn correction(text: &str, problem: &str, policy: &Policy) -> Vec<Message> {
     turns
 }
 
-/// What stands before the lists, as a run records it.
+/// The text before the lists, as a run records it.
 fn reasoning(before: &str) -> String {
     let before = before.trim_end();
-    // The fence that the lists are in belongs to them.
+    // A code fence that encloses the lists is not part of it.
     let fence = before.rfind('\n').map_or(0, |end| end + 1);
     let before = if before[fence..].starts_with("```") { &before[..fence] } else { before };
     let text = before.trim().replace('\0', "");
@@ -439,14 +437,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_text_is_cut_between_characters() {
+    fn the_end_of_a_text_is_cut_at_a_character() {
         assert_eq!(last_bytes("aéb", 2), "b");
         assert_eq!(last_bytes("aéb", 3), "éb");
         assert_eq!(last_bytes("aéb", 9), "aéb");
     }
 
     #[test]
-    fn each_try_wanders_more_than_the_one_before() {
+    fn the_temperature_rises_with_each_try() {
         let temperatures: Vec<_> = (1..6).map(temperature).collect();
         assert!(temperatures.is_sorted() && temperatures[0] < temperatures[2], "{temperatures:?}");
     }

@@ -1,4 +1,4 @@
-//! Room for a call within the limits of the model and of its vendor's account, which it shares with the workers.
+//! Acquires permits within the limits of the model and its vendor's account, which workers share.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use podium_ports::limiter::{CallWish, Grant, Patience, Permit, TokenEstimate, Wh
 use podium_ports::vendor::ChatRequest;
 use tokio::time::Instant;
 
-use super::tally::{BYTES_PER_TOKEN, prompt_bytes};
+use super::usage_account::{BYTES_PER_TOKEN, prompt_bytes};
 use super::{Asking, RemoteConductor, wait};
 
-/// When a limiter that failed is asked again.
+/// Pause before the next request to a limiter that failed.
 const LIMITER_PAUSE: Duration = Duration::from_millis(500);
 
 impl RemoteConductor {
-    /// Waits for room as long as the plan has time. Not for a model whose circuit breaker is open: whoever asked for the plan
-    /// knows what to do without one.
-    pub(super) async fn room_for(
+    /// Waits for a permit as long as the plan has time. Fails at once if the model's circuit breaker is open: the caller has
+    /// a fallback.
+    pub(super) async fn permit_for(
         &self,
         asking: &Asking<'_>,
         request: &ChatRequest,
     ) -> Result<Box<dyn Permit>, ConductorError> {
         let Asker { tenant, run, round } = &asking.request.asker;
-        let wish = CallWish {
+        let call = CallWish {
             worker: &self.model,
             tenant,
             tier: asking.request.policy.tier,
@@ -37,18 +37,18 @@ impl RemoteConductor {
         };
         let began = Instant::now();
         loop {
-            let (why, after) = match self.limiter.acquire(&wish).await {
+            let (why, after) = match self.limiter.acquire(&call).await {
                 Ok(Grant::Permit(permit)) => {
-                    self.metrics.asked(Ok(()));
+                    self.metrics.count_request(Ok(()));
                     self.metrics.waited(began.elapsed());
                     return Ok(permit);
                 }
                 Ok(Grant::AskAgain { why, after }) => {
-                    self.metrics.asked(Err(Some(why)));
+                    self.metrics.count_request(Err(Some(why)));
                     (why, after)
                 }
                 Err(error) => {
-                    self.metrics.asked(Err(None));
+                    self.metrics.count_request(Err(None));
                     tracing::warn!(
                         conductor = self.id,
                         error = &error as &dyn std::error::Error,

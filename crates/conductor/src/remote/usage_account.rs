@@ -1,7 +1,7 @@
-//! What the tries at one plan have consumed so far, whatever becomes of them.
+//! The usage of all calls for one plan so far, whatever the outcome.
 //!
-//! Planning may be stopped at any await, and its future is dropped then: so the account is kept outside of it, and the call
-//! under way is in it with what is known of that call.
+//! Planning may be stopped at any await, which drops its future. So the account lives outside that future and includes what
+//! is known of the call in progress.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,17 +11,17 @@ use podium_domain::usage::Usage;
 use podium_ports::conductor::ConductorError;
 use podium_ports::vendor::ChatRequest;
 
-/// Bytes of a token, about, where a vendor does not count.
+/// Estimated bytes per token, for vendors that do not count.
 pub(super) const BYTES_PER_TOKEN: u64 = 4;
 
-/// Bytes of all that is sent.
+/// Bytes of the request's text.
 pub(super) fn prompt_bytes(request: &ChatRequest) -> u64 {
     request.messages.iter().map(|message| message.text.len() as u64).sum()
 }
 
-/// Adds up calls.
+/// Sums up the usage of calls.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct UsageAccount {
     prices: PriceList,
     sums: Mutex<Sums>,
 }
@@ -30,18 +30,18 @@ pub(super) struct Tally {
 struct Sums {
     usage: Usage,
     cost: Cost,
-    under_way: Option<UnderWay>,
+    in_progress: Option<InProgress>,
 }
 
-/// A call whose end is not known.
+/// A call in progress.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct InProgress {
     prompt_bytes: u64,
     text_bytes: u64,
 }
 
-impl UnderWay {
-    /// About what a whole answer consumed.
+impl InProgress {
+    /// Estimated usage of a complete answer.
     fn whole(self) -> Usage {
         Usage {
             prompt_tokens: self.prompt_bytes.div_ceil(BYTES_PER_TOKEN),
@@ -50,64 +50,64 @@ impl UnderWay {
         }
     }
 
-    /// About what a call consumed that broke off. Nothing before its first text: vendors bill from then on.
+    /// Estimated usage of a call that broke off: zero before its first text, since vendors bill from then on.
     fn broken_off(self) -> Usage {
         if self.text_bytes == 0 { Usage::default() } else { self.whole() }
     }
 }
 
-impl Tally {
+impl UsageAccount {
     pub(super) fn new(prices: PriceList) -> Self {
         Self { prices, sums: Mutex::default() }
     }
 
     /// A call begins.
     pub(super) fn begin(&self, request: &ChatRequest) {
-        self.lock().under_way = Some(UnderWay { prompt_bytes: prompt_bytes(request), text_bytes: 0 });
+        self.lock().in_progress = Some(InProgress { prompt_bytes: prompt_bytes(request), text_bytes: 0 });
     }
 
-    /// The call under way wrote so many bytes more.
-    pub(super) fn heard(&self, bytes: usize) {
-        if let Some(under_way) = &mut self.lock().under_way {
-            under_way.text_bytes += bytes as u64;
+    /// The call in progress has written more bytes.
+    pub(super) fn wrote(&self, bytes: usize) {
+        if let Some(in_progress) = &mut self.lock().in_progress {
+            in_progress.text_bytes += bytes as u64;
         }
     }
 
-    /// The call under way has given its whole answer, and consumed what the vendor says, if it says. Tells what that is.
+    /// Ends the call in progress with the vendor's usage, or an estimate. Returns what was counted.
     pub(super) fn finish(&self, said: Option<Usage>) -> Usage {
-        self.end(|under_way| said.unwrap_or_else(|| under_way.whole()))
+        self.end(|in_progress| said.unwrap_or_else(|| in_progress.whole()))
     }
 
-    /// The call under way, if there is one, was broken off by either side. Tells what it consumed.
+    /// Ends the call in progress, if any, as aborted by either side. Returns what was counted.
     pub(super) fn break_off(&self) -> Usage {
-        self.end(UnderWay::broken_off)
+        self.end(InProgress::broken_off)
     }
 
-    fn end(&self, usage: impl FnOnce(UnderWay) -> Usage) -> Usage {
+    fn end(&self, usage: impl FnOnce(InProgress) -> Usage) -> Usage {
         let mut sums = self.lock();
-        let usage = sums.under_way.take().map(usage).unwrap_or_default();
+        let usage = sums.in_progress.take().map(usage).unwrap_or_default();
         sums.usage += usage;
         sums.cost += self.prices.cost(&usage);
         usage
     }
 
-    /// All of it, the call under way included.
+    /// The total. A call in progress is ended as aborted.
     pub(super) fn sums(&self) -> (Usage, Cost) {
         self.break_off();
         let sums = self.lock();
         (sums.usage, sums.cost)
     }
 
-    /// The model wrote, but no plan.
+    /// The error for an output without a plan, with the usage so far.
     pub(super) fn no_plan(&self, tries: u32, message: String) -> ConductorError {
         let (usage, cost) = self.sums();
         ConductorError::NoPlan { tries, message, usage, cost }
     }
 
-    /// The error, with what was consumed before it.
+    /// Adds the usage so far to an error.
     pub(super) fn charge(&self, error: ConductorError) -> ConductorError {
         match error {
-            // It says so already.
+            // It has the usage already.
             ConductorError::NoPlan { .. } => error,
             error => {
                 let (usage, cost) = self.sums();
