@@ -1,45 +1,45 @@
-//! Maximises a function of which only values are known, by separable CMA-ES: a population is drawn around a mean, the better
-//! half moves the mean, and the width of each coordinate follows the steps that were good.
+//! Maximises a black-box function by separable CMA-ES: each iteration draws a population around a mean and moves the mean
+//! towards the better half. The width of each coordinate adapts to the successful steps.
 //!
-//! The update is that of CMA-ES with the parameters of Hansen, The CMA Evolution Strategy: A Tutorial (arXiv 1604.00772, 2016,
-//! table 1 and appendix A), positive weights only. The covariance is kept to its diagonal and learned (n + 2) / 3 times as
-//! fast: Ros and Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity (2008), section 3.
+//! The update is CMA-ES with the parameters of Hansen, The CMA Evolution Strategy: A Tutorial (arXiv 1604.00772, 2016, table
+//! 1 and appendix A), with positive weights only. The covariance is restricted to its diagonal and learned (n + 2) / 3 times
+//! as fast: Ros and Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity (2008), section 3.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use crate::score::as_f64;
 
-/// Least and most of a population.
+/// Smallest population.
 pub const POPULATION_MIN: usize = 4;
-/// Most of a population.
+/// Largest population.
 pub const POPULATION_MAX: usize = 4096;
 
-/// How to search.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// Candidates of one iteration, [`POPULATION_MIN`] to [`POPULATION_MAX`]; what is outside counts as the nearer bound.
+    /// Candidates per iteration, clamped to [`POPULATION_MIN`] and [`POPULATION_MAX`].
     pub population: usize,
     /// Iterations.
     pub iterations: u32,
-    /// The width of the first population, the same in every coordinate.
+    /// Standard deviation of the first population, the same in every coordinate.
     pub sigma: f64,
-    /// Draws the candidates.
+    /// Seed of the candidates.
     pub seed: u64,
 }
 
-/// Where it ended.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The mean of the last population: what is to be expected to be good, where the best candidate was lucky.
+    /// The mean of the last population. It is expected to be good, while the best candidate may have been lucky.
     pub mean: Vec<f64>,
     /// The best value of any candidate.
     pub best_value: f64,
-    /// The width of the last population.
+    /// The width (overall standard deviation) of the last population.
     pub sigma: f64,
 }
 
-/// What stays the same from iteration to iteration. The names are the tutorial's.
+/// The constants of a search. The names are the tutorial's.
 struct Rates {
     weights: Vec<f64>,
     mu_eff: f64,
@@ -48,7 +48,7 @@ struct Rates {
     c_c: f64,
     c_1: f64,
     c_mu: f64,
-    /// The expected length of a normal vector.
+    /// The expected length of a standard normal vector.
     chi: f64,
 }
 
@@ -71,11 +71,11 @@ impl Rates {
     }
 }
 
-/// Searches around `start` for where `value` is large. A value that is not a number counts as the worst.
+/// Searches around `start` for large values of `value`. NaN counts as the worst value.
 pub fn maximise(start: &[f64], search: Search, value: impl Fn(&[f64]) -> f64) -> Found {
     let population = search.population.clamp(POPULATION_MIN, POPULATION_MAX);
     let rates = Rates::new(start.len(), population);
-    let mut dice = ChaCha8Rng::seed_from_u64(search.seed);
+    let mut rng = ChaCha8Rng::seed_from_u64(search.seed);
     let mut state = State {
         mean: start.to_vec(),
         sigma: search.sigma,
@@ -87,11 +87,11 @@ pub fn maximise(start: &[f64], search: Search, value: impl Fn(&[f64]) -> f64) ->
     for iteration in 1..=search.iterations {
         let mut candidates: Vec<(f64, Vec<f64>)> = Vec::with_capacity(population);
         for _ in 0..population {
-            let draw = normal(start.len(), &mut dice);
+            let draw = normal(start.len(), &mut rng);
             let found = value(&state.place(&draw));
             candidates.push((if found.is_nan() { f64::NEG_INFINITY } else { found }, draw));
         }
-        // Stable, so that equals stay in the order of their drawing.
+        // A stable sort, so that equal candidates stay in the order of their drawing.
         candidates.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         if let Some((first, _)) = candidates.first() {
             best_value = best_value.max(*first);
@@ -101,13 +101,13 @@ pub fn maximise(start: &[f64], search: Search, value: impl Fn(&[f64]) -> f64) ->
     Found { mean: state.mean, best_value, sigma: state.sigma }
 }
 
-/// Independent normal numbers, two from each pair of even ones: Box and Muller, A Note on the Generation of Random Normal
+/// Independent normal numbers, two from each pair of uniform ones: Box and Muller, A Note on the Generation of Random Normal
 /// Deviates (1958).
-fn normal(count: usize, dice: &mut ChaCha8Rng) -> Vec<f64> {
+fn normal(count: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let mut numbers = Vec::with_capacity(count + 1);
     while numbers.len() < count {
-        // Above 0, so that there is a logarithm.
-        let (a, b): (f64, f64) = (1.0 - dice.random::<f64>(), dice.random());
+        // Above 0, so that its logarithm is finite.
+        let (a, b): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
         let (length, (sin, cos)) = ((-2.0 * a.ln()).sqrt(), (std::f64::consts::TAU * b).sin_cos());
         numbers.extend([length * cos, length * sin]);
     }
@@ -125,13 +125,13 @@ struct State {
 }
 
 impl State {
-    /// Where a normal vector leads to.
+    /// The point that a standard normal vector maps to.
     fn place(&self, draw: &[f64]) -> Vec<f64> {
         let axes = self.mean.iter().zip(&self.variances).zip(draw);
         axes.map(|((mean, variance), draw)| mean + self.sigma * variance.sqrt() * draw).collect()
     }
 
-    /// Takes in a population, the best first.
+    /// Updates the state with a population, the best candidate first.
     fn learn(&mut self, rates: &Rates, candidates: &[(f64, Vec<f64>)], iteration: u32) {
         let chosen: Vec<(f64, &[f64])> = rates
             .weights
@@ -152,7 +152,7 @@ impl State {
         let unbiased = length / (1.0 - (1.0 - rates.c_sigma).powi(2).powi(age)).sqrt();
         let is_short = unbiased < (1.4 + 2.0 / (as_f64(self.mean.len()) + 1.0)) * rates.chi;
         let gain = if is_short { (rates.c_c * (2.0 - rates.c_c) * rates.mu_eff).sqrt() } else { 0.0 };
-        // What is lost of the variance where the path stands still.
+        // The share of the variance that is lost while the path is stalled.
         let kept = if is_short { 0.0 } else { rates.c_1 * rates.c_c * (2.0 - rates.c_c) };
         for (at, step) in steps.iter().enumerate() {
             let deviation = self.variances[at].sqrt();
@@ -176,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_sphere_is_found() {
+    fn the_centre_of_a_sphere_is_found() {
         for seed in 0..5 {
             let found = maximise(&[3.0; 10], search(250, seed), |at| -at.iter().map(|x| x * x).sum::<f64>());
             assert!(found.mean.iter().all(|x| x.abs() < 1e-6), "seed {seed}: {found:?}");
         }
     }
 
-    /// Its axes differ by a thousand: a search without a width for each of them is still far off by then.
+    /// The axes differ by a factor of 1000. A search with one width for all of them is still far off after these iterations.
     #[test]
-    fn the_middle_of_a_long_ellipsoid_is_found() {
+    fn the_centre_of_a_long_ellipsoid_is_found() {
         for seed in 0..5 {
             let found = maximise(&[3.0; 10], search(700, seed), |at| {
                 let axes =
@@ -196,8 +196,8 @@ mod tests {
         }
     }
 
-    /// By the formulas of the tutorial, worked out apart from this code for ten dimensions and a population of ten; both rates
-    /// of the variances are four times those of a whole covariance.
+    /// Computed independently from the tutorial's formulas, for ten dimensions and a population of ten. Both learning rates
+    /// of the variances are four times those of a full covariance.
     #[test]
     fn the_rates_are_those_of_the_tutorial() {
         let rates = Rates::new(10, 10);
@@ -216,7 +216,7 @@ mod tests {
         assert!(near(rates.chi, 3.084_726_565_169_012_3), "{}", rates.chi);
     }
 
-    /// The value at the mean that a search finds on axes that differ by a thousand.
+    /// The value at the found mean, on axes that differ by a factor of 1000.
     fn on_a_long_ellipsoid(population: usize, iterations: u32, seed: u64) -> f64 {
         let value = |at: &[f64]| -> f64 {
             let axes =
@@ -227,7 +227,7 @@ mod tests {
         value(&maximise(&[3.0; 10], search, value).mean)
     }
 
-    /// The path has too few iterations to learn the widths from: without what the ranks teach, about -100 are left.
+    /// The path has too few iterations to learn the widths. Without the rank update the value stays at about -100.
     #[test]
     fn widths_are_learned_from_the_ranks_of_a_large_population() {
         for seed in 0..3 {
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Two chosen ones of four have next to nothing to teach: without the path, about -1000 are left.
+    /// Two selected candidates of four teach almost nothing. Without the path the value stays at about -1000.
     #[test]
     fn widths_are_learned_from_the_path_of_a_small_population() {
         for seed in 0..3 {
@@ -246,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_is_normal() {
+    fn drawn_numbers_are_normally_distributed() {
         let drawn = normal(100_001, &mut ChaCha8Rng::seed_from_u64(3));
         let within = |width: f64| drawn.iter().filter(|x| x.abs() < width).count();
-        // 68.27, 95.45 and 99.73 of a hundred.
+        // 68.27, 95.45 and 99.73 percent.
         assert!(within(1.0).abs_diff(68_270) < 500 && within(2.0).abs_diff(95_450) < 250, "{}", within(1.0));
         assert!(
             within(3.0).abs_diff(99_731) < 80
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_climbed_where_there_is_no_slope() {
+    fn a_step_function_is_maximised_without_gradients() {
         let found =
             maximise(&[2.7; 6], search(200, 1), |at| -at.iter().map(|x| x.abs().floor()).sum::<f64>());
         assert!(found.best_value > -f64::EPSILON, "{found:?}");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_finds_the_same_and_a_value_that_is_no_number_is_never_good() {
+    fn a_search_is_deterministic_and_never_selects_nan() {
         let run = |seed| {
             maximise(&[1.0; 4], search(60, seed), |at| {
                 if at[0] < 0.5 { f64::NAN } else { -at.iter().map(|x| x * x).sum::<f64>() }

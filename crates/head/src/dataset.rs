@@ -1,11 +1,11 @@
-//! Outcomes and hidden states put together: for each question what a head sees, and what each choice would have brought.
+//! Joins outcomes and hidden states: for each question the head's input and the reward of each choice.
 
 use podium_domain::ids::WorkerId;
 
 use crate::features::Features;
 use crate::outcomes::Outcomes;
 
-/// Fewer questions can be neither learned from nor measured on.
+/// Fewest questions for training and evaluation.
 pub const QUESTIONS_MIN: usize = 10;
 
 /// One question.
@@ -15,11 +15,11 @@ pub struct Example {
     pub id: String,
     /// Its hidden state.
     pub hidden: Vec<f32>,
-    /// The mean reward of each slot's worker, where it was recorded; at least one was.
+    /// The mean reward of each slot's worker, where it was recorded; at least one is known.
     pub rewards: Vec<Option<f64>>,
 }
 
-/// Questions with what the workers of some slots made of them.
+/// Questions with the rewards of the slots' workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     slots: Vec<WorkerId>,
@@ -28,26 +28,25 @@ pub struct Dataset {
     without_features: usize,
 }
 
-/// Why there is nothing to learn from.
+/// Why a data set cannot be used for training.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DatasetError {
-    /// Too few questions have both.
+    /// Too few questions have both outcomes and features.
     #[error("{questions} questions have outcomes and features, at least {QUESTIONS_MIN} are needed")]
     TooFew {
-        /// How many have.
+        /// Questions with both.
         questions: usize,
     },
-    /// Nothing to choose between.
+    /// Fewer than two workers to choose from.
     #[error("the outcomes are of {workers} of the pool's workers, at least 2 are needed")]
     TooFewWorkers {
-        /// How many.
+        /// Workers with outcomes.
         workers: usize,
     },
 }
 
 impl Dataset {
-    /// Puts together what belongs together, in the order of the questions' ids. Outcomes of workers that have no slot do not
-    /// count.
+    /// Joins outcomes and features by question, ordered by id. Outcomes of workers without a slot are ignored.
     pub fn join(outcomes: &Outcomes, features: &Features, slots: &[WorkerId]) -> Result<Self, DatasetError> {
         if slots.len() < 2 {
             return Err(DatasetError::TooFewWorkers { workers: slots.len() });
@@ -71,12 +70,12 @@ impl Dataset {
         Ok(Self { slots: slots.to_vec(), hidden: features.hidden(), examples, without_features })
     }
 
-    /// The workers to choose between.
+    /// The workers to choose from.
     pub fn slots(&self) -> &[WorkerId] {
         &self.slots
     }
 
-    /// How many numbers a hidden state has.
+    /// Values in a hidden state.
     pub fn hidden(&self) -> usize {
         self.hidden
     }
@@ -86,7 +85,7 @@ impl Dataset {
         &self.examples
     }
 
-    /// How many questions have outcomes, but no features.
+    /// Questions with outcomes but without features.
     pub fn without_features(&self) -> usize {
         self.without_features
     }

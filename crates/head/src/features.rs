@@ -1,4 +1,4 @@
-//! The hidden states of questions, as a file: what a head is trained on.
+//! A file with the hidden states of questions, on which a head is trained.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::file::{self, FileError};
 use crate::head::{HIDDEN_MAX, Source};
 
-/// Most questions of a file.
+/// Most questions in a file.
 pub const QUESTIONS_MAX: usize = 100_000;
-/// Most bytes of a file: 100,000 hidden states of a model of 1.5 billion parameters, or 45,000 of one of 7.
+/// Largest file in bytes: 100,000 hidden states of a model with 1.5 billion parameters, or 45,000 of one with 7 billion.
 pub const FILE_BYTES_MAX: u64 = 640 << 20;
 
 const SCHEMA: u32 = 1;
 const METADATA_KEY: &str = "podium.features";
 const TENSOR: &str = "hidden";
 
-/// The hidden states of questions, by the questions' ids.
+/// The hidden states of questions, by question id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
     source: Source,
@@ -25,20 +25,20 @@ pub struct Features {
     by_question: BTreeMap<String, Vec<f32>>,
 }
 
-/// What the file says beside the numbers.
+/// The file's metadata.
 #[derive(Debug, Serialize, Deserialize)]
 struct Metadata {
     schema: u32,
     source: Source,
-    /// Ids of the rows.
+    /// Question ids of the rows.
     questions: Vec<String>,
 }
 
-/// Why a hidden state is not taken.
+/// Why a hidden state is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeaturesError {
-    /// There are enough.
-    #[error("questions are over {QUESTIONS_MAX}, the limit")]
+    /// The limit is reached.
+    #[error("more than {QUESTIONS_MAX} questions")]
     TooMany,
     /// A question occurs twice.
     #[error("question `{id}` occurs twice")]
@@ -46,17 +46,17 @@ pub enum FeaturesError {
         /// Its id.
         id: String,
     },
-    /// It has another size than the others, or one that no head takes.
+    /// Its size differs from the others, or no head supports it.
     #[error("question `{id}` has a hidden state of {values} values, it must be {expected}")]
     Size {
         /// The question's id.
         id: String,
-        /// How many it has.
+        /// Its size.
         values: usize,
-        /// How many it should have.
+        /// The expected size.
         expected: String,
     },
-    /// A number that is none.
+    /// A value is NaN or infinite.
     #[error("question `{id}` has a hidden state with a value that is not finite")]
     NotFinite {
         /// The question's id.
@@ -65,12 +65,12 @@ pub enum FeaturesError {
 }
 
 impl Features {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(source: Source) -> Self {
         Self { source, hidden: 0, by_question: BTreeMap::new() }
     }
 
-    /// Adds the hidden state of a question. After an error nothing was added.
+    /// Adds the hidden state of a question. An error leaves the set unchanged.
     pub fn add(&mut self, id: String, hidden: Vec<f32>) -> Result<(), FeaturesError> {
         let values = hidden.len();
         let is_first = self.by_question.is_empty();
@@ -94,22 +94,22 @@ impl Features {
         Ok(())
     }
 
-    /// Where they come from.
+    /// The origin of the hidden states.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// How many values each has; 0 while there is none.
+    /// Values in each hidden state; 0 while the set is empty.
     pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    /// How many questions there are.
+    /// Number of questions.
     pub fn len(&self) -> usize {
         self.by_question.len()
     }
 
-    /// Whether there is no question.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.by_question.is_empty()
     }
@@ -119,7 +119,7 @@ impl Features {
         self.by_question.get(id).map(Vec::as_slice)
     }
 
-    /// Reads and checks a file.
+    /// Reads and validates a file.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = file::read(path, FILE_BYTES_MAX)?;
         let (metadata, matrix) = file::parse::<Metadata>(&bytes, path, METADATA_KEY, TENSOR)?;
@@ -141,7 +141,7 @@ impl Features {
         Ok(features)
     }
 
-    /// The file's bytes. Equal features have equal files.
+    /// Serialises the set. Equal sets give equal bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, FileError> {
         let questions = self.by_question.keys().cloned().collect();
         let metadata = Metadata { schema: SCHEMA, source: self.source.clone(), questions };

@@ -1,7 +1,7 @@
-//! One matrix of 32-bit floats with a JSON document beside it, in a safetensors file.
+//! A safetensors file with one matrix of 32-bit floats and a JSON document.
 //!
-//! The document is the value of one key of the file's metadata, not spread over several: these are written in no fixed order,
-//! and equal contents are to give equal bytes.
+//! The document is the value of a single metadata key: several keys are written in no fixed order, but equal contents must
+//! give equal bytes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ pub enum FileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
@@ -33,32 +33,32 @@ pub enum FileError {
         /// The limit.
         bytes_max: u64,
     },
-    /// It is no safetensors file, or a damaged one.
+    /// It is not a safetensors file, or damaged.
     #[error("file `{path}` is not safetensors", path = path.display())]
     NotSafetensors {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's error.
         #[source]
         source: SafeTensorError,
     },
-    /// What is in it is not what it should be.
+    /// Its contents are invalid.
     #[error("file `{path}` is refused: {problem}", path = path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// It cannot be put together.
-    #[error("the file cannot be put together: {problem}")]
+    /// It cannot be serialised.
+    #[error("the file cannot be serialised: {problem}")]
     Unwritable {
-        /// Why.
+        /// The cause.
         problem: String,
     },
 }
 
-/// Numbers in rows.
+/// A matrix in row order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Matrix {
     pub(crate) rows: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Matrix {
     pub(crate) values: Vec<f32>,
 }
 
-/// Reads a whole file of bounded size.
+/// Reads a whole file of at most `bytes_max` bytes.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// The document under `key` and the matrix `tensor` of a file's bytes.
+/// Parses a file's bytes: the document under metadata key `key`, and the matrix `tensor`.
 pub(crate) fn parse<T: DeserializeOwned>(
     bytes: &[u8],
     path: &Path,
@@ -104,7 +104,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     Ok((document, Matrix { rows, columns, values }))
 }
 
-/// The bytes of a file.
+/// Serialises a file.
 pub(crate) fn serialise<T: Serialize>(
     document: &T,
     key: &str,

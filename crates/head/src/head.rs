@@ -1,4 +1,4 @@
-//! The head itself: scores, choice, and what it was trained for.
+//! The mini head: scores, choice, and the pool and weights that it was trained for.
 
 use std::path::Path;
 
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::{self, FileError, Matrix};
 
-/// Most numbers of a hidden state. The widest open models have 16,384.
+/// Most values in a hidden state. The widest open models have 16,384.
 pub const HIDDEN_MAX: usize = 32_768;
-/// Two best scores that are no further apart are a tie. Scores are log-odds: this is a tenth of a percent, about what the
-/// last bits of a hidden state move, which differ from machine to machine.
+/// If the two best scores differ by at most this, they are tied. Scores are log-odds: this is a tenth of a percent, roughly
+/// the effect of a hidden state's last bits, which differ between machines.
 pub const TIE_MARGIN: f32 = 1e-3;
 
-/// The version of the file that this version reads and writes.
+/// The file format's version.
 const SCHEMA: u32 = 1;
 const METADATA_KEY: &str = "podium.head";
 const TENSOR: &str = "head.weight";
-/// All that a head can need, and room for what others put into the file.
+/// The largest head, plus space for other entries in the file.
 const FILE_BYTES_MAX: u64 = (WORKERS_MAX * HIDDEN_MAX * size_of::<f32>()) as u64 + (1 << 20);
 
-/// Where hidden states come from. Those of other weights, or of another prompt, mean something else.
+/// The origin of hidden states. Those of other weights or another prompt are not comparable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// SHA-256 of the weights' file, in lower-case hexadecimal.
     pub weights_sha256: String,
-    /// The adapter that changes them, if there is one: SHA-256 of its file, `*` and how strongly it is applied.
+    /// The adapter on these weights, if any: SHA-256 of its file, `*` and its scale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
-    /// The name of the way in which a question becomes a prompt, and the place of the token that is read.
+    /// Names how a question becomes a prompt and which token's hidden state is read.
     pub reading: String,
 }
 
@@ -41,11 +41,11 @@ pub struct LinearHead {
     pool_sha256: String,
     source: Source,
     hidden: usize,
-    /// A row for each slot.
+    /// One row for each slot.
     weights: Vec<f32>,
 }
 
-/// What the file says beside the numbers.
+/// The file's metadata.
 #[derive(Debug, Serialize, Deserialize)]
 struct Metadata {
     schema: u32,
@@ -54,32 +54,32 @@ struct Metadata {
     source: Source,
 }
 
-/// Why a head is none.
+/// Why a head is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// Too few or too many workers.
     #[error("slots are {slots}, they must be 1 to {WORKERS_MAX}")]
     Slots {
-        /// How many there are.
+        /// Number of slots.
         slots: usize,
     },
-    /// A worker has two rows.
+    /// A worker has two slots.
     #[error("slots name worker `{worker}` twice")]
     SameSlot {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
     },
-    /// The matrix is not one row of a hidden state for each slot.
+    /// The matrix does not have one row per slot and a valid number of columns.
     #[error("{TENSOR} has the shape {rows} x {columns}, it must be {slots} x 1 to {HIDDEN_MAX}")]
     Shape {
         /// Its rows.
         rows: usize,
         /// Its columns.
         columns: usize,
-        /// How many slots there are.
+        /// Number of slots.
         slots: usize,
     },
-    /// A number that is none.
+    /// A weight is NaN or infinite.
     #[error("{TENSOR} has a value that is not finite at row {row}, column {column}")]
     NotFinite {
         /// From 0.
@@ -89,46 +89,46 @@ pub enum HeadError {
     },
 }
 
-/// Why a head does not apply to a pool.
+/// Why a head cannot be used with a pool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OtherPool {
-    /// A slot's worker is not there.
-    #[error("the mini head has a slot for a worker that the pool lacks")]
+    /// The pool has no such worker.
+    #[error("the mini head has a slot for a worker that is not in the pool")]
     Lacks(#[source] UnknownWorker),
-    /// A slot's worker is another model by now.
-    #[error("the mini head was trained on slots with SHA-256 {expected}, those of the pool have {actual}")]
+    /// The definition of a slot's worker has changed.
+    #[error("the mini head was trained on slots with SHA-256 {expected}, the pool's slots have {actual}")]
     Changed {
-        /// What the head was trained on.
+        /// The hash that the head was trained for.
         expected: String,
-        /// What the pool has.
+        /// The pool's hash.
         actual: String,
     },
 }
 
-/// Why a head chooses nobody.
+/// Why a head chooses no worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoChoice {
     /// None of its workers is allowed.
     #[error("none of the mini head's workers is allowed")]
     NoneAllowed,
-    /// The two best are too close.
-    #[error("the two best scores are not {TIE_MARGIN} apart")]
+    /// The two best scores are tied.
+    #[error("the two best scores differ by at most {TIE_MARGIN}")]
     Tie,
-    /// The hidden state has another size.
+    /// The hidden state has the wrong size.
     #[error("the hidden state has {actual} values, the mini head takes {expected}")]
     OtherSize {
-        /// What the head takes.
+        /// The head's input size.
         expected: usize,
-        /// What it was given.
+        /// The given size.
         actual: usize,
     },
-    /// A score is not a number.
+    /// A score is NaN or infinite.
     #[error("a score is not finite")]
     NotFinite,
 }
 
 impl LinearHead {
-    /// A head for these slots of a pool. `weights` has a row for each slot, one after the other.
+    /// Creates a head for these slots of a pool. `weights` has one row per slot, concatenated.
     pub fn new(
         slots: Vec<WorkerId>,
         pool_sha256: String,
@@ -158,13 +158,13 @@ impl LinearHead {
         Ok(Self { slots, pool_sha256, source, hidden: columns, weights: values })
     }
 
-    /// Reads and checks a file.
+    /// Reads and validates a file.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = file::read(path, FILE_BYTES_MAX)?;
         Self::from_bytes(&bytes, path)
     }
 
-    /// The same of bytes that were read from `path`.
+    /// Like [`Self::read`], for bytes that were read from `path`.
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, FileError> {
         let (metadata, matrix) = file::parse::<Metadata>(bytes, path, METADATA_KEY, TENSOR)?;
         if metadata.schema != SCHEMA {
@@ -176,7 +176,7 @@ impl LinearHead {
             .map_err(|error| FileError::Wrong { path: path.to_owned(), problem: error.to_string() })
     }
 
-    /// The file's bytes. Equal heads have equal files.
+    /// Serialises the head. Equal heads give equal bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, FileError> {
         let metadata = Metadata {
             schema: SCHEMA,
@@ -192,17 +192,17 @@ impl LinearHead {
         &self.slots
     }
 
-    /// Where its hidden states come from.
+    /// The origin of its hidden states.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// How many numbers a hidden state has.
+    /// Values in a hidden state.
     pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    /// Whether it was trained on workers that the pool has, as they are. Further workers of the pool are never chosen.
+    /// Checks that the pool contains the workers that it was trained on, unchanged. It never chooses other workers of the pool.
     pub fn fits(&self, pool: &Pool) -> Result<(), OtherPool> {
         let actual = slots_hash(pool, &self.slots).map_err(OtherPool::Lacks)?;
         if actual == self.pool_sha256 {
@@ -211,7 +211,7 @@ impl LinearHead {
         Err(OtherPool::Changed { expected: self.pool_sha256.clone(), actual })
     }
 
-    /// The score of each slot, in order; none if the hidden state is of another size.
+    /// The score of each slot, in order; `None` if the hidden state has the wrong size.
     pub fn scores(&self, hidden: &[f32]) -> Option<Vec<f32>> {
         if hidden.len() != self.hidden {
             return None;
@@ -220,7 +220,7 @@ impl LinearHead {
         Some(self.weights.chunks_exact(self.hidden).map(score).collect())
     }
 
-    /// The worker with the best score among those that are allowed.
+    /// The allowed worker with the best score.
     pub fn choose(&self, hidden: &[f32], allowed: impl Fn(&WorkerId) -> bool) -> Result<&WorkerId, NoChoice> {
         let other_size = NoChoice::OtherSize { expected: self.hidden, actual: hidden.len() };
         let scores = self.scores(hidden).ok_or(other_size)?;

@@ -1,47 +1,47 @@
-//! Minimises a smooth function by L-BFGS: steps along gradients, bent by the last few changes of the gradient.
+//! Minimises a smooth function by L-BFGS: descent along gradients, corrected by the last few changes of the gradient.
 //!
-//! The two-loop recursion is Nocedal and Wright, Numerical Optimization (2006), algorithm 7.4, the first scale of the inverse
-//! Hessian their equation 7.20, and the steps are shortened until they hold their equation 3.4 (sufficient decrease). That
-//! alone does not keep curvature positive, so a change whose curvature is not is left out.
+//! The two-loop recursion is Nocedal and Wright, Numerical Optimization (2006), algorithm 7.4. The first scale of the
+//! inverse Hessian is their equation 7.20. Steps are halved until they satisfy their equation 3.4 (sufficient decrease).
+//! That alone does not keep the curvature positive, so a change with a curvature that is not positive is skipped.
 
 use std::collections::VecDeque;
 
-/// When to stop.
+/// Stopping criteria.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Most steps.
     pub iterations_max: u32,
-    /// A gradient without any entry beyond this is as good as none.
+    /// The search ends if no entry of the gradient is larger.
     pub gradient_max: f64,
 }
 
-/// Where it ended.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The place.
+    /// The minimum.
     pub place: Vec<f64>,
     /// The value there.
     pub value: f64,
-    /// How many steps it took.
+    /// Iterations used.
     pub iterations: u32,
 }
 
-/// Changes that are remembered: 3 to 20 are usual.
+/// Stored changes: 3 to 20 are usual.
 const MEMORY: usize = 10;
-/// The share of the decrease that the gradient promises which a step has to bring.
+/// The part of the decrease predicted by the gradient that a step must achieve.
 const DECREASE_MIN: f64 = 1e-4;
-/// A step that is halved so often without a decrease ends the search: numbers do not tell the places apart any more.
+/// Most halvings of a step. Beyond this, floating-point numbers cannot distinguish the points.
 const HALVINGS_MAX: u32 = 40;
 
-/// A change of the place, and of the gradient with it.
+/// A change of the point and of its gradient.
 struct Change {
     place: Vec<f64>,
     gradient: Vec<f64>,
-    /// 1 over their product.
+    /// 1 over the product of the two.
     rho: f64,
 }
 
-/// Goes downhill from `start`. `function` writes the gradient into its second argument and gives the value.
+/// Minimises `function` from `start`. It returns the value and writes the gradient into its second argument.
 pub fn minimise(start: &[f64], limits: Limits, function: impl Fn(&[f64], &mut [f64]) -> f64) -> Found {
     let mut place = start.to_vec();
     let mut gradient = vec![0.0; place.len()];
@@ -51,15 +51,15 @@ pub fn minimise(start: &[f64], limits: Limits, function: impl Fn(&[f64], &mut [f
         if gradient.iter().all(|slope| slope.abs() <= limits.gradient_max) {
             return Found { place, value, iterations };
         }
-        let mut direction = bent(&gradient, &memory);
+        let mut direction = corrected(&gradient, &memory);
         let mut slope = dot(&direction, &gradient);
         if slope >= 0.0 {
-            // The memory misleads.
+            // The stored changes give an ascent direction: discard them.
             memory.clear();
             direction = gradient.iter().map(|slope| -slope).collect();
             slope = dot(&direction, &gradient);
         }
-        // Without a memory the length of the gradient means nothing.
+        // Without stored changes the gradient's length is not a useful step length.
         let mut step = if memory.is_empty() { 1.0 / (-slope).sqrt().max(1.0) } else { 1.0 };
         let mut next_gradient = vec![0.0; place.len()];
         let mut halvings = 0;
@@ -81,8 +81,8 @@ pub fn minimise(start: &[f64], limits: Limits, function: impl Fn(&[f64], &mut [f
     Found { place, value, iterations: limits.iterations_max }
 }
 
-/// The direction downhill, in a space that the memory has made rounder.
-fn bent(gradient: &[f64], memory: &VecDeque<Change>) -> Vec<f64> {
+/// The descent direction, corrected by the stored changes.
+fn corrected(gradient: &[f64], memory: &VecDeque<Change>) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let mut shares = Vec::with_capacity(memory.len());
     for change in memory.iter().rev() {
@@ -136,9 +136,9 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
-        /// A bowl, up to a thousand times longer than wide, anywhere.
+        /// A quadratic bowl at any place, up to a thousand times longer than wide.
         #[test]
-        fn the_bottom_of_a_bowl_is_found(
+        fn the_minimum_of_a_bowl_is_found(
             bowl in prop::collection::vec((-3.0f64..3.0, -50.0f64..50.0), 1..30),
         ) {
             let found = minimise(&vec![1.0; bowl.len()], LIMITS, |at, gradient| {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bent_valley_is_followed_to_its_end() {
+    fn the_minimum_of_rosenbrocks_function_is_found() {
         // Rosenbrock's function: 0 at (1, 1).
         let found = minimise(&[-1.2, 1.0], LIMITS, |at, gradient| {
             let (a, b) = (1.0 - at[0], at[1] - at[0] * at[0]);

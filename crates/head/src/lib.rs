@@ -1,13 +1,13 @@
 //! The mini head: chooses one worker for a question from the conductor's hidden state, without decoding.
 //!
-//! A [`LinearHead`] is a matrix of one row for each worker that it knows, without a bias: a worker's score is the product of its
-//! row with the hidden state at the penultimate token of the prompt. It is read from and written to a safetensors file that
-//! says for which workers, which weights and which prompt it was trained; to anything else it does not apply.
+//! A [`LinearHead`] is a matrix with one row per known worker and no bias. A worker's score is the product of its row and
+//! the hidden state at the prompt's penultimate token. The head is stored in a safetensors file that names the workers,
+//! weights and prompt that it was trained for; it cannot be used with others.
 //!
-//! [`train::train`] fits one to recorded [`outcomes`]: first by supervision, then by evolution on the reward, and measures it
-//! on questions that it has not seen beside a random and the best single worker.
+//! [`train::train`] fits a head to recorded [`outcomes`]: first supervised, then by evolution on the reward. It compares the
+//! head with a random and the best single worker on held-out questions.
 //!
-//! Everything in here computes on what it is given: no clock, no network, no model. The same data and the same seed give the
+//! This crate is pure computation: no clock, no network, no model. The same data and seed give the same head on the same machine.
 //! same head on the same machine.
 #![deny(missing_docs)]
 

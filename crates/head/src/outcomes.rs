@@ -1,12 +1,11 @@
-//! Recorded outcomes: which worker answered which question how well. One JSON object a line.
+//! Recorded outcomes: how well a worker answered a question. One JSON object per line.
 //!
 //! ```json
 //! {"schema":1,"question_id":"q-17","question":"…","worker":"gpt-5","reward":1.0,"cost_nano_usd":52000,"latency_ms":810}
 //! ```
 //!
-//! `reward` is from 0 (useless) to 1 (right). `question` is for people and for [`crate::features`], and may be left out, as may
-//! cost and latency. Further members are the writer's own business. Several outcomes of one worker at one question count by
-//! their mean.
+//! `reward` ranges from 0 (useless) to 1 (right). `question` is for people and for [`crate::features`]; it, the cost and the
+//! latency are optional. Unknown members are ignored. Several outcomes of a worker for the same question count by their mean.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,34 +15,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::{self, FileError};
 
-/// The version of the lines that this version reads and writes.
+/// The version of the line format.
 pub const SCHEMA: u32 = 1;
-/// Most bytes of a file.
+/// Largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// How one worker did at one question.
+/// The result of one worker for one question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Names the question: the same id is the same question.
+    /// The question's id; equal ids are the same question.
     pub question_id: String,
     /// The question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Who answered.
+    /// The worker that answered.
     pub worker: WorkerId,
     /// From 0 to 1.
     pub reward: f64,
-    /// What it cost, in billionths of a dollar.
+    /// Its cost in billionths of a dollar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano_usd: Option<u64>,
-    /// From asking to answer.
+    /// Milliseconds from request to answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
 }
 
-/// The mean rewards of questions, by id and worker.
+/// The mean rewards, by question id and worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes {
     by_question: BTreeMap<String, BTreeMap<WorkerId, Mean>>,
@@ -55,28 +54,28 @@ struct Mean {
     count: u32,
 }
 
-/// Why an outcome is refused.
+/// Why an outcome is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OutcomeError {
-    /// Of another version.
+    /// An unknown version.
     #[error("schema is {schema}, this version reads {SCHEMA}")]
     Schema {
-        /// What it says.
+        /// The given version.
         schema: u32,
     },
-    /// Not from 0 to 1.
+    /// Outside 0 to 1.
     #[error("reward is {reward}, it must be 0 to 1")]
     Reward {
-        /// What it says.
+        /// The given reward.
         reward: f64,
     },
-    /// The question has no name.
+    /// The question's id is blank.
     #[error("question_id must not be blank")]
     NoId,
 }
 
 impl Outcomes {
-    /// Adds one.
+    /// Adds an outcome.
     pub fn add(&mut self, outcome: &Outcome) -> Result<(), OutcomeError> {
         let Outcome { schema, question_id, worker, reward, .. } = outcome;
         if *schema != SCHEMA {
@@ -95,7 +94,7 @@ impl Outcomes {
         Ok(())
     }
 
-    /// Reads and checks a file; an error names the line.
+    /// Reads and validates a file; an error names the line.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = file::read(path, FILE_BYTES_MAX)?;
         let wrong = |problem: String| FileError::Wrong { path: path.to_owned(), problem };
@@ -109,23 +108,23 @@ impl Outcomes {
         Ok(outcomes)
     }
 
-    /// The questions' ids, in order.
+    /// The questions' ids, sorted.
     pub fn questions(&self) -> impl Iterator<Item = &str> {
         self.by_question.keys().map(String::as_str)
     }
 
-    /// The mean reward of a worker at a question, if it was recorded.
+    /// The mean reward of a worker for a question, if recorded.
     pub fn reward(&self, question: &str, worker: &WorkerId) -> Option<f64> {
         let mean = self.by_question.get(question)?.get(worker)?;
         Some(mean.sum / f64::from(mean.count))
     }
 
-    /// Whether any outcome of this worker was recorded.
+    /// Whether this worker has any recorded outcome.
     pub fn knows(&self, worker: &WorkerId) -> bool {
         self.by_question.values().any(|of_question| of_question.contains_key(worker))
     }
 
-    /// The workers of all outcomes, each once.
+    /// The workers of all outcomes.
     pub fn workers(&self) -> std::collections::BTreeSet<&WorkerId> {
         self.by_question.values().flat_map(BTreeMap::keys).collect()
     }

@@ -1,13 +1,13 @@
-//! How well choices would have done, by what was recorded.
+//! Evaluates ways of choosing a worker on recorded rewards.
 
 use crate::dataset::Example;
 
-/// How well a way of choosing did over some questions. A question where the chosen worker was not recorded does not count.
+/// The result of a way of choosing over some questions. A question counts only if the chosen worker's reward was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Questions that count.
     pub questions: usize,
-    /// Share of them where no recorded worker did better than the chosen one.
+    /// Share of these questions where no recorded worker did better.
     pub accuracy: f64,
     /// Mean reward of the chosen workers.
     pub reward: f64,
@@ -15,24 +15,24 @@ pub struct Standing {
     pub reward_error: f64,
 }
 
-/// Chooses by scores, among the workers that were recorded for the question.
+/// Chooses the worker with the best score among those recorded for the question.
 pub fn by_scores(examples: &[&Example], scores: impl Fn(&Example) -> Vec<f64>) -> Standing {
     standing(examples, |example| best_recorded(example, &scores(example)))
 }
 
-/// The slot with the best score among those that were recorded; the first of equals.
+/// The recorded slot with the best score; the first of equals.
 pub(crate) fn best_recorded(example: &Example, scores: &[f64]) -> Option<usize> {
     let recorded = example.rewards.iter().zip(scores).enumerate().filter(|(_, (reward, _))| reward.is_some());
     let best = recorded.rev().max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
     best.map(|(slot, _)| slot)
 }
 
-/// Always the same worker.
+/// Always chooses the same slot.
 pub fn always(examples: &[&Example], slot: usize) -> Standing {
     standing(examples, |_| Some(slot))
 }
 
-/// The best that any choice could have done.
+/// The best possible choices.
 pub fn oracle(examples: &[&Example]) -> Standing {
     standing(examples, |example| {
         let scores: Vec<_> = example.rewards.iter().map(|reward| reward.unwrap_or(-1.0)).collect();
@@ -40,7 +40,7 @@ pub fn oracle(examples: &[&Example]) -> Standing {
     })
 }
 
-/// Any recorded worker, each as often: what is to be expected of it.
+/// The expected result of choosing a recorded worker at random.
 pub fn random(examples: &[&Example]) -> Standing {
     let each = examples.iter().filter_map(|example| {
         let recorded: Vec<f64> = example.rewards.iter().flatten().copied().collect();
@@ -71,7 +71,7 @@ fn best_reward(example: &Example) -> Option<f64> {
     example.rewards.iter().flatten().copied().max_by(f64::total_cmp)
 }
 
-/// Of pairs of accuracy and reward.
+/// Summarises pairs of accuracy and reward.
 fn summary(each: &[(f64, f64)]) -> Standing {
     if each.is_empty() {
         return Standing::default();
@@ -84,7 +84,7 @@ fn summary(each: &[(f64, f64)]) -> Standing {
     Standing { questions: each.len(), accuracy, reward, reward_error }
 }
 
-/// Counts of questions and numbers, all far below 2^52.
+/// Converts a count. All counts here are far below 2^52.
 #[expect(clippy::cast_precision_loss, reason = "counts are bounded far below 2^52")]
 pub(crate) fn as_f64(count: usize) -> f64 {
     count as f64
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_of_choosing_are_measured_by_what_was_recorded() {
+    fn choices_are_evaluated_on_recorded_rewards() {
         let examples =
             [example(&[Some(1.0), Some(0.0)]), example(&[Some(0.0), Some(1.0)]), example(&[Some(0.5), None])];
         let examples: Vec<_> = examples.iter().collect();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_was_not_recorded_is_not_chosen() {
+    fn an_unrecorded_worker_is_not_chosen() {
         let example = example(&[Some(0.2), None, Some(0.4)]);
         assert_eq!(best_recorded(&example, &[1.0, 9.0, 0.0]), Some(0));
         assert_eq!(best_recorded(&example, &[0.0, 0.0, 0.0]), Some(0));

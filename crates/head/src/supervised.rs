@@ -1,44 +1,44 @@
-//! The first stage of training: the head's choice, as a probability for each worker, is to be near what the rewards say.
+//! The first stage of training: the head's choice probabilities are fitted to the rewards.
 //!
-//! For each question the target is softmax(mean reward / temperature) over the workers that were recorded for it, the head's own
-//! probability is the softmax of its scores over the same workers, and the loss is the mean of the Kullback-Leibler divergences
-//! from target to head, plus a pull of the weights to nothing: as that is convex, there is one best head and it is found.
+//! The target of each question is softmax(mean reward / temperature) over the workers recorded for it; the head's
+//! probability is the softmax of its scores over the same workers. The loss is the mean Kullback-Leibler divergence from
+//! target to head, plus L2 regularisation ("pull"). It is convex, so there is one best head, and it is found.
 
 use crate::dataset::Example;
 use crate::score::as_f64;
 
-/// A question as the loss sees it.
+/// A question in the form that the loss uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
-    /// What the head sees.
+    /// The head's input.
     pub input: Vec<f32>,
-    /// The probability that each slot should have; none where it was not recorded.
+    /// The target probability of each slot; `None` where no reward was recorded.
     pub target: Vec<Option<f64>>,
 }
 
-/// What is minimised.
+/// The function that is minimised.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss<'a> {
     /// The questions.
     pub lessons: &'a [Lesson],
-    /// How much half the sum of the squared weights counts.
+    /// Factor of half the sum of the squared weights (L2 regularisation).
     pub pull: f64,
 }
 
-/// softmax(reward / temperature) over the slots that were recorded.
+/// softmax(reward / temperature) over the recorded slots.
 pub fn target(rewards: &[Option<f64>], temperature: f64) -> Vec<Option<f64>> {
     let scaled: Vec<_> = rewards.iter().map(|reward| reward.map(|reward| reward / temperature)).collect();
     softmax(&scaled)
 }
 
-/// The softmax over those that are there.
+/// The softmax over the entries that exist.
 fn softmax(scores: &[Option<f64>]) -> Vec<Option<f64>> {
     let largest = scores.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = scores.iter().flatten().map(|score| (score - largest).exp()).sum();
     scores.iter().map(|score| score.map(|score| (score - largest).exp() / sum)).collect()
 }
 
-/// The product of each row with the input.
+/// The product of each row and the input.
 pub(crate) fn scores(weights: &[f64], input: &[f32]) -> Vec<f64> {
     if input.is_empty() {
         return Vec::new();
@@ -48,14 +48,14 @@ pub(crate) fn scores(weights: &[f64], input: &[f32]) -> Vec<f64> {
 }
 
 impl Lesson {
-    /// A question with its input as it is.
+    /// A question with its unscaled input.
     pub fn new(example: &Example, temperature: f64) -> Self {
         Self { input: example.hidden.clone(), target: target(&example.rewards, temperature) }
     }
 }
 
 impl Loss<'_> {
-    /// The loss at these weights, a row for each slot; its gradient is written into `gradient`.
+    /// The loss for these weights, one row per slot. Its gradient is written into `gradient`.
     pub fn value_and_gradient(&self, weights: &[f64], gradient: &mut [f64]) -> f64 {
         let share = 1.0 / as_f64(self.lessons.len().max(1));
         let squares: f64 = weights.iter().map(|weight| weight * weight).sum();
@@ -79,7 +79,7 @@ impl Loss<'_> {
         value
     }
 
-    /// The loss without its gradient and without the pull.
+    /// The loss without regularisation.
     pub fn divergence(&self, weights: &[f64]) -> f64 {
         let mut gradient = vec![0.0; weights.len()];
         Self { pull: 0.0, ..*self }.value_and_gradient(weights, &mut gradient)
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_gradient_is_the_slope_of_the_loss(
+        fn the_gradient_equals_finite_differences(
             lessons in prop::collection::vec(lesson(), 1..6),
             weights in prop::collection::vec(-2.0f64..2.0, 12),
             pull in 0.0f64..0.5,
@@ -122,7 +122,7 @@ mod tests {
         }
 
         #[test]
-        fn the_loss_is_never_negative_and_nothing_where_the_head_says_what_it_should(
+        fn the_loss_is_zero_at_the_target_and_never_negative(
             lesson in lesson(),
             weights in prop::collection::vec(-2.0f64..2.0, 12),
         ) {
@@ -130,14 +130,14 @@ mod tests {
             let loss = Loss { lessons: &lessons, pull: 0.0 }.divergence(&weights);
             prop_assert!(loss > -1e-12, "{loss}");
             let all: Vec<_> = scores(&weights, &lessons[0].input).into_iter().map(Some).collect();
-            let told = [Lesson { target: softmax(&all), ..lessons[0].clone() }];
-            let loss = Loss { lessons: &told, pull: 0.0 }.divergence(&weights);
+            let matching = [Lesson { target: softmax(&all), ..lessons[0].clone() }];
+            let loss = Loss { lessons: &matching, pull: 0.0 }.divergence(&weights);
             prop_assert!(loss.abs() < 1e-12, "{loss}");
         }
     }
 
     #[test]
-    fn targets_follow_the_rewards_and_leave_out_who_was_not_asked() {
+    fn targets_follow_the_rewards_and_skip_unrecorded_workers() {
         let target = target(&[Some(1.0), None, Some(0.0)], 0.5);
         let odds = target[0].unwrap() / target[2].unwrap();
         assert!((odds - 2f64.exp()).abs() < 1e-9 && target[1].is_none(), "{target:?}");

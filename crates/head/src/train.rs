@@ -1,10 +1,9 @@
-//! Trains a head and measures it.
+//! Trains and evaluates a head.
 //!
-//! The questions are divided by the seed: some are held out and only measured on, some of the others only choose between
-//! settings, the rest is learned from. The first stage is supervised ([`crate::supervised`]), once for each strength of the
-//! pull; the one that does best on the questions for choosing is kept. The second searches around it for a higher mean reward
-//! of the best-scored worker, by separable CMA-ES ([`crate::cma`]), and is kept only where it does better on the questions for
-//! choosing, too: on few questions it learns them by heart.
+//! The seed splits the questions into three sets: held-out ones for evaluation, ones for model selection, and the rest for
+//! training. The first stage is supervised ([`crate::supervised`]) with several strengths of regularisation; the best one on the
+//! selection set is kept. The second stage searches around it by separable CMA-ES ([`crate::cma`]) for a higher mean reward of the
+//! best-scored worker. Its head is kept only if it is better on the selection set, too: with few questions it overfits.
 
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -17,31 +16,31 @@ use crate::lbfgs::{self, Limits};
 use crate::score::{self, Standing, as_f64};
 use crate::supervised::{Lesson, Loss, scores};
 
-/// How to train.
+/// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Divides the questions and draws what is drawn.
+    /// Splits the questions and seeds all random numbers.
     pub seed: u64,
     /// Share of the questions that are held out, above 0 and below 1.
     pub held_out: f64,
-    /// Of the targets: rewards that differ by as much are e times as likely. Above 0.
+    /// Temperature of the targets: a reward higher by this is e times as likely. Above 0.
     pub temperature: f64,
-    /// Candidates of one iteration of the second stage.
+    /// Candidates per iteration of the second stage.
     pub population: usize,
-    /// Iterations of the second stage; 0 leaves it out.
+    /// Iterations of the second stage; 0 skips it.
     pub iterations: u32,
     /// Width of the second stage's first population, in log-odds of a typical question.
     pub sigma: f64,
 }
 
 impl Default for Options {
-    /// Population and iterations are about those of TRINITY (arXiv 2512.04695); the others are not published, and ours.
+    /// Population and iterations are about those of TRINITY (arXiv 2512.04695), which does not publish the other values.
     fn default() -> Self {
         Self { seed: 0, held_out: 0.2, temperature: 0.25, population: 32, iterations: 60, sigma: 0.1 }
     }
 }
 
-/// The stage that a head comes from.
+/// The stage that produced a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The first.
@@ -51,7 +50,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// For people.
+    /// The stage's name in output for people.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Supervised => "supervised",
@@ -60,48 +59,48 @@ impl Stage {
     }
 }
 
-/// What came of it.
+/// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
     /// The head.
     pub head: LinearHead,
-    /// Which stage it is of.
+    /// The stage that produced the head.
     pub stage: Stage,
-    /// The strength of the pull that was chosen.
+    /// The selected strength of L2 regularisation.
     pub pull: f64,
-    /// Questions that were learned from.
+    /// Questions in the training set.
     pub learned_from: usize,
-    /// Questions that chose between settings.
+    /// Questions in the selection set.
     pub chosen_by: usize,
-    /// How each did on the questions that were held out.
+    /// The evaluation of each way of choosing on the held-out questions.
     pub held_out: Vec<(String, Standing)>,
 }
 
-/// Why there is no head.
+/// Why training failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TrainError {
     /// A setting is out of its bounds.
     #[error("{name} is {value}, it must be {bounds}")]
     Option {
-        /// Which.
+        /// The option.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// Its valid range.
         bounds: &'static str,
     },
-    /// The numbers do not come out as numbers.
-    #[error("the weights that were found make no head")]
+    /// The found weights are invalid, for example not finite.
+    #[error("training produced an invalid head")]
     Head(#[from] HeadError),
 }
 
-/// Strengths of the pull that are tried. The inputs have a length of about 1.
+/// Strengths of L2 regularisation to try. Scaled inputs have a length of about 1.
 const PULLS: [f64; 6] = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
 const LIMITS: Limits = Limits { iterations_max: 300, gradient_max: 1e-6 };
-/// Of the questions that are not held out, one in so many chooses between settings.
+/// One in this many of the questions that are not held out belongs to the selection set.
 const ONE_CHOOSES_IN: usize = 5;
 
-/// Trains a head for the slots of a pool with that hash ([`slots_hash`](podium_domain::bundle::slots_hash)).
+/// Trains a head for the slots of a pool with this hash ([`slots_hash`](podium_domain::bundle::slots_hash)).
 pub fn train(
     dataset: &Dataset,
     source: Source,
@@ -135,7 +134,7 @@ pub fn train(
     Ok(Trained { head, stage, pull, learned_from, chosen_by, held_out })
 }
 
-/// How a head does on these questions.
+/// Evaluates a head on these questions.
 pub fn of_head(head: &LinearHead, examples: &[&Example]) -> Standing {
     score::by_scores(examples, |example| {
         let scores = head.scores(&example.hidden).unwrap_or_default();
@@ -143,7 +142,7 @@ pub fn of_head(head: &LinearHead, examples: &[&Example]) -> Standing {
     })
 }
 
-/// A random worker, and the one that did best on the questions in `known`.
+/// Evaluates a random worker, and the best single worker according to `known`.
 pub fn baselines(known: &[&Example], examples: &[&Example], dataset: &Dataset) -> Vec<(String, Standing)> {
     let best = score::best_single(known, dataset.slots().len());
     let name = dataset.slots().get(best).map_or("", |worker| worker.as_str());
@@ -170,7 +169,7 @@ fn check(options: &Options) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The questions by what they are for.
+/// The questions by their use.
 struct Parts<'a> {
     learned: Vec<&'a Example>,
     choosing: Vec<&'a Example>,
@@ -178,7 +177,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Each has at least one.
+    /// Splits the questions. Each set has at least one.
     fn of(dataset: &'a Dataset, options: &Options) -> Self {
         let mut learned: Vec<&Example> = dataset.examples().iter().collect();
         learned.shuffle(&mut ChaCha8Rng::seed_from_u64(options.seed));
@@ -196,8 +195,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Makes coordinates comparable: a hidden state has some that are a hundred times as large as others. There is no bias, so
-/// they are only stretched, not moved.
+/// Scales the coordinates to comparable sizes: some of a hidden state are a hundred times as large as others. They are not
+/// shifted, since the head has no bias.
 struct Scale(Vec<f32>);
 
 impl Scale {
@@ -211,10 +210,7 @@ impl Scale {
             let root = (sum / as_f64(examples.len().max(1))).sqrt();
             if root > f64::from(f32::MIN_POSITIVE) { 1.0 / (root * length) } else { 0.0 }
         };
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "what is too large for it is caught as not finite"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "an overflow is reported as not finite")]
         Self(squares.into_iter().map(|sum| factor(sum) as f32).collect())
     }
 
@@ -226,7 +222,7 @@ impl Scale {
         Lesson { input: self.input(example), ..Lesson::new(example, temperature) }
     }
 
-    /// Weights for inputs as they are.
+    /// The weights for unscaled inputs.
     #[expect(clippy::cast_possible_truncation, reason = "a head has numbers of 32 bits")]
     fn unscaled(&self, weights: &[f64]) -> Vec<f32> {
         let factors = self.0.iter().cycle();
@@ -234,11 +230,11 @@ impl Scale {
     }
 }
 
-/// The strength of the pull that does best on `choosing`, and the weights.
+/// The regularisation that gives the lowest loss on `choosing`, and its weights.
 fn supervise(learned: &[Lesson], choosing: &[Lesson], dataset: &Dataset) -> (f64, Vec<f64>) {
     let mut weights = vec![0.0; dataset.slots().len() * dataset.hidden()];
     let mut best = (f64::INFINITY, PULLS[0], weights.clone());
-    // From the strongest on: each begins where the last one ended.
+    // Begin with the strongest; each fit starts from the previous result.
     for pull in PULLS.into_iter().rev() {
         let loss = Loss { lessons: learned, pull };
         weights =
@@ -251,7 +247,7 @@ fn supervise(learned: &[Lesson], choosing: &[Lesson], dataset: &Dataset) -> (f64
     (best.1, best.2)
 }
 
-/// Weights near `first` whose choices bring more on the questions that are learned from.
+/// Weights near `first` with a higher reward on the training set.
 fn evolve(first: &[f64], examples: &[&Example], lessons: &[Lesson], options: &Options) -> Vec<f64> {
     let search = Search {
         population: options.population,

@@ -1,4 +1,4 @@
-//! The mini head from outside: files, choice, and what training makes of data that can be learned from and of data that cannot.
+//! The mini head through its public interface: files, choice, and training on data with and without a signal.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::error::Error as _;
@@ -67,7 +67,7 @@ fn the_best_score_among_the_allowed_workers_is_chosen() {
 }
 
 #[test]
-fn nobody_is_chosen_where_scores_do_not_tell() {
+fn no_worker_is_chosen_on_tied_or_invalid_scores() {
     let head = head(&[&[1.0, 0.0], &[0.0, 1.0]]);
     assert_eq!(head.choose(&[1.0, 1.0 - TIE_MARGIN / 2.0], |_| true), Err(NoChoice::Tie));
     assert!(head.choose(&[1.0, 1.0 - TIE_MARGIN * 2.0], |_| true).is_ok());
@@ -77,7 +77,7 @@ fn nobody_is_chosen_where_scores_do_not_tell() {
 }
 
 #[test]
-fn a_head_fits_the_pool_whose_models_it_was_trained_on_in_any_order_and_among_others() {
+fn a_head_fits_a_pool_with_its_workers_in_any_order() {
     let trained_on = pool(&[("a", "m1"), ("b", "m2"), ("c", "m3"), ("d", "m4")]);
     let hash = slots_hash(&trained_on, &slots()).unwrap();
     let head = LinearHead::new(slots(), hash, source(), vec![0.0; 8]).unwrap();
@@ -90,7 +90,7 @@ fn a_head_fits_the_pool_whose_models_it_was_trained_on_in_any_order_and_among_ot
 }
 
 #[test]
-fn files_are_read_as_they_were_written_and_equal_ones_are_equal_bytes() {
+fn files_round_trip_and_equal_contents_give_equal_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let written = head(&[&[1.5, -2.0, 0.25], &[0.0, 7.0, 1e-9]]);
     let path = folder.path().join("head.safetensors");
@@ -115,14 +115,14 @@ fn files_are_read_as_they_were_written_and_equal_ones_are_equal_bytes() {
 }
 
 #[test]
-fn damaged_files_are_refused_and_none_is_taken_for_another() {
+fn damaged_files_and_wrong_kinds_are_rejected() {
     let good = head(&[&[1.5, -2.0], &[0.0, 7.0]]).to_bytes().unwrap();
     let path = Path::new("some.safetensors");
     let refused = |bytes: &[u8]| chain(&LinearHead::from_bytes(bytes, path).unwrap_err());
     for length in [0, 7, 8, 40, good.len() - 1] {
         assert!(refused(&good[..length]).contains("not safetensors"), "{length}");
     }
-    // In the header, of the same length, so that the file stays whole.
+    // Changes the header without changing its length, so the file stays well-formed.
     let replaced = |from: &str, to: &str| {
         let at = good.windows(from.len()).position(|part| part == from.as_bytes()).unwrap();
         let mut bytes = good.clone();
@@ -141,7 +141,7 @@ fn damaged_files_are_refused_and_none_is_taken_for_another() {
 }
 
 #[test]
-fn a_bad_outcome_is_named_by_its_line() {
+fn an_invalid_outcome_is_reported_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outcomes.jsonl");
     let good = r#"{"schema":1,"question_id":"q","worker":"a","reward":1.0,"cost_nano_usd":7,"further":true}"#;
@@ -160,21 +160,21 @@ fn a_bad_outcome_is_named_by_its_line() {
     assert_eq!(Outcomes::read(&path).unwrap().reward("q", &id("a")), Some(0.75));
 }
 
-/// How rewards come about.
+/// How rewards depend on the questions.
 #[derive(Clone, Copy)]
 enum World {
-    /// The worker whose hidden row fits the question best is right, the others are wrong.
+    /// The worker whose hidden row fits the question best is right; the others are wrong.
     Linear,
-    /// All are right equally often, whatever the question.
+    /// All workers are right equally often, independent of the question.
     Noise,
 }
 
 const HIDDEN: usize = 24;
 
-/// Questions and rewards; some coordinates are a hundred times as large as others, as in real hidden states.
+/// Questions and rewards. Some coordinates are a hundred times as large as others, as in real hidden states.
 fn dataset(world: World, questions: usize, seed: u64) -> Dataset {
-    let mut dice = ChaCha8Rng::seed_from_u64(seed);
-    let mut number = move || dice.random_range(-1.0f32..1.0);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut number = move || rng.random_range(-1.0f32..1.0);
     let rows: Vec<Vec<f32>> = WORKERS.iter().map(|_| (0..HIDDEN).map(|_| number()).collect()).collect();
     let (mut features, mut outcomes) = (Features::new(source()), Outcomes::default());
     for question in 0..questions {
@@ -209,7 +209,7 @@ fn standing(trained: &Trained, name: &str) -> Standing {
 }
 
 #[test]
-fn a_head_beats_the_best_single_worker_where_the_answer_lies_in_the_features() {
+fn a_head_beats_the_best_single_worker_on_predictive_features() {
     for seed in 0..3 {
         let trained = trained(&dataset(World::Linear, 600, seed), seed);
         let (head, single) = (standing(&trained, "head, as written"), standing(&trained, "best single"));
@@ -221,7 +221,7 @@ fn a_head_beats_the_best_single_worker_where_the_answer_lies_in_the_features() {
 }
 
 #[test]
-fn a_head_is_no_better_than_luck_where_the_answer_does_not_lie_in_the_features() {
+fn a_head_equals_random_choice_on_noise() {
     for seed in 0..3 {
         let trained = trained(&dataset(World::Noise, 600, seed), seed);
         let (head, random) = (standing(&trained, "head, as written"), standing(&trained, "random"));
@@ -230,7 +230,7 @@ fn a_head_is_no_better_than_luck_where_the_answer_does_not_lie_in_the_features()
 }
 
 #[test]
-fn the_second_stage_is_kept_only_where_it_does_better_on_questions_for_choosing() {
+fn the_second_stage_is_kept_only_if_it_wins_model_selection() {
     let dataset = dataset(World::Linear, 200, 9);
     let only_first =
         train(&dataset, source(), "0".repeat(64), &Options { iterations: 0, ..Options::default() });
@@ -239,7 +239,7 @@ fn the_second_stage_is_kept_only_where_it_does_better_on_questions_for_choosing(
     let (first, second) =
         (standing(&only_first, "head, supervised"), standing(&trained(&dataset, 0), "head, supervised"));
     assert_eq!(first, second);
-    // So wide that it forgets all that it knew.
+    // So wide that the first stage's weights are lost.
     let wild = Options { sigma: 1e6, iterations: 1, ..Options::default() };
     let wild = train(&dataset, source(), "0".repeat(64), &wild).unwrap();
     assert_eq!(wild.head, only_first.head);
@@ -256,7 +256,7 @@ fn the_same_data_and_seed_give_the_same_bytes() {
 }
 
 #[test]
-fn data_that_cannot_be_learned_from_is_refused() {
+fn unusable_training_data_is_rejected() {
     let (mut outcomes, mut features) = (Outcomes::default(), Features::new(source()));
     for question in 0..9 {
         let question_id = format!("q{question}");
