@@ -1,4 +1,4 @@
-//! Holds the skills to the shared wording bank and to the evaluation questions, whose answers another program computed.
+//! Tests the skills on the shared wording bank and the evaluation questions, whose answers another program computed.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::skills::{self, Skill, Task, Visible};
 
-/// Questions of the evaluation sets that may be read differently than they were meant: some are truly ambiguous.
+/// Minimal accuracy on the evaluation sets. Some questions are truly ambiguous.
 const RIGHT_PERCENT_MIN: usize = 95;
 
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ fn skill(name: &str) -> Skill {
         .unwrap_or_else(|| panic!("unknown skill `{name}`"))
 }
 
-/// What an operation is tried on: its slots, the ways to write its main input, that input as an earlier output, the answer.
+/// Test data of an operation: its slots, the forms of its main input, that input as an earlier output, the answer.
 struct Trial {
     slots: &'static [(&'static str, &'static str)],
     literals: &'static [&'static str],
@@ -139,7 +139,7 @@ fn trial_of(operation: &str) -> Trial {
     }
 }
 
-/// Every text that a template gives: one alternative of each `[a|b|]`.
+/// Every text that a template stands for: one alternative of each `[a|b|]`.
 fn expansions(template: &str) -> Vec<String> {
     let Some((before, rest)) = template.split_once('[') else {
         return vec![template.split_whitespace().collect::<Vec<_>>().join(" ")];
@@ -148,7 +148,7 @@ fn expansions(template: &str) -> Vec<String> {
     choices.split('|').flat_map(|choice| expansions(&format!("{before}{choice}{after}"))).collect()
 }
 
-/// The subtasks that a clause gives with the operation's literals and with references to earlier outputs.
+/// The subtasks of a clause, with the operation's literals and with references to earlier outputs.
 fn tasks(clause: &str, trial: &Trial) -> Vec<Task> {
     let mut filled = clause.to_owned();
     for (slot, value) in trial.slots {
@@ -182,7 +182,7 @@ fn tasks(clause: &str, trial: &Trial) -> Vec<Task> {
 }
 
 #[test]
-fn every_wording_of_the_bank_is_understood_by_the_worker_of_its_skill() {
+fn every_wording_is_understood_by_its_skill_worker() {
     let mut wrong = Vec::new();
     let mut tried = 0;
     for operation in bank().op {

@@ -1,43 +1,43 @@
-//! What a model does beside answering: how long it takes and which faults it shows. Changed at run time, per model.
+//! Scripted behaviour of a model: latency and faults. It can be changed at run time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::dice;
 
-/// The longest delay that can be asked for.
+/// The longest delay in milliseconds.
 pub const DELAY_MS_MAX: u64 = 600_000;
-/// Faults of one model.
+/// Most faults of one model.
 pub const FAULTS_MAX: usize = 16;
-/// Words that can be asked for to tell answers apart.
+/// Most stamp words per answer.
 pub const STAMP_WORDS_MAX: u32 = 1_000;
 
-/// How a model behaves. What is left out of the JSON form is instant and faultless.
+/// The behaviour of a model. Fields that the JSON form omits mean no delay and no faults.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Behaviour {
-    /// From the request to the first token.
+    /// Delay from the request to the first token.
     pub first_token_ms: Milliseconds,
-    /// The first token waits on for the next multiple of so many milliseconds since the simulator's start, so that calls which
-    /// began at different times get it at the same instant. 0: it waits for nothing.
+    /// The first token also waits for the next multiple of this since the simulator's start, so that calls that began at
+    /// different times receive it at the same instant. 0: no extra wait.
     pub first_token_tick_ms: u64,
-    /// Between tokens.
+    /// Delay between tokens.
     pub token_ms: u64,
-    /// So many words follow each answer, all of them `call-` and the call's number in the log: no two calls' texts are then
-    /// the same, as those of real models are not, and a text that was put together from two of them shows it.
+    /// Number of stamp words after each answer: `call-` and the call's number in the log. So no two calls return the same
+    /// text, and a text that was merged from two calls is recognisable.
     pub stamp_words: u32,
-    /// Every answer comes in one piece, whatever was asked for.
+    /// Never stream: every answer is one JSON body.
     pub never_streams: bool,
-    /// Looked at in order for every call; the first that occurs is shown.
+    /// Checked in order for every call; the first that applies is used.
     pub faults: Vec<ScriptedFault>,
 }
 
-/// A duration drawn evenly between two bounds, both included.
+/// A duration, uniformly distributed between two inclusive bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Milliseconds {
-    /// The shortest.
+    /// The minimum.
     pub min: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
 }
 
@@ -48,108 +48,107 @@ impl Milliseconds {
     }
 }
 
-/// A fault and when it occurs: for the next calls, and after them by chance.
+/// A fault and when it occurs: in the next calls, and after them at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedFault {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// The number of calls that still show it for certain; counts down.
+    /// Remaining calls that show it for certain; counts down.
     #[serde(default)]
     pub next_calls: u32,
-    /// The chance, 0 to 1, that any other call shows it.
+    /// The probability, 0 to 1, that any other call shows it.
     #[serde(default)]
     pub probability: f64,
 }
 
 impl ScriptedFault {
-    /// The fault for the next `calls` calls.
+    /// A fault for the next `calls` calls.
     pub fn next_calls(fault: Fault, calls: u32) -> Self {
         Self { fault, next_calls: calls, probability: 0.0 }
     }
 
-    /// The fault by chance.
+    /// A fault at random.
     pub fn with_probability(fault: Fault, probability: f64) -> Self {
         Self { fault, next_calls: 0, probability }
     }
 }
 
-/// What can go wrong with a call.
+/// A fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fault {
     /// 429 with `Retry-After`.
     RateLimit {
-        /// Seconds to wait, as the header says.
+        /// Seconds in the header.
         retry_after_s: u64,
     },
     /// 500.
     ServerError,
     /// 503.
     Overloaded,
-    /// The request is taken and never answered.
+    /// The request is accepted and never answered.
     Hang,
     /// The connection closes after some chunks of the answer.
     CutStream {
-        /// Chunks that are still sent; a plain answer stops in its middle.
+        /// Chunks that are sent before; an unstreamed answer stops in its middle.
         after_chunks: usize,
     },
-    /// The first token comes late.
+    /// The first token is delayed.
     SlowFirstToken {
         /// The extra delay.
         delay_ms: u64,
     },
-    /// The answer is well-formed as a message, and nonsense as a text.
+    /// The answer is a well-formed message with a meaningless text.
     Garbage,
-    /// 429, and not a word about when to come back.
+    /// 429 without any hint when to retry.
     RateLimitBare,
-    /// 429 that says when to come back as a point in time, by a clock that goes wrong. The answer's `Date` is by the same clock.
+    /// 429 with a point in time to retry at, by a wrong clock. The answer's `Date` is by the same clock.
     RateLimitDate {
         /// Seconds to wait.
         retry_after_s: u64,
-        /// Seconds that the clock is ahead, or behind if negative.
+        /// Seconds that the clock is ahead; behind if negative.
         skew_s: i64,
     },
-    /// Another status than that of success.
+    /// An error status.
     Status {
-        /// Which: 400 to 599.
+        /// The status, 400 to 599.
         status: u16,
     },
-    /// The answer stops after some chunks, and the connection stays.
+    /// The answer stops after some chunks, but the connection stays open.
     HangAfter {
-        /// Chunks that are still sent, after the head of the answer; a plain answer stops in its middle.
+        /// Chunks that are sent before, after the headers; an unstreamed answer stops in its middle.
         after_chunks: usize,
     },
     /// The connection is reset after some chunks of the answer.
     Reset {
-        /// Chunks that are still sent; a plain answer is reset in its middle.
+        /// Chunks that are sent before; an unstreamed answer is reset in its middle.
         after_chunks: usize,
     },
-    /// The answer ends properly, and too early: in the middle of the chunk after these.
+    /// The answer ends regularly but too early, in the middle of a chunk.
     Truncate {
-        /// Chunks that are still sent; a plain answer ends in its middle.
+        /// Chunks that are sent before; an unstreamed answer ends in its middle.
         after_chunks: usize,
     },
-    /// What should be JSON is none.
+    /// The JSON is invalid.
     GarbledJson,
-    /// The answer is a text of so many letters.
+    /// The answer is a text of this length.
     Huge {
-        /// How many, at most [`HUGE_BYTES_MAX`].
+        /// Its letters, at most [`HUGE_BYTES_MAX`].
         bytes: usize,
     },
-    /// The answer is right, and its content type is `application/octet-stream`.
+    /// The answer is correct, but its content type is `application/octet-stream`.
     WrongType,
-    /// A web page, with a status of success.
+    /// A web page with a success status.
     WebPage,
-    /// The account has no money left, in each vendor's own words: 429 `insufficient_quota` at OpenAI, 400 at Anthropic, 429 at
-    /// Gemini.
+    /// The account has no credit, as each vendor reports it: 429 `insufficient_quota` at OpenAI, 400 at Anthropic, 429 at Gemini.
     Unpaid,
-    /// Nobody pays for the account at all: 429 `billing_not_active` in the Responses format, 402 in Chat Completions (as others
-    /// than OpenAI say it) and at Anthropic, 403 at Gemini.
+    /// Billing is not set up: 429 `billing_not_active` in the Responses format, 402 in Chat Completions (as vendors other
+    /// than OpenAI report it) and at Anthropic, 403 at Gemini.
     BillingOff,
 }
 
-/// The longest answer that can be asked for.
+/// The longest scripted answer.
 pub const HUGE_BYTES_MAX: usize = 64 << 20;
 
 impl Fault {
@@ -179,13 +178,13 @@ impl Fault {
     }
 }
 
-/// Why a behaviour was refused.
+/// Why a behaviour was rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BehaviourError {
     /// The simulator has no such model.
     #[error("unknown model `{0}`")]
     UnknownModel(String),
-    /// The bounds of a duration are the wrong way round.
+    /// The bounds of a duration are reversed.
     #[error("first_token_ms: min {min} is above max {max}")]
     EmptyRange {
         /// The lower bound.
@@ -196,9 +195,9 @@ pub enum BehaviourError {
     /// A delay is too long.
     #[error("{field}: {milliseconds} ms is above {DELAY_MS_MAX} ms")]
     DelayTooLong {
-        /// Where.
+        /// The field.
         field: &'static str,
-        /// The delay asked for.
+        /// The given delay.
         milliseconds: u64,
     },
     /// A probability outside 0 to 1.
@@ -207,19 +206,19 @@ pub enum BehaviourError {
     /// Too many faults.
     #[error("faults: {0} are above {FAULTS_MAX}")]
     TooManyFaults(usize),
-    /// An answer is too long.
+    /// A scripted answer is too long.
     #[error("faults: {0} bytes are above {HUGE_BYTES_MAX}")]
     TooHuge(usize),
-    /// A status that is no error.
+    /// The status is not an error.
     #[error("faults: status {0} is outside 400 to 599")]
     NotAnError(u16),
-    /// Too many words behind an answer.
+    /// Too many stamp words.
     #[error("stamp_words: {0} are above {STAMP_WORDS_MAX}")]
     TooManyWords(u32),
 }
 
 impl Behaviour {
-    /// Refuses what is outside the limits.
+    /// Rejects values outside the limits.
     pub(crate) fn check(&self) -> Result<(), BehaviourError> {
         let Milliseconds { min, max } = self.first_token_ms;
         if min > max {
@@ -264,7 +263,7 @@ impl Behaviour {
         }
     }
 
-    /// What the call with this sequence number meets, and counts it.
+    /// The script of the call with this number; counts down the scripted faults.
     pub(crate) fn next_call(&mut self, seed: u64, sequence: u64) -> CallScript {
         let sequence = sequence.to_string();
         let mut fault = None;
@@ -291,7 +290,7 @@ impl Behaviour {
     }
 }
 
-/// What one call meets.
+/// The scripted conditions of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallScript {
     pub(crate) first_token_ms: u64,
@@ -307,7 +306,7 @@ mod tests {
     use super::{Behaviour, BehaviourError, Fault, Milliseconds, ScriptedFault};
 
     #[test]
-    fn the_next_calls_show_their_fault_and_then_no_more() {
+    fn scripted_calls_show_their_fault() {
         let faults =
             vec![ScriptedFault::next_calls(Fault::ServerError, 2), ScriptedFault::next_calls(Fault::Hang, 1)];
         let mut behaviour = Behaviour { faults, ..Behaviour::default() };
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_the_limits_is_refused_by_name() {
+    fn values_outside_the_limits_are_rejected_by_name() {
         let range = Behaviour { first_token_ms: Milliseconds { min: 2, max: 1 }, ..Behaviour::default() };
         assert_eq!(range.check(), Err(BehaviourError::EmptyRange { min: 2, max: 1 }));
         let slow = Behaviour { token_ms: 600_001, ..Behaviour::default() };

@@ -1,4 +1,4 @@
-//! The log of every call that the simulator received. Tests count calls here.
+//! The log of all calls that the simulator received. Tests count calls here.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::models::Model;
 
-/// Calls kept; older ones are forgotten, but still counted.
+/// Most calls in the log. Older ones are removed, but still counted.
 pub const CALLS_MAX: usize = 100_000;
 
 /// One call of a model.
@@ -20,43 +20,43 @@ pub const CALLS_MAX: usize = 100_000;
 pub struct Call {
     /// 1 for the first call since the start or the last reset.
     pub sequence: u64,
-    /// The model asked.
+    /// The requested model.
     pub model: String,
-    /// When it came, in milliseconds since the start.
+    /// Arrival time in milliseconds since the start.
     pub at_ms: u64,
-    /// When it ended, in milliseconds since the start.
+    /// End time in milliseconds since the start.
     pub ended_at_ms: Option<u64>,
-    /// How it went so far.
+    /// The outcome so far.
     pub outcome: Outcome,
-    /// Whether the caller got everything it was to get: a whole answer or a whole error.
+    /// Whether the caller received a complete answer or a complete error.
     pub finished: bool,
-    /// Whether a stream was asked for.
+    /// Whether a stream was requested.
     pub stream: bool,
-    /// The fault that was shown, by name.
+    /// The name of the fault that was shown.
     pub fault: Option<String>,
-    /// The beginning of the subtask, or of the question where there was none.
+    /// The beginning of the subtask, or of the question if there is none.
     pub subtask: String,
     /// SHA-256 of the last user turn, in hexadecimal.
     pub message_sha256: String,
 }
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Not over yet.
+    /// In progress.
     Running,
     /// Answered in full.
     Answered,
-    /// Refused with an error of the vendor's.
+    /// Ended with a vendor's error.
     Failed,
-    /// The simulator closed the connection in the middle.
+    /// The simulator closed the connection during the answer.
     Cut,
-    /// The caller went away, or the simulator stopped.
+    /// The caller disconnected, or the simulator stopped.
     Abandoned,
 }
 
-/// The log and who waits for it.
+/// The log and the notifications of its changes.
 #[derive(Debug)]
 pub(crate) struct CallLog {
     started: Instant,
@@ -68,11 +68,11 @@ pub(crate) struct CallLog {
 struct Kept {
     calls: VecDeque<Call>,
     received: u64,
-    /// Counts resets, so that a call from before one changes nothing after it.
+    /// Counts resets, so that calls from before a reset do not change the log after it.
     generation: u64,
 }
 
-/// What is known of a call when it comes.
+/// The data of an arriving call.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) model: Model,
@@ -86,7 +86,7 @@ impl CallLog {
         Self { started: Instant::now(), calls: Mutex::default(), changed: watch::Sender::new(0) }
     }
 
-    /// Writes down a call; dropping the entry ends it as abandoned.
+    /// Logs a call. Dropping the entry ends it as abandoned.
     pub(crate) fn begin(self: &std::sync::Arc<Self>, arrival: Arrival) -> CallEntry {
         let at_ms = self.now_ms();
         let mut kept = self.lock();
@@ -113,17 +113,17 @@ impl CallLog {
         CallEntry { log: std::sync::Arc::clone(self), sequence, generation, over: false }
     }
 
-    /// The calls kept, oldest first.
+    /// The logged calls, oldest first.
     pub(crate) fn snapshot(&self) -> Vec<Call> {
         self.lock().calls.iter().cloned().collect()
     }
 
-    /// All calls since the start or the last reset, kept or not.
+    /// Number of all calls since the start or the last reset.
     pub(crate) fn received(&self) -> u64 {
         self.lock().received
     }
 
-    /// Forgets everything.
+    /// Clears the log.
     pub(crate) fn reset(&self) {
         let mut kept = self.lock();
         *kept = Kept { generation: kept.generation + 1, ..Kept::default() };
@@ -131,7 +131,7 @@ impl CallLog {
         self.notify();
     }
 
-    /// Changes with every change of the log.
+    /// Notified of every change of the log.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -150,7 +150,7 @@ impl CallLog {
         self.changed.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// A panic while the lock was held leaves a log that is still whole: every change is one assignment.
+    /// A panic while the lock was held leaves a consistent log: every change is one assignment.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -170,8 +170,8 @@ impl CallEntry {
         self.sequence
     }
 
-    /// Writes down the fault that the call meets.
-    pub(crate) fn meets(&self, fault: &str) {
+    /// Logs the call's fault.
+    pub(crate) fn show_fault(&self, fault: &str) {
         self.change(|call| call.fault = Some(fault.to_owned()));
     }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_dropped_is_written_down_as_abandoned() {
+    fn a_dropped_call_is_logged_as_abandoned() {
         let log = Arc::new(CallLog::new());
         drop(log.begin(arrival()));
         log.begin(arrival()).end(Outcome::Answered);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_from_before_a_reset_changes_nothing_after_it() {
+    fn a_call_from_before_a_reset_does_not_change_the_log() {
         let log = Arc::new(CallLog::new());
         let old = log.begin(arrival());
         log.reset();

@@ -1,19 +1,19 @@
-//! A conductor that is a program: it splits the question into clauses with the generalist's own reader and answers with the
-//! three lists. It serves to test what calls conductors, and claims no skill at planning.
+//! A conductor that is a program: it splits the question into clauses with the generalist's reader and answers with the
+//! three lists. It serves to test the callers of conductors, not planning quality.
 
 use crate::{
     prompt,
     skills::{self, Skill, Task},
 };
 
-/// Steps of a plan unless the prompt says otherwise.
+/// Steps of a plan, unless the prompt gives another limit.
 const STEPS_MAX: usize = 5;
-/// The number of the generalist in the demo pool; the skills have the numbers before it, in their own order.
+/// Slot of the generalist in the demo pool. The skills have the slots before it, in their own order.
 const GENERALIST_SLOT: usize = 6;
 
 /// The answer to a planning prompt.
 pub(crate) fn answer(message: &str) -> String {
-    // A further round asks whether the answer stands. This conductor cannot tell, so it lets it stand.
+    // A follow-up round asks whether the answer is good. This conductor cannot tell, so it keeps the answer.
     if message.contains("reply with three empty lists") {
         return lists("The answer stands.", &[], &[], &[]);
     }
@@ -39,7 +39,7 @@ pub(crate) fn answer(message: &str) -> String {
     lists(&format!("Parts: {}.", parts.join(", ")), &slots, &subtasks, &access)
 }
 
-/// The numbers of the workers that failed in the round before.
+/// The slots of the workers that failed in the previous round.
 fn failed_slots(message: &str) -> Vec<usize> {
     let steps = message.split("<earlier step=").skip(1);
     let failed = steps.filter(|step| step.contains("<output>\n(failed: "));
@@ -53,14 +53,14 @@ fn lists(reasoning: &str, slots: &[usize], subtasks: &[String], access: &[Vec<us
     format!("{reasoning}\nmodel_id = {slots:?}\nsubtasks = [{subtasks}]\naccess_list = {access:?}")
 }
 
-/// Which number each worker has.
+/// The slot of each worker.
 struct Team {
     skills: [Option<usize>; 6],
     generalist: usize,
 }
 
 impl Team {
-    /// The numbers given by lines such as "Model id 2: Dates and durations.", or those of the demo pool.
+    /// The slots given by lines such as "Model id 2: Dates and durations.", or else those of the demo pool.
     fn described_in(message: &str) -> Self {
         let mut team = Self { skills: [None; 6], generalist: GENERALIST_SLOT };
         let mut described = false;
@@ -73,7 +73,7 @@ impl Team {
             let Ok(number) = number.trim().parse() else { continue };
             described = true;
             let description = description.to_lowercase();
-            // What a worker is good at names its skill; its description may name the skills that it lacks.
+            // The strengths name a worker's skill; its description may name skills that it lacks.
             let strengths =
                 description.split_once("good at:").map_or(description.as_str(), |(_, strengths)| strengths);
             let words: Vec<&str> = strengths.split(|character: char| !character.is_alphabetic()).collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_split_goes_to_the_generalist_as_a_whole() {
+    fn an_unsplittable_question_goes_to_the_generalist() {
         let plan = answer("Write a \"poem\" about the sea.");
         assert_eq!(
             plan,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_further_round_the_answer_stands() {
+    fn a_follow_up_round_keeps_the_answer() {
         let plan = answer("If its final output answers the question, reply with three empty lists.");
         assert!(plan.ends_with("model_id = []\nsubtasks = []\naccess_list = []"));
     }

@@ -1,8 +1,8 @@
-//! Chance that can be repeated: every draw is a hash of the seed and of what the draw is for.
+//! Repeatable random numbers: every draw is a hash of the seed and its labels.
 
 use sha2::{Digest, Sha256};
 
-/// A number that depends on nothing but the seed and the labels.
+/// A number that depends only on the seed and the labels.
 pub(crate) fn draw(seed: u64, labels: &[&str]) -> u64 {
     let mut hash = Sha256::new();
     hash.update(seed.to_le_bytes());
@@ -26,7 +26,7 @@ pub(crate) fn happens(draw: u64, probability: f64) -> bool {
     fraction < probability
 }
 
-/// A number of `minimum..=maximum`.
+/// A number from `minimum` to `maximum`, both inclusive.
 pub(crate) fn within(draw: u64, minimum: u64, maximum: u64) -> u64 {
     match maximum.saturating_sub(minimum).checked_add(1) {
         Some(count) => minimum + draw % count,

@@ -1,5 +1,5 @@
-//! A worker that does the whole of every question with all skills, and errs: each operation is right with a fixed
-//! probability, by the seed, the question and the operation's position. An error is a plausible wrong value that flows on.
+//! A worker that answers whole questions with all skills and makes errors: each operation is right with a fixed probability,
+//! which depends on seed, question and position. An error is a plausible wrong value, with which later operations continue.
 
 use crate::{
     dice,
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// How the generalist errs.
+/// The error rate of the generalist.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Generalist {
     pub(crate) seed: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Generalist {
 }
 
 impl Generalist {
-    /// Its answer to the task, or as an error the words in which it declines.
+    /// Answers the task. The error is the text with which it declines.
     pub(crate) fn answer(self, task: &Task) -> Result<String, String> {
         self.solve(task).map_err(|refusal| match refusal {
             Refusal::NothingFound => {
@@ -48,7 +48,7 @@ impl Generalist {
     }
 }
 
-/// Another value of the same kind; never the same text.
+/// A different value of the same kind.
 fn wrong(answer: &str, skill: Skill, draw: u64) -> String {
     let pick = |count: usize| usize::try_from(draw % (count.max(1) as u64)).unwrap_or_default();
     let found = wrong_number(answer, draw)
@@ -56,8 +56,7 @@ fn wrong(answer: &str, skill: Skill, draw: u64) -> String {
         .or_else(|| wrong_weekday(answer, draw))
         .or_else(|| wrong_number_words(answer, draw))
         .or_else(|| {
-            let others =
-                if skill == Skill::Facts { skills::facts::values_beside(answer) } else { Vec::new() };
+            let others = if skill == Skill::Facts { skills::facts::values_like(answer) } else { Vec::new() };
             others.get(pick(others.len())).map(|other| (*other).to_owned())
         })
         .or_else(|| wrong_list(answer, draw))
@@ -96,7 +95,7 @@ fn wrong_number_words(answer: &str, draw: u64) -> Option<String> {
     (taken == words.len()).then(|| number_words::to_words(number.saturating_add(slip)))
 }
 
-/// Two neighbours of a list change places, or its last item is forgotten.
+/// Swaps two neighbours of a list, or removes its last item.
 fn wrong_list(answer: &str, draw: u64) -> Option<String> {
     let mut items: Vec<&str> = answer.split(", ").collect();
     if items.len() < 2 {
@@ -111,7 +110,7 @@ fn wrong_list(answer: &str, draw: u64) -> Option<String> {
     Some(items.join(", "))
 }
 
-/// Two different neighbouring letters change places; a text of equal letters loses or doubles one.
+/// Swaps two different neighbouring letters. A text of equal letters loses or doubles one.
 fn wrong_text(answer: &str, draw: u64) -> String {
     let mut letters: Vec<char> = answer.chars().collect();
     let differing: Vec<usize> =
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_another_value_of_the_same_kind() {
+    fn an_error_is_a_different_value_of_the_same_kind() {
         for draw in 0..200 {
             for (answer, skill) in [
                 ("440", Skill::Dates),
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn single_operations_are_right_about_as_often_as_told() {
+    fn single_operations_have_the_configured_accuracy() {
         let right = (0..400).filter(|number| {
             let task = Task::question(&format!("What is {number} + 1?"));
             Generalist { seed: 7, accuracy: 0.65 }.answer(&task).unwrap() == (number + 1).to_string()
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_errs_alike() {
+    fn the_same_seed_makes_the_same_errors() {
         let task = Task::question(QUESTION);
         let answers = |seed| Generalist { seed, accuracy: 0.3 }.answer(&task).unwrap();
         assert_eq!(answers(1), answers(1));

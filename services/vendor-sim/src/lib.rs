@@ -1,10 +1,10 @@
-//! A vendor of language models for development and tests: speaks the wire formats of OpenAI, Anthropic and Google on
-//! loopback, with scripted latency and faults, and answers with *skill workers*, which are small programs and no language
-//! models.
+//! A simulated vendor of language models for development and tests. It speaks the wire formats of OpenAI, Anthropic and
+//! Google on loopback with scripted latency and faults. Its answers come from *skill workers*, which are small programs and
+//! not language models.
 //!
-//! - `skills` solves tasks stated in English; `language` is how it reads them; `generalist` composes all skills and errs.
-//! - `http` speaks the wire formats; `behaviour` scripts latency and faults; `calls` is the log that tests count in.
-//! - [`VendorSim::start`] runs it inside another process; the binary `vendor-sim` is a thin wrapper.
+//! - `skills` solves tasks in English; `language` parses them; `generalist` combines all skills and makes errors.
+//! - `http` implements the wire formats; `behaviour` scripts latency and faults; `calls` is the log for tests.
+//! - [`VendorSim::start`] runs it within another process; the binary `vendor-sim` is a thin wrapper.
 
 #[cfg(test)]
 mod bank_tests;

@@ -1,4 +1,4 @@
-//! The models that the simulator offers and what each of them answers.
+//! The simulator's models and their answers.
 
 use crate::{conductor, generalist::Generalist, prompt, skills, skills::Skill};
 
@@ -9,7 +9,7 @@ pub enum Model {
     Skilled(Skill),
     /// All skills, with errors.
     Generalist,
-    /// Answers with its subtask.
+    /// Repeats its subtask.
     Echo,
     /// Answers planning prompts.
     Conductor,
@@ -44,12 +44,12 @@ impl Model {
         }
     }
 
-    /// The model of that name.
+    /// The model with this name.
     pub fn named(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|model| model.id() == id)
     }
 
-    /// What it answers to the last user turn of a conversation. An error is a refusal.
+    /// The answer to the last user turn of a conversation. An error is a refusal.
     pub(crate) fn answer(self, message: &str, generalist: Generalist) -> Result<String, String> {
         match self {
             Self::Skilled(skill) => skills::answer_or_decline(skill, &prompt::task(message)),

@@ -17,40 +17,40 @@ use crate::{
 #[derive(Parser)]
 #[command(name = "vendor-sim", version)]
 pub struct Arguments {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one
     #[arg(long, default_value = "127.0.0.1:8099")]
     listen: SocketAddr,
-    /// Allows an address that other machines can reach. They can then also change behaviours and read calls.
+    /// Allow an address that other machines can reach. They can then also change behaviours and read calls
     #[arg(long)]
     allow_remote: bool,
-    /// Decides latencies, faults by chance and the generalist's errors.
+    /// Seed of latencies, random faults and the generalist's errors
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// The key that callers must show.
+    /// API key that callers must send
     #[arg(long, env = "VENDOR_SIM_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// Milliseconds to the first token of every answer.
+    /// Milliseconds to the first token of every answer
     #[arg(long, default_value_t = 0)]
     latency_ms: u64,
-    /// Up to so many milliseconds more, drawn evenly.
+    /// Additional random milliseconds to the first token: 0 to this, uniformly distributed
     #[arg(long, default_value_t = 0)]
     latency_spread_ms: u64,
-    /// Milliseconds from token to token.
+    /// Milliseconds between tokens
     #[arg(long, default_value_t = 0)]
     token_ms: u64,
-    /// The probability that one operation of the generalist is right.
+    /// Probability (0 to 1) that one operation of the generalist is right
     #[arg(long, default_value_t = GENERALIST_ACCURACY)]
     generalist_accuracy: f64,
-    /// Requests that the account may make in any sixty seconds; 0 is no limit.
+    /// Requests per minute of the account, enforced over any sixty seconds; 0 for no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u64,
-    /// Tokens, of prompts and answers together, that it may use in any sixty seconds; 0 is no limit.
+    /// Tokens per minute of the account (prompts and answers), enforced over any sixty seconds; 0 for no limit
     #[arg(long, default_value_t = 0)]
     tokens_per_minute: u64,
 }
 
 impl Arguments {
-    /// The options that they ask for.
+    /// The options that these arguments select.
     pub fn options(self) -> Options {
         let first_token_ms = Milliseconds {
             min: self.latency_ms,
@@ -71,16 +71,16 @@ impl Arguments {
     }
 }
 
-/// Serves until the process is interrupted. Prints one line that says where, and that this is a simulator.
+/// Serves until the process is interrupted. Prints one line with the address, which says that this is a simulator.
 pub async fn run(options: Options) -> Result<(), StartError> {
     let running = VendorSim::start(options).await?;
-    // The line is for a person; a closed standard output is no reason not to serve.
+    // The line is for people; a closed standard output must not stop the server.
     let _ = writeln!(
         io::stdout(),
         "vendor-sim is a simulator, listening on {}: its workers are programs, not language models",
         running.base_url()
     );
-    // Without a signal handler the process would end by the signal itself, which is as good.
+    // Without a signal handler the signal ends the process, which is fine, too.
     let _ = tokio::signal::ctrl_c().await;
     running.stop().await;
     Ok(())

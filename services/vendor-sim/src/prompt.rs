@@ -1,11 +1,11 @@
-//! Reads the message that a worker gets: the whole question, the earlier results that it may use, and its subtask.
-//! A message without these parts is a plain question, which is a subtask by itself.
+//! Parses a worker's message: the whole question, the visible earlier results, and its subtask. A message without these
+//! parts is a plain question, which is its own subtask.
 
 use crate::skills::{Task, Visible};
 
-/// Earlier results read from one message.
+/// Most earlier results in one message.
 const STEPS_MAX: usize = 64;
-/// The tags that structure a message; in its data a `<` before one of them is written `&lt;`.
+/// The tags that structure a message. In data, a `<` before one of them is written `&lt;`.
 const TAGS: [&str; 4] = ["question", "step", "subtask", "output"];
 
 /// The task that a worker's message states.
@@ -13,7 +13,7 @@ pub fn task(message: &str) -> Task {
     let Some((subtask, before)) = last_element(message, "subtask") else {
         return Task::question(message.trim());
     };
-    // A subtask inside a step is what an earlier worker was told; this worker's own stands after all steps.
+    // A subtask inside a step belongs to an earlier worker; this worker's subtask follows all steps.
     let inside_step =
         before.rfind("<step ").is_some_and(|open| before.rfind("</step>").is_none_or(|close| close < open));
     if inside_step {
@@ -23,7 +23,7 @@ pub fn task(message: &str) -> Task {
     Task { subtask: unescaped(subtask), visible: visible(before), question: unescaped(question) }
 }
 
-/// The question of a planning prompt: what stands between the last question tags, or else the whole message.
+/// The question of a planning prompt: the text of the last question tags, or else the whole message.
 pub(crate) fn question(message: &str) -> String {
     let found = last_element(message, "question").map(|(inner, _)| inner);
     found.map_or_else(|| message.trim().to_owned(), unescaped)
@@ -44,7 +44,7 @@ fn visible(text: &str) -> Vec<Visible> {
     steps
 }
 
-/// The trimmed text inside the first element of that name, and what follows it.
+/// The trimmed text of the first element with this name, and the text after it.
 fn element<'t>(text: &'t str, name: &str) -> Option<(&'t str, &'t str)> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let (_, after) = text.split_once(&open)?;
@@ -52,7 +52,7 @@ fn element<'t>(text: &'t str, name: &str) -> Option<(&'t str, &'t str)> {
     Some((inner.trim(), rest))
 }
 
-/// The trimmed text inside the last element of that name, and what stands before it.
+/// The trimmed text of the last element with this name, and the text before it.
 fn last_element<'t>(text: &'t str, name: &str) -> Option<(&'t str, &'t str)> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let start = text.rfind(&open)?;
@@ -61,7 +61,7 @@ fn last_element<'t>(text: &'t str, name: &str) -> Option<(&'t str, &'t str)> {
     Some((inner[..end].trim(), &text[..start]))
 }
 
-/// Puts back the `<` of what looks like a tag in the data.
+/// Restores the `<` of escaped tags in data.
 fn unescaped(data: &str) -> String {
     let mut text = String::with_capacity(data.len());
     let mut rest = data;

@@ -1,4 +1,4 @@
-//! The simulator as a component: options, start, a running server, stop.
+//! The simulator as a component: options, start, running server, stop.
 
 use std::{
     collections::HashMap,
@@ -30,30 +30,30 @@ use crate::{
     models::Model,
 };
 
-/// Connections served at once; further ones wait to be accepted.
+/// Most concurrent connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 4_096;
 
-/// How to start a simulator.
+/// Options of a simulator.
 #[derive(Clone)]
 pub struct Options {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     pub listen: SocketAddr,
     /// Whether other machines may reach it.
     pub exposure: Exposure,
-    /// Decides every draw: latencies, faults by chance, the generalist's errors.
+    /// Seed of all random draws: latencies, random faults, the generalist's errors.
     pub seed: u64,
-    /// The key that callers must show; without one every call is let in.
+    /// The key that callers must send; `None` accepts every call.
     pub api_key: Option<String>,
     /// The probability, 0 to 1, that one operation of the generalist is right.
     pub generalist_accuracy: f64,
-    /// How every model behaves at the start and after a reset.
+    /// The behaviour of every model at the start and after a reset.
     pub behaviour: Behaviour,
-    /// What the account may use in a minute. All callers have the same account.
+    /// Rate limit of the account, which all callers share.
     pub limit: AccountLimit,
 }
 
 impl Options {
-    /// A free loopback port, no key, instant answers, and the generalist's usual accuracy.
+    /// A free loopback port, no key, no delays, and the generalist's default accuracy.
     pub fn loopback(seed: u64) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -67,42 +67,42 @@ impl Options {
     }
 }
 
-/// The generalist is right on so large a part of questions with one operation.
+/// The generalist's default accuracy for questions with one operation.
 pub const GENERALIST_ACCURACY: f64 = 0.65;
 
-/// Who may reach the simulator.
+/// Which machines may reach the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
-    /// Only this machine; another listening address is refused.
+    /// Only this machine; other addresses are rejected.
     LoopbackOnly,
-    /// Everyone who can reach the listening address, its control routes included.
+    /// All machines that can reach the address, including its control routes.
     Anywhere,
 }
 
 /// Why the simulator did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address is reachable from other machines and that was not allowed.
+    /// The address is reachable from other machines, which is not allowed.
     #[error("listen: `{0}` is not a loopback address")]
     NotLoopback(SocketAddr),
-    /// The accuracy is no probability.
+    /// The accuracy is not a probability.
     #[error("generalist_accuracy: {0} is outside 0 to 1")]
     Accuracy(f64),
     /// The initial behaviour is outside the limits.
-    #[error("behaviour is refused")]
+    #[error("behaviour is invalid")]
     Behaviour(#[source] BehaviourError),
-    /// The port is taken or not allowed.
+    /// The port is in use or not permitted.
     #[error("cannot listen on `{address}`")]
     Listen {
-        /// The address asked for.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
 }
 
-/// The simulator. It has no state of its own; see [`Running`].
+/// The simulator. It is stateless; see [`Running`].
 #[derive(Debug, Clone, Copy)]
 pub struct VendorSim;
 
@@ -128,7 +128,7 @@ impl VendorSim {
     }
 }
 
-/// A simulator that serves.
+/// A running simulator.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -144,12 +144,12 @@ enum Stage {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What an OpenAI client takes as its base URL.
+    /// The base URL for an OpenAI client.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -159,25 +159,25 @@ impl Running {
         self.shared.calls.snapshot()
     }
 
-    /// What the account has used since the start or the last reset; nothing is counted where it has no limit.
+    /// The account's use since the start or the last reset; zero if it has no limit.
     pub fn account_use(&self) -> AccountUse {
         self.shared.quota().map(|(_, quota)| quota.in_all).unwrap_or_default()
     }
 
-    /// Waits until the calls fulfil a condition.
+    /// Waits until the calls meet a condition.
     pub async fn wait_for(&self, mut condition: impl FnMut(&[Call]) -> bool) -> Vec<Call> {
         let mut changes = self.shared.calls.changes();
         loop {
             changes.borrow_and_update();
             let calls = self.calls();
-            // The sender lives in `self`, so waiting cannot fail before this returns.
+            // The sender is part of `self`, so waiting cannot fail before this returns.
             if condition(&calls) || changes.changed().await.is_err() {
                 return calls;
             }
         }
     }
 
-    /// The model's behaviour, with what is left of its scripted faults.
+    /// The model's behaviour with its remaining scripted faults.
     pub fn behaviour(&self, model: &str) -> Result<Behaviour, BehaviourError> {
         self.shared.behaviour(named(model)?)
     }
@@ -187,24 +187,24 @@ impl Running {
         self.shared.set_behaviour(named(model)?, behaviour)
     }
 
-    /// Forgets all calls and gives every model its first behaviour.
+    /// Clears the log and restores every model's initial behaviour.
     pub fn reset(&self) {
         self.shared.reset();
     }
 
-    /// Closes the listener and every connection, finished or not, as a killed process would.
+    /// Closes the listener and every connection, finished or not, like a killed process.
     pub async fn stop(mut self) {
         self.stop.send_replace(Stage::Stopping);
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// The model of that name, or the error that names it.
+/// The model with this name, or an error that names it.
 pub(crate) fn named(model: &str) -> Result<Model, BehaviourError> {
     Model::named(model).ok_or_else(|| BehaviourError::UnknownModel(model.to_owned()))
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     options: Options,
     pub(crate) calls: Arc<CallLog>,
@@ -215,7 +215,7 @@ pub(crate) struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key is left out on purpose.
+        // The key is omitted on purpose.
         formatter.debug_struct("Shared").field("calls", &self.calls).finish_non_exhaustive()
     }
 }
@@ -244,7 +244,7 @@ impl Shared {
         self.options.api_key.as_deref()
     }
 
-    /// The account's limit, and what was used of it; nothing if there is no limit.
+    /// The account's limit and its use; `None` without a limit.
     pub(crate) fn quota(&self) -> Option<(AccountLimit, MutexGuard<'_, http::quota::Quota>)> {
         let limit = self.options.limit;
         let quota = || self.quota.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,7 +266,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What the call meets; counts down the model's scripted faults.
+    /// The script of the call; counts down the model's scripted faults.
     pub(crate) fn script(&self, model: Model, sequence: u64) -> CallScript {
         self.behaviours().entry(model).or_default().next_call(self.options.seed, sequence)
     }
@@ -283,7 +283,7 @@ impl Shared {
     }
 }
 
-/// Accepts connections until it is told to stop; then all of them are dropped where they are.
+/// Accepts connections until it is stopped; then all of them are dropped.
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<Stage>) {
     let router = http::router(shared);
     let mut connections = JoinSet::new();
@@ -292,7 +292,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::R
             _ = stopped.wait_for(|stage| *stage == Stage::Stopping) => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
-                // A connection that failed while it was accepted is its caller's loss; the listener goes on.
+                // A connection that fails while it is accepted does not stop the listener.
                 if let Ok((stream, _)) = accepted {
                     let _ = stream.set_nodelay(true);
                     connections.spawn(serve_connection(stream, router.clone()));
@@ -319,11 +319,11 @@ async fn serve_connection(stream: TcpStream, router: axum::Router) {
     });
     let mut connection =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // A connection that breaks is what this simulator is for; the calls on it are written down as abandoned.
+    // Broken connections are part of the simulation; their calls are logged as abandoned.
     let _ = std::future::poll_fn(|context| connection.poll_without_shutdown(context)).await;
     let stream = connection.into_parts().io.into_inner();
     if is_to_be_reset.load(Ordering::Relaxed) {
-        // Closed without lingering, a connection is reset.
+        // Without lingering, closing a connection resets it.
         let _ = stream.set_zero_linger();
     }
 }

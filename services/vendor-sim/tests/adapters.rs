@@ -1,4 +1,4 @@
-//! Our own adapters against the simulator, over real HTTP: the same questions in each wire format come to the same.
+//! The vendor adapters against the simulator over real HTTP: the same questions give the same results in each wire format.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 const KEY: &str = "sk-simulated";
 const FORMATS: [&str; 4] = ["openai-chat", "openai-responses", "anthropic", "gemini"];
 
-/// A simulator, and a worker in each wire format: `sim-echo` behind all of them.
-struct House {
+/// A simulator, and a worker for `sim-echo` in each wire format.
+struct Setup {
     sim: Running,
     pool: Pool,
     vendors: HttpVendors,
 }
 
-impl House {
+impl Setup {
     async fn new() -> Self {
         Self::with_key(KEY).await
     }
@@ -48,13 +48,13 @@ impl House {
         self.pool.workers().iter().find(|worker| worker.id.as_str() == format).unwrap()
     }
 
-    async fn ask(&self, format: &str, request: &ChatRequest) -> Result<Heard, VendorError> {
+    async fn ask(&self, format: &str, request: &ChatRequest) -> Result<Received, VendorError> {
         let mut answer = self.vendors.chat(self.worker(format), request).await?;
         let mut events = Vec::new();
         while let Some(event) = answer.next().await {
             events.push(event?);
         }
-        Ok(Heard::of(events))
+        Ok(Received::of(events))
     }
 
     fn fail(&self, fault: Fault) {
@@ -101,9 +101,9 @@ fn pool(sim: &Running) -> String {
     toml
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     request_id: Option<String>,
     text: String,
     deltas: usize,
@@ -114,27 +114,27 @@ struct Heard {
     usage: Option<Usage>,
 }
 
-impl Heard {
+impl Received {
     fn of(events: Vec<ChatEvent>) -> Self {
-        let mut heard = Self::default();
+        let mut received = Self::default();
         for event in events {
             match event {
-                ChatEvent::Started { vendor_request_id } => heard.request_id = vendor_request_id,
+                ChatEvent::Started { vendor_request_id } => received.request_id = vendor_request_id,
                 ChatEvent::Quota(_) | ChatEvent::Unread(_) => {}
                 ChatEvent::Delta(text) => {
-                    heard.text += &text;
-                    heard.deltas += 1;
+                    received.text += &text;
+                    received.deltas += 1;
                 }
-                ChatEvent::Reasoning(text) => heard.reasoning += &text,
-                ChatEvent::ReasoningSealed(seal) => heard.seals.push(seal),
-                ChatEvent::ToolCall(call) => heard.calls.push(call),
+                ChatEvent::Reasoning(text) => received.reasoning += &text,
+                ChatEvent::ReasoningSealed(seal) => received.seals.push(seal),
+                ChatEvent::ToolCall(call) => received.calls.push(call),
                 ChatEvent::Finished { reason, usage } => {
-                    heard.finish = Some(reason);
-                    heard.usage = usage;
+                    received.finish = Some(reason);
+                    received.usage = usage;
                 }
             }
         }
-        heard
+        received
     }
 }
 
@@ -155,35 +155,43 @@ fn tools(choice: ToolChoice) -> ToolUse {
 }
 
 #[tokio::test]
-async fn text_comes_in_pieces_with_its_counts() {
-    let house = House::new().await;
+async fn text_is_streamed_with_its_usage() {
+    let setup = Setup::new().await;
     for format in FORMATS {
         let request =
             ChatRequest { temperature: Some(0.5), top_p: Some(0.75), ..question("Žluť 🙂 早, please.") };
-        let heard = house.ask(format, &request).await.unwrap();
+        let received = setup.ask(format, &request).await.unwrap();
         assert_eq!(
-            (heard.text.as_str(), heard.finish),
+            (received.text.as_str(), received.finish),
             ("Žluť 🙂 早, please.", Some(FinishReason::Stop)),
             "{format}"
         );
-        assert!(heard.deltas > 2, "{format}: {}", heard.deltas);
-        assert_eq!(heard.request_id.is_some(), format != "gemini", "{format}");
-        let usage = heard.usage.unwrap();
-        assert_eq!((usage.prompt_tokens, usage.completion_tokens), (2 + 6, heard.deltas as u64), "{format}");
+        assert!(received.deltas > 2, "{format}: {}", received.deltas);
+        assert_eq!(received.request_id.is_some(), format != "gemini", "{format}");
+        let usage = received.usage.unwrap();
+        assert_eq!(
+            (usage.prompt_tokens, usage.completion_tokens),
+            (2 + 6, received.deltas as u64),
+            "{format}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_limit_and_a_stop_end_the_answer() {
-    let house = House::new().await;
+    let setup = Setup::new().await;
     for format in FORMATS {
         let short = ChatRequest { output_tokens_max: 2, ..question("abcdefghijkl") };
-        let heard = house.ask(format, &short).await.unwrap();
-        assert_eq!((heard.text.as_str(), heard.finish), ("abcdefgh", Some(FinishReason::Length)), "{format}");
+        let received = setup.ask(format, &short).await.unwrap();
+        assert_eq!(
+            (received.text.as_str(), received.finish),
+            ("abcdefgh", Some(FinishReason::Length)),
+            "{format}"
+        );
         let stopped = ChatRequest { stops: vec!["ef".to_owned()], ..question("abcdefghijkl") };
-        match house.ask(format, &stopped).await {
-            Ok(heard) => assert_eq!(
-                (heard.text.as_str(), heard.finish),
+        match setup.ask(format, &stopped).await {
+            Ok(received) => assert_eq!(
+                (received.text.as_str(), received.finish),
                 ("abcd", Some(FinishReason::Stop)),
                 "{format}"
             ),
@@ -197,45 +205,45 @@ async fn a_limit_and_a_stop_end_the_answer() {
 
 #[tokio::test]
 async fn tools_are_called_in_parallel_and_their_results_go_back() {
-    let house = House::new().await;
+    let setup = Setup::new().await;
     for format in FORMATS {
         let mut request = ChatRequest {
             tools: Some(tools(ToolChoice::Auto)),
             ..question("Ask weather and clock, please.")
         };
-        let heard = house.ask(format, &request).await.unwrap();
-        assert_eq!(heard.finish, Some(FinishReason::ToolCalls), "{format}");
-        let names: Vec<_> = heard.calls.iter().map(|call| call.name.as_str()).collect();
+        let received = setup.ask(format, &request).await.unwrap();
+        assert_eq!(received.finish, Some(FinishReason::ToolCalls), "{format}");
+        let names: Vec<_> = received.calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["weather", "clock"], "{format}");
-        assert_ne!(heard.calls[0].id, heard.calls[1].id, "{format}");
-        let arguments: Value = serde_json::from_str(&heard.calls[0].arguments).unwrap();
+        assert_ne!(received.calls[0].id, received.calls[1].id, "{format}");
+        let arguments: Value = serde_json::from_str(&received.calls[0].arguments).unwrap();
         assert_eq!(arguments, json!({ "city": "Ask weather and clock, please." }), "{format}");
-        assert_eq!(heard.calls[0].seal.is_some(), format == "gemini", "{format}");
+        assert_eq!(received.calls[0].seal.is_some(), format == "gemini", "{format}");
 
-        let results = heard.calls.iter().map(|call| {
+        let results = received.calls.iter().map(|call| {
             let (call_id, name) = (call.id.clone(), call.name.clone());
             Part::ToolResult(ToolResult { call_id, output: format!("{name} is fine"), name, is_error: false })
         });
         let results: Vec<_> = results.collect();
         request
             .messages
-            .push(Message::new(Role::Assistant, "").with(heard.calls.into_iter().map(Part::ToolCall)));
+            .push(Message::new(Role::Assistant, "").with(received.calls.into_iter().map(Part::ToolCall)));
         request.messages.push(Message::new(Role::User, "").with(results));
-        let heard = house.ask(format, &request).await.unwrap();
-        assert_eq!(heard.text, "The tools gave: weather is fine; clock is fine", "{format}");
-        assert_eq!(heard.finish, Some(FinishReason::Stop), "{format}");
+        let received = setup.ask(format, &request).await.unwrap();
+        assert_eq!(received.text, "The tools gave: weather is fine; clock is fine", "{format}");
+        assert_eq!(received.finish, Some(FinishReason::Stop), "{format}");
     }
 }
 
 #[tokio::test]
-async fn the_choice_of_a_tool_and_one_call_at_a_time_are_heeded() {
-    let house = House::new().await;
+async fn tool_choice_and_single_calls_are_respected() {
+    let setup = Setup::new().await;
     for format in FORMATS {
         let called = async |choice, at_once| {
             let tools = Some(ToolUse { at_once, ..tools(choice) });
             let request = ChatRequest { tools, ..question("Ask weather and clock.") };
-            let heard = house.ask(format, &request).await;
-            heard.map(|heard| heard.calls.into_iter().map(|call| call.name).collect::<Vec<_>>())
+            let received = setup.ask(format, &request).await;
+            received.map(|received| received.calls.into_iter().map(|call| call.name).collect::<Vec<_>>())
         };
         let several = CallsAtOnce::Several;
         assert_eq!(called(ToolChoice::None, several).await.unwrap(), [""; 0], "{format}");
@@ -252,25 +260,25 @@ async fn the_choice_of_a_tool_and_one_call_at_a_time_are_heeded() {
 }
 
 #[tokio::test]
-async fn an_answer_follows_the_form_that_was_asked_for() {
-    let house = House::new().await;
+async fn an_answer_follows_the_response_format() {
+    let setup = Setup::new().await;
     let schema = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
     for format in FORMATS {
         let answer = JsonSchema { name: "city".to_owned(), schema: schema.clone(), strict: true };
         let answer = AnswerForm::JsonSchema(answer);
-        let heard = house.ask(format, &ChatRequest { answer, ..question("Oslo") }).await.unwrap();
-        assert_eq!(heard.text, r#"{"city":"Oslo"}"#, "{format}");
+        let received = setup.ask(format, &ChatRequest { answer, ..question("Oslo") }).await.unwrap();
+        assert_eq!(received.text, r#"{"city":"Oslo"}"#, "{format}");
         let object = ChatRequest { answer: AnswerForm::JsonObject, ..question("Oslo") };
-        match house.ask(format, &object).await {
-            Ok(heard) => assert_eq!(heard.text, r#"{"answer":"Oslo"}"#, "{format}"),
+        match setup.ask(format, &object).await {
+            Ok(received) => assert_eq!(received.text, r#"{"answer":"Oslo"}"#, "{format}"),
             Err(error) => assert_eq!(error.to_string(), "worker `anthropic` does not take json_object"),
         }
     }
 }
 
 #[tokio::test]
-async fn reasoning_is_shown_sealed_and_taken_back() {
-    let house = House::new().await;
+async fn reasoning_is_shown_sealed_and_accepted_again() {
+    let setup = Setup::new().await;
     for format in ["openai-responses", "anthropic", "gemini"] {
         let mut request = ChatRequest {
             effort: Some(Effort::High),
@@ -280,17 +288,17 @@ async fn reasoning_is_shown_sealed_and_taken_back() {
             output_tokens_max: 16_384,
             ..question("Ask clock.")
         };
-        let heard = house.ask(format, &request).await.unwrap();
-        assert_eq!(heard.reasoning, "This is a simulation: nobody reasons here.", "{format}");
-        let usage = heard.usage.unwrap();
+        let received = setup.ask(format, &request).await.unwrap();
+        assert_eq!(received.reasoning, "This is a simulation: nobody reasons here.", "{format}");
+        let usage = received.usage.unwrap();
         assert!(usage.completion_tokens > usage.reasoning_tokens, "{format}: {usage:?}");
-        let mut parts: Vec<_> = heard
+        let mut parts: Vec<_> = received
             .seals
             .into_iter()
-            .map(|seal| Part::Reasoning(Reasoning { text: heard.reasoning.clone(), seal: Some(seal) }))
+            .map(|seal| Part::Reasoning(Reasoning { text: received.reasoning.clone(), seal: Some(seal) }))
             .collect();
         assert_eq!(parts.len(), usize::from(format != "gemini"), "{format}");
-        let call = heard.calls.into_iter().next().unwrap();
+        let call = received.calls.into_iter().next().unwrap();
         let result = ToolResult {
             call_id: call.id.clone(),
             name: call.name.clone(),
@@ -300,37 +308,37 @@ async fn reasoning_is_shown_sealed_and_taken_back() {
         parts.push(Part::ToolCall(call));
         request.messages.push(Message::new(Role::Assistant, "").with(parts));
         request.messages.push(Message::new(Role::User, "").with([Part::ToolResult(result)]));
-        assert_eq!(house.ask(format, &request).await.unwrap().text, "The tools gave: noon", "{format}");
+        assert_eq!(setup.ask(format, &request).await.unwrap().text, "The tools gave: noon", "{format}");
     }
 }
 
 #[tokio::test]
-async fn pictures_arrive() {
+async fn images_arrive() {
     use podium_domain::content::{Image, MediaType};
-    let house = House::new().await;
+    let setup = Setup::new().await;
     for format in FORMATS {
         let url = Part::Image(Image::Url("https://example.org/a.png".to_owned()));
         let data = Image::Data { media_type: MediaType::Png, base64: "iVBORw0KGgo=".to_owned() };
         let message =
             Message::new(Role::User, "See ").with([url, Part::Text(" and ".to_owned()), Part::Image(data)]);
-        let heard = house.ask(format, &ChatRequest::new(vec![message], 4096)).await.unwrap();
-        let (first, second) = heard.text.split_once(" and ").unwrap();
+        let received = setup.ask(format, &ChatRequest::new(vec![message], 4096)).await.unwrap();
+        let (first, second) = received.text.split_once(" and ").unwrap();
         assert_eq!(first, "See [image https://example.org/a.png]", "{format}");
         assert!(second.starts_with("[image ") && second.contains("image/png"), "{format}: {second}");
     }
 }
 
 #[tokio::test]
-async fn refusals_say_whether_and_when_to_come_back() {
-    let house = House::new().await;
+async fn errors_report_whether_and_when_to_retry() {
+    let setup = Setup::new().await;
     for format in FORMATS {
-        house.fail(Fault::RateLimit { retry_after_s: 2 });
-        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        setup.fail(Fault::RateLimit { retry_after_s: 2 });
+        let error = setup.ask(format, &question("why?")).await.unwrap_err();
         assert!(matches!(error, VendorError::Throttled { .. }), "{format}: {error:?}");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(2)), "{format}");
 
-        house.fail(Fault::Overloaded);
-        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        setup.fail(Fault::Overloaded);
+        let error = setup.ask(format, &question("why?")).await.unwrap_err();
         let expected = if format == "anthropic" { 529 } else { 503 };
         assert!(
             matches!(error, VendorError::Failed { status, .. } if status == expected),
@@ -338,19 +346,19 @@ async fn refusals_say_whether_and_when_to_come_back() {
         );
         assert!(error.is_retryable(), "{format}");
 
-        house.fail(Fault::ServerError);
-        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        setup.fail(Fault::ServerError);
+        let error = setup.ask(format, &question("why?")).await.unwrap_err();
         assert!(matches!(error, VendorError::Failed { status: 500, .. }), "{format}: {error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_fails_after_what_it_gave() {
-    let house = House::new().await;
+async fn a_cut_stream_fails_after_its_text() {
+    let setup = Setup::new().await;
     for format in FORMATS {
-        house.fail(Fault::CutStream { after_chunks: 7 });
+        setup.fail(Fault::CutStream { after_chunks: 7 });
         let request = question("a text of more than seven tokens, so that something is left");
-        let answer = house.vendors.chat(house.worker(format), &request).await.unwrap();
+        let answer = setup.vendors.chat(setup.worker(format), &request).await.unwrap();
         let items: Vec<_> = answer.collect().await;
         assert!(items.iter().any(|item| matches!(item, Ok(ChatEvent::Delta(_)))), "{format}: {items:?}");
         let last = items.into_iter().next_back().unwrap().unwrap_err();
@@ -359,14 +367,14 @@ async fn a_stream_that_is_cut_fails_after_what_it_gave() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_final_and_unsaid() {
-    let house = House::with_key("sk-wrong").await;
+async fn a_wrong_key_is_permanent_and_never_shown() {
+    let setup = Setup::with_key("sk-wrong").await;
     for format in FORMATS {
-        let error = house.ask(format, &question("why?")).await.unwrap_err();
+        let error = setup.ask(format, &question("why?")).await.unwrap_err();
         assert!(matches!(error, VendorError::Rejected { .. }), "{format}: {error:?}");
         assert!(!format!("{error} {error:?}").contains("sk-wrong"), "{format}");
     }
-    assert!(house.sim.calls().is_empty());
+    assert!(setup.sim.calls().is_empty());
 }
 
 #[tokio::test]
@@ -380,6 +388,6 @@ async fn a_key_may_go_into_another_header() {
     for worker in pool.workers() {
         let answer = vendors.chat(worker, &question("why?")).await.unwrap();
         let events: Vec<_> = answer.try_collect().await.unwrap();
-        assert_eq!(Heard::of(events).text, "why?", "{}", worker.id);
+        assert_eq!(Received::of(events).text, "why?", "{}", worker.id);
     }
 }

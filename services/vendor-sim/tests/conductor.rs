@@ -1,5 +1,5 @@
-//! The remote conductor against the simulator, over real HTTP and in each wire format: whatever the endpoint does, there is a plan
-//! or a clear failure.
+//! The remote conductor against the simulator over real HTTP, in each wire format: for every fault the outcome is a plan or
+//! a clear failure.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeMap;
@@ -29,10 +29,10 @@ const MODEL: &str = "sim-conductor";
 const FORMATS: [(&str, &str); 4] =
     [("openai-chat", "/v1"), ("openai-responses", "/v1"), ("anthropic", "/v1"), ("gemini", "/v1beta")];
 const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, and write the result in words.";
-/// Longer than any of it may take.
+/// Longer than any of these tests may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A model that plans in each wire format, none of them patient.
+/// A planning model in each wire format, all with short limits.
 fn models(root: &str) -> Pool {
     let mut toml = "schema = 1\nname = \"conductors\"\nversion = \"1\"\n".to_owned();
     for (format, path) in FORMATS {
@@ -93,14 +93,14 @@ fn request() -> PlanRequest {
     }
 }
 
-/// What comes of planning, and what was heard meanwhile.
+/// The outcome of planning, and the streamed text.
 async fn planned(conductor: &RemoteConductor) -> (Result<PlanOutcome, ConductorError>, String) {
-    let heard = Mutex::new(String::new());
-    let sink = |text: &str| heard.lock().unwrap().push_str(text);
+    let streamed = Mutex::new(String::new());
+    let sink = |text: &str| streamed.lock().unwrap().push_str(text);
     let (request, stop) = (request(), CancellationToken::new());
     let planning = conductor.plan(&request, &sink, &stop);
-    let result = tokio::time::timeout(PATIENCE, planning).await.expect("there is an end to it");
-    (result, heard.into_inner().unwrap())
+    let result = tokio::time::timeout(PATIENCE, planning).await.expect("planning ends");
+    (result, streamed.into_inner().unwrap())
 }
 
 fn workers(outcome: &PlanOutcome) -> Vec<&str> {
@@ -113,7 +113,7 @@ fn workers(outcome: &PlanOutcome) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_plan_is_made_in_each_format_though_the_first_call_goes_wrong() {
+async fn a_plan_is_made_in_each_format_despite_a_first_fault() {
     for (format, _) in FORMATS {
         let mut first = None;
         for fault in [
@@ -132,26 +132,26 @@ async fn a_plan_is_made_in_each_format_though_the_first_call_goes_wrong() {
             let faults = fault.into_iter().map(|fault| ScriptedFault::next_calls(fault, 1)).collect();
             let sim = simulator(faults).await;
             let conductor = conductor(&models(&format!("http://{}", sim.addr())), format);
-            let (result, heard) = planned(&conductor).await;
+            let (result, streamed) = planned(&conductor).await;
             let outcome = result.unwrap_or_else(|error| panic!("{format}, {fault:?}: {error}"));
             let workers = workers(&outcome);
             if fault == Some(Fault::Garbage) {
-                // It is told what was wrong, and the simulator reads the last turn only.
+                // The retry names the problem, and the simulator reads the last turn only.
                 assert_eq!(workers.len(), 1, "{format}");
             } else {
                 assert_eq!(workers, ["sim-dates", "sim-arithmetic", "sim-words"], "{format}, {fault:?}");
             }
             assert_eq!(sim.calls().len(), 1 + usize::from(fault.is_some()), "{format}, {fault:?}");
-            // A text that broke off is paid for.
+            // A text that broke off is charged.
             let broke_off =
                 matches!(fault, Some(Fault::CutStream { .. } | Fault::Reset { .. } | Fault::Truncate { .. }));
             let whole = *first.get_or_insert(outcome.usage);
             if fault != Some(Fault::Garbage) {
                 assert_eq!(outcome.usage != whole, broke_off, "{format}, {fault:?}: {:?}", outcome.usage);
             }
-            // What is heard is the plan: steps begin with it.
+            // The streamed text is the plan, from which steps start early.
             let mut stream = PlanStream::new();
-            stream.push(&heard);
+            stream.push(&streamed);
             let draft: PlanDraft = stream.finish().unwrap();
             let read = draft.check(&demo(), &request().policy).unwrap();
             assert_eq!(read.len(), workers.len(), "{format}, {fault:?}");
@@ -161,36 +161,36 @@ async fn a_plan_is_made_in_each_format_though_the_first_call_goes_wrong() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_gives_no_plan_is_a_clear_failure() {
+async fn an_endpoint_without_plans_is_a_clear_failure() {
     for (fault, is_retryable, calls, is_paid) in [
-        // Asked again after pauses.
+        // Retried after pauses.
         (Fault::RateLimitBare, true, 4, false),
         (Fault::ServerError, true, 4, false),
-        // Waited for in vain once is enough; what was heard before that is paid for.
+        // Not repeated after a timed-out wait. Text received before it is charged.
         (Fault::Hang, true, 1, false),
         (Fault::HangAfter { after_chunks: 9 }, true, 1, true),
-        // Each of these is a text, and no plan.
+        // Each of these is a text without a plan.
         (Fault::Garbage, false, 3, true),
         (Fault::Huge { bytes: 1_000_000 }, false, 3, true),
-        // The question is refused.
+        // The question is rejected.
         (Fault::Status { status: 400 }, false, 1, false),
-        // Nobody may call.
+        // The key is rejected.
         (Fault::Status { status: 401 }, true, 1, false),
     ] {
         let sim = simulator(vec![ScriptedFault::next_calls(fault, 100)]).await;
         let conductor = conductor(&models(&format!("http://{}", sim.addr())), "openai-chat");
-        let (result, heard) = planned(&conductor).await;
+        let (result, streamed) = planned(&conductor).await;
         let error = result.unwrap_err();
         assert_eq!(error.is_retryable(), is_retryable, "{fault:?}: {error}");
         assert_eq!(sim.calls().len(), calls, "{fault:?}");
         assert_eq!(error.consumed().0 != Usage::default(), is_paid, "{fault:?}: {:?}", error.consumed());
-        assert!(heard.len() <= 3 * (512 << 10), "{fault:?}: {} bytes were read", heard.len());
+        assert!(streamed.len() <= 3 * (512 << 10), "{fault:?}: {} bytes were read", streamed.len());
         sim.stop().await;
     }
 }
 
 #[tokio::test]
-async fn plans_are_asked_for_in_parallel_and_no_more_than_the_model_takes() {
+async fn plans_run_concurrently_within_the_models_limit() {
     let sim = simulator(Vec::new()).await;
     let conductor = conductor(&models(&format!("http://{}", sim.addr())), "openai-chat");
     let plans = futures::future::join_all((0..12).map(|_| planned(&conductor))).await;
@@ -219,7 +219,7 @@ async fn answering(body: &'static [u8]) -> String {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_no_plan() {
+async fn invalid_utf_8_is_not_a_plan() {
     const INVALID: &[u8] =
         b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"model_id = [0]\xff\xfe\"}}]}\n\n\
         data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";

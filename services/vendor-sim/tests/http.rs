@@ -1,4 +1,4 @@
-//! The simulator over HTTP: wire format, streaming, errors, faults, the log of calls. Every test has a simulator of its own.
+//! The simulator over HTTP: wire format, streaming, errors, faults, the log of calls. Every test has its own simulator.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use podium_vendor_sim::{
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
-/// Bounds every wait in these tests; a test that needs it has failed.
+/// Timeout of every wait; a test that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn started() -> Running {
@@ -17,7 +17,7 @@ async fn started() -> Running {
 }
 
 fn client() -> Client {
-    // Only the first of the tests in a process installs it.
+    // Only the first test of a process installs it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().timeout(PATIENCE).build().expect("a plain client")
 }
@@ -163,7 +163,7 @@ async fn calls_on_a_tick_end_at_the_same_instant() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_refused_with_the_parameter_named() {
+async fn invalid_requests_are_rejected_with_the_parameter() {
     let running = started().await;
     let good = ask("sim-echo", "x");
     for (body, param) in [
@@ -238,7 +238,7 @@ async fn a_configured_key_is_required() {
 }
 
 #[tokio::test]
-async fn scripted_errors_come_as_often_as_told_and_then_stop() {
+async fn scripted_errors_occur_as_often_as_scripted() {
     let running = started().await;
     for (fault, status, name) in [
         (Fault::RateLimit { retry_after_s: 3 }, StatusCode::TOO_MANY_REQUESTS, "rate_limit"),
@@ -289,7 +289,7 @@ async fn a_cut_stream_breaks_off_after_its_chunks() {
 }
 
 #[tokio::test]
-async fn a_hanging_call_is_seen_and_ends_with_its_caller() {
+async fn a_hanging_call_is_logged_and_ends_with_its_caller() {
     let running = started().await;
     running.set_behaviour("sim-echo", faulty(Fault::Hang, 1)).expect("valid");
     let body = ask("sim-echo", "x");
@@ -305,7 +305,7 @@ async fn a_hanging_call_is_seen_and_ends_with_its_caller() {
 }
 
 #[tokio::test]
-async fn stopping_breaks_off_what_hangs() {
+async fn stopping_aborts_hanging_calls() {
     let running = started().await;
     running.set_behaviour("sim-echo", faulty(Fault::Hang, 1)).expect("valid");
     let request =
@@ -338,7 +338,7 @@ async fn latency_is_at_least_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn control_routes_refuse_what_they_do_not_know() {
+async fn control_routes_reject_unknown_models_and_fields() {
     let running = started().await;
     let put = |model: &str, body: Value| {
         client().put(format!("http://{}/control/behaviour/{model}", running.addr())).json(&body).send()
@@ -377,7 +377,7 @@ async fn the_log_is_read_and_reset_over_http() {
 }
 
 #[tokio::test]
-async fn the_conductor_plans_and_can_be_made_to_write_garbage_first() {
+async fn the_conductor_plans_after_scripted_garbage() {
     let running = started().await;
     running.set_behaviour("sim-conductor", faulty(Fault::Garbage, 1)).expect("valid");
     let body = ask("sim-conductor", "Reverse the letters of the capital of France.");
@@ -414,7 +414,7 @@ async fn the_same_seed_gives_the_same_errors() {
 }
 
 #[tokio::test]
-async fn other_machines_are_not_served_unless_allowed() {
+async fn a_remote_address_needs_permission() {
     let listen = "0.0.0.0:0".parse().expect("an address");
     let refused = VendorSim::start(Options { listen, ..Options::loopback(7) }).await;
     assert!(matches!(refused, Err(StartError::NotLoopback(_))));

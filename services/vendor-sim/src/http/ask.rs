@@ -1,10 +1,10 @@
-//! What a request asks for, whatever the wire format.
+//! The content of a request, independent of the wire format.
 
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
-/// A request that passed every check of its format.
+/// A request that passed all checks of its format.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ask {
     pub(super) model: String,
@@ -17,10 +17,10 @@ pub(super) struct Ask {
     pub(super) reasoning: Reasoning,
 }
 
-/// A turn: who, and what in words.
+/// A turn with its role and text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// `system`, `user`, `assistant`, or `tool` for the result of one.
+    /// `system`, `user`, `assistant`, or `tool` for a tool's result.
     pub(super) role: String,
     pub(super) text: String,
 }
@@ -36,16 +36,16 @@ impl Turn {
 pub(super) enum Delivery {
     Whole,
     Stream,
-    /// Where a stream counts its tokens only when it is asked to.
+    /// For formats in which a stream reports its usage only on request.
     StreamWithUsage,
 }
 
-/// Tools, and how they may be called.
+/// The offered tools and how they may be called.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tools {
     pub(super) offered: Vec<Tool>,
     pub(super) choice: Choice,
-    /// Most calls of one answer.
+    /// Most calls in one answer.
     pub(super) calls_max: usize,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Tool {
     pub(super) schema: Value,
 }
 
-/// Which tool has to be called.
+/// Which tool must be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Choice {
     Auto,
@@ -72,7 +72,7 @@ pub(super) enum Choice {
     Named(String),
 }
 
-/// The form of the answer.
+/// The response format.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Form {
     Text,
@@ -94,7 +94,7 @@ impl Ask {
         last.or(self.turns.last()).map_or("", |turn| turn.text.as_str())
     }
 
-    /// The results of tools that the conversation ends with.
+    /// The tool results at the end of the conversation.
     pub(super) fn last_results(&self) -> Vec<&str> {
         let last = self.turns.iter().rev().take_while(|turn| turn.role == "tool");
         let mut results: Vec<_> = last.map(|turn| turn.text.as_str()).collect();
@@ -114,7 +114,7 @@ pub(super) fn body_fields(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-/// A parameter that is given and not null.
+/// A parameter that is present and not null.
 pub(super) fn given<'f>(fields: &'f Map<String, Value>, name: &str) -> Option<&'f Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
@@ -127,7 +127,7 @@ pub(super) fn wrong_type(name: &str, expected: &str) -> ApiError {
     ApiError::invalid(name, format!("Invalid type for '{name}': expected {expected}."))
 }
 
-/// A text that must be there.
+/// A required text.
 pub(super) fn text(fields: &Map<String, Value>, name: &str) -> Result<String, ApiError> {
     match given(fields, name) {
         None => Err(missing(name)),
@@ -136,7 +136,7 @@ pub(super) fn text(fields: &Map<String, Value>, name: &str) -> Result<String, Ap
     }
 }
 
-/// A list that must be there and have something in it.
+/// A required, non-empty list.
 pub(super) fn list<'f>(fields: &'f Map<String, Value>, name: &str) -> Result<&'f [Value], ApiError> {
     match given(fields, name) {
         None => Err(missing(name)),
@@ -156,7 +156,7 @@ pub(super) fn flag(fields: &Map<String, Value>, name: &str) -> Result<bool, ApiE
     }
 }
 
-/// A number of tokens, at least one.
+/// A number of tokens, at least 1.
 pub(super) fn tokens(fields: &Map<String, Value>, name: &str) -> Result<Option<usize>, ApiError> {
     let Some(value) = given(fields, name) else { return Ok(None) };
     match value.as_u64().filter(|tokens| *tokens > 0) {
@@ -170,7 +170,7 @@ pub(super) fn tokens(fields: &Map<String, Value>, name: &str) -> Result<Option<u
     }
 }
 
-/// Refuses a number outside the bounds, if it is given.
+/// Rejects a number outside the bounds, if it is present.
 pub(super) fn within(
     fields: &Map<String, Value>,
     name: &str,
@@ -188,7 +188,7 @@ pub(super) fn within(
     }
 }
 
-/// Texts that end the answer.
+/// Reads stop sequences.
 pub(super) fn stops(
     fields: &Map<String, Value>,
     name: &str,
@@ -204,15 +204,15 @@ pub(super) fn stops(
     }
 }
 
-/// A tool of the fields that hold its name and its schema.
+/// A tool from the fields with its name and schema.
 pub(super) fn tool(fields: &Value, schema: &str, path: &str) -> Result<Tool, ApiError> {
     let name = fields.get("name").and_then(Value::as_str).ok_or_else(|| missing(&format!("{path}.name")))?;
     let schema = fields.get(schema).cloned().unwrap_or_else(|| Value::Object(Map::new()));
     Ok(Tool { name: name.to_owned(), schema })
 }
 
-/// How a picture looks to a program that cannot see.
-pub(super) fn picture(what: &str) -> String {
+/// The text that represents an image, since these programs cannot see.
+pub(super) fn image_text(what: &str) -> String {
     const CHARS_MAX: usize = 64;
     format!("[image {}]", what.chars().take(CHARS_MAX).collect::<String>())
 }

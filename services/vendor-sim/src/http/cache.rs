@@ -1,26 +1,26 @@
-//! Pretends a prompt cache: a long beginning that an earlier request to the same model had too counts as cached.
+//! Simulates a prompt cache: a long beginning that an earlier request to the same model had counts as cached.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::completion::TOKEN_BYTES;
 use crate::models::Model;
 
-/// Prompts remembered per model.
+/// Prompts stored per model.
 const PROMPTS_MAX: usize = 16;
-/// Bytes remembered of each.
+/// Bytes stored of each.
 const PROMPT_BYTES_MAX: usize = 256 * 1024;
-/// Shorter common beginnings are not cached, and longer ones in steps of so many tokens, as at the real vendor.
+/// Shorter common beginnings are not cached; longer ones count in multiples of the step, as at the real vendor.
 const TOKENS_MIN: usize = 1_024;
 const TOKENS_STEP: usize = 128;
 
-/// The prompts of late, by model.
+/// Recent prompts by model.
 #[derive(Debug, Default)]
 pub(crate) struct PromptCache {
     prompts: HashMap<Model, VecDeque<Vec<u8>>>,
 }
 
 impl PromptCache {
-    /// How many tokens of the prompt were seen before; remembers it.
+    /// Number of the prompt's tokens that are cached. Stores the prompt.
     pub(super) fn cached_tokens(&mut self, model: Model, prompt: &str) -> usize {
         let bytes = &prompt.as_bytes()[..prompt.len().min(PROMPT_BYTES_MAX)];
         let known = self.prompts.entry(model).or_default();
@@ -41,7 +41,7 @@ mod tests {
     use crate::models::Model;
 
     #[test]
-    fn only_long_beginnings_seen_by_the_same_model_are_cached() {
+    fn only_long_beginnings_of_the_same_model_are_cached() {
         let mut cache = PromptCache::default();
         let long = "x".repeat(4 * 1_200);
         assert_eq!(cache.cached_tokens(Model::Echo, &long), 0);

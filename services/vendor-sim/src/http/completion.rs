@@ -1,23 +1,23 @@
-//! An answer before it is put into a wire format: its tokens, its calls of tools, its counts.
+//! An answer before it is encoded in a wire format: its tokens, tool calls and counts.
 
 use serde_json::{Map, Value, json};
 
 use super::ask::{Ask, Choice, Form, Reasoning};
 
-/// A token of this vendor is so many bytes of UTF-8, rounded up; never a part of a character.
+/// Bytes of UTF-8 per token of this vendor, rounded up to whole characters.
 pub(super) const TOKEN_BYTES: usize = 4;
 /// How deep a schema is followed.
 const SCHEMA_DEPTH_MAX: usize = 8;
-/// Longest text that is put into an argument.
+/// Longest text in an argument.
 const ARGUMENT_CHARS_MAX: usize = 64;
 
-/// What is shown as reasoning.
+/// The text that is sent as reasoning.
 const REASONING: [&str; 2] = ["This is a simulation: ", "nobody reasons here."];
 
-/// What is to be sent.
+/// An answer to send.
 #[derive(Debug, Clone)]
 pub(super) struct Completion {
-    /// Tells answers apart; the same in every run with the same seed.
+    /// Identifies the answer; the same in every run with the same seed.
     pub(super) draw: u64,
     pub(super) model: &'static str,
     /// Seconds since 1970.
@@ -30,7 +30,7 @@ pub(super) struct Completion {
     pub(super) cached_tokens: usize,
 }
 
-/// A tool that is to be called.
+/// A tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Call {
     pub(super) name: String,
@@ -43,7 +43,7 @@ pub(super) enum End {
     Stop,
     Length,
     ToolCalls,
-    /// The model declined.
+    /// The model refused.
     Declined,
 }
 
@@ -52,7 +52,7 @@ impl Completion {
         self.pieces.concat()
     }
 
-    /// A token for each piece and each four bytes of arguments; reasoning included.
+    /// One token per text piece and per four bytes of arguments; includes reasoning.
     pub(super) fn completion_tokens(&self) -> usize {
         let arguments = self.calls.iter().map(|call| call.arguments.to_string().len().div_ceil(TOKEN_BYTES));
         self.pieces.len() + arguments.sum::<usize>() + self.reasoning_tokens()
@@ -63,7 +63,7 @@ impl Completion {
     }
 }
 
-/// The reasoning that an answer shows.
+/// The reasoning of an answer.
 pub(super) fn reasoning(ask: &Ask) -> Vec<&'static str> {
     match ask.reasoning {
         Reasoning::Hidden => Vec::new(),
@@ -71,7 +71,7 @@ pub(super) fn reasoning(ask: &Ask) -> Vec<&'static str> {
     }
 }
 
-/// The tools that an answer calls: those that the question names; if it has to and names none, the first. Once there are
+/// The tools that an answer calls: those that the question names. If it names none but must call one, the first. After tool
 /// results it calls none.
 pub(super) fn calls(ask: &Ask) -> Vec<Call> {
     let tools = &ask.tools;
@@ -97,7 +97,7 @@ pub(super) fn calls(ask: &Ask) -> Vec<Call> {
     called.into_iter().take(tools.calls_max).map(call).collect()
 }
 
-/// The answer in the form that was asked for.
+/// The answer in the requested response format.
 pub(super) fn in_form(form: &Form, answer: String) -> String {
     match form {
         Form::Text => answer,
@@ -106,7 +106,7 @@ pub(super) fn in_form(form: &Form, answer: String) -> String {
     }
 }
 
-/// Something that follows the schema, with `text` wherever there is a choice of texts.
+/// A value that follows the schema; strings are `text` where the schema allows any.
 fn example(schema: &Value, text: &str, depth: usize) -> Value {
     if depth == SCHEMA_DEPTH_MAX {
         return Value::Null;
@@ -130,7 +130,7 @@ fn example(schema: &Value, text: &str, depth: usize) -> Value {
     }
 }
 
-/// The tokens of a text.
+/// Splits a text into tokens.
 pub(super) fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::with_capacity(text.len().div_ceil(TOKEN_BYTES));
     let mut rest = text;
@@ -145,7 +145,7 @@ pub(super) fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The text up to the first stop sequence, and its tokens up to the limit, with the reason for the end.
+/// Cuts the text at the first stop sequence and the token limit. Returns its tokens and why it ends.
 pub(super) fn limited(text: &str, stops: &[String], tokens_max: Option<usize>) -> (Vec<String>, End) {
     let end = stops.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str())).min();
     let mut pieces = tokens(&text[..end.unwrap_or(text.len())]);

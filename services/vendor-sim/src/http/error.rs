@@ -1,5 +1,5 @@
-//! Errors: what is wrong, and the shape that OpenAI's clients expect, `{"error": {message, type, param, code}}`. The other
-//! formats put the same into their own.
+//! Errors, with the body that OpenAI's clients expect: `{"error": {message, type, param, code}}`. The other formats convert
+//! it to their own.
 
 use axum::{
     Json,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::format::Format;
 
-/// An error as the vendor tells it.
+/// A vendor's error.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(super) status: StatusCode,
@@ -72,7 +72,7 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
     }
 
-    /// 429 with the time to wait, in all the forms in which vendors tell it.
+    /// 429 with the time to wait, in all forms that vendors use.
     pub(crate) fn rate_limit(model: &str, retry_after_s: u64) -> Self {
         let message = format!(
             "Rate limit reached for {model} on requests per min (RPM). Please try again in {retry_after_s}s."
@@ -81,7 +81,7 @@ impl ApiError {
         Self { code: Some("rate_limit_exceeded"), retry_after_s: Some(retry_after_s), ..error }
     }
 
-    /// The account has no money left.
+    /// The account has no credit.
     pub(super) fn unpaid(format: Format) -> Self {
         match format {
             Format::Chat | Format::Responses => {
@@ -100,7 +100,7 @@ impl ApiError {
         }
     }
 
-    /// Nobody pays for the account.
+    /// Billing is not set up.
     pub(super) fn billing_off(format: Format) -> Self {
         match format {
             Format::Chat => {
@@ -124,14 +124,14 @@ impl ApiError {
         }
     }
 
-    /// The body as OpenAI has it.
+    /// The body in OpenAI's form.
     pub(super) fn openai_body(&self) -> Value {
         json!({
             "error": { "message": self.message, "type": self.kind, "param": self.param, "code": self.code }
         })
     }
 
-    /// The error as a format has it.
+    /// The response in a wire format.
     pub(super) fn response(&self, format: Format) -> Response {
         let (status, body) = format.error(self);
         (status, format.error_headers(self), Json(body)).into_response()
@@ -148,7 +148,7 @@ impl ApiError {
     }
 }
 
-/// For the simulator's own routes.
+/// Used by the simulator's own routes.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.response(Format::Chat)

@@ -1,14 +1,14 @@
-//! The wire formats, and where they differ beside requests and answers: addresses, errors, headers.
+//! The wire formats, and their differences apart from requests and answers: paths, errors, headers.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::Value;
 
 use super::{ask::Delivery, chat, completion::Completion, error::ApiError, gemini, messages, responses};
 
-/// Requests a minute that the rate-limit headers speak of; nothing counts them.
+/// Requests per minute in the rate-limit headers; this number is not enforced.
 const REQUESTS_A_MINUTE: &str = "10000";
 
-/// How a vendor is spoken to.
+/// A vendor's wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// OpenAI Chat Completions; also for the simulator's own routes.
@@ -22,7 +22,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that is spoken at a path.
+    /// The format of a path.
     pub(super) fn at(path: &str) -> Self {
         let is_action = path.starts_with("/v1/models/") && path.contains(':');
         if path.starts_with("/v1beta/") || is_action {
@@ -36,7 +36,7 @@ impl Format {
         }
     }
 
-    /// The whole answer.
+    /// The body of an unstreamed answer.
     pub(super) fn whole(self, completion: &Completion) -> Value {
         match self {
             Self::Chat => chat::whole(completion),
@@ -46,7 +46,7 @@ impl Format {
         }
     }
 
-    /// The frames of the stream, and what ends it after them all.
+    /// The frames of a stream, and its final frame.
     pub(super) fn frames(
         self,
         completion: &Completion,
@@ -60,7 +60,7 @@ impl Format {
         }
     }
 
-    /// The status and the body of an error.
+    /// Status and body of an error.
     pub(super) fn error(self, error: &ApiError) -> (StatusCode, Value) {
         match self {
             Self::Chat | Self::Responses => (error.status, error.openai_body()),
@@ -69,12 +69,12 @@ impl Format {
         }
     }
 
-    /// The headers that an error has beside those of every answer.
+    /// Additional headers of an error.
     pub(super) fn error_headers(self, error: &ApiError) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let Some(seconds) = error.retry_after_s else { return headers };
         match self {
-            // The body says it.
+            // The body contains it.
             Self::Gemini => {}
             Self::Messages => {
                 headers.insert("retry-after", HeaderValue::from(seconds));
@@ -118,12 +118,12 @@ impl Format {
     }
 }
 
-/// A frame of a stream whose events have names.
+/// A frame of a stream with named events.
 pub(super) fn named(event: &Value) -> String {
     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
 }
 
-/// A frame of a stream whose events have none.
+/// A frame of a stream with unnamed events.
 pub(super) fn unnamed(event: &Value) -> String {
     format!("data: {event}\n\n")
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, given, list, missing, picture,
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, given, image_text, list, missing,
         stops, tokens, tool, within, wrong_type,
     },
     completion::{Completion, End},
@@ -13,7 +13,7 @@ use super::{
     format::unnamed,
 };
 
-/// What the interface takes. What the programs have no use for is accepted and ignored.
+/// The parameters of the API. Those that the programs do not use are accepted and ignored.
 const PARAMETERS: &[&str] = &[
     "cachedContent",
     "contents",
@@ -41,7 +41,7 @@ const SETTINGS: &[&str] = &[
     "topK",
     "topP",
 ];
-/// Fields below which users choose the names.
+/// Fields whose members are named by users.
 const OF_USERS: &[&str] = &[
     "args",
     "labels",
@@ -52,10 +52,10 @@ const OF_USERS: &[&str] = &[
     "responseSchema",
 ];
 const STOPS_MAX: usize = 5;
-/// What comes with a call as the mark of the thoughts before it.
+/// The signature that accompanies a call, for the reasoning before it.
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
-/// The model and the method of the last part of a path, such as `sim-echo:generateContent`.
+/// Model and method from the last part of a path, such as `sim-echo:generateContent`.
 pub(super) fn action(segment: &str) -> Option<(&str, Delivery)> {
     match segment.rsplit_once(':')? {
         (model, "generateContent") => Some((model, Delivery::Whole)),
@@ -64,7 +64,7 @@ pub(super) fn action(segment: &str) -> Option<(&str, Delivery)> {
     }
 }
 
-/// The request that the body holds.
+/// Parses the body of a request.
 pub(super) fn parse(body: &[u8], model: &str, delivery: Delivery) -> Result<Ask, ApiError> {
     let fields = camel_fields(body_fields(body)?);
     refuse_unknown(&fields, PARAMETERS, "")?;
@@ -95,7 +95,7 @@ pub(super) fn parse(body: &[u8], model: &str, delivery: Delivery) -> Result<Ask,
     })
 }
 
-/// The same fields with names in camel case: Google takes both, and its own clients mix them. What users name stays.
+/// Converts the fields' names to camel case: Google accepts both forms, and its clients mix them. Names chosen by users stay.
 fn camel_fields(fields: Map<String, Value>) -> Map<String, Value> {
     let field = |(name, value): (String, Value)| {
         let name = camel(&name);
@@ -147,7 +147,7 @@ fn content_turns(content: &Value, path: &str) -> Result<Vec<Turn>, ApiError> {
     Ok(turns)
 }
 
-/// What parts say, and the results of tools among them.
+/// The text of parts, and the tool results among them.
 fn parts(content: &Value, path: &str) -> Result<(String, Vec<String>), ApiError> {
     let (mut words, mut results) = (String::new(), Vec::new());
     let listed =
@@ -157,9 +157,9 @@ fn parts(content: &Value, path: &str) -> Result<(String, Vec<String>), ApiError>
         if let Some(text) = part.get("text").and_then(Value::as_str) {
             words.push_str(text);
         } else if let Some(media_type) = below("inlineData", "mimeType") {
-            words.push_str(&picture(media_type));
+            words.push_str(&image_text(media_type));
         } else if let Some(uri) = below("fileData", "fileUri") {
-            words.push_str(&picture(uri));
+            words.push_str(&image_text(uri));
         } else if let Some(name) = below("functionCall", "name") {
             words.push_str(name);
         } else if below("functionResponse", "name").is_some() {
@@ -167,8 +167,8 @@ fn parts(content: &Value, path: &str) -> Result<(String, Vec<String>), ApiError>
             let output = response.get("output").or_else(|| response.get("error")).unwrap_or(response);
             results.push(output.as_str().map_or_else(|| output.to_string(), str::to_owned));
         } else {
-            let said = format!("{path}.parts: contents.parts must not be empty.");
-            return Err(ApiError::invalid_body(said));
+            let message = format!("{path}.parts: contents.parts must not be empty.");
+            return Err(ApiError::invalid_body(message));
         }
     }
     Ok((words, results))
@@ -209,7 +209,7 @@ fn form(settings: &Map<String, Value>) -> Form {
     }
 }
 
-/// The whole response.
+/// The body of an unstreamed answer.
 pub(super) fn whole(completion: &Completion) -> Value {
     let thoughts = completion.reasoning.iter().map(|text| json!({ "text": text, "thought": true }));
     let mut parts: Vec<_> = thoughts.collect();
@@ -231,7 +231,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
     chunks.iter().map(unnamed).collect()
 }
 
-/// Calls as parts: the first carries the mark, as at the real vendor.
+/// Calls as parts. The first has the signature, as at the real vendor.
 fn calls(completion: &Completion) -> impl Iterator<Item = Value> {
     completion.calls.iter().enumerate().map(|(index, call)| {
         let mut part = json!({ "functionCall": { "name": call.name, "args": call.arguments } });
@@ -256,7 +256,7 @@ fn chunk(completion: &Completion, parts: Vec<Value>, finish_reason: Option<&str>
     })
 }
 
-/// Why an answer ends: a call of a tool is an end like any other.
+/// The finish reason. A tool call ends like any other answer.
 fn finish_reason(end: End) -> &'static str {
     match end {
         End::Stop | End::ToolCalls => "STOP",
@@ -276,7 +276,7 @@ fn usage(completion: &Completion) -> Value {
     })
 }
 
-/// The status and the body of an error. A wrong key is an invalid argument here.
+/// Status and body of an error. A wrong key is an invalid argument in this format.
 pub(super) fn error(error: &ApiError) -> (StatusCode, Value) {
     let (status, word) = match error.status.as_u16() {
         401 => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),

@@ -5,15 +5,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, list, missing,
-        picture, stops, text, tokens, tool, within, wrong_type,
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, list,
+        missing, stops, text, tokens, tool, within, wrong_type,
     },
     completion::{Completion, End},
     error::ApiError,
     format::named,
 };
 
-/// What the interface takes. What the programs have no use for is accepted and ignored.
+/// The parameters of the API. Those that the programs do not use are accepted and ignored.
 const PARAMETERS: &[&str] = &[
     "cache_control",
     "max_tokens",
@@ -33,23 +33,23 @@ const PARAMETERS: &[&str] = &[
     "top_p",
 ];
 const STOPS_MAX: usize = 8_191;
-/// The least that a model can be told to think.
+/// The smallest thinking budget.
 const BUDGET_TOKENS_MIN: u64 = 1_024;
-/// What proves that thinking is this simulator's own.
+/// Proves that thinking was written by this simulator.
 const SIGNATURE: &str = "c2ltdWxhdGVk";
-/// The status for a service that has too much to do, which has no name.
+/// The status of an overloaded service, which has no constant.
 const OVERLOADED: u16 = 529;
 
-/// A version of the interface.
+/// A version of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// 2023-06-01.
     First,
-    /// 2026-10-21, which knows no sampling any more.
+    /// 2026-10-21, without sampling parameters.
     WithoutSampling,
 }
 
-/// The version that a request means; it has to say so.
+/// The requested version; the header is required.
 pub(super) fn version(headers: &HeaderMap) -> Result<Version, ApiError> {
     match headers.get("anthropic-version").map(HeaderValue::as_bytes) {
         Some(b"2023-06-01") => Ok(Version::First),
@@ -59,7 +59,7 @@ pub(super) fn version(headers: &HeaderMap) -> Result<Version, ApiError> {
     }
 }
 
-/// The request that the body holds.
+/// Parses the body of a request.
 pub(super) fn parse(body: &[u8], version: Version) -> Result<Ask, ApiError> {
     let fields = body_fields(body)?;
     let is_known = |name: &str| {
@@ -91,9 +91,9 @@ pub(super) fn parse(body: &[u8], version: Version) -> Result<Ask, ApiError> {
     })
 }
 
-/// What blocks say: the results of tools apart.
+/// The content of blocks, with tool results separate.
 #[derive(Debug, Default)]
-struct Said {
+struct Content {
     words: String,
     results: Vec<String>,
 }
@@ -102,35 +102,35 @@ fn message_turns(message: &Value, path: &str) -> Result<Vec<Turn>, ApiError> {
     let role = match message.get("role").and_then(Value::as_str) {
         Some(role @ ("user" | "assistant")) => role,
         Some(role) => {
-            let said = format!("{path}.role: unexpected value '{role}'; use 'user' or 'assistant'");
-            return Err(ApiError::invalid_body(said));
+            let message = format!("{path}.role: unexpected value '{role}'; use 'user' or 'assistant'");
+            return Err(ApiError::invalid_body(message));
         }
         None => return Err(missing(&format!("{path}.role"))),
     };
     let path = format!("{path}.content");
-    let said = blocks(message.get("content").ok_or_else(|| missing(&path))?, &path)?;
-    let mut turns: Vec<_> = said.results.into_iter().map(|result| Turn::new("tool", result)).collect();
-    if turns.is_empty() || !said.words.is_empty() {
-        turns.push(Turn::new(role, said.words));
+    let parsed = blocks(message.get("content").ok_or_else(|| missing(&path))?, &path)?;
+    let mut turns: Vec<_> = parsed.results.into_iter().map(|result| Turn::new("tool", result)).collect();
+    if turns.is_empty() || !parsed.words.is_empty() {
+        turns.push(Turn::new(role, parsed.words));
     }
     Ok(turns)
 }
 
-fn blocks(content: &Value, path: &str) -> Result<Said, ApiError> {
-    let mut said = Said::default();
+fn blocks(content: &Value, path: &str) -> Result<Content, ApiError> {
+    let mut parsed = Content::default();
     match content {
-        Value::String(text) => text.clone_into(&mut said.words),
+        Value::String(text) => text.clone_into(&mut parsed.words),
         Value::Array(list) => {
             for (index, block) in list.iter().enumerate() {
-                read_block(block, &format!("{path}.{index}"), &mut said)?;
+                read_block(block, &format!("{path}.{index}"), &mut parsed)?;
             }
         }
         _ => return Err(wrong_type(path, "a string or an array")),
     }
-    Ok(said)
+    Ok(parsed)
 }
 
-fn read_block(block: &Value, path: &str, said: &mut Said) -> Result<(), ApiError> {
+fn read_block(block: &Value, path: &str, parsed: &mut Content) -> Result<(), ApiError> {
     let field = |name: &str| {
         let value = block.get(name).and_then(Value::as_str);
         value.ok_or_else(|| ApiError::invalid_body(format!("{path}.{name}: Field required")))
@@ -141,22 +141,22 @@ fn read_block(block: &Value, path: &str, said: &mut Said) -> Result<(), ApiError
                 "{path}: text content blocks must contain non-whitespace text"
             )));
         }
-        Some("text") => said.words.push_str(field("text")?),
+        Some("text") => parsed.words.push_str(field("text")?),
         Some("image") => {
             let source = block.get("source").unwrap_or(&Value::Null);
             let where_it_is = source.get("url").or_else(|| source.get("media_type")).and_then(Value::as_str);
             let lacks = || ApiError::invalid_body(format!("{path}.source: Field required"));
-            said.words.push_str(&picture(where_it_is.ok_or_else(lacks)?));
+            parsed.words.push_str(&image_text(where_it_is.ok_or_else(lacks)?));
         }
         Some("tool_use") if block.get("input").is_some_and(Value::is_object) => {
             field("id")?;
-            said.words.push_str(field("name")?);
+            parsed.words.push_str(field("name")?);
         }
         Some("tool_result") => {
             field("tool_use_id")?;
             let content = block.get("content").unwrap_or(&Value::Null);
-            let inner = if content.is_null() { Said::default() } else { blocks(content, path)? };
-            said.results.push(inner.words);
+            let inner = if content.is_null() { Content::default() } else { blocks(content, path)? };
+            parsed.results.push(inner.words);
         }
         Some("thinking") if field("signature")? != SIGNATURE => {
             return Err(ApiError::invalid_body(format!("{path}: Invalid `signature` in `thinking` block")));
@@ -213,8 +213,8 @@ fn thinking(fields: &Map<String, Value>, tokens_max: usize) -> Result<Reasoning,
         Some("enabled") => {
             let budget = thinking.get("budget_tokens").and_then(Value::as_u64).unwrap_or(0);
             if budget < BUDGET_TOKENS_MIN {
-                let said = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024";
-                return Err(ApiError::invalid_body(said));
+                let message = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024";
+                return Err(ApiError::invalid_body(message));
             }
             if budget >= tokens_max as u64 {
                 return Err(ApiError::invalid_body(
@@ -225,13 +225,13 @@ fn thinking(fields: &Map<String, Value>, tokens_max: usize) -> Result<Reasoning,
         _ => return Err(wrong_type("thinking", "enabled, adaptive or disabled")),
     }
     if given(fields, "temperature").and_then(Value::as_f64).is_some_and(|temperature| temperature < 1.0) {
-        let said = "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.";
-        return Err(ApiError::invalid_body(said));
+        let message = "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.";
+        return Err(ApiError::invalid_body(message));
     }
     Ok(Reasoning::Shown)
 }
 
-/// The whole message.
+/// The body of an unstreamed answer.
 pub(super) fn whole(completion: &Completion) -> Value {
     let mut message = envelope(completion);
     message["content"] = Value::Array(content(completion));
@@ -325,7 +325,7 @@ fn usage(completion: &Completion, output_tokens: usize) -> Value {
     })
 }
 
-/// The status and the body of an error.
+/// Status and body of an error.
 pub(super) fn error(error: &ApiError) -> (StatusCode, Value) {
     let (status, kind) = match error.status.as_u16() {
         401 => (error.status, "authentication_error"),

@@ -1,5 +1,5 @@
-//! The wire: OpenAI Chat Completions and Responses, Anthropic Messages, Google Gemini, and the simulator's own control routes,
-//! on one listener. Each format reads requests into an `Ask` and writes a `Completion`; `serve` knows none of them.
+//! The HTTP API on one listener: OpenAI Chat Completions and Responses, Anthropic Messages, Google Gemini, and the simulator's
+//! control routes. Each format parses requests to an `Ask` and encodes a `Completion`; `serve` does not depend on the formats.
 
 mod ask;
 pub(crate) mod cache;
@@ -34,7 +34,7 @@ use crate::{models::Model, sim::Shared};
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// All routes over the shared state.
+/// Builds all routes.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let vendor = Router::new()
         .route("/v1/chat/completions", post(serve::chat_completions))
@@ -42,7 +42,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/messages", post(serve::create_message))
         .route("/v1beta/models/{action}", post(serve::generate_content))
         .route("/v1/models", get(models))
-        // Google's clients differ in the version that they ask for.
+        // Google's clients use different API versions.
         .route("/v1/models/{model}", get(model).post(serve::generate_content))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), require_key));
     let control = Router::new()
@@ -58,7 +58,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Headers that carry a key: OpenAI's, Azure's, Anthropic's and Google's.
+/// Headers with a key: OpenAI's, Azure's, Anthropic's and Google's.
 const KEY_HEADERS: [&str; 4] = ["authorization", "api-key", "x-api-key", "x-goog-api-key"];
 
 async fn require_key(
@@ -87,7 +87,7 @@ async fn model(Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
 }
 
 fn described(model: Model) -> Value {
-    // The programs have no day of making; a fixed one keeps answers the same from run to run.
+    // The programs have no creation date; a fixed one keeps answers the same between runs.
     json!({ "id": model.id(), "object": "model", "created": 1_735_689_600, "owned_by": "vendor-sim" })
 }
 

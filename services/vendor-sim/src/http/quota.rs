@@ -1,7 +1,6 @@
-//! The limit of the simulated vendor's account, enforced over any sixty seconds whatever.
+//! The rate limit of the simulated account, enforced over every window of sixty seconds.
 //!
-//! A request counts when it comes, its prompt with it; what is written counts when it is written. Requests that are refused do
-//! not count.
+//! A request and its prompt count when it arrives, output when it is written. Rejected requests do not count.
 
 use std::{
     collections::VecDeque,
@@ -14,27 +13,27 @@ use super::{format::Format, serve::now};
 
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// What the account may use in a minute; 0 is no limit.
+/// Limits of the account per minute; 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccountLimit {
     /// Requests.
     pub requests_per_minute: u64,
-    /// Tokens of prompts and answers together.
+    /// Tokens of prompts and answers.
     pub tokens_per_minute: u64,
 }
 
-/// What an account has used in all, and how often it was told that it may not.
+/// Total use of an account, and its rejected requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccountUse {
-    /// Requests that were let in.
+    /// Accepted requests.
     pub requests: u64,
-    /// Tokens of their prompts, and of what was written so far.
+    /// Tokens of their prompts and of the output so far.
     pub tokens: u64,
-    /// Requests that the limit refused.
+    /// Requests that the limit rejected.
     pub refused: u64,
 }
 
-/// What was used in the last minute, and in all.
+/// Use in the last minute, and in total.
 #[derive(Debug, Default)]
 pub(crate) struct Quota {
     used: VecDeque<(Instant, u64, u64)>,
@@ -43,18 +42,18 @@ pub(crate) struct Quota {
     pub(crate) in_all: AccountUse,
 }
 
-/// Where the account stands.
+/// The remaining quota of an account.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
     limit: AccountLimit,
     requests_left: u64,
     tokens_left: u64,
-    /// Until everything is there again.
+    /// Time until the whole quota is available again.
     reset: Duration,
 }
 
 impl Quota {
-    /// Lets a request in, or says after how long to come again.
+    /// Accepts a request, or returns the time after which to retry.
     pub(super) fn admit(
         &mut self,
         now: Instant,
@@ -63,11 +62,11 @@ impl Quota {
     ) -> Result<(), Duration> {
         self.forget(now);
         let fits = |used: u64, more: u64, limit: u64| limit == 0 || used + more <= limit;
-        let has_room = |requests: u64, tokens: u64| {
+        let fits = |requests: u64, tokens: u64| {
             fits(requests, 1, limit.requests_per_minute)
                 && fits(tokens, prompt_tokens, limit.tokens_per_minute)
         };
-        if has_room(self.requests, self.tokens) {
+        if fits(self.requests, self.tokens) {
             self.count(now, 1, prompt_tokens);
             return Ok(());
         }
@@ -75,14 +74,14 @@ impl Quota {
         let (mut requests, mut tokens) = (self.requests, self.tokens);
         for (at, used_requests, used_tokens) in &self.used {
             (requests, tokens) = (requests - used_requests, tokens - used_tokens);
-            if has_room(requests, tokens) {
+            if fits(requests, tokens) {
                 return Err((*at + WINDOW).saturating_duration_since(now));
             }
         }
         Err(WINDOW)
     }
 
-    /// So many tokens were written.
+    /// Counts written tokens.
     pub(super) fn written(&mut self, now: Instant, tokens: u64) {
         self.count(now, 0, tokens);
     }
@@ -120,7 +119,7 @@ impl Quota {
 }
 
 impl Standing {
-    /// The headers in which a format says so, in place of those that it always has.
+    /// The format's rate-limit headers, which replace the static ones.
     pub(super) fn headers(&self, format: Format) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let kinds = [
@@ -154,7 +153,7 @@ impl Standing {
     }
 }
 
-/// Such as `2026-11-21T14:30:00Z`. Years begin in March here, so that the day of a leap year is the last one.
+/// Formats a time such as `2026-11-21T14:30:00Z`. Years begin in March here, so that a leap day is the last day.
 fn rfc_3339(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_in_time_are_written_as_the_vendor_writes_them() {
+    fn times_are_formatted_as_the_vendor_does() {
         for (unix_s, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_868_799, "2000-02-29T23:59:59Z"),
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sixty_seconds_see_more_than_is_allowed() {
+    fn no_window_of_sixty_seconds_exceeds_the_limit() {
         let (mut quota, start) = (Quota::default(), Instant::now());
         let at = |s: u64| start + Duration::from_secs(s);
         let limit = AccountLimit { requests_per_minute: 2, tokens_per_minute: 100 };

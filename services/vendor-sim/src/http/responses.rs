@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, missing, picture,
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, missing,
         text, tokens, tool, within, wrong_type,
     },
     completion::{Completion, End},
@@ -12,7 +12,7 @@ use super::{
     format::named,
 };
 
-/// What the interface takes. What the programs have no use for is accepted and ignored.
+/// The parameters of the API. Those that the programs do not use are accepted and ignored.
 const PARAMETERS: &[&str] = &[
     "include",
     "input",
@@ -40,7 +40,7 @@ const PARAMETERS: &[&str] = &[
     "user",
 ];
 
-/// The request that the body holds.
+/// Parses the body of a request.
 pub(super) fn parse(body: &[u8]) -> Result<Ask, ApiError> {
     let fields = body_fields(body)?;
     if let Some(unknown) = fields.keys().find(|name| !PARAMETERS.contains(&name.as_str())) {
@@ -109,7 +109,7 @@ fn words(content: &Value, path: &str) -> Result<String, ApiError> {
         match part.get("type").and_then(Value::as_str) {
             Some("input_text" | "output_text") => field("text").map(str::to_owned),
             Some("refusal") => field("refusal").map(str::to_owned),
-            Some("input_image") => field("image_url").map(picture),
+            Some("input_image") => field("image_url").map(image_text),
             _ => Err(ApiError::invalid(path, "Invalid value for the type of a content part.")),
         }
     };
@@ -162,7 +162,7 @@ fn form(fields: &Map<String, Value>) -> Result<Form, ApiError> {
     }
 }
 
-/// The whole response.
+/// The body of an unstreamed answer.
 pub(super) fn whole(completion: &Completion) -> Value {
     let (status, details) = match completion.end {
         End::Length => ("incomplete", json!({ "reason": "max_output_tokens" })),
@@ -203,7 +203,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
     numbered.collect()
 }
 
-/// An item as it is before anything of it came.
+/// An item before its content.
 fn begin(item: &Value) -> Value {
     let mut item = item.clone();
     item["status"] = json!("in_progress");

@@ -1,4 +1,4 @@
-//! A call, whatever its wire format: meets the scripted fault, lets the model answer, and sends that at its pace.
+//! Serves a call in any wire format: applies the scripted fault, lets the model answer, and sends the answer at the scripted pace.
 
 use std::{
     fmt::Write as _,
@@ -36,10 +36,10 @@ use crate::{
     sim::Shared,
 };
 
-/// Bytes of a subtask that the log of calls keeps.
+/// Bytes of a subtask in the log of calls.
 const LOGGED_BYTES_MAX: usize = 2_000;
 
-/// A body, or why it could not be read.
+/// A body, or the error of reading it.
 type MaybeBody = Result<Bytes, BytesRejection>;
 
 pub(super) async fn chat_completions(State(shared): State<Arc<Shared>>, body: MaybeBody) -> Response {
@@ -99,13 +99,13 @@ async fn respond(shared: &Arc<Shared>, format: Format, ask: Result<Ask, ApiError
 async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) -> Response {
     let entry = shared.calls.begin(arrival(model, &ask));
     if let Some(wait) = refused_by_limit(shared, &ask) {
-        entry.meets("limit");
+        entry.show_fault("limit");
         entry.end(Outcome::Failed);
         return ApiError::rate_limit(model.id(), wait.as_secs() + 1).response(format);
     }
     let script = shared.script(model, entry.sequence());
     if let Some(fault) = script.fault {
-        entry.meets(fault.name());
+        entry.show_fault(fault.name());
     }
     match spoil::refusal(model, format, script.fault) {
         Some(refusal) => {
@@ -113,7 +113,7 @@ async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) ->
             refusal
         }
         None if script.fault == Some(Fault::Hang) => {
-            // The entry is kept until the caller goes away or the simulator stops.
+            // The entry is kept until the caller disconnects or the simulator stops.
             let _entry = entry;
             std::future::pending().await
         }
@@ -121,7 +121,7 @@ async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) ->
     }
 }
 
-/// How long to wait, if the account's limit does not let the request in.
+/// The time to wait if the account's limit rejects the request.
 fn refused_by_limit(shared: &Shared, ask: &Ask) -> Option<Duration> {
     let (limit, mut quota) = shared.quota()?;
     quota.admit(Instant::now(), limit, tokens(prompt_tokens(ask))).err()
@@ -192,7 +192,7 @@ async fn answered(
     sent(shared, frames, spoilt.ending, (script, entry), content_type)
 }
 
-/// Lets the model answer. `None` only if the answering thread died.
+/// Lets the model answer. `None` only if the answering thread panicked.
 async fn complete(
     shared: &Arc<Shared>,
     model: Model,
@@ -235,7 +235,7 @@ async fn complete(
     })
 }
 
-/// What the model says, and whether it is a refusal.
+/// The model's text, and whether it is a refusal.
 async fn text(
     shared: &Arc<Shared>,
     model: Model,
@@ -256,18 +256,18 @@ async fn text(
     let answer = tokio::task::spawn_blocking(move || model.answer(&message, generalist)).await.ok()?;
     Some(match answer {
         Ok(answer) => (completion::in_form(&ask.form, answer), false),
-        // A refusal does not keep to the form.
+        // A refusal ignores the response format.
         Err(refusal) => (refusal, true),
     })
 }
 
-/// Text that is no answer to anything, with unbalanced brackets to trip up those who look for lists in it.
+/// A meaningless text with unbalanced brackets, to test parsers that search lists in it.
 fn garbage(seed: u64, sequence: u64) -> String {
     let draw = dice::draw(seed, &["garbage", &sequence.to_string()]);
     format!("model_id = [[{draw:x}, subtasks = [\"unfinished, access_list = }} zzz {draw:b}")
 }
 
-/// A response whose frames are sent at the scripted pace. Its entry is ended with the last frame, or abandoned with it.
+/// A response whose frames are sent at the scripted pace. Its entry ends with the last frame, or is abandoned with the response.
 fn sent(
     shared: &Shared,
     frames: Vec<String>,
@@ -279,7 +279,7 @@ fn sent(
     let frames = stream::unfold(state, move |(mut frames, mut entry, calls)| async move {
         let Some((index, frame)) = frames.next() else {
             let kept = entry.take()?;
-            // Only what is spoilt gets here with its entry: the last frame of a whole answer ends it.
+            // Only an answer with a fault still has its entry here: the last frame of a complete answer ends it.
             pause(script.token_ms).await;
             let entry = match ending {
                 Ending::Hang => return spoil::hang(kept).await,
@@ -289,7 +289,7 @@ fn sent(
                 }
                 Ending::Cut | Ending::Reset => kept,
             };
-            // Gives the connection a turn to send what it has, so that the cut comes after it.
+            // Yields, so that the connection sends its data before the cut.
             tokio::task::yield_now().await;
             entry.end(Outcome::Cut);
             let broken = io::Error::new(io::ErrorKind::ConnectionAborted, "scripted cut");
@@ -316,7 +316,7 @@ fn sent(
     response
 }
 
-/// Waits as long as the first token is to take.
+/// Waits for the scripted time of the first token.
 async fn first_token(calls: &CallLog, script: CallScript) {
     pause(script.first_token_ms).await;
     if let Some(tick_ms) = NonZero::new(script.first_token_tick_ms) {
@@ -326,7 +326,7 @@ async fn first_token(calls: &CallLog, script: CallScript) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the simulator is a process of its own at the edge: real latency is its purpose"
+    reason = "the simulator is a separate process whose purpose is real latency"
 )]
 async fn pause(milliseconds: u64) {
     if milliseconds > 0 {
@@ -336,7 +336,7 @@ async fn pause(milliseconds: u64) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "`created` is wall-clock time on the wire, and nothing decides by it"
+    reason = "`created` is wall-clock time on the wire; no decision depends on it"
 )]
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())

@@ -1,4 +1,4 @@
-//! How scripted faults look on the wire.
+//! Applies scripted faults to responses.
 
 use std::{
     convert::Infallible,
@@ -14,21 +14,21 @@ use axum::{
 use super::{error::ApiError, format::Format};
 use crate::{behaviour::Fault, calls::CallEntry, models::Model};
 
-/// Bytes of a chunk of an answer that is too long.
+/// Bytes per chunk of an answer that is too long.
 const HUGE_CHUNK_BYTES: usize = 64 << 10;
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// As it should.
+    /// Completely.
     Whole,
-    /// The connection is closed before.
+    /// The connection is closed before the end.
     Cut,
-    /// The connection is reset before.
+    /// The connection is reset before the end.
     Reset,
-    /// As if it were whole, before it is.
+    /// Regularly, but before the end.
     Truncated,
-    /// Not at all.
+    /// Never.
     Hang,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Ending {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResetAtEnd;
 
-/// What a fault does to an answer that is begun.
+/// The effect of a fault on an answer in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spoilt {
     pub(super) ending: Ending,
@@ -46,11 +46,11 @@ pub(super) struct Spoilt {
 }
 
 impl Spoilt {
-    /// Not at all.
+    /// No effect.
     pub(super) const NOT: Self =
         Self { ending: Ending::Whole, has_wrong_type: false, chunks: usize::MAX, is_garbled: false };
 
-    /// By this fault.
+    /// The effect of this fault.
     pub(super) fn by(fault: Option<Fault>) -> Self {
         let ends = |ending, chunks| Self { ending, chunks, ..Self::NOT };
         match fault {
@@ -64,7 +64,7 @@ impl Spoilt {
         }
     }
 
-    /// What is sent of a stream.
+    /// The frames of a stream that are sent.
     pub(super) fn frames(self, mut frames: Vec<String>) -> Vec<String> {
         let next = frames.get(self.chunks).cloned();
         frames.truncate(self.chunks);
@@ -77,7 +77,7 @@ impl Spoilt {
         frames
     }
 
-    /// What is sent of an answer in one piece.
+    /// The part of an unstreamed answer that is sent.
     pub(super) fn whole(self, whole: String) -> Vec<String> {
         vec![match self.ending {
             Ending::Whole if self.is_garbled => whole.replacen('{', "{]", 1),
@@ -93,7 +93,7 @@ fn half(mut text: String) -> String {
     text
 }
 
-/// An answer of so many letters, in its pieces.
+/// An answer of this many letters, in pieces.
 pub(super) fn huge(bytes: usize) -> Vec<String> {
     let chunk = "x".repeat(HUGE_CHUNK_BYTES.min(bytes));
     let mut pieces = vec![chunk.clone(); bytes / HUGE_CHUNK_BYTES];
@@ -103,13 +103,13 @@ pub(super) fn huge(bytes: usize) -> Vec<String> {
     pieces
 }
 
-/// Waits for ever. The entry is kept until the caller goes away or the simulator stops.
+/// Waits for ever. The entry is kept until the caller disconnects or the simulator stops.
 pub(super) async fn hang<T>(_entry: CallEntry) -> T {
     let never: Infallible = std::future::pending().await;
     match never {}
 }
 
-/// What a fault answers instead of asking the model.
+/// The response of a fault that replaces the model's answer.
 pub(super) fn refusal(model: Model, format: Format, fault: Option<Fault>) -> Option<Response> {
     match fault? {
         Fault::RateLimit { retry_after_s } => {
@@ -144,15 +144,15 @@ pub(super) fn refusal(model: Model, format: Format, fault: Option<Fault>) -> Opt
     }
 }
 
-/// 429 with a point in time, as each vendor has it: as an HTTP date, in milliseconds since 1970, or after RFC 3339.
+/// 429 with a point in time, as each vendor sends it: an HTTP date, milliseconds since 1970, or RFC 3339.
 fn rate_limit_date(model: Model, format: Format, retry_after_s: u64, skew_s: i64) -> Response {
     let skew = Duration::from_secs(skew_s.unsigned_abs());
     let clock = if skew_s < 0 { now() - skew } else { now() + skew };
-    // `Date` has whole seconds: so has all that is told by it.
+    // `Date` has whole seconds, so the times relative to it have, too.
     let clock = clock - Duration::from_nanos(nanoseconds(clock));
     let at = clock + Duration::from_secs(retry_after_s);
     let (_, mut body) = format.error(&ApiError::rate_limit(model.id(), retry_after_s));
-    // Gemini's body says how long to wait; here a header says until when.
+    // Gemini's body contains a duration; here a header contains the point in time.
     if let Some(error) = body["error"].as_object_mut() {
         error.remove("details");
     }
@@ -179,7 +179,7 @@ fn nanoseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()))
 }
 
-/// The time in the form of RFC 3339, in UTC and whole seconds. The words of an HTTP date are in fixed places.
+/// Formats a time as RFC 3339, in UTC and whole seconds. The fields of an HTTP date have fixed positions.
 fn rfc_3339(time: SystemTime) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let http = httpdate::fmt_http_date(time);
@@ -189,7 +189,7 @@ fn rfc_3339(time: SystemTime) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "it is the time of another machine's clock that is simulated here, and nothing decides by it"
+    reason = "this simulates another machine's clock; no decision depends on it"
 )]
 fn now() -> SystemTime {
     SystemTime::now()
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_written_as_anthropic_writes_it() {
+    fn a_time_is_formatted_as_anthropic_does() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_283_445);
         assert_eq!(rfc_3339(time), "2026-11-21T17:50:45Z");
     }

@@ -1,5 +1,5 @@
-//! How the skills read English: tokens, patterns over them, references to earlier outputs, and the reader that
-//! reduces a text operation by operation. The rules come from `skills`, which also know what a unit or a fact is.
+//! Understanding of English for the skills: tokens, patterns, references to earlier outputs, and the reader that reduces a
+//! text operation by operation. `skills` provides the rules and knows units and facts.
 
 pub(crate) mod pattern;
 pub(crate) mod reader;

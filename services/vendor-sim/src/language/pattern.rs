@@ -4,7 +4,7 @@
 //! - `(a|b c)` one of the alternatives; `[a|b c]` one of them or nothing.
 //! - `{x:n}` a slot named `x` of the kind with the letter `n` (see `Slot`); `{x:n?}` may also be left out, at the end of a clause.
 //! - `...` up to five plain words.
-//! - `$name` a fragment defined beside the rules.
+//! - `$name` a fragment that is defined next to the rules.
 
 use super::{
     reference::Reference,
@@ -12,10 +12,10 @@ use super::{
     token::{Kind, Token},
 };
 
-/// Bounds the work of one attempt at one place.
+/// Most steps of one attempt at one position.
 const STEPS_MAX: usize = 600;
 const GAP_WORDS_MAX: usize = 5;
-/// Ways in which one pattern may fit at one place.
+/// Most ways in which one pattern may match at one position.
 const FITS_MAX: usize = 8;
 
 /// A compiled pattern.
@@ -34,7 +34,7 @@ enum Node {
     Choice(Vec<Vec<Node>>),
 }
 
-/// A slot of a pattern with what fills it and the tokens that it takes.
+/// A filled slot of a pattern and its tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Filled {
     pub(crate) name: char,
@@ -43,7 +43,7 @@ pub(crate) struct Filled {
     pub(crate) filling: Filling,
 }
 
-/// A place where a pattern fits.
+/// A match of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fit {
     pub(crate) end: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Fit {
 }
 
 impl Pattern {
-    /// Compiles a pattern. A mistake in one is a mistake in this program, so it gives a pattern that a test refuses.
+    /// Compiles a pattern. An invalid one is a bug in this program; a test rejects its result.
     pub(crate) fn compile(source: &str, fragments: &[(&str, &str)]) -> Self {
         // Longest names first: `$items` is not `$item` with an "s".
         let mut fragments = fragments.to_vec();
@@ -71,12 +71,12 @@ impl Pattern {
         Self { nodes, opening }
     }
 
-    /// Every word that the pattern names.
+    /// All words that the pattern contains.
     pub(crate) fn words(&self, into: &mut Vec<String>) {
         collect_words(&self.nodes, into);
     }
 
-    /// The ways in which the pattern fits the words from `tokens[at]` on, in the order of the alternatives.
+    /// All matches of the words from `tokens[at]` on, in the order of the alternatives.
     pub(crate) fn fits(&self, view: &View<'_>, at: usize) -> Vec<Fit> {
         if !self.opening.admits(view, at) {
             return Vec::new();
@@ -88,7 +88,7 @@ impl Pattern {
     }
 }
 
-/// What a pattern can begin with: most places are ruled out by their first word.
+/// The words that a pattern can begin with: most positions are excluded by their first word.
 #[derive(Debug, Default)]
 struct Opening {
     words: Vec<String>,
@@ -96,7 +96,7 @@ struct Opening {
     slots: Vec<Slot>,
 }
 
-/// Whether a sequence can match no word at all.
+/// Whether a sequence can match no word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CanBeEmpty {
     Yes,
@@ -143,7 +143,7 @@ impl Opening {
     }
 }
 
-/// What is still to be matched: the rest of a sequence, then what stands after the group that it belongs to.
+/// The rest of a match: the rest of a sequence, then what follows its group.
 #[derive(Clone, Copy)]
 struct Rest<'p> {
     nodes: &'p [Node],
@@ -159,7 +159,7 @@ struct Matcher<'t> {
 }
 
 impl Matcher<'_> {
-    /// Matches the rest in every way, and keeps each way that comes to the end of the pattern.
+    /// Tries all matches of the rest and keeps those that reach the pattern's end.
     fn run(&mut self, rest: Rest<'_>, at: usize) {
         self.steps += 1;
         if self.steps > STEPS_MAX || self.fits.len() >= FITS_MAX {
@@ -196,7 +196,7 @@ impl Matcher<'_> {
     fn run_gap(&mut self, next: Rest<'_>, at: usize) {
         for skipped in 0..=GAP_WORDS_MAX {
             self.run(next, at + skipped);
-            // A gap never runs over "and" or "then": behind them another operation begins.
+            // A gap never crosses "and" or "then", because another operation begins there.
             let passable = |word: &str| !matches!(word, "and" | "then" | "it" | "result");
             if !self.tokens.get(at + skipped).and_then(Token::word).is_some_and(passable) {
                 return;

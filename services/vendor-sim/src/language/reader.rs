@@ -1,6 +1,6 @@
-//! Reads a text by reduction: finds an operation whose operands are all at hand, computes it, puts its output in the
-//! place of its words, and goes on until nothing more is found. Nested, chained and joined operations need no grammar
-//! of their own that way: "write in words the product of 12 and <output>" is found once the inner part is an output.
+//! Reads a text by reduction: finds an operation whose operands are all known, computes it, replaces its words by its
+//! output, and repeats until nothing is found. So nested, chained and joined operations need no separate grammar: "write in
+//! words the product of 12 and <output>" is found once the inner part is an output.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,20 +12,20 @@ use super::{
 };
 use crate::skills::{Refusal, Skill, arithmetic::follows_operator};
 
-/// Longer texts are refused with a plain answer.
+/// Longest text in bytes; longer ones are declined.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// The same for texts of very many short words. A list of numbers is one word.
+/// Most tokens of a text. A list of numbers is one token.
 const TOKENS_MAX: usize = 4_096;
-/// Operations in one text.
+/// Most operations in one text.
 pub(crate) const OPERATIONS_MAX: usize = 16;
-/// Texts up to this length are read in several ways, and the best is kept; longer ones in one way.
+/// Texts up to this length are read in several ways and the best is used; longer ones are read in one way.
 const SEARCHED_TOKENS_MAX: usize = 300;
-/// Readings begun per text.
+/// Most readings per text.
 const NODES_MAX: usize = 48;
-/// Ways tried at one point of a reading.
+/// Most alternatives at one point of a reading.
 const BRANCHES_MAX: usize = 3;
 
-/// How the words of an operation stand in a sentence.
+/// The grammatical form of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A noun phrase, which may itself be an operand.
@@ -34,20 +34,20 @@ pub(crate) enum Form {
     Verb,
 }
 
-/// How closely an operation holds its operands together, where two of one skill compete for one.
+/// How tightly an operation binds its operands, if two operations of a skill compete for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// Sums and differences.
     Loose,
     /// Products, quotients, powers.
     Tight,
-    /// What is one operand already, such as an expression.
+    /// Already one operand, such as an expression.
     Whole,
     /// Operations that do not compete.
     Other,
 }
 
-/// An operation of a skill: how it is worded and how it is computed.
+/// An operation of a skill: its wording and computation.
 pub(crate) struct Rule {
     pub(crate) skill: Skill,
     pub(crate) form: Form,
@@ -56,46 +56,46 @@ pub(crate) struct Rule {
     pub(crate) compute: fn(&Operands) -> Result<String, Refusal>,
 }
 
-/// The operands of an operation by the names of their slots, as text.
+/// An operation's operands as text, by slot name.
 #[derive(Debug)]
 pub(crate) struct Operands(Vec<(char, String)>);
 
 impl Operands {
-    /// The operand, empty when the wording has no such slot.
+    /// The operand; empty if the wording has no such slot.
     pub(crate) fn text(&self, name: char) -> &str {
         self.find(name).unwrap_or_default()
     }
 
-    /// The operand when the wording has it.
+    /// The operand, if the wording has it.
     pub(crate) fn find(&self, name: char) -> Option<&str> {
         self.0.iter().find(|(slot, _)| *slot == name).map(|(_, text)| text.as_str())
     }
 }
 
-/// An output that was given with the task.
+/// An earlier output that the task includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visible {
-    /// The number of the step that produced it, as it was shown.
+    /// The number of its step, as shown in the task.
     pub number: usize,
     /// Its text; `None` for a step that failed.
     pub output: Option<String>,
 }
 
-/// One operation that was found and computed.
+/// An operation that was found and computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operation {
     pub(crate) skill: Skill,
-    /// Its own words, with "the result" or "result 2" in the place of outputs.
+    /// Its words, with "the result" or "result 2" in place of outputs.
     pub(crate) subtask: String,
-    /// The earlier operations whose outputs it uses, ascending. Given outputs are not among them.
+    /// The earlier operations whose outputs it uses, ascending. Given outputs are excluded.
     pub(crate) uses: Vec<usize>,
     pub(crate) answer: String,
 }
 
-/// What to make of the answer of the operation at a position before it is used; the identity, or a seeded error.
+/// Changes the answer of the operation at a position before it is used: the identity, or a seeded error.
 pub(crate) type Alter<'a> = &'a dyn Fn(usize, Skill, String) -> String;
 
-/// All the operations of `text` in the order in which they were computed. Never empty.
+/// All operations of `text` in the order of their computation. Never empty.
 pub(crate) fn read(
     text: &str,
     visible: &[Visible],
@@ -127,11 +127,11 @@ struct State {
     operations: Vec<Found>,
 }
 
-/// An operation as it was found, before all of them are put in order.
+/// An operation before all of them are put in order.
 #[derive(Clone)]
 struct Found {
     skill: Skill,
-    /// Where its words begin in the text.
+    /// Start of its words in the text.
     start: usize,
     wording: Vec<Piece>,
     /// The outputs that it uses: given ones first, then those of operations.
@@ -139,36 +139,36 @@ struct Found {
     answer: String,
 }
 
-/// A part of the words of an operation.
+/// A part of an operation's words.
 #[derive(Clone)]
 enum Piece {
     Text(String),
     Output(usize),
 }
 
-/// Where an operation is looked for.
+/// Where an operation is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Where the words before may not be read yet: "28 plus 45" after "times" is not an operation.
+    /// Anywhere. The words before it may be unread: "28 plus 45" after "times" is not an operation.
     Anywhere,
-    /// Within the words of an operation that was found.
+    /// Within the words of another operation.
     InsideAnother,
 }
 
-/// A place where an operation was found, computed.
+/// A computed operation at its position.
 struct Candidate {
     start: usize,
     end: usize,
     form: Form,
     binding: Binding,
-    /// Whether it points back with a word such as "it".
+    /// Whether it contains a reference such as "it".
     refers: bool,
-    /// Which of its operands are outputs at hand, in the order of the text.
+    /// Which of its operands are known outputs, in the order of the text.
     outputs: Vec<bool>,
     operation: Found,
 }
 
-/// Of two readings the one that leaves fewer literals unused is better, then fewer outputs, then fewer words.
+/// The better reading leaves fewer literals unused, then fewer outputs, then fewer words.
 type Score = (usize, usize, usize);
 
 struct Reader<'a> {
@@ -190,7 +190,7 @@ impl Reader<'_> {
             return self.finish(state);
         }
         if state.operations.len() == OPERATIONS_MAX {
-            // Half an answer would look like a whole one.
+            // A partial answer would look like a complete one.
             self.refusal = Some(Refusal::TooManyOperations);
             self.best = None;
             self.nodes = NODES_MAX;
@@ -234,7 +234,7 @@ impl Reader<'_> {
         Vec::new()
     }
 
-    /// The order in which to try what was found first in the text and what competes with it for words.
+    /// The first operation in the text and those that compete with it for words, in the order to try them.
     fn ordered(&mut self, state: &State, view: &View<'_>, found: Vec<Candidate>) -> Vec<Candidate> {
         let Some((start, end)) = found.first().map(|first| (first.start, first.end)) else { return found };
         let reaching: Vec<Candidate> = (start + 1..end)
@@ -251,7 +251,7 @@ impl Reader<'_> {
         later.into_iter().chain(found).chain(outer).collect()
     }
 
-    /// A noun further on in the clause, which may become an operand: "write in words 5 less than <the number of ...>".
+    /// A later noun in the clause, which may become an operand: "write in words 5 less than <the number of ...>".
     fn later_nouns(&mut self, state: &State, view: &View<'_>, end: usize) -> Vec<Candidate> {
         for later in end..state.tokens.len() {
             if ends_clause(&state.tokens[later]) {
@@ -266,7 +266,7 @@ impl Reader<'_> {
         Vec::new()
     }
 
-    /// What can be computed from the words that begin at `start`, longest first.
+    /// The operations that can be computed from the words at `start`, longest first.
     fn candidates_at(
         &mut self,
         state: &State,
@@ -352,7 +352,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a reference within the words `start..end` points at.
+    /// The target of a reference within the words `start..end`.
     fn resolve(
         &self,
         state: &State,
@@ -384,7 +384,7 @@ impl Reader<'_> {
         found.ok_or(Refusal::NoEarlierResult)
     }
 
-    /// The words of the operation, with a mark in the place of each output.
+    /// The words of the operation, with a placeholder for each output.
     fn wording(&self, state: &State, start: usize, fit: &Fit, sources: &[Vec<Source>]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut index = start;
@@ -417,17 +417,17 @@ impl Reader<'_> {
         pieces
     }
 
-    /// The text of the tokens, up to where the next one begins.
+    /// The text of the tokens, up to the start of the next one.
     fn slice(&self, tokens: &[Token], from: usize, to: usize) -> &str {
         let Some(start) = tokens.get(from).map(|token| token.start).filter(|_| from < to) else { return "" };
         let last = tokens.get(to - 1).map_or(start, |token| token.end);
         let end = tokens.get(to).map_or(last, |next| next.start);
-        // Between the last word of the slice and an operand there is white space that must stay.
+        // The white space between the last word and an operand must stay.
         self.text.get(start..end.max(last)).unwrap_or_default()
     }
 }
 
-/// Stands between the two texts of a pair of outputs.
+/// Separates the two texts of a pair of outputs.
 pub(crate) const PAIR_SEPARATOR: &str = "\u{1f}";
 
 #[derive(Debug, Clone, PartialEq)]
@@ -447,7 +447,7 @@ fn with_small_first_letter(text: &str) -> String {
     characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
 }
 
-/// The operations in the order of the text as far as their uses allow, with references in the form that a worker understands.
+/// The operations in the order of the text as far as their uses allow, with references in the form that workers understand.
 fn in_order(found: Vec<Found>, given: usize) -> Vec<Operation> {
     let mut rest: Vec<(usize, Found)> = found.into_iter().enumerate().collect();
     let mut places: HashMap<usize, usize> = HashMap::new();
@@ -461,7 +461,7 @@ fn in_order(found: Vec<Found>, given: usize) -> Vec<Operation> {
             .enumerate()
             .filter(|(_, (_, found))| ready(found))
             .min_by_key(|(_, (_, found))| found.start);
-        // Every operation uses only what was found before it, so one is always ready.
+        // Every operation uses only earlier ones, so one is always ready.
         let Some((position, _)) = next else { break };
         let (index, found) = rest.remove(position);
         let place = |used: &usize| if *used < given { *used } else { given + places[&(used - given)] };
@@ -491,7 +491,7 @@ fn nth(known: &[usize], ordinal: usize) -> Option<Vec<Source>> {
     Some(vec![Source::Result(*index)])
 }
 
-/// The literal that "it" means in "Take 17. Square it." when there is no output yet.
+/// The literal that "it" means in "Take 17. Square it." before any output exists.
 fn antecedent(tokens: &[Token], before: usize) -> Option<Source> {
     (0..before.min(tokens.len())).rev().find_map(|index| {
         let token = tokens.get(index)?;
@@ -529,9 +529,9 @@ fn ends_clause(token: &Token) -> bool {
     matches!(token.kind, Kind::Symbol('.' | ',' | ';' | ':' | '?' | '!'))
 }
 
-/// Whether `candidate`, which begins inside `outer` and reaches beyond it, is rather an operand of `outer` than the other way
-/// round: imperatives reach as far as they can, kinds of task nest as they come, two outputs joined are a unit, and products
-/// bind closer than sums.
+/// Whether `candidate`, which begins inside `outer` and reaches beyond it, is an operand of `outer` rather than the other
+/// way round. Imperatives reach as far as they can, different skills nest in order, two joined outputs are a unit, and
+/// products bind tighter than sums.
 fn is_operand_of(candidate: &Candidate, outer: &Candidate) -> bool {
     let joins = |candidate: &Candidate| candidate.outputs.iter().filter(|output| **output).count() > 1;
     if outer.binding == Binding::Whole {
@@ -549,7 +549,7 @@ fn is_operand_of(candidate: &Candidate, outer: &Candidate) -> bool {
     }
 }
 
-/// The state after the candidate: its words are replaced by its output.
+/// The state after the candidate's words are replaced by its output.
 fn reduced(state: &State, candidate: Candidate) -> State {
     let mut next = state.clone();
     let index = next.results.len();

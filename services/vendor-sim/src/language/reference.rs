@@ -1,14 +1,14 @@
-//! Phrases that stand for an earlier output: "it", "the result", "the second answer", "the two results".
+//! Phrases that refer to an earlier output: "it", "the result", "the second answer", "the two results".
 
 use super::token::{Kind, Token};
 use crate::skills::number_words;
 
-/// What a phrase points at.
+/// The target of a phrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
     /// The most recent output.
     Latest,
-    /// The n-th output that can be seen, from 1.
+    /// The n-th visible output, from 1.
     Nth(usize),
     /// The output of the step with this number.
     Step(usize),
@@ -16,7 +16,7 @@ pub(crate) enum Reference {
     Pair,
 }
 
-/// Nouns that an output can be called by.
+/// Nouns that can refer to an output.
 const NOUNS: &[&str] = &[
     "result",
     "results",
@@ -66,12 +66,12 @@ const NOUNS: &[&str] = &[
     "phrase",
 ];
 
-/// Whether an output can be called by the word.
+/// Whether the word can refer to an output.
 pub(crate) fn names_output(word: &str) -> bool {
     NOUNS.contains(&word)
 }
 
-/// What may stand between "the" and such a noun.
+/// Words that may stand between "the" and such a noun.
 const ADJECTIVES: &[&str] = &[
     "final",
     "resulting",
@@ -91,13 +91,13 @@ const ADJECTIVES: &[&str] = &[
     "converted",
 ];
 
-/// After these words "the number", "the date" and so on begin a description rather than refer back.
+/// After these words "the number", "the date" and so on begin a description and are not references.
 const DESCRIBING: &[&str] =
     &["of", "for", "that", "which", "between", "whose", "given", "when", "where", "belonging"];
 
 const DETERMINERS: &[&str] = &["the", "this", "that", "these", "those", "your"];
 
-/// The reference that begins at `tokens[at]` and the index after it.
+/// The reference that begins at `tokens[at]`, with the index after it.
 pub(crate) fn reference_at(tokens: &[Token], at: usize) -> Option<(usize, Reference)> {
     let word = |index: usize| tokens.get(index).and_then(Token::word);
     let first = word(at)?;
@@ -112,7 +112,7 @@ pub(crate) fn reference_at(tokens: &[Token], at: usize) -> Option<(usize, Refere
         })
 }
 
-/// The reference to two outputs at once that begins at `tokens[at]`.
+/// The reference to two outputs that begins at `tokens[at]`.
 pub(crate) fn pair_at(tokens: &[Token], at: usize) -> Option<(usize, Reference)> {
     let word = |index: usize| tokens.get(index).and_then(Token::word);
     let plural = |index: usize| word(index).is_some_and(|noun| NOUNS.contains(&noun) && noun.ends_with('s'));
@@ -235,7 +235,7 @@ fn noun_reference(tokens: &[Token], at: usize) -> Option<(usize, Reference)> {
             Kind::Number | Kind::Date(_) | Kind::Clock(_) | Kind::Quote(_) | Kind::List(_) | Kind::Result(_)
         )
     });
-    // "the part of the result that is 5 percent" speaks of the result; "the number that is written as five" does not.
+    // "the part of the result that is 5 percent" refers to the result; "the number that is written as five" does not.
     let quantified = match word(end + 1) {
         Some("is") => tokens.get(end + 2).is_some_and(|token| token.kind == Kind::Number),
         Some("are") => true,

@@ -1,4 +1,4 @@
-//! The open places of a pattern: which tokens may fill a number, a date, a text, a list, a unit and so on.
+//! The slots of a pattern: which tokens may fill a number, a date, a text, a list, a unit and so on.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::skills::{arithmetic, facts, lists, number_words, units, vocabulary};
 
-/// Items of a list of words are read up to here; longer lists come as numbers, which are not bounded.
+/// Most items of a list of words; lists of numbers are not bounded.
 const LIST_ITEMS_MAX: usize = 2_000;
-/// Words such as "the number" and "the value of" that may stand before an operand.
+/// Most words such as "the number" and "the value of" before an operand.
 const NOISE_MAX: usize = 5;
-/// Words of an unquoted phrase.
+/// Most words of an unquoted phrase.
 const PHRASE_WORDS_MAX: usize = 12;
 
-/// What kind of operand a place takes.
+/// The kind of operand that a slot accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Slot {
     /// A number in digits or in words.
@@ -38,14 +38,14 @@ pub(crate) enum Slot {
     Period,
     /// "third", "3rd", "last".
     Ordinal,
-    /// Something the fact table knows.
+    /// A subject of the fact table.
     Subject,
-    /// Two earlier outputs at once.
+    /// Two earlier outputs.
     Pair,
 }
 
 impl Slot {
-    /// The slot that a pattern writes as this letter.
+    /// The slot with this letter in patterns.
     pub(crate) fn from_letter(letter: char) -> Option<Self> {
         Some(match letter {
             'n' => Self::Number,
@@ -65,22 +65,22 @@ impl Slot {
     }
 }
 
-/// What fills a slot.
+/// The content of a slot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filling {
-    /// Text that stands in the question.
+    /// Text of the question.
     Literal(String),
-    /// The output of an operation that was already reduced.
+    /// The output of an operation that was reduced.
     Result(usize),
-    /// A phrase that points at an earlier output.
+    /// A reference to an earlier output.
     Refers(Reference),
 }
 
 /// Ways to fill a slot: the index after the filling, and the filling.
 pub(crate) type Fillings = Rc<[(usize, Filling)]>;
 
-/// The tokens of a text at one point of its reading. Many patterns ask for the same slots at the same places, so the answers
-/// are kept.
+/// The tokens of a text at one point of its reading. Many patterns ask for the same slots at the same positions, so the
+/// answers are cached.
 pub(crate) struct View<'t> {
     pub(crate) tokens: &'t [Token],
     known: RefCell<HashMap<(Slot, usize), Fillings>>,
@@ -142,16 +142,16 @@ fn operand_fillings(slot: Slot, tokens: &[Token], at: usize) -> Vec<(usize, Fill
             references.push((end, Filling::Refers(reference)));
         }
     }
-    // "the word lantern" is a word and not "the word" followed by something.
+    // "the word lantern" is a word, not "the word" followed by something else.
     found.append(&mut references);
     found
 }
 
-/// `at` itself and the places after noise such as "the number", "the word:", "the value of".
+/// `at` itself and the positions after words such as "the number", "the word:", "the value of".
 fn operand_starts(slot: Slot, tokens: &[Token], at: usize) -> Vec<usize> {
     let mut starts = vec![at];
     let mut index = at;
-    // "of" goes on after a noun; at the front it belongs to what stands before.
+    // "of" continues a noun phrase; at the beginning it belongs to the words before.
     let mut after_noun = false;
     while index < at + NOISE_MAX {
         let Some(word) = tokens.get(index).and_then(Token::word) else { break };
@@ -274,21 +274,21 @@ fn names_text(noun: Option<&Token>) -> bool {
 }
 
 fn spelled_at(tokens: &[Token], at: usize) -> Option<(usize, String)> {
-    // No number that fits has more words than this.
+    // No valid number has more words than this.
     let words: Vec<&str> = tokens.iter().skip(at).take(100).map_while(Token::word).collect();
     let (value, taken) = number_words::from_words(&words)?;
     Some((at + taken, value.to_string()))
 }
 
-/// Whether a word of the rules' own vocabulary may be an operand.
+/// Whether words of the rules' vocabulary may be an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KnownWords {
     Never,
     AtTheEnd,
 }
 
-/// Unquoted words as operand, longest run first. Words that the rules know are more likely the name of an operation than
-/// a thing to work on, so they count only after "the word", or as the last word of a clause.
+/// Unquoted words as operand, longest run first. Words of the rules' vocabulary are more likely the name of an operation, so
+/// they count only after "the word", or as the last word of a clause.
 fn bare_words_at(
     tokens: &[Token],
     at: usize,
@@ -371,7 +371,7 @@ fn is_function_word(word: &str) -> bool {
     )
 }
 
-/// Items separated by commas. A single number counts only where a noun such as "the list" says so.
+/// Items separated by commas. A single number counts only after a noun such as "the list".
 fn list_at(tokens: &[Token], at: usize, noun: Option<&Token>) -> Option<(usize, String)> {
     let open = usize::from(tokens.get(at).is_some_and(|token| token.is_symbol('[') || token.is_symbol('(')));
     let start = at + open;
@@ -415,7 +415,7 @@ fn word_list_at(tokens: &[Token], at: usize) -> Option<(usize, String)> {
     let mut end = at + 1;
     while items.len() < LIST_ITEMS_MAX && is_comma(end) {
         let Some(text) = item(end + 1) else { break };
-        // A verb that opens the next clause ("..., apple, sort it") is followed by its object, an item by a comma or an end.
+        // A verb that opens the next clause ("..., apple, sort it") is followed by its object, an item by a comma or the end.
         let opens_clause =
             tokens.get(end + 1).and_then(Token::word).is_some_and(|word| vocabulary().contains(word))
                 && tokens

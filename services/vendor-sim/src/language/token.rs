@@ -1,12 +1,12 @@
-//! Splits English text into words, numbers, dates, clock times, quotations and symbols.
-//! Every token keeps the bytes that it came from, so that a clause can be quoted as it was written.
+//! Splits English text into words, numbers, dates, clock times, quotations and symbols. Every token keeps its byte range, so
+//! that a clause can be quoted as written.
 
 use crate::skills::calendar::{Date, month_number};
 
-/// Longer quotations are read as plain words; it also bounds the search for a closing mark.
+/// Longer quotations are read as plain words. This also bounds the search for a closing mark.
 const QUOTE_BYTES_MAX: usize = 4_000;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     /// Letters, in lower case. Hyphens between letters separate words and are dropped.
@@ -29,34 +29,34 @@ pub(crate) enum Kind {
     Symbol(char),
 }
 
-/// A token and the byte range of the text that it stands for.
+/// A token with its byte range in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
-    /// The text itself.
+    /// The text as written.
     pub(crate) written: String,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 impl Token {
-    /// The word, when this is one.
+    /// The word, if this is one.
     pub(crate) fn word(&self) -> Option<&str> {
         if let Kind::Word(word) = &self.kind { Some(word) } else { None }
     }
 
-    /// The number as written, when this is one.
+    /// The number as written, if this is one.
     pub(crate) fn number(&self) -> Option<&str> {
         (self.kind == Kind::Number).then_some(self.written.as_str())
     }
 
-    /// Whether this is the symbol.
+    /// Whether this is that symbol.
     pub(crate) fn is_symbol(&self, symbol: char) -> bool {
         self.kind == Kind::Symbol(symbol)
     }
 }
 
-/// Splits `text`. The time it takes grows linearly with the length.
+/// Splits `text` in linear time.
 pub(crate) fn tokenise(text: &str) -> Vec<Token> {
     let mut lexer = Lexer { text, position: 0, tokens: Vec::new() };
     while lexer.position < text.len() {
@@ -140,7 +140,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A minus sign belongs to the number unless something that can be subtracted from stands before it.
+    /// A minus sign belongs to the number unless an operand stands before it.
     fn begins_negative_number(&self, first: char) -> bool {
         let digit_follows = || self.rest().chars().nth(1).is_some_and(|next| next.is_ascii_digit());
         let operand_before = || {
@@ -180,7 +180,7 @@ impl Lexer<'_> {
         self.push(Kind::Word(word), length);
     }
 
-    /// The length of the quoted text that begins here, when a closing mark follows.
+    /// The length of the quoted text that begins here, if a closing mark follows.
     fn quotation_length(&self, first: char) -> Option<usize> {
         let closing = match first {
             '"' => '"',
@@ -197,7 +197,7 @@ impl Lexer<'_> {
         let inner = self.rest().get(first.len_utf8()..)?;
         let mut previous = ' ';
         for (offset, character) in inner.char_indices().take_while(|(offset, _)| *offset < QUOTE_BYTES_MAX) {
-            // An apostrophe inside a word does not close a quotation.
+            // An apostrophe within a word does not close a quotation.
             let inside_word = is_apostrophe(character)
                 && previous.is_alphabetic()
                 && inner
@@ -216,7 +216,7 @@ fn is_apostrophe(character: char) -> bool {
     matches!(character, '\'' | '\u{2019}' | '\u{2018}')
 }
 
-/// The bytes of a number without sign: digits, groups of three after commas, decimals.
+/// The length of an unsigned number: digits, groups of three after commas, decimals.
 fn number_length(text: &str) -> usize {
     let digits =
         |from: usize| text.get(from..).unwrap_or_default().bytes().take_while(u8::is_ascii_digit).count();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_hyphens_and_apostrophes_are_told_apart() {
+    fn signs_hyphens_and_apostrophes_are_distinguished() {
         assert_eq!(kinds("17 -4"), [Kind::Number, Kind::Symbol('-'), Kind::Number]);
         assert_eq!(kinds("by -4"), [word("by"), Kind::Number]);
         assert_eq!(kinds("forty-two"), [word("forty"), word("two")]);

@@ -9,9 +9,9 @@ use crate::language::{
     token::{Kind, Token},
 };
 
-/// Parentheses inside parentheses in one expression.
+/// Most nested parentheses in one expression.
 const DEPTH_MAX: usize = 32;
-/// Numbers, operators and parentheses of one expression.
+/// Most numbers, operators and parentheses in one expression.
 const EXPRESSION_TOKENS_MAX: usize = 1_000;
 
 pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
@@ -196,7 +196,7 @@ pub(crate) const WORDINGS: &[Wordings] = &[
 ];
 
 fn expression(operands: &Operands) -> Result<String, Refusal> {
-    // The slot has evaluated it already: the precedence of its operators is part of finding where it ends.
+    // The slot has already evaluated it: the operators' precedence determines where it ends.
     match operands.text('e') {
         text if text.starts_with(FAILED) => Err(Refusal::Number(match text.trim_start_matches(FAILED) {
             "division" => NumberError::DivisionByZero,
@@ -264,13 +264,13 @@ fn percent(operands: &Operands) -> Result<String, Refusal> {
     Ok(left.times(right)?.divided_by(Rational::whole(100))?.to_string())
 }
 
-/// Marks an expression that is well formed and has no value.
+/// Marks a well-formed expression without a value.
 const FAILED: &str = "failed:";
 
 /// The expression with at least one operator that begins at `tokens[at]`: the index after it and its value as text.
 pub(crate) fn expression_at(tokens: &[Token], at: usize) -> Option<(usize, String)> {
-    // An operator before or after means that this is a part of something larger, which is not at hand yet; and a minus
-    // after an operand is no sign.
+    // An operator before or after means that this is a part of a larger expression, which is not known yet. A minus after an
+    // operand is not a sign.
     let is_operand = |token: &Token| matches!(token.kind, Kind::Number | Kind::Result(_) | Kind::Symbol(')'));
     let subtracts = at.checked_sub(1).is_some_and(|before| is_operand(&tokens[before]))
         && operator_at(tokens, at).is_some();
@@ -336,7 +336,7 @@ fn operator_at(tokens: &[Token], at: usize) -> Option<(Operator, usize)> {
     Some((operator, at + 1))
 }
 
-/// A parser by descent. Outer `None`: not an expression. Inner error: an expression without a value.
+/// A recursive-descent parser. Outer `None`: not an expression. Inner error: an expression without a value.
 struct Parser<'t> {
     tokens: &'t [Token],
     at: usize,

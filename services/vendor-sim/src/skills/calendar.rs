@@ -1,4 +1,4 @@
-//! Days of the Gregorian calendar, years 1 to 9999, by arithmetic on a count of days.
+//! Days of the Gregorian calendar, years 1 to 9999, computed from a count of days.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub const MONTHS: [&str; 12] = [
 pub const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// A day that exists. Its fields are private because not every triple is one.
+/// A valid day. Its fields are private because not every triple is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Date {
     year: i64,
@@ -31,7 +31,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// The day, when the calendar has it.
+    /// The day, if it exists in the calendar.
     pub fn new(year: i64, month: i64, day: i64) -> Option<Self> {
         let exists = (1..=9999).contains(&year)
             && (1..=12).contains(&month)
@@ -59,7 +59,7 @@ impl Date {
         days_before_year(self.year) + self.day_of_year() - 1
     }
 
-    /// The day that many days later (earlier when negative), when it is within the years kept.
+    /// The day that many days later (earlier if negative), if it is within the years 1 to 9999.
     pub fn plus_days(self, days: i64) -> Option<Self> {
         let count = self.days_since_first().checked_add(days)?;
         if !(0..days_before_year(10_000)).contains(&count) {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn days_that_do_not_exist_are_refused() {
+    fn invalid_days_are_rejected() {
         for (year, month, day) in
             [(2023, 2, 29), (1900, 2, 29), (2024, 4, 31), (2024, 13, 1), (0, 1, 1), (10_000, 1, 1)]
         {

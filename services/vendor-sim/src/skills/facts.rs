@@ -6,7 +6,7 @@ use crate::language::{
     token::Token,
 };
 
-/// Words of the longest subject.
+/// Most words of a subject.
 const SUBJECT_WORDS_MAX: usize = 8;
 
 pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
@@ -163,8 +163,8 @@ fn fact(operands: &Operands, attribute: &str) -> Result<String, Refusal> {
         .ok_or_else(|| Refusal::UnknownFact { subject: subject.to_owned() })
 }
 
-/// All values that the table gives for the attribute that has `value`, for plausible errors.
-pub(crate) fn values_beside(value: &str) -> Vec<&'static str> {
+/// All values of the attribute that has `value`, for plausible errors.
+pub(crate) fn values_like(value: &str) -> Vec<&'static str> {
     facts_table::TABLE
         .iter()
         .find(|(_, entries)| entries.iter().any(|(_, found)| *found == value))

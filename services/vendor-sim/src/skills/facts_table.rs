@@ -1,14 +1,14 @@
-//! The table behind the facts: attribute, then subject (lower case, without an article) and value.
+//! The table of facts: attribute, subject (lower case, without an article) and value.
 
 type Entries = &'static [(&'static str, &'static str)];
 
-/// The value of the attribute of the subject.
+/// The value of a subject's attribute.
 pub(crate) fn value(attribute: &str, subject: &str) -> Option<&'static str> {
     let (_, entries) = TABLE.iter().find(|(name, _)| *name == attribute)?;
     entries.iter().find(|(name, _)| *name == subject).map(|(_, value)| *value)
 }
 
-/// Whether the table says anything about it.
+/// Whether the table contains the subject.
 pub(crate) fn is_subject(text: &str) -> bool {
     TABLE.iter().any(|(_, entries)| entries.iter().any(|(subject, _)| *subject == text))
 }

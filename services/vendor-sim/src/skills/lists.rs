@@ -79,7 +79,7 @@ pub(crate) const WORDINGS: &[Wordings] = &[
     Wordings {
         nouns: &["[the] [grand] (sum|total) (of|over) {x:l}"],
         verbs: &["(add|sum|total) [up|together] {x:l} [up|together]"],
-        // Without a word that says "list", only something with several items is one.
+        // Without a word for "list", only several items are a list.
         binding: Binding::Other,
         compute: |operands| {
             if operands.items('x')?.len() > 1 { sum(operands) } else { Err(Refusal::NothingFound) }

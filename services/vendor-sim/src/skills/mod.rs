@@ -1,5 +1,5 @@
-//! The skills: each reads a task stated in plain English, finds the operation and its operands, and computes it.
-//! They are ordinary programs without any prepared answer, and each says plainly when a task is not of its kind.
+//! The skills: each parses a task in plain English, finds the operation and its operands, and computes the answer. They are
+//! ordinary programs without prepared answers, and they decline tasks of other kinds.
 
 pub(crate) mod arithmetic;
 pub mod calendar;
@@ -45,7 +45,7 @@ impl Skill {
     pub const ALL: [Self; 6] =
         [Self::Arithmetic, Self::Words, Self::Dates, Self::Units, Self::Lists, Self::Facts];
 
-    /// The word by which plans and model names call it.
+    /// The skill's name in plans and model names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Arithmetic => "arithmetic",
@@ -57,7 +57,7 @@ impl Skill {
         }
     }
 
-    /// How its worker calls its own kind of task.
+    /// How its worker names this kind of task in sentences.
     fn kind_of_task(self) -> &'static str {
         match self {
             Self::Arithmetic => "arithmetic",
@@ -79,10 +79,10 @@ impl fmt::Display for Skill {
 /// Why a task has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No operation of the skill is in the text.
+    /// The text contains no operation of the skill.
     #[error("no operation was found")]
     NothingFound,
-    /// The text is longer than is read.
+    /// The text is too long.
     #[error(
         "the text is too long to read ({bytes} bytes; {} bytes or 4096 words at most)",
         reader::TEXT_BYTES_MAX
@@ -91,10 +91,10 @@ pub enum Refusal {
         /// The length of the text.
         bytes: usize,
     },
-    /// More operations than are followed.
+    /// The text contains too many operations.
     #[error("there are more than {} operations in the text", reader::OPERATIONS_MAX)]
     TooManyOperations,
-    /// The task speaks of an earlier result and none was given.
+    /// The task refers to an earlier result, but none was given.
     #[error("it speaks of an earlier result, and I was given none that fits")]
     NoEarlierResult,
     /// The step whose output is needed failed.
@@ -103,10 +103,10 @@ pub enum Refusal {
         /// The number of that step.
         number: usize,
     },
-    /// An operand is not of the kind that the operation needs.
+    /// An operand has the wrong kind.
     #[error("I need {needed}, but `{}` is none", shortened(.given))]
     WrongOperand {
-        /// The kind needed, with its article.
+        /// The required kind, with its article.
         needed: &'static str,
         /// The operand.
         given: String,
@@ -117,12 +117,12 @@ pub enum Refusal {
     /// A day outside the years 1 to 9999.
     #[error("the day is outside the years 1 to 9999")]
     OutsideCalendar,
-    /// There is no conversion between the units.
+    /// The units have different dimensions.
     #[error("{from} cannot be converted to {to}")]
     UnitsDiffer {
         /// The unit of the value.
         from: String,
-        /// The unit asked for.
+        /// The requested unit.
         to: String,
     },
     /// The list has no such item.
@@ -131,27 +131,27 @@ pub enum Refusal {
         /// The length of the list.
         count: usize,
     },
-    /// The table does not say.
+    /// The table does not contain the fact.
     #[error("I do not know that of {subject}")]
     UnknownFact {
-        /// What was asked about.
+        /// The subject.
         subject: String,
     },
 }
 
-/// What a skill worker is asked.
+/// A task for a skill worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// What to do.
+    /// The instruction.
     pub subtask: String,
-    /// The outputs that may be used, in the order in which they were given.
+    /// The outputs that may be used, in the given order.
     pub visible: Vec<Visible>,
-    /// The whole question that the subtask is a part of.
+    /// The whole question that the subtask belongs to.
     pub question: String,
 }
 
 impl Task {
-    /// A task that is a question by itself.
+    /// A task that consists of a question.
     pub fn question(question: &str) -> Self {
         Self { subtask: question.to_owned(), visible: Vec::new(), question: question.to_owned() }
     }
@@ -162,15 +162,15 @@ pub fn solve(skill: Skill, task: &Task) -> Result<String, Refusal> {
     let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.skill == skill).collect();
     let read = |text: &str| reader::read(text, &task.visible, &rules, &|_, _, answer| answer);
     let operations = match read(&task.subtask) {
-        Err(Refusal::NothingFound) => read(meant(skill, task).ok_or(Refusal::NothingFound)?)?,
+        Err(Refusal::NothingFound) => read(intended_operation(skill, task).ok_or(Refusal::NothingFound)?)?,
         read => read?,
     };
     operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
 }
 
-/// What a subtask means that names an earlier result and no operation, such as `what is the result`: what the whole question
-/// wants at its end.
-fn meant(skill: Skill, task: &Task) -> Option<&'static str> {
+/// The meaning of a subtask that names an earlier result but no operation, such as `what is the result`: the last operation
+/// of the whole question.
+fn intended_operation(skill: Skill, task: &Task) -> Option<&'static str> {
     let words = |text: &str| {
         let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         parts.map(str::to_lowercase).collect::<Vec<_>>()
@@ -182,12 +182,12 @@ fn meant(skill: Skill, task: &Task) -> Option<&'static str> {
     (skill == Skill::Words && names_result && ends_in_words).then_some("write the result in words")
 }
 
-/// What the skill's worker says: the answer, or plainly that it has none.
+/// The skill worker's reply: the answer, or a text that declines.
 pub fn answer(skill: Skill, task: &Task) -> String {
     answer_or_decline(skill, task).unwrap_or_else(|refusal| refusal)
 }
 
-/// The same, with the refusal told apart.
+/// Like [`answer`], with the declining text as an error.
 pub(crate) fn answer_or_decline(skill: Skill, task: &Task) -> Result<String, String> {
     solve(skill, task).map_err(|refusal| explain(skill, &refusal, task))
 }
@@ -209,13 +209,13 @@ pub fn solve_whole(task: &Task) -> Result<String, Refusal> {
     operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
 }
 
-/// All the operations in a text that any skill knows.
+/// All operations of any skill in a text.
 pub(crate) fn read_all(task: &Task, alter: reader::Alter<'_>) -> Result<Vec<Operation>, Refusal> {
     let rules: Vec<&Rule> = RULES.iter().collect();
     reader::read(&task.subtask, &task.visible, &rules, alter)
 }
 
-/// Every word that some wording of an operation uses.
+/// Every word in the wordings of all operations.
 pub(crate) fn vocabulary() -> &'static HashSet<String> {
     static VOCABULARY: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let mut words = Vec::new();
@@ -253,18 +253,18 @@ fn compiled(skill: Skill, wordings: &[Wordings], fragments: &[(&str, &str)]) -> 
     wordings.iter().flat_map(both).collect()
 }
 
-/// The wordings of one operation, in the language of `language::pattern`.
+/// The wordings of one operation, as patterns of `language::pattern`.
 pub(crate) struct Wordings {
     /// Noun phrases.
     pub(crate) nouns: &'static [&'static str],
     /// Imperatives and questions.
     pub(crate) verbs: &'static [&'static str],
     pub(crate) binding: Binding,
-    /// Computes it from the slots of any of its wordings.
+    /// Computes the operation from the slots of any of its wordings.
     pub(crate) compute: fn(&Operands) -> Result<String, Refusal>,
 }
 
-/// The beginning of a text, fit for a message.
+/// The beginning of a text, for messages.
 pub(crate) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 160;
     let flat: String =

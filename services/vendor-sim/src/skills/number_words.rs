@@ -1,4 +1,4 @@
-//! Whole numbers as English words and back, in the British form with "and".
+//! Converts whole numbers to English words and back, in the British form with "and".
 
 const SMALL: [&str; 20] = [
     "zero",
@@ -58,7 +58,7 @@ pub fn to_words(number: i128) -> String {
     }
     let highest = groups.len() - 1;
     for (scale, group) in groups.into_iter().enumerate().rev().filter(|(_, group)| *group > 0) {
-        // "one thousand and five": the last group takes "and" when it has no hundreds of its own.
+        // "one thousand and five": the last group takes "and" if it has no hundreds.
         if scale == 0 && highest > 0 && group < 100 {
             words.push("and".to_owned());
         }
@@ -85,8 +85,8 @@ fn below_thousand(number: usize) -> String {
     }
 }
 
-/// Reads the longest number that `words` (lower case, hyphens already split) begin with.
-/// Returns it with the count of words it took. "and" is taken only between two parts of a number.
+/// Parses the longest number at the beginning of `words` (lower case, hyphens split). Returns it with the number of words.
+/// "and" is accepted only between two parts of a number.
 pub fn from_words<S: AsRef<str>>(words: &[S]) -> Option<(i128, usize)> {
     let negative = words.first().is_some_and(|word| matches!(word.as_ref(), "minus" | "negative"));
     let mut reader = Reader { total: 0, group: 0, last_scale: i128::MAX, floor: 1_000 };
@@ -116,7 +116,7 @@ pub fn from_words<S: AsRef<str>>(words: &[S]) -> Option<(i128, usize)> {
     Some((if negative { -number } else { number }, taken))
 }
 
-/// The part of a number read so far: `total` of the finished groups and the `group` in progress.
+/// The part of a number parsed so far: `total` of the finished groups and the `group` in progress.
 struct Reader {
     total: i128,
     group: i128,
@@ -126,7 +126,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Takes one word; `Some(false)` when it cannot go on this number, `None` on overflow.
+    /// Takes one word. `Some(false)` if it cannot continue this number, `None` on overflow.
     fn take(&mut self, word: &str, begun: bool) -> Option<bool> {
         if let Some(value) = below_hundred(word) {
             if value >= self.floor || (value == 0 && begun) {

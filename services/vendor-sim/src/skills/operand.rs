@@ -1,4 +1,4 @@
-//! Reads operands, which travel as text, as the kinds that operations need.
+//! Converts operands, which are passed as text, to the types that operations need.
 
 use super::{
     Refusal,
@@ -10,7 +10,7 @@ use crate::language::{
     token::{Kind, Token, tokenise},
 };
 
-/// More items than fit into the longest text that is read.
+/// More items than fit into the longest text.
 const ITEMS_MAX: usize = 64 * 1024;
 
 impl Operands {
@@ -53,10 +53,10 @@ impl Operands {
         }
     }
 
-    /// The operand as the items of a list; one item is a list too.
+    /// The operand as the items of a list; one item is a list, too.
     pub(crate) fn items(&self, name: char) -> Result<Vec<String>, Refusal> {
         let text = self.text(name).trim().trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
-        // Thousands separators are kept together only where no space follows a comma anywhere.
+        // Thousands separators are recognised only if no comma is followed by a space.
         let items: Vec<String> = text
             .split([',', ';'])
             .flat_map(|part| part.split(" and "))
@@ -77,8 +77,8 @@ impl Operands {
     }
 }
 
-/// Reads a number in digits, with or without a unit after it ("440 days").
-/// Numbers in words are read where they stand in a task; an output in words is a text.
+/// Parses a number in digits, with or without a unit after it ("440 days"). Numbers in words are parsed within a task; an
+/// output in words is a text.
 pub(crate) fn number(text: &str) -> Result<Rational, Refusal> {
     let wrong = || Refusal::WrongOperand { needed: "a number", given: text.to_owned() };
     let trimmed = text.trim().trim_end_matches('.');

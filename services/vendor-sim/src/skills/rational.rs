@@ -1,18 +1,18 @@
-//! Exact rational numbers over `i128`: what every skill that computes uses.
-//! Nothing here rounds but `Display`, and nothing wraps: whatever does not fit is an error.
+//! Exact rational numbers over `i128` for all skills that compute. Only `Display` rounds, and nothing wraps: an overflow is
+//! an error.
 
 use std::fmt;
 
 /// Why a computation has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
-    /// A value on the way needs more than the 127 bits that are kept.
+    /// An intermediate value needs more than 127 bits.
     #[error("the numbers are too large to compute exactly (38 digits at most)")]
     TooLarge,
     /// The divisor is zero.
     #[error("a division by zero has no result")]
     DivisionByZero,
-    /// The operation is defined on whole numbers alone.
+    /// The operation is defined for whole numbers only.
     #[error("this needs whole numbers")]
     NotWhole,
 }
@@ -38,7 +38,7 @@ impl Rational {
         if denominator == 0 {
             return Err(NumberError::DivisionByZero);
         }
-        // `i128::MIN` has no positive counterpart, so it is refused rather than special-cased.
+        // `i128::MIN` has no positive counterpart, so it is rejected.
         if numerator == i128::MIN || denominator == i128::MIN {
             return Err(NumberError::TooLarge);
         }
@@ -48,7 +48,7 @@ impl Rational {
         Ok(Self { numerator: sign * (numerator / divisor), denominator: sign * (denominator / divisor) })
     }
 
-    /// Reads `-1,234.5`: an optional sign, digits with or without thousands separators, decimals.
+    /// Parses `-1,234.5`: an optional sign, digits with or without thousands separators, decimals.
     pub fn parse(text: &str) -> Result<Option<Self>, NumberError> {
         let text = text.trim();
         let (negative, digits) = match text.strip_prefix(['-', '\u{2212}']) {
@@ -75,7 +75,7 @@ impl Rational {
         Self::new(if negative { -numerator } else { numerator }, denominator).map(Some)
     }
 
-    /// The value when it is a whole number.
+    /// The value, if it is a whole number.
     pub fn to_whole(self) -> Option<i128> {
         (self.denominator == 1).then_some(self.numerator)
     }
@@ -102,7 +102,7 @@ impl Rational {
 
     /// `self * other`
     pub fn times(self, other: Self) -> Result<Self, NumberError> {
-        // Cancelling crosswise first keeps products of long fractions within range.
+        // Cancelling crosswise first keeps products of long fractions in range.
         let left = Self::new(self.numerator, other.denominator)?;
         let right = Self::new(other.numerator, self.denominator)?;
         let numerator = left.numerator.checked_mul(right.numerator);
@@ -130,13 +130,13 @@ impl Rational {
     /// `self` to a whole, non-negative power.
     pub fn power(self, exponent: Self) -> Result<Self, NumberError> {
         let exponent = exponent.to_whole().ok_or(NumberError::NotWhole)?;
-        // Beyond this every base but -1, 0 and 1 is out of range anyway.
+        // Beyond this, every base except -1, 0 and 1 is out of range anyway.
         let exponent = u32::try_from(exponent).ok().filter(|exponent| *exponent <= 1_000);
         let exponent = exponent.ok_or(NumberError::TooLarge)?;
         (0..exponent).try_fold(Self::whole(1), |product, _| product.times(self))
     }
 
-    /// The decimal places at which the value ends, when it ends within `places_max`.
+    /// The value as an integer and its decimal places, if it has at most `places_max`.
     fn scaled_exactly(self, places_max: u32) -> Option<(i128, usize)> {
         (0..=places_max).find_map(|places| {
             let scaled = self.numerator.checked_mul(10_i128.pow(places))?;
@@ -170,7 +170,7 @@ impl Ord for Rational {
     }
 }
 
-/// A whole number, else the exact decimal when it ends within 6 places, else 4 places rounded half away from zero.
+/// A whole number; else the exact decimal if it has at most 6 places; else 4 places, rounded half away from zero.
 impl fmt::Display for Rational {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = self.scaled_exactly(6);
@@ -215,7 +215,7 @@ fn greatest_common_divisor(left: u128, right: u128) -> u128 {
     left.max(1)
 }
 
-/// Compares fractions in `[0, 1)` by continued fractions, which never needs a product.
+/// Compares fractions in `[0, 1)` by continued fractions, which need no products.
 fn compare_proper_fractions(left: (i128, i128), right: (i128, i128)) -> std::cmp::Ordering {
     let (mut left, mut right) = (left, right);
     let mut reversed = false;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_and_never_wraps() {
+    fn an_overflow_is_an_error_and_never_wraps() {
         let large = number("170141183460469231731687303715884105727");
         assert_eq!(large.plus(Rational::whole(1)), Err(NumberError::TooLarge));
         assert_eq!(large.times(large), Err(NumberError::TooLarge));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_separators_are_read_and_stray_commas_refused() {
+    fn thousands_separators_are_parsed_and_stray_commas_rejected() {
         assert_eq!(number("1,234,567").to_whole(), Some(1_234_567));
         assert_eq!(Rational::parse("12,34"), Ok(None));
         assert_eq!(Rational::parse("1."), Ok(None));

@@ -1,4 +1,4 @@
-//! The skill workers beyond the wording bank: references, refusals, limits, and that nothing makes them panic.
+//! The skill workers beyond the wording bank: references, refusals, limits, and robustness against panics.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn a_step_is_found_by_the_number_that_it_was_shown_with() {
 }
 
 #[test]
-fn a_worker_says_plainly_what_it_cannot_do() {
+fn a_worker_declines_other_tasks_plainly() {
     assert_eq!(
         solved(Skill::Dates, "what is 3 + 4", &[]),
         "I can only do date questions: I found no date operation in `what is 3 + 4`."
@@ -62,7 +62,7 @@ fn a_worker_says_plainly_what_it_cannot_do() {
 }
 
 #[test]
-fn a_result_that_the_question_wants_in_words_is_written_in_words() {
+fn a_result_is_written_in_words_if_the_question_asks() {
     let visible = vec![Visible { number: 1, output: Some("391".to_owned()) }];
     let question = "What is 17 times 23, in words?".to_owned();
     let task = Task { subtask: "what is the result".to_owned(), visible, question };
@@ -72,7 +72,7 @@ fn a_result_that_the_question_wants_in_words_is_written_in_words() {
 }
 
 #[test]
-fn an_output_that_is_missing_is_named() {
+fn a_missing_output_is_reported_by_its_step() {
     let visible = vec![Visible { number: 3, output: None }];
     let task = Task { subtask: "double the result".to_owned(), visible, question: String::new() };
     assert_eq!(solve(Skill::Arithmetic, &task), Err(Refusal::MissingOutput { number: 3 }));
@@ -119,7 +119,7 @@ fn chains_joins_and_nested_questions_are_composed() {
 }
 
 #[test]
-fn numbers_that_do_not_fit_are_refused_and_not_wrapped() {
+fn too_large_numbers_are_declined() {
     let large = "9".repeat(38);
     assert!(solved(Skill::Arithmetic, &format!("multiply {large} by {large}"), &[]).contains("too large"));
     assert!(solved(Skill::Arithmetic, &format!("add 1 to {}", "9".repeat(60)), &[]).contains("too large"));
@@ -130,7 +130,7 @@ fn numbers_that_do_not_fit_are_refused_and_not_wrapped() {
 }
 
 #[test]
-fn long_texts_are_refused_in_bounded_time() {
+fn long_texts_are_declined_in_bounded_time() {
     let long = "the number of days between ".repeat(5_000);
     assert!(matches!(solve(Skill::Dates, &task(&long, &[])), Err(Refusal::TooLong { .. })));
     let many_words = "it ".repeat(20_000);
@@ -161,7 +161,7 @@ fn adversarial_repetition_ends() {
     }
 }
 
-/// Fragments that the rules react to, so that random texts reach far into them.
+/// Fragments that the rules react to, so that random texts exercise many rules.
 const FRAGMENTS: &[&str] = &[
     "the",
     "number of",

@@ -1,4 +1,4 @@
-//! Exact conversion between units of one kind.
+//! Exact conversion between units of the same kind.
 
 use super::{Refusal, Wordings, rational::Rational};
 use crate::language::{
@@ -37,7 +37,7 @@ pub(crate) const WORDINGS: &[Wordings] = &[Wordings {
     compute: convert,
 }];
 
-/// What can be converted into what.
+/// The kinds of units that can be converted into each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     Time,
@@ -49,7 +49,7 @@ enum Kinds {
     Fahrenheit,
 }
 
-/// A unit: its name, the other words for it, and its size in the kind's smallest exact unit as a fraction.
+/// A unit: its name, its synonyms, and its size as a fraction of the kind's smallest exact unit.
 struct Unit {
     name: &'static str,
     others: &'static [&'static str],
@@ -63,7 +63,7 @@ const UNITS: &[Unit] = &[
     unit("hours", &["hour", "h", "hr", "hrs"], Kinds::Time, (3_600, 1)),
     unit("minutes", &["minute", "min", "mins"], Kinds::Time, (60, 1)),
     unit("seconds", &["second", "sec", "secs", "s"], Kinds::Time, (1, 1)),
-    // Lengths in tenths of a millimetre: an inch is 254 of them.
+    // Lengths in tenths of a millimetre: an inch has 254.
     unit(
         "kilometres",
         &["kilometre", "kilometers", "kilometer", "km", "kms"],

@@ -1,4 +1,4 @@
-//! What the adapters make of each case.
+//! The adapters' result in each case.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use podium_vendors::HttpVendors;
 use crate::cases::{Case, Cell, Outcome, cases, text_bytes};
 use crate::house::{Delivery, FORMATS, House, QUESTION};
 
-/// Nothing is asserted about how long things take.
+/// A timeout against hanging tests; durations are not asserted.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What a caller gets of one call.
-struct Heard {
+/// The outcome of one call for its caller.
+struct Received {
     outcome: Outcome,
     is_retryable: bool,
     text_bytes: usize,
-    /// Whether it came in one piece and broke off.
+    /// Whether it was unstreamed and broke off.
     is_unread: bool,
     has_usage: bool,
 }
 
-async fn call(vendors: &HttpVendors, worker: &Worker) -> Heard {
+async fn call(vendors: &HttpVendors, worker: &Worker) -> Received {
     let request = ChatRequest::new(vec![Message::new(Role::User, QUESTION)], 16_384);
     let mut events = Vec::new();
     let error = match vendors.chat(worker, &request).await {
@@ -42,32 +42,32 @@ async fn call(vendors: &HttpVendors, worker: &Worker) -> Heard {
     let outcome = error.as_ref().map_or(Outcome::Answered(text_bytes), Outcome::of);
     let is_retryable = error.is_some_and(|error| error.is_retryable());
     let is_unread = events.iter().any(|event| matches!(event, ChatEvent::Unread(1..)));
-    Heard { outcome, is_retryable, text_bytes, is_unread, has_usage }
+    Received { outcome, is_retryable, text_bytes, is_unread, has_usage }
 }
 
-/// What is wrong with a cell, if anything.
+/// The difference between a cell's expected and actual result, if any.
 async fn problem(case: &Case, cell: &Cell<'_>, pool: &Pool, vendors: &HttpVendors) -> Option<String> {
     let worker = pool.workers().iter().find(|worker| worker.id.as_str() == cell.1).unwrap();
-    let Ok(heard) = tokio::time::timeout(PATIENCE, call(vendors, worker)).await else {
+    let Ok(received) = tokio::time::timeout(PATIENCE, call(vendors, worker)).await else {
         return Some(format!("{cell}: it hangs"));
     };
     let is_answer = matches!(case.becomes, Outcome::Answered(_));
-    let says_something = case.says_something && (cell.2 == Delivery::Streamed || is_answer);
-    if heard.outcome != case.becomes {
-        return Some(format!("{cell}: {:?} instead of {:?}", heard.outcome, case.becomes));
+    let has_begun = case.has_begun && (cell.2 == Delivery::Streamed || is_answer);
+    if received.outcome != case.becomes {
+        return Some(format!("{cell}: {:?} instead of {:?}", received.outcome, case.becomes));
     }
-    if heard.is_retryable != case.becomes.may_pass() || heard.has_usage != is_answer {
-        let Heard { is_retryable, has_usage, .. } = heard;
-        return Some(format!("{cell}: may be tried again: {is_retryable}, says its usage: {has_usage}"));
+    if received.is_retryable != case.becomes.is_retryable() || received.has_usage != is_answer {
+        let Received { is_retryable, has_usage, .. } = received;
+        return Some(format!("{cell}: retryable: {is_retryable}, has usage: {has_usage}"));
     }
-    let is_unread = case.says_something && !says_something;
-    let Heard { text_bytes, is_unread: was_unread, .. } = heard;
-    ((says_something, is_unread) != (text_bytes > 0, was_unread))
+    let is_unread = case.has_begun && !has_begun;
+    let Received { text_bytes, is_unread: was_unread, .. } = received;
+    ((has_begun, is_unread) != (text_bytes > 0, was_unread))
         .then(|| format!("{cell}: {text_bytes} bytes of text, unread: {was_unread}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_fault_is_the_same_error_in_every_format_streamed_or_not() {
+async fn each_fault_is_the_same_error_in_every_format() {
     let house = House::new().await;
     let (mut problems, mut cells) = (Vec::new(), 0);
     for case in cases() {

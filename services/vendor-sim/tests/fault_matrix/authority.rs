@@ -1,4 +1,4 @@
-//! An authority of the tests' own, and doors to the simulator that speak TLS, each with another certificate.
+//! A certificate authority for the tests, and TLS listeners in front of the simulator, each with another certificate.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -12,50 +12,50 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// What a server shows to prove who it is.
+/// The certificate of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paper {
-    Sound,
-    OfNobodyKnown,
+pub(crate) enum Certificate {
+    Valid,
+    UnknownAuthority,
     Expired,
     ForAnotherName,
 }
 
-impl Paper {
-    const ALL: [Self; 4] = [Self::Sound, Self::OfNobodyKnown, Self::Expired, Self::ForAnotherName];
+impl Certificate {
+    const ALL: [Self; 4] = [Self::Valid, Self::UnknownAuthority, Self::Expired, Self::ForAnotherName];
 }
 
-/// An authority whom our clients may trust, and a door for each paper.
+/// An authority that clients may trust, and a listener for each certificate.
 pub(crate) struct Authority {
     certificate: NamedTempFile,
-    doors: Vec<(Paper, SocketAddr)>,
+    listeners: Vec<(Certificate, SocketAddr)>,
     _serving: JoinSet<()>,
 }
 
 impl Authority {
-    /// Opens the doors to `server`.
+    /// Starts the listeners in front of `server`.
     pub(crate) async fn before(server: SocketAddr) -> Self {
         let (known, unknown) = (issuer("Known"), issuer("Unknown"));
         let certificate = NamedTempFile::new().unwrap();
         std::fs::write(certificate.path(), known.pem()).unwrap();
-        let (mut doors, mut serving) = (Vec::new(), JoinSet::new());
-        for paper in Paper::ALL {
-            let by = if paper == Paper::OfNobodyKnown { &unknown } else { &known };
-            let acceptor = TlsAcceptor::from(Arc::new(config(paper, by)));
+        let (mut listeners, mut serving) = (Vec::new(), JoinSet::new());
+        for kind in Certificate::ALL {
+            let by = if kind == Certificate::UnknownAuthority { &unknown } else { &known };
+            let acceptor = TlsAcceptor::from(Arc::new(config(kind, by)));
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-            doors.push((paper, listener.local_addr().unwrap()));
+            listeners.push((kind, listener.local_addr().unwrap()));
             serving.spawn(serve(listener, acceptor, server));
         }
-        Self { certificate, doors, _serving: serving }
+        Self { certificate, listeners, _serving: serving }
     }
 
-    /// The file that those have who trust it.
+    /// The file with the trusted authority.
     pub(crate) fn certificate(&self) -> &Path {
         self.certificate.path()
     }
 
-    pub(crate) fn door(&self, paper: Paper) -> SocketAddr {
-        self.doors.iter().find(|(shown, _)| *shown == paper).unwrap().1
+    pub(crate) fn listener(&self, kind: Certificate) -> SocketAddr {
+        self.listeners.iter().find(|(shown, _)| *shown == kind).unwrap().1
     }
 }
 
@@ -66,13 +66,13 @@ fn issuer(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-fn config(paper: Paper, by: &CertifiedIssuer<'static, KeyPair>) -> ServerConfig {
+fn config(kind: Certificate, by: &CertifiedIssuer<'static, KeyPair>) -> ServerConfig {
     let mut params = CertificateParams::default();
-    params.subject_alt_names = vec![match paper {
-        Paper::ForAnotherName => SanType::DnsName("elsewhere.example".try_into().unwrap()),
+    params.subject_alt_names = vec![match kind {
+        Certificate::ForAnotherName => SanType::DnsName("elsewhere.example".try_into().unwrap()),
         _ => SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
     }];
-    if paper == Paper::Expired {
+    if kind == Certificate::Expired {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2020, 12, 31);
     }
@@ -85,13 +85,13 @@ fn config(paper: Paper, by: &CertifiedIssuer<'static, KeyPair>) -> ServerConfig 
     builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap()
 }
 
-/// Passes on what comes by TLS.
+/// Forwards TLS connections.
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, server: SocketAddr) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let acceptor = acceptor.clone();
         connections.spawn(async move {
-            // Who does not like the certificate goes away in the middle.
+            // A client that rejects the certificate disconnects during the handshake.
             let Ok(mut caller) = acceptor.accept(stream).await else { return };
             let mut server = TcpStream::connect(server).await.unwrap();
             let _ended_somehow = tokio::io::copy_bidirectional(&mut caller, &mut server).await;

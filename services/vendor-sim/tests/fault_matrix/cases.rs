@@ -1,4 +1,4 @@
-//! The rows of the matrix, and what each must come to.
+//! The rows of the matrix with their expected results.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,64 +6,64 @@ use std::time::Duration;
 use podium_ports::vendor::{ChatEvent, VendorError};
 use podium_vendor_sim::Fault;
 
-use crate::authority::Paper;
+use crate::authority::Certificate;
 use crate::house::{Delivery, QUESTION};
 
 /// Letters of the answer that is too long.
 pub(crate) const HUGE_BYTES: usize = 10 << 20;
-/// Chunks that come before trouble in the middle: in every format there is text among them.
+/// Chunks before a fault in the middle: in every format they include text.
 const SOME: usize = 7;
 
-/// What goes wrong.
+/// The fault of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trouble {
     /// A scripted fault of the simulator.
     Scripted(Fault),
-    /// Nobody listens.
+    /// Nothing listens on the address.
     Refused,
-    /// The server speaks no TLS.
+    /// The server does not speak TLS.
     NoTls,
-    /// It does, and shows this certificate.
-    Tls(Paper),
+    /// The server has this certificate.
+    Tls(Certificate),
 }
 
 /// A row.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) trouble: Trouble,
-    /// What the adapter gives.
+    /// The adapter's expected result.
     pub(crate) becomes: Outcome,
-    /// Whether something of the answer comes before it.
-    pub(crate) says_something: bool,
-    /// The wait that has to be short for it.
-    pub(crate) brief_wait: &'static str,
+    /// Whether a part of the answer arrives before the fault.
+    pub(crate) has_begun: bool,
+    /// The limit that must be short for this case.
+    pub(crate) short_limit: &'static str,
 }
 
-/// Why a certificate is refused.
+/// Why a certificate is rejected.
 const UNTRUSTED: [&str; 3] = [
     "its certificate is signed by an authority that this machine does not trust",
     "its certificate has expired, by this machine's clock",
     "its certificate is not valid for the host name of base_url",
 ];
 
-/// How a call ends for its caller.
+/// The outcome of a call for its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// With an answer of so many bytes.
+    /// An answer of this many bytes.
     Answered(usize),
-    /// The vendor asks to be left alone, perhaps for so long.
+    /// The vendor asks to back off, optionally for this time.
     Throttled(Option<Duration>),
-    /// The vendor's own trouble, with this status.
+    /// A failure of the vendor, with this status.
     Failed(u16),
     Unreachable,
     Garbled,
     /// The account cannot pay.
     Unpaid,
-    /// A wait was too long: the limit's name.
+    /// A wait exceeded the limit with this name.
     TimedOut(&'static str),
-    /// The server's certificate is refused, for this reason.
+    /// The server's certificate is rejected for this reason.
     Untrusted(&'static str),
-    /// Something that no case expects.
+    /// An unexpected result.
     Other(String),
 }
 
@@ -100,19 +100,19 @@ impl Outcome {
     }
 
     /// Whether the same call may succeed later.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         !matches!(self, Self::Answered(_) | Self::Untrusted(_) | Self::Unpaid)
     }
 }
 
 impl Case {
-    /// Whether an answer that had begun broke off.
+    /// Whether an answer broke off after its beginning.
     pub(crate) fn breaks_off(&self) -> bool {
-        self.says_something && self.becomes.may_pass()
+        self.has_begun && self.becomes.is_retryable()
     }
 }
 
-/// A place in the matrix, for messages.
+/// A cell of the matrix, for messages.
 pub(crate) struct Cell<'c>(pub(crate) &'c Case, pub(crate) &'static str, pub(crate) Delivery);
 
 impl fmt::Display for Cell<'_> {
@@ -122,15 +122,15 @@ impl fmt::Display for Cell<'_> {
 }
 
 fn case(name: &'static str, fault: Fault, becomes: Outcome) -> Case {
-    Case { name, trouble: Trouble::Scripted(fault), becomes, says_something: false, brief_wait: "" }
+    Case { name, trouble: Trouble::Scripted(fault), becomes, has_begun: false, short_limit: "" }
 }
 
 fn in_the_middle(name: &'static str, fault: Fault, becomes: Outcome) -> Case {
-    Case { says_something: true, ..case(name, fault, becomes) }
+    Case { has_begun: true, ..case(name, fault, becomes) }
 }
 
-fn tls(name: &'static str, paper: Paper, becomes: Outcome) -> Case {
-    Case { trouble: Trouble::Tls(paper), ..case(name, Fault::Hang, becomes) }
+fn tls(name: &'static str, kind: Certificate, becomes: Outcome) -> Case {
+    Case { trouble: Trouble::Tls(kind), ..case(name, Fault::Hang, becomes) }
 }
 
 /// Every row.
@@ -150,22 +150,19 @@ pub(crate) fn cases() -> Vec<Case> {
         case("529", Fault::Status { status: 529 }, O::Failed(529)),
         Case { trouble: Trouble::Refused, ..case("connection refused", Fault::Hang, O::Unreachable) },
         Case { trouble: Trouble::NoTls, ..case("TLS error", Fault::Hang, O::Unreachable) },
-        tls("certificate of an unknown authority", Paper::OfNobodyKnown, O::Untrusted(UNTRUSTED[0])),
-        tls("certificate that has expired", Paper::Expired, O::Untrusted(UNTRUSTED[1])),
-        tls("certificate for another name", Paper::ForAnotherName, O::Untrusted(UNTRUSTED[2])),
-        // What shows that the ones before are refused for what they say.
-        Case {
-            says_something: true,
-            ..tls("certificate that is sound", Paper::Sound, O::Answered(QUESTION.len()))
-        },
+        tls("certificate of an unknown authority", Certificate::UnknownAuthority, O::Untrusted(UNTRUSTED[0])),
+        tls("certificate that has expired", Certificate::Expired, O::Untrusted(UNTRUSTED[1])),
+        tls("certificate for another name", Certificate::ForAnotherName, O::Untrusted(UNTRUSTED[2])),
+        // Proves that the previous ones are rejected for their stated reasons.
+        Case { has_begun: true, ..tls("valid certificate", Certificate::Valid, O::Answered(QUESTION.len())) },
         in_the_middle("connection closed", Fault::CutStream { after_chunks: SOME }, O::Unreachable),
         in_the_middle("connection reset", Fault::Reset { after_chunks: SOME }, O::Unreachable),
         Case {
-            brief_wait: "first_byte_ms_max",
+            short_limit: "first_byte_ms_max",
             ..case("hang before the first byte", Fault::Hang, O::TimedOut("first_byte_ms_max"))
         },
         Case {
-            brief_wait: "idle_ms_max",
+            short_limit: "idle_ms_max",
             ..in_the_middle(
                 "hang after the first byte",
                 Fault::HangAfter { after_chunks: SOME },

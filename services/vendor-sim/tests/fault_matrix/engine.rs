@@ -1,4 +1,4 @@
-//! What the engine does in each case: no run hangs, none loses its record.
+//! The engine in each case: no run hangs, and none loses its record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use tokio_util::sync::CancellationToken;
 use crate::cases::{Case, Cell, Outcome, cases};
 use crate::house::{Delivery, FORMATS, House, QUESTION};
 
-/// Nothing is asserted about how long things take.
+/// A timeout against hanging tests; durations are not asserted.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Rows that are tried at the same time: all at once, a busy machine would be too slow to open their stores.
+/// Rows that run concurrently: with all of them, a busy machine would be too slow to open their stores.
 const ROWS_AT_ONCE: usize = 6;
 
-/// An engine at work for one case, whose plans call the worker of one format.
+/// A running engine for one case, whose plans call the worker of one format.
 struct AtWork {
     engine: Engine,
     conductor: ScriptedConductor,
@@ -106,17 +106,17 @@ impl AtWork {
     }
 }
 
-/// Nobody stands in.
+/// Without fallback workers.
 fn policy() -> Policy {
     Policy { attempts_max: 2, fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Low) }
 }
 
-/// Nobody stands in, and an answer that broke off is asked for again.
+/// Without fallback workers; a broken answer is retried.
 fn again() -> Policy {
     Policy { broken_answer: BrokenAnswer::Again, ..policy() }
 }
 
-/// Others stand in.
+/// With fallback workers.
 fn elsewhere() -> Policy {
     Policy { fallback: PoolRule::Pool, ..policy() }
 }
@@ -125,7 +125,7 @@ fn attempts(run: &Run) -> &[Attempt] {
     &run.rounds()[0].steps[0].task.attempts
 }
 
-/// What is wrong with the attempt that met the trouble.
+/// The problem of the attempt with the fault, if any.
 fn wrong_with(case: &Case, cell: &Cell<'_>, attempt: &Attempt) -> Option<String> {
     let AttemptOutcome::Failed(message) = &attempt.outcome else {
         return Some(format!("{cell}: the attempt ended as {:?}", attempt.outcome));
@@ -133,14 +133,13 @@ fn wrong_with(case: &Case, cell: &Cell<'_>, attempt: &Attempt) -> Option<String>
     if !message.contains(case.becomes.words()) {
         return Some(format!("{cell}: the error is `{message}`"));
     }
-    // Of a 10 MB answer in one piece nothing is kept.
-    let is_billed = case.says_something && (case.breaks_off() || cell.2 == Delivery::Streamed);
+    // Nothing is kept of an unstreamed 10 MB answer.
+    let is_billed = case.has_begun && (case.breaks_off() || cell.2 == Delivery::Streamed);
     let has_cost = attempt.cost > Cost::ZERO && attempt.usage.completion_tokens > 0;
     (is_billed != has_cost).then(|| format!("{cell}: {:?} cost {:?}", attempt.usage, attempt.cost))
 }
 
-/// What is wrong with a run whose first call met the trouble, and whose second one is answered; by another worker, if so many
-/// changes are wanted.
+/// The problem of a run whose first call has the fault and whose second one succeeds, with this number of fallbacks.
 fn wrong_with_recovery(case: &Case, cell: &Cell<'_>, run: &Run, fallbacks: u32) -> Option<String> {
     if run.answer() != Some(QUESTION) || attempts(run).len() != 2 || run.fallbacks() != fallbacks {
         return Some(format!("{cell}: ended as {:?} after {} attempts", run.state(), attempts(run).len()));
@@ -152,7 +151,7 @@ fn wrong_with_recovery(case: &Case, cell: &Cell<'_>, run: &Run, fallbacks: u32) 
     wrong_with(case, cell, &attempts(run)[0])
 }
 
-/// What is wrong with a run whose calls all met the trouble.
+/// The problem of a run whose calls all have the fault.
 fn wrong_with_failure(case: &Case, cell: &Cell<'_>, run: &Run) -> Option<String> {
     match run.state() {
         RunState::Failed { reason: FailReason::FinalStepFailed { message, .. } }
@@ -162,7 +161,7 @@ fn wrong_with_failure(case: &Case, cell: &Cell<'_>, run: &Run) -> Option<String>
     attempts(run).iter().find_map(|attempt| wrong_with(case, cell, attempt))
 }
 
-/// What is wrong with a run whose first three calls were asked to slow down, more often than its policy has attempts.
+/// The problem of a run whose first three calls are throttled, which is more often than its policy has attempts.
 fn wrong_with_waiting(cell: &Cell<'_>, run: &Run) -> Option<String> {
     let [waited @ .., answered] = attempts(run) else { return Some(format!("{cell}: no attempt")) };
     let is_right = run.answer() == Some(QUESTION)
@@ -172,10 +171,10 @@ fn wrong_with_waiting(cell: &Cell<'_>, run: &Run) -> Option<String> {
     (!is_right).then(|| format!("{cell}: ended as {:?} after {:?}", run.state(), attempts(run)))
 }
 
-/// Whether the engine takes it for a failure at all, and whether it tries again where nobody stands in.
+/// How often the engine calls the worker: 0 if it does not count as a failure.
 fn tries(case: &Case, policy: &Policy) -> usize {
     match case.becomes {
-        // Too long once is too long again; who is not trusted or paid once, is not the next time.
+        // A too long answer, an untrusted certificate and an unpaid account are permanent.
         Outcome::Answered(crate::cases::HUGE_BYTES) | Outcome::Untrusted(_) | Outcome::Unpaid => 1,
         Outcome::Answered(_) => 0,
         _ if case.breaks_off() && policy.broken_answer == BrokenAnswer::Elsewhere => 1,
@@ -183,7 +182,7 @@ fn tries(case: &Case, policy: &Policy) -> usize {
     }
 }
 
-/// One cell: runs whose trouble passes, and some whose trouble stays.
+/// One cell: runs with a temporary fault, and some with a permanent one.
 async fn cell_problems(house: &House, case: &Case, cell: &Cell<'_>, at_work: &AtWork) -> Vec<String> {
     let mut problems = Vec::new();
     let is_scripted = matches!(case.trouble, crate::cases::Trouble::Scripted(_));
@@ -217,15 +216,15 @@ async fn cell_problems(house: &House, case: &Case, cell: &Cell<'_>, at_work: &At
             }
             _ => problems.extend(wrong_with_failure(case, cell, &run)),
         }
-        if is_last != says_why(&run) {
+        if is_last != explains_failure(&run) {
             problems.push(format!("{cell}: ended as {:?}", run.state()));
         }
     }
     problems
 }
 
-/// Whether a run that failed says that a worker was not asked again since its answer had begun.
-fn says_why(run: &Run) -> bool {
+/// Whether a failed run explains that a worker was not retried because its answer had begun.
+fn explains_failure(run: &Run) -> bool {
     let RunState::Failed { reason } = run.state() else { return false };
     reason.to_string().ends_with("; not tried again: its answer had begun")
 }
@@ -237,14 +236,14 @@ async fn no_run_hangs_and_none_loses_its_record() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// What is wrong in a row.
+/// The problems of a row.
 async fn problems_of(case: Case) -> Vec<String> {
     let (case, house) = (&case, House::new().await);
     let pool = house.pool(case);
     let mut problems = Vec::new();
     for delivery in Delivery::BOTH {
         for format in FORMATS {
-            // A limiter of its own: the failures of one cell open circuit breakers.
+            // A separate limiter, because the failures of one cell open circuit breakers.
             let at_work = AtWork::on(pool.clone(), house.vendors(&pool)).await;
             let cell = Cell(case, format, delivery);
             problems.extend(cell_problems(&house, case, &cell, &at_work).await);

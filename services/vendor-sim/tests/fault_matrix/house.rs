@@ -1,4 +1,4 @@
-//! A simulator, and pools that lead to it in each wire format.
+//! A simulator, and pools that use it in each wire format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ pub(crate) const FORMATS: [&str; 4] = ["openai-chat", "openai-responses", "anthr
 pub(crate) const QUESTION: &str =
     "A question of more than seven tokens, so that some are left after trouble in its middle.";
 
-/// How the vendor gives its answer; it is always asked for a stream.
+/// Whether the vendor streams its answer; a stream is always requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Streamed,
@@ -38,7 +38,7 @@ impl House {
         Self { sim, authority }
     }
 
-    /// Makes the next `calls` calls show the trouble, and every answer come in one piece if it is to.
+    /// Makes the next `calls` calls show the fault, and answers unstreamed if required.
     pub(crate) fn script(&self, case: &Case, delivery: Delivery, calls: u32) {
         let faults = match case.trouble {
             Trouble::Scripted(fault) => vec![ScriptedFault::next_calls(fault, calls)],
@@ -50,20 +50,20 @@ impl House {
             .unwrap();
     }
 
-    /// A worker in each format, by its name, on the way to the trouble, and one that is sound.
+    /// A worker in each format that show_fault the fault, and one without faults.
     pub(crate) fn pool(&self, case: &Case) -> Pool {
         let (scheme, address) = match case.trouble {
             Trouble::Scripted(_) => ("http", self.sim.addr().to_string()),
             Trouble::NoTls => ("https", self.sim.addr().to_string()),
-            Trouble::Tls(paper) => ("https", self.authority.door(paper).to_string()),
-            Trouble::Refused => ("http", nobody()),
+            Trouble::Tls(kind) => ("https", self.authority.listener(kind).to_string()),
+            Trouble::Refused => ("http", unused_address()),
         };
         let mut toml = "schema = 1\nname = \"faults\"\nversion = \"1\"\n".to_owned();
         for format in FORMATS {
             let path = if format == "gemini" { "/v1beta" } else { "/v1" };
-            // Brief beside the others, and long enough for the sound call that follows on a busy machine.
+            // Short compared with the others, but long enough for a successful call on a busy machine.
             let limits = ["connect_ms_max", "first_byte_ms_max", "idle_ms_max", "call_ms_max"].map(|limit| {
-                let milliseconds = if limit == case.brief_wait { 500 } else { 120_000 };
+                let milliseconds = if limit == case.short_limit { 500 } else { 120_000 };
                 format!("{limit} = {milliseconds}")
             });
             write!(
@@ -90,15 +90,15 @@ impl House {
         Pool::parse(&toml).unwrap()
     }
 
-    /// Adapters that trust the house's authority, and nobody else.
+    /// Adapters that trust the test authority only.
     pub(crate) fn vendors(&self, pool: &Pool) -> HttpVendors {
         let trusted = Some(self.authority.certificate());
         temp_env::with_var("SSL_CERT_FILE", trusted, || HttpVendors::new(pool, &BTreeMap::new()).unwrap())
     }
 }
 
-/// An address of this machine where nobody listens.
-fn nobody() -> String {
+/// An address of this machine without a listener.
+fn unused_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }

@@ -1,4 +1,4 @@
-//! What goes wrong at a vendor, in each wire format, streamed and not: what our adapters make of it, and what the engine does.
+//! Vendor faults in each wire format, streamed and unstreamed: the adapters' results and the engine's reaction.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod adapter;

@@ -1,4 +1,4 @@
-//! A vendor whose certificates are signed by an authority of its own, which its entry in the pool names.
+//! A vendor whose certificates are signed by a private authority, which its pool entry names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +9,11 @@ use podium_domain::pool::Pool;
 use podium_ports::vendor::{ChatRequest, Vendors};
 use podium_vendors::HttpVendors;
 
-use crate::authority::Paper;
+use crate::authority::Certificate;
 use crate::house::House;
 
-fn pool(house: &House, paper: Paper, roots: Option<&Path>) -> Pool {
-    let address = house.authority.door(paper);
+fn pool(house: &House, kind: Certificate, roots: Option<&Path>) -> Pool {
+    let address = house.authority.listener(kind);
     let roots = roots.map_or(String::new(), |path| format!("root_certificates = \"{}\"", path.display()));
     let toml = format!(
         r#"
@@ -45,24 +45,26 @@ async fn call(pool: &Pool) -> Result<(), String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_vendor_is_trusted_by_the_authority_that_its_entry_names() {
+async fn a_vendor_is_trusted_by_its_own_authority() {
     let house = House::new().await;
     let own = Some(house.authority.certificate());
-    assert_eq!(call(&pool(&house, Paper::Sound, own)).await, Ok(()));
-    for (paper, roots) in [(Paper::Sound, None), (Paper::OfNobodyKnown, own), (Paper::Expired, own)] {
-        let refused = call(&pool(&house, paper, roots)).await.unwrap_err();
-        assert!(refused.contains("its certificate"), "{paper:?}: {refused}");
+    assert_eq!(call(&pool(&house, Certificate::Valid, own)).await, Ok(()));
+    for (kind, roots) in
+        [(Certificate::Valid, None), (Certificate::UnknownAuthority, own), (Certificate::Expired, own)]
+    {
+        let refused = call(&pool(&house, kind, roots)).await.unwrap_err();
+        assert!(refused.contains("its certificate"), "{kind:?}: {refused}");
     }
 }
 
 #[tokio::test]
-async fn certificates_that_cannot_be_used_are_named_at_the_start() {
+async fn unusable_certificates_are_reported_at_start() {
     let house = House::new().await;
     let empty = tempfile::NamedTempFile::new().unwrap();
     for (path, problem) in
         [(empty.path(), "holds no PEM certificate"), (Path::new("/nowhere/ca.pem"), "cannot be read")]
     {
-        let error = call(&pool(&house, Paper::Sound, Some(path))).await.unwrap_err();
+        let error = call(&pool(&house, Certificate::Valid, Some(path))).await.unwrap_err();
         assert!(error.starts_with("vendor `own`: root_certificates "), "{error}");
         assert!(error.contains(&path.display().to_string()) && error.contains(problem), "{error}");
     }

@@ -44,7 +44,7 @@ pub(super) fn whole(completion: &Completion) -> Value {
     })
 }
 
-/// The chunks of the stream in order: the role, the pieces, the calls, the reason for the end, and the usage if it is wanted.
+/// The chunks of the stream in order: role, text pieces, tool calls, finish reason, and the usage if requested.
 pub(super) fn frames(completion: &Completion, delivery: Delivery) -> Vec<String> {
     let mut deltas = vec![json!({ "role": "assistant", "content": "", "refusal": null })];
     let member = if completion.end == End::Declined { "refusal" } else { "content" };
@@ -101,7 +101,7 @@ fn call_body(completion: &Completion, index: usize, call: &Call) -> Value {
 
 fn finish_reason(end: End) -> &'static str {
     match end {
-        // OpenAI ends a refusal as any other answer.
+        // OpenAI ends a refusal like any other answer.
         End::Stop | End::Declined => "stop",
         End::Length => "length",
         End::ToolCalls => "tool_calls",

@@ -1,16 +1,16 @@
-//! Reads and checks a chat completion request. Refusals name the parameter, as the real vendor's do.
+//! Parses and checks a chat completion request. Errors name the parameter, as the real vendor's do.
 
 use serde_json::{Map, Value};
 
 use crate::http::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, missing, picture,
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, missing,
         stops, tokens, tool, within, wrong_type,
     },
     error::ApiError,
 };
 
-/// Everything that the real interface takes. What the programs have no use for is accepted and ignored.
+/// All parameters of the real API. Those that the programs do not use are accepted and ignored.
 const PARAMETERS: &[&str] = &[
     "audio",
     "frequency_penalty",
@@ -52,7 +52,7 @@ const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "fu
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 const STOPS_MAX: usize = 4;
 
-/// The request that the body holds.
+/// Parses the body of a request.
 pub(in crate::http) fn parse(body: &[u8]) -> Result<Ask, ApiError> {
     let fields = body_fields(body)?;
     if let Some(unknown) = fields.keys().find(|name| !PARAMETERS.contains(&name.as_str())) {
@@ -136,7 +136,7 @@ fn content_part(path: &str, part: &Value) -> Result<String, ApiError> {
         }
         Some("image_url") => {
             let url = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
-            url.map(picture).ok_or_else(|| lacks("image_url.url"))
+            url.map(image_text).ok_or_else(|| lacks("image_url.url"))
         }
         kind => {
             let kind = kind.unwrap_or("null");
