@@ -1,9 +1,9 @@
-//! `LoRA` adapters: which ones fit which weights.
+//! Checks whether a `LoRA` adapter fits the weights.
 //!
-//! llama.cpp refuses most adapters that do not fit, and aborts on some, at once or when it computes: those whose metadata have
-//! other types, whose tensors have other dimensions than two or a type that it does not multiply, that change the table of
-//! tokens where it is the output as well. Others it passes over in part, and it computes with numbers that are none. So all that
-//! it does not check is checked here.
+//! llama.cpp rejects most adapters that do not fit, but aborts on some while loading or computing: wrong types of metadata
+//! values, tensors without exactly two dimensions or of a type that it cannot multiply, and changes of a token table that is
+//! also the output layer. It silently skips parts of others, and it computes with NaN and infinity. This module checks what
+//! llama.cpp does not.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,101 +11,100 @@ use std::path::{Path, PathBuf};
 
 use podium_bundle::gguf::{Gguf, GgufError, Tensor, Value};
 
-/// An adapter of the `LoRA` kind: a low-rank change that is applied to the weights in all that an engine computes.
+/// A `LoRA` adapter: a low-rank change of the weights that applies to everything an engine computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterFile {
     /// The GGUF file.
     pub path: PathBuf,
-    /// How strongly it is applied; 1 is as it was trained, 0 not at all.
+    /// Scale: 1 as trained, 0 without effect.
     pub scale: f32,
 }
 
-/// Why an adapter is not applied to weights.
+/// Why an adapter cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterError {
-    /// The file is missing, or not a file.
+    /// The file is missing or is not a regular file.
     #[error("it cannot be read")]
     Unreadable(#[source] io::Error),
-    /// The file is damaged or of another kind.
-    #[error("it is no adapter: {problem}")]
+    /// The file is damaged or has another format.
+    #[error("it is not an adapter: {problem}")]
     Damaged {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// What the file says of itself is not what it must be.
+    /// A metadata value is unsupported.
     #[error("its {key} is {found}, it must be {expected}")]
     Metadata {
         /// The key of the file's metadata.
         key: &'static str,
         /// Its value.
         found: String,
-        /// The value that would do.
+        /// The supported value.
         expected: String,
     },
-    /// It would be multiplied with a number that is none.
-    #[error("scale is {scale} at alpha {alpha}, the adapter cannot be multiplied with that")]
+    /// Its factor would be NaN or infinite.
+    #[error("scale is {scale} at alpha {alpha}, their product must be finite")]
     Scale {
-        /// How strongly it was to be applied.
+        /// The configured scale.
         scale: f32,
-        /// What the file says that it was trained with.
+        /// The alpha that the file names.
         alpha: f32,
     },
     /// It has no tensors.
-    #[error("it changes nothing")]
+    #[error("it has no tensors")]
     Empty,
-    /// A tensor of it does not fit the weights.
+    /// A tensor does not fit the weights.
     #[error("its `{tensor}` does not fit: {problem}")]
     Tensor {
-        /// The tensor of the weights that it is to change, or its own name.
+        /// The changed tensor of the weights, or the adapter's own tensor.
         tensor: String,
-        /// Why.
+        /// The problem.
         problem: String,
     },
-    /// A number of it is none, or has no end: so would be all that is computed with it.
+    /// A value is NaN or infinite, which would spread to everything computed with it.
     #[error("its `{tensor}` has a number that is not finite, at {at}")]
     NotFinite {
-        /// Its own tensor.
+        /// The adapter's tensor.
         tensor: String,
-        /// Which of its numbers, from 0; with `Q8_0`, the first of the block whose scale it is.
+        /// Index of the value, from 0; for `Q8_0` the first of the block with that scale.
         at: u64,
     },
-    /// llama.cpp does not take it.
-    #[error("llama.cpp refuses it: {reason}")]
+    /// llama.cpp rejected it.
+    #[error("llama.cpp rejected it: {reason}")]
     Refused {
-        /// What llama.cpp says.
+        /// llama.cpp's error.
         reason: String,
     },
 }
 
-/// Types of numbers that adapters have, as GGUF counts them: F32, F16, `Q8_0`, BF16.
+/// Supported tensor types by their GGUF numbers: F32, F16, `Q8_0`, BF16.
 const KINDS: [u32; 4] = [0, 1, 8, 30];
-/// The type of weights that llama.cpp cannot change.
+/// A type of weights to which llama.cpp cannot apply adapters.
 const NVFP4: u32 = 40;
-/// The tensors of a layer to which llama.cpp applies adapters. It does to those of experts, too, by rules that nobody has
-/// tried here.
+/// The layer tensors to which adapters may be applied. llama.cpp also applies adapters to experts' tensors, which is untested.
 const OF_LAYER: [&str; 8] =
     ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
 
 const ALPHA: &str = "adapter.lora.alpha";
 const INVOCATION: &str = "adapter.alora.invocation_tokens";
 
-/// Whether llama.cpp may be given the adapter for these weights, which it has loaded.
+/// Checks that llama.cpp can safely apply the adapter to these weights, which it has loaded.
 pub(crate) fn check(adapter: &AdapterFile, weights: &Path) -> Result<(), AdapterError> {
-    // The system's own words for what is not there; a folder can be opened like a file.
+    // Use the system's message for a missing file. A folder can be opened like a file, so it is checked separately.
     let file = std::fs::metadata(&adapter.path).map_err(AdapterError::Unreadable)?;
     if !file.is_file() {
         return Err(AdapterError::Unreadable(io::Error::other("not a file")));
     }
     let damaged = |error: GgufError| AdapterError::Damaged { problem: error.to_string() };
     let head = Gguf::read(&adapter.path).map_err(damaged)?;
-    // llama.cpp has read them, so this can too.
+    // llama.cpp has read the weights, so this parser can, too.
     let weights = Gguf::read(weights).map_err(damaged)?;
     check_metadata(&head, &weights)?;
     let alpha = match head.values.get(ALPHA) {
         Some(Value::Float(alpha)) => *alpha,
         _ => 0.0,
     };
-    // The rank divides it, so the product is the most that can come of it.
+    // llama.cpp divides by the rank, so this product is the largest factor.
     if !adapter.scale.is_finite() || !(adapter.scale * alpha).is_finite() {
         return Err(AdapterError::Scale { scale: adapter.scale, alpha });
     }
@@ -123,7 +122,8 @@ fn check_metadata(head: &Gguf, weights: &Gguf) -> Result<(), AdapterError> {
     {
         let found = head.text(key);
         if found != Some(expected) {
-            let found = found.map_or_else(|| "missing or no short text".to_owned(), |it| format!("`{it}`"));
+            let found =
+                found.map_or_else(|| "missing or not a short text".to_owned(), |it| format!("`{it}`"));
             return Err(AdapterError::Metadata { key, found, expected: format!("`{expected}`") });
         }
     }
@@ -135,7 +135,7 @@ fn check_metadata(head: &Gguf, weights: &Gguf) -> Result<(), AdapterError> {
         Some(_) => return other(ALPHA, "of another type", "a 32-bit float"),
     }
     if head.values.contains_key(INVOCATION) {
-        return other(INVOCATION, "there", "left out: an adapter is applied to all tokens or to none");
+        return other(INVOCATION, "present", "absent: an adapter applies to all tokens or to none");
     }
     Ok(())
 }
@@ -166,7 +166,10 @@ fn check_change(
     of_weights: Option<&Tensor>,
 ) -> Result<(), String> {
     if !is_applied(name) {
-        return Err(format!("only output and, of layers, {} can be changed", OF_LAYER.join(", ")));
+        return Err(format!(
+            "only the output layer and the layer tensors {} can be changed",
+            OF_LAYER.join(", ")
+        ));
     }
     let Some(of_weights) = of_weights else { return Err("the weights have no such tensor".to_owned()) };
     let (Some(a), Some(b)) = parts else { return Err("its other half is missing".to_owned()) };
@@ -189,7 +192,7 @@ fn check_change(
     Err(format!("it is of shape {a:?} by {b:?}, the weights' is {of_weights:?}"))
 }
 
-/// Its first two dimensions.
+/// The tensor's first two dimensions; a missing one is 1.
 fn two(tensor: &Tensor) -> [u64; 2] {
     [0, 1].map(|at| tensor.shape.get(at).copied().unwrap_or(1))
 }

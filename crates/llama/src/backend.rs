@@ -1,6 +1,6 @@
-//! llama.cpp's state of the whole process: initialised once, never freed, its log sent to `tracing`.
+//! llama.cpp's process-wide state: initialised once, never freed, with its log sent to `tracing`.
 //!
-//! Its lines have the target `llama-cpp-2`; at `info` they are many, so a program filters that target at `warn`.
+//! The log lines have the target `llama-cpp-2`. There are many at `info`, so programs filter that target at `warn`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,16 +13,16 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::modules::{self, Modules, NoModules};
 
-/// Under which target the binding logs llama.cpp's lines.
+/// The `tracing` target of llama.cpp's log lines.
 const LOG_TARGET: &str = "llama-cpp-2";
 
-/// Why this process has no llama.cpp.
+/// Why llama.cpp is unavailable in this process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
-    /// Another part of the process has initialised it by itself.
+    /// Another part of the process initialised it.
     #[error("llama.cpp was initialised by another part of this process")]
     Foreign,
-    /// What computes is not there.
+    /// No module for this processor was found.
     #[error(transparent)]
     NoModules(#[from] NoModules),
 }
@@ -31,16 +31,16 @@ pub enum BackendError {
 #[derive(Debug)]
 pub(crate) struct LlamaCpp {
     pub(crate) backend: LlamaBackend,
-    /// What it computes with.
+    /// The loaded compute modules.
     pub(crate) modules: Modules,
 }
 
-/// The process's one backend. The first call takes a moment.
+/// The process's backend; the first call initialises it.
 pub(crate) fn backend() -> Result<&'static LlamaCpp, BackendError> {
     static BACKEND: OnceLock<Result<LlamaCpp, BackendError>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
         send_logs_to_tracing(LogOptions::default());
-        // Before the backend: it would load modules by itself, from the working directory too.
+        // Load the modules first: the backend would otherwise search for them itself, also in the working directory.
         let modules = modules::load()?;
         let backend = LlamaBackend::init().map_err(|_| BackendError::Foreign)?;
         Ok(LlamaCpp { backend, modules })
@@ -48,32 +48,32 @@ pub(crate) fn backend() -> Result<&'static LlamaCpp, BackendError> {
     backend.as_ref().map_err(Clone::clone)
 }
 
-/// Does work that makes llama.cpp talk, and gives the last error that it logged: its own error values say nothing.
-pub(crate) fn overheard<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
-    let (result, mut errors) = all_overheard(work);
+/// Runs `work` and returns the last error that llama.cpp logged meanwhile. Its own error values contain no reason.
+pub(crate) fn with_last_error<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
+    let (result, mut errors) = with_errors(work);
     (result, errors.pop())
 }
 
-/// The same with the last errors in the order of their coming.
-pub(crate) fn all_overheard<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
-    let listener = Listener::default();
-    let heard = Arc::clone(&listener.errors);
+/// Like [`with_last_error`], with all recent errors in order.
+pub(crate) fn with_errors<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    let listener = ErrorCollector::default();
+    let collected = Arc::clone(&listener.errors);
     let result = tracing::subscriber::with_default(listener, work);
-    let errors = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
+    let errors = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
     (result, errors.into())
 }
 
-/// Most lines that are kept, and most characters of each.
+/// Most lines that are kept, and most characters per line.
 const LINES_MAX: usize = 16;
 const LINE_CHARS_MAX: usize = 400;
 
-/// Keeps the last error lines, passes nothing on.
+/// Collects the last error lines and forwards nothing.
 #[derive(Default)]
-struct Listener {
+struct ErrorCollector {
     errors: Arc<Mutex<VecDeque<String>>>,
 }
 
-impl Subscriber for Listener {
+impl Subscriber for ErrorCollector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == LOG_TARGET && *metadata.level() == Level::ERROR
     }

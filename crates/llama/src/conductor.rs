@@ -1,4 +1,4 @@
-//! The conductor that runs here: a bundle's weights under the engine, behind the port that every conductor has.
+//! The local conductor: a bundle's weights and the engine behind the `Conductor` port.
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
@@ -34,19 +34,19 @@ use crate::prompt::{Prompt, Template, UnknownTemplate};
 use crate::reading;
 use crate::sampler::Sampling;
 
-/// Most tries at a plan. Only drawn tokens differ from one try to the next.
+/// Most tries at a plan. Tries differ only in the sampled tokens.
 const TRIES_MAX: u32 = 3;
 
-/// What the machine gives a conductor. What the model needs is in its bundle.
+/// What the machine provides for a conductor. The bundle defines what the model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlamaOptions {
-    /// Most plans that are written at the same time, as in [`EngineOptions::sequences_max`].
+    /// Most plans that are written concurrently; see [`EngineOptions::sequences_max`].
     pub sequences_max: NonZeroU16,
-    /// Most requests that wait while so many are worked on.
+    /// Most requests that wait while all sequences are in use.
     pub waiting_max: NonZeroUsize,
-    /// Threads that compute, as in [`EngineOptions::threads`].
+    /// Compute threads; see [`EngineOptions::threads`].
     pub threads: Option<NonZeroUsize>,
-    /// What of the machine is used beside its processor, as in [`EngineOptions::hardware`].
+    /// GPUs and caches; see [`EngineOptions::hardware`].
     pub hardware: Hardware,
 }
 
@@ -57,72 +57,73 @@ impl Default for LlamaOptions {
 }
 
 impl LlamaOptions {
-    /// The defaults within what the machine's owner allows.
+    /// The defaults, within the configured limits.
     pub const fn within(LocalLimits { sequences_max, waiting_max, hardware }: LocalLimits) -> Self {
         Self { sequences_max, waiting_max, threads: None, hardware }
     }
 }
 
-/// Why a bundle makes no conductor.
+/// Why a bundle cannot be used as conductor.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its prompt is for a template that there is not.
+    /// Its prompt template is unknown.
     #[error("bundle `{bundle}` cannot be used")]
     Template {
         /// Name and version.
         bundle: String,
-        /// Which template.
+        /// The error.
         #[source]
         source: UnknownTemplate,
     },
     /// It was trained for another pool.
     #[error(transparent)]
     Pool(#[from] OtherPool),
-    /// Its mini head is none.
-    #[error("bundle `{bundle}` has a mini head that is refused")]
+    /// Its mini head cannot be read.
+    #[error("bundle `{bundle}` has an invalid mini head")]
     HeadFile {
         /// Name and version.
         bundle: String,
-        /// Why.
+        /// The error.
         #[source]
         source: FileError,
     },
-    /// Its mini head was trained on hidden states of something else.
-    #[error("bundle `{bundle}` has a mini head for other hidden states: {theirs}, the bundle's are {ours}")]
+    /// Its mini head was trained on hidden states of other weights, another adapter or another prompt.
+    #[error(
+        "bundle `{bundle}` has a mini head trained on hidden states of {theirs}, the bundle produces {ours}"
+    )]
     Head {
         /// Name and version.
         bundle: String,
         /// What the head was trained on.
         theirs: String,
-        /// What the bundle gives.
+        /// What the bundle produces.
         ours: String,
     },
-    /// Its weights cannot be run.
+    /// Its weights cannot be loaded.
     #[error("bundle `{bundle}` cannot be loaded")]
     Load {
         /// Name and version.
         bundle: String,
-        /// Why.
+        /// The error.
         #[source]
         source: LoadError,
     },
 }
 
-/// A language model under llama.cpp that plans.
+/// Plans with a language model under llama.cpp.
 #[derive(Debug)]
 pub struct LlamaConductor {
     id: String,
     manifest: Manifest,
     template: Template,
-    /// In the order that the model knows.
+    /// The pool in the order that the model was trained on.
     pool: Pool,
-    /// If there is one, and it knows the pool.
+    /// The mini head, if the bundle has one that fits the pool.
     head: Option<LinearHead>,
     engine: Engine,
 }
 
-/// Opens the bundle in a folder; loading takes a while and is done off the runtime's threads. Must be called inside a tokio
-/// runtime.
+/// Opens the bundle in a folder. Loading takes seconds and runs on a blocking thread. Must be called within a tokio runtime.
 pub fn open(
     folder: PathBuf,
     pool: Arc<Pool>,
@@ -160,7 +161,7 @@ impl LlamaConductor {
         Ok(Self { id, manifest, template, pool, head, engine })
     }
 
-    /// What the mini head chooses; with no plan where it leaves the question to the prompted conductor.
+    /// The mini head's choice; no plan if it leaves the question to the prompted conductor.
     async fn mini(
         &self,
         head: &LinearHead,
@@ -191,7 +192,7 @@ impl LlamaConductor {
         let worker = match head.choose(&values, allowed) {
             Ok(worker) => worker,
             Err(reason) => {
-                tracing::debug!(%reason, "the mini head leaves a question to the prompted conductor");
+                tracing::debug!(%reason, "the mini head passes a question to the prompted conductor");
                 return Ok((None, usage));
             }
         };
@@ -236,7 +237,7 @@ impl LlamaConductor {
             let messages = for_conductor(&self.manifest.prompt, &context);
             Prompt::new(self.template, &messages, &self.manifest.prompt.assistant_prefix)
         };
-        // What stays when the question is another.
+        // The part of the prompt that does not depend on the question.
         about(&request.question).beginning_like(&about(""))
     }
 
@@ -259,7 +260,7 @@ impl LlamaConductor {
         self.engine.handle().submit(request).map_err(failed)
     }
 
-    /// Reads what the model wrote; the error is for people.
+    /// Parses and checks the model's plan; the error is a message for people.
     fn read(&self, completion: &Completion, request: &PlanRequest) -> Result<PlanResult, String> {
         if completion.ended != Ended::Complete {
             let plan_tokens_max = self.manifest.sampling.plan_tokens_max;
@@ -275,7 +276,7 @@ impl LlamaConductor {
     }
 }
 
-/// What stays the same from try to try.
+/// The parts of a plan request that all tries share.
 struct Work<'a> {
     request: &'a PlanRequest,
     prompt: Prompt,
@@ -285,11 +286,11 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Listens until the completion is there, the deadline passes, or all is called off; a request that waits in the queue
-    /// would not notice these by itself.
-    async fn listen(&self, mut pending: Pending, text: TextSink<'_>) -> Result<Completion, ConductorError> {
+    /// Forwards text until the completion arrives, the deadline passes or the request is cancelled. A request that waits in
+    /// the queue does not notice these itself.
+    async fn receive(&self, mut pending: Pending, text: TextSink<'_>) -> Result<Completion, ConductorError> {
         let timeout = || ConductorError::Timeout { limit: self.request.time_max };
-        let listening = async {
+        let receiving = async {
             while let Some(piece) = pending.next_text().await {
                 text(&piece);
             }
@@ -298,7 +299,7 @@ impl Work<'_> {
         let completion = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Err(ConductorError::Stopped),
-            completion = tokio::time::timeout_at(self.deadline.into(), listening) => completion,
+            completion = tokio::time::timeout_at(self.deadline.into(), receiving) => completion,
         };
         let completion = completion.map_err(|_| timeout())?.map_err(failed)?;
         match completion.ended {
@@ -354,7 +355,7 @@ impl Conductor for LlamaConductor {
             if attempt > 0 {
                 text("\n");
             }
-            let completion = work.listen(self.submit(&work, attempt)?, text).await;
+            let completion = work.receive(self.submit(&work, attempt)?, text).await;
             let completion = completion.map_err(|error| error.charged(usage, Cost::ZERO))?;
             usage += used(&completion);
             match self.read(&completion, request) {
@@ -366,8 +367,8 @@ impl Conductor for LlamaConductor {
     }
 }
 
-/// The bundle's mini head, if there is one and the pool has the workers that it was trained on: to any other pool it does not
-/// apply, and the prompted conductor writes the plans of the mini tier.
+/// The bundle's mini head, if it has one and the pool contains the workers that it was trained on. For other pools the
+/// prompted conductor plans the mini tier as well.
 fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<LinearHead>, OpenError> {
     let Some(named) = &bundle.manifest().head else { return Ok(None) };
     let unreadable = |source| OpenError::HeadFile { bundle: bundle.manifest().id(), source };
@@ -380,13 +381,13 @@ fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<LinearHead>, Open
     match head.fits(pool) {
         Ok(()) => Ok(Some(head)),
         Err(reason) => {
-            tracing::warn!(%reason, "the mini head is not used: the pool is not the one that it was trained on");
+            tracing::warn!(%reason, "the mini head is not used: it was trained for other workers");
             Ok(None)
         }
     }
 }
 
-/// A deadline that the clock cannot express is none.
+/// Used if the clock cannot represent the deadline.
 const FAR: Duration = Duration::from_hours(24);
 
 fn used(completion: &Completion) -> Usage {

@@ -1,15 +1,15 @@
-//! The engine: one thread that owns llama.cpp's model and context, and a handle that any task can ask through.
+//! The engine: one thread that owns llama.cpp's model and context, and a handle that any task can use.
 //!
-//! Requests are decoded together: each is a sequence of one batch, joins and leaves between two tokens, and begins with what
-//! prompts share, which is computed once. A long prompt is computed in parts beside the others' tokens.
+//! Requests are decoded together. Each is a sequence of a shared batch, may join or leave between two tokens, and reuses the common
+//! beginning of prompts, which is computed once. A long prompt is computed in parts, between the tokens of other requests.
 //!
-//! The same request gives the same plan whatever else is decoded, as far as llama.cpp computes the same: the last bits of its
-//! numbers depend on how many tokens are in a batch, so a choice that hangs on these may fall either way. It rarely does where
-//! the likeliest token is taken, and sometimes where tokens are drawn. Nothing else of one request reaches another.
+//! The same request gives the same plan whatever else is decoded, as far as llama.cpp computes the same. The last bits of
+//! its numbers depend on the size of the batch, so a choice that depends on these bits may differ. This is rare with greedy
+//! decoding and happens sometimes with sampling. Requests influence each other in no other way.
 //!
-//! llama.cpp aborts the whole process when it is misused. So nothing of it is reachable from here: a request is a prompt,
-//! the shape of a plan and bounds, and the answer is text. Prompt and completion are known to fit the context before the
-//! first token is computed, and the thread reads no logits but those that it asked for.
+//! llama.cpp aborts the whole process when it is misused, so none of its objects is reachable from outside. A request is a
+//! prompt, the shape of a plan and bounds; the answer is text. A request's prompt and completion are known to fit the
+//! context before its first token is computed, and the thread reads only logits that it requested.
 
 mod advance;
 mod batch;
@@ -48,146 +48,146 @@ use load::TextBound;
 use prepare::Prepared;
 use reader::ReadJob;
 
-/// What an engine is made of.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Whose engine it is, in what it measures: a conductor's name and version.
+    /// Name and version of the conductor, for metrics.
     pub name: String,
-    /// The GGUF file.
+    /// The weights, a GGUF file.
     pub weights: PathBuf,
-    /// What changes them in all that the engine computes.
+    /// An adapter for these weights.
     pub adapter: Option<AdapterFile>,
     /// Most tokens of a request's prompt and completion together; at most what the weights were trained for.
     pub context_tokens: u32,
-    /// Most requests that are decoded at the same time, at most [`SEQUENCES_MAX`]. Memory is taken for so many times
-    /// `context_tokens`, and once more for what prompts share.
+    /// Most requests that are decoded concurrently, at most [`SEQUENCES_MAX`]. Memory is allocated for this many times
+    /// `context_tokens`, plus once for shared prompt beginnings.
     pub sequences_max: NonZeroU16,
-    /// Most requests that wait while so many are decoded.
+    /// Most requests that wait while all sequences are in use.
     pub waiting_max: NonZeroUsize,
-    /// Threads that compute. None takes what the process may use of the machine, and one for weights that are so small that
-    /// more would not help. More than the machine has is far slower.
+    /// Compute threads. `None` uses the CPUs available to the process, or one for weights that are too small to gain from
+    /// more. More threads than CPUs are far slower.
     pub threads: Option<NonZeroUsize>,
-    /// What of the machine is used beside its processor. GPUs need the feature `dynamic` and their module.
+    /// GPUs and caches. GPUs need the feature `dynamic` and their module.
     pub hardware: Hardware,
-    /// Whether prompts can be read, which takes memory for one text more.
+    /// Whether hidden states can be read, which needs memory for one more context.
     pub hidden_states: HiddenStates,
 }
 
-/// Whether an engine can be asked for hidden states.
+/// Whether an engine can return hidden states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HiddenStates {
     /// [`EngineHandle::read`] works.
     Readable,
-    /// It is refused.
+    /// [`EngineHandle::read`] returns an error.
     NotReadable,
 }
 
-/// A plan that is asked for.
+/// A request for a plan.
 #[derive(Debug)]
 pub struct Request {
-    /// What the model is told.
+    /// The model's input.
     pub prompt: Prompt,
-    /// Mini goes before ultra.
+    /// Mini is scheduled before ultra.
     pub tier: Tier,
-    /// Which plans it may write.
+    /// The plans that are allowed.
     pub shape: PlanShape,
-    /// How its tokens are chosen.
+    /// How tokens are chosen.
     pub sampling: Sampling,
-    /// Most tokens of free text before the plan is begun for it.
+    /// Most tokens of free text; then the plan is started.
     pub reasoning_tokens_max: u32,
     /// Most tokens of the plan.
     pub plan_tokens_max: u32,
-    /// When to stop, finished or not.
+    /// The request ends at this time, finished or not.
     pub deadline: Instant,
-    /// Told from outside to stop.
+    /// Cancels the request.
     pub stop: CancellationToken,
 }
 
-/// What the model wrote.
+/// The model's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The free text; ends with a line break if it is not empty and a plan follows.
+    /// The free text. Ends with a line break if it is not empty and a plan follows.
     pub reasoning: String,
-    /// The three lists; whole if `ended` is [`Ended::Complete`].
+    /// The three lists; complete if `ended` is [`Ended::Complete`].
     pub plan: String,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those of them that were computed for an earlier request.
+    /// Prompt tokens that an earlier request had computed.
     pub cached_tokens: usize,
-    /// Tokens of the free text that were kept.
+    /// Tokens of the free text, without discarded ones.
     pub reasoning_tokens: usize,
-    /// All tokens that were kept, those of the free text and those that the grammar left no choice about included.
+    /// All tokens without discarded ones, including free text and tokens that the grammar forced.
     pub completion_tokens: usize,
-    /// Why it ends there.
+    /// Why the completion ended.
     pub ended: Ended,
 }
 
-/// Why a completion ends.
+/// Why a completion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The plan is whole.
+    /// The plan is complete.
     Complete,
     /// `plan_tokens_max` was reached.
     TokensMax,
-    /// It was told to stop, or nobody waits for it any more.
+    /// It was cancelled, or its receiver was dropped.
     Stopped,
     /// The deadline passed.
     Deadline,
 }
 
-/// Why there is no completion.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The queue is full. Later there may be room.
-    #[error("{waiting_max} requests are waiting already")]
+    /// The queue is full. Retry later.
+    #[error("{waiting_max} requests are already waiting; retry later")]
     Overloaded {
         /// The bound of the queue.
         waiting_max: usize,
     },
-    /// The prompt leaves no room for reasoning and plan.
-    #[error("the prompt takes {tokens} tokens, there is room for {tokens_max}")]
+    /// The prompt leaves too few tokens for reasoning and plan.
+    #[error("the prompt has {tokens} tokens, the limit is {tokens_max}")]
     PromptTooLong {
-        /// Tokens of the prompt; at least so many, where it is far too long.
+        /// Tokens of the prompt; a lower bound if it is far too long.
         tokens: usize,
-        /// Most that leave room.
+        /// The limit for this request.
         tokens_max: usize,
     },
-    /// The prompt was written for other weights.
+    /// The prompt's template does not fit the weights.
     #[error("the weights have no token `{name}`")]
     UnknownControl {
         /// The control token.
         name: &'static str,
     },
-    /// The engine was shut down, or its thread has failed.
+    /// The engine was shut down, or its thread failed.
     #[error("the engine has ended")]
     Ended,
-    /// llama.cpp refused a batch.
+    /// llama.cpp rejected a batch.
     #[error("llama.cpp failed to compute a batch")]
     Decode(#[source] Arc<llama_cpp_2::DecodeError>),
-    /// llama.cpp did not give back part of a sequence.
-    #[error("llama.cpp failed to drop the end of a sequence")]
+    /// llama.cpp could not remove the end of a sequence.
+    #[error("llama.cpp failed to remove the end of a sequence")]
     Forget,
-    /// llama.cpp cannot let a sequence begin like another one.
+    /// llama.cpp could not copy the beginning of a sequence.
     #[error("llama.cpp failed to share the beginning of a prompt")]
     Share,
-    /// The model's logits allow no token: the weights are damaged.
+    /// No token has a valid logit: the weights are damaged.
     #[error("the model gives no token a probability")]
     NoToken,
-    /// The engine was not made for reading.
+    /// The engine was loaded without hidden states.
     #[error("the engine was loaded without hidden_states")]
     NotReadable,
-    /// A prompt was not read to its end.
+    /// Reading a prompt was cancelled or timed out.
     #[error("reading ended early: {0:?}")]
     Interrupted(Ended),
-    /// llama.cpp gave no hidden state.
-    #[error("llama.cpp gave no hidden state")]
+    /// llama.cpp returned no hidden state.
+    #[error("llama.cpp returned no hidden state")]
     NoHidden,
-    /// The grammar could not be built or walked.
+    /// The grammar library failed.
     #[error("the plan's grammar failed")]
     Grammar(#[from] GrammarError),
 }
 
-/// A running engine. Dropping it stops the thread at its next step; [`Engine::shut_down`] also waits for it.
+/// A running engine. Dropping it stops the thread at its next step. [`Engine::shut_down`] also waits for the thread.
 #[derive(Debug)]
 pub struct Engine {
     handle: EngineHandle,
@@ -216,35 +216,35 @@ impl Engine {
         Ok(Self { handle, stop, ended })
     }
 
-    /// A way to ask.
+    /// The handle for requests.
     pub fn handle(&self) -> &EngineHandle {
         &self.handle
     }
 
-    /// Stops what is running, refuses what waits, and returns when the model is freed. A program does this before it exits:
-    /// libraries are torn down at exit while the thread might still compute.
+    /// Cancels running requests, rejects waiting ones and returns when the model is freed. Programs must call this before
+    /// they exit: exit handlers unload libraries that the thread may still use.
     pub async fn shut_down(&self) {
-        self.tell_to_stop();
+        self.request_stop();
         self.ended.cancelled().await;
     }
 
-    fn tell_to_stop(&self) {
+    fn request_stop(&self) {
         self.stop.cancel();
-        // Wakes an idle thread.
+        // Wakes the thread if it is idle.
         let _ = self.handle.commands.send(Command::Stop);
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.tell_to_stop();
+        self.request_stop();
     }
 }
 
-/// Asks an engine. Cheap to clone.
+/// Submits requests to an engine. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
-    /// Without a bound of its own: each request in it holds a place.
+    /// Unbounded; each request in it has a permit of `places`, which are bounded.
     commands: mpsc::UnboundedSender<Command>,
     places: Arc<Semaphore>,
     waiting_max: usize,
@@ -253,7 +253,7 @@ pub struct EngineHandle {
 }
 
 impl EngineHandle {
-    /// Queues a request. Never waits. A prompt whose text cannot fit, whatever its tokens, is refused here.
+    /// Queues a request without waiting. A prompt whose text can never fit is rejected here.
     pub fn submit(&self, request: Request) -> Result<Pending, EngineError> {
         let place = self.place()?;
         self.bound.check(&request)?;
@@ -266,7 +266,7 @@ impl EngineHandle {
         Ok(Pending { text, answer, _guard: guard })
     }
 
-    /// Queues a prompt whose hidden state is wanted. Never waits. Nothing is decoded.
+    /// Queues a prompt whose hidden state is requested, without waiting. Nothing is decoded.
     pub fn read(&self, request: ReadRequest) -> Result<PendingRead, EngineError> {
         if self.hidden_states == HiddenStates::NotReadable {
             return Err(EngineError::NotReadable);
@@ -281,7 +281,7 @@ impl EngineHandle {
         Ok(PendingRead { answer, _guard: guard })
     }
 
-    /// A place among those that wait or are worked on.
+    /// Takes one of the places for waiting and running requests.
     fn place(&self) -> Result<OwnedSemaphorePermit, EngineError> {
         if self.commands.is_closed() {
             return Err(EngineError::Ended);
@@ -291,7 +291,7 @@ impl EngineHandle {
     }
 }
 
-/// A request on its way. Dropping it stops the work.
+/// A submitted request. Dropping it cancels the request.
 #[derive(Debug)]
 pub struct Pending {
     text: mpsc::UnboundedReceiver<String>,
@@ -300,28 +300,28 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// The next piece of text as the model writes it; none after the last. All of them joined are reasoning and plan.
+    /// The next piece of text; `None` after the last. All pieces together are reasoning and plan.
     pub async fn next_text(&mut self) -> Option<String> {
         self.text.recv().await
     }
 
-    /// Waits for the end.
+    /// Waits for the result.
     pub async fn finish(self) -> Result<Completion, EngineError> {
         self.answer.await.unwrap_or(Err(EngineError::Ended))
     }
 }
 
-/// What goes through the queue.
+/// The messages to the engine's thread.
 enum Command {
     Generate(Box<Job>),
-    /// A request that was given a sequence is ready to be decoded there, or is not.
+    /// The preparation of a request for this sequence succeeded or failed.
     Ready {
         sequence: u16,
         job: Box<Job>,
         prepared: Result<Box<Prepared>, EngineError>,
     },
     Read(Box<ReadJob>),
-    /// A prompt to be read is cut into tokens, or is refused.
+    /// The tokens of a prompt to read, or the error.
     ReadReady {
         job: Box<ReadJob>,
         tokens: Result<Vec<u32>, EngineError>,
@@ -329,20 +329,20 @@ enum Command {
     Stop,
 }
 
-/// A request and where its results go. The channel of text needs no bound of its own: a request writes at most one piece a
-/// token, and tokens are bounded.
+/// A request and its reply channels. The text channel needs no bound: a request writes at most one piece per token, and
+/// tokens are bounded.
 #[derive(Debug)]
 struct Job {
     request: Request,
     abandoned: CancellationToken,
     listener: mpsc::UnboundedSender<String>,
     reply: oneshot::Sender<Result<Completion, EngineError>>,
-    /// Among those that wait or are worked on. Free again when the request is answered.
+    /// Its place, freed when the request is answered.
     _place: OwnedSemaphorePermit,
 }
 
 impl Job {
-    /// Why it is to end now, finished or not, if it is.
+    /// Why the request must end now, if it must.
     fn interrupted(&self, now: Instant) -> Option<Ended> {
         if self.request.stop.is_cancelled() || self.abandoned.is_cancelled() {
             return Some(Ended::Stopped);
@@ -350,7 +350,7 @@ impl Job {
         (now >= self.request.deadline).then_some(Ended::Deadline)
     }
 
-    /// Answers a request that wrote nothing.
+    /// Answers a request without output.
     fn refuse(self, answer: Result<Ended, EngineError>) {
         let nothing = |ended| Completion {
             reasoning: String::new(),
@@ -361,7 +361,7 @@ impl Job {
             completion_tokens: 0,
             ended,
         };
-        // Nobody may be waiting.
+        // The receiver may be dropped.
         let _ = self.reply.send(answer.map(nothing));
     }
 }

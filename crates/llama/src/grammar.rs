@@ -1,7 +1,7 @@
-//! The grammar that the three lists are written under: built from the pool and the policy, walked by llguidance.
+//! The grammar of the three lists: built from the pool and the policy, executed by llguidance.
 //!
-//! What it lets through is a plan over allowed workers whose lists are equally long and whose steps see earlier steps
-//! only. It is the strict form of what `podium_domain::plan` reads leniently. Every repetition in it is bounded.
+//! It accepts plans over allowed workers with lists of equal length, in which steps see earlier steps only. It is the strict
+//! version of what `podium_domain::plan` parses leniently. Every repetition is bounded.
 
 mod copied;
 
@@ -23,51 +23,51 @@ use crate::sampler::Choice;
 /// Most characters of a subtask.
 pub const SUBTASK_CHARS_MAX: u16 = 600;
 
-/// Compiled grammars that are kept. Requests differ in few ways: in how many steps they may have and in who may do them.
+/// Most compiled grammars that are cached. Requests differ in the number of steps and the allowed workers only.
 const KEPT_MAX: usize = 16;
 
-/// What plans a request allows.
+/// The plans that a request allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanShape {
     workers: Vec<u16>,
     steps_max: u16,
     subtask_chars_max: u16,
     may_keep_answer: MayKeepAnswer,
-    /// The question that subtasks are copied from. Cut into pieces only when the grammar is made.
+    /// The question that subtasks are copied from. It is split only when the grammar is built.
     copied_from: Option<Arc<str>>,
 }
 
-/// Whether three empty lists, which say that the earlier answer is good, are a plan.
+/// Whether three empty lists, which keep the earlier answer, are a valid plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MayKeepAnswer {
-    /// There is an earlier answer.
+    /// An earlier answer exists.
     Yes,
-    /// There is none to keep.
+    /// No answer exists that could be kept.
     No,
 }
 
-/// A shape that allows no plan, or more than the grammar is made for.
+/// The shape allows no plan, or exceeds the grammar's limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// No worker is left.
+    /// No worker is allowed.
     #[error("a plan needs at least one allowed worker")]
     NoWorkers,
-    /// A worker's position is beyond what a pool can have.
+    /// A worker's position exceeds the pool limit.
     #[error("worker {position} is out of range, the limit is {WORKERS_MAX} workers")]
     WorkerOutOfRange {
         /// The position.
         position: u16,
     },
-    /// Too few or too many steps.
+    /// The number of steps is out of range.
     #[error("steps_max is {steps_max}, it must be 1 to {STEPS_MAX}")]
     Steps {
-        /// What it was.
+        /// The given value.
         steps_max: u16,
     },
-    /// Subtasks could not say anything, or too much.
+    /// The length of subtasks is out of range.
     #[error("subtask_chars_max is {chars_max}, it must be 1 to {SUBTASK_CHARS_MAX}")]
     SubtaskChars {
-        /// What it was.
+        /// The given value.
         chars_max: u16,
     },
 }
@@ -98,7 +98,7 @@ impl PlanShape {
         })
     }
 
-    /// The same with shorter subtasks.
+    /// Sets a lower limit for the length of subtasks.
     pub fn with_subtask_chars_max(self, chars_max: u16) -> Result<Self, ShapeError> {
         if !(1..=SUBTASK_CHARS_MAX).contains(&chars_max) {
             return Err(ShapeError::SubtaskChars { chars_max });
@@ -106,15 +106,15 @@ impl PlanShape {
         Ok(Self { subtask_chars_max: chars_max, ..self })
     }
 
-    /// The same, with subtasks that are parts of `question` around references to earlier results. A question too long for
-    /// that leaves them free.
+    /// Restricts subtasks to parts of `question` around references to earlier results. If the question is too long for that,
+    /// subtasks stay free.
     #[must_use]
     pub fn with_subtasks_copied_from(self, question: &str) -> Self {
         Self { copied_from: Some(question.into()), ..self }
     }
 
-    /// The grammar in the Lark dialect of llguidance. Equal lengths are had by one alternative for each length: while the
-    /// first list is open all are alive, and its end leaves one.
+    /// The grammar in llguidance's Lark dialect. It has one alternative for each length: all are possible during the first
+    /// list, and its end leaves one.
     fn lark(&self, copied: Option<&Copied>) -> String {
         let mut lark = String::from("start: ");
         let shortest = u16::from(self.may_keep_answer == MayKeepAnswer::No);
@@ -145,7 +145,7 @@ impl PlanShape {
     }
 
     fn write_free_subtasks(&self, lark: &mut String) {
-        // A subtask begins with a character that can be seen, so none is blank.
+        // A subtask begins with a visible character, so none is blank.
         let _ = writeln!(
             lark,
             r#"SUBTASK: /"([^"\\\s\x00-\x1F\x7F]|\\["\\])([^"\\\x00-\x1F\x7F]|\\["\\nt]){{0,{}}}"/"#,
@@ -155,8 +155,8 @@ impl PlanShape {
     }
 }
 
-/// The lists of steps before `step`, each step at most once and in rising order, as a regular expression. Where there is an earlier
-/// answer, `["all"]` is more than the list of all these steps: it shows the round before as well.
+/// A regular expression for lists of steps before `step`: each step at most once, in rising order. If an earlier answer
+/// exists, `["all"]` differs from the list of all these steps: it includes the previous round.
 fn access(step: u16, earlier: MayKeepAnswer) -> String {
     let beginning_with = |first: u16| {
         (first + 1..step).fold(first.to_string(), |mut list, next| {
@@ -169,26 +169,26 @@ fn access(step: u16, earlier: MayKeepAnswer) -> String {
     if lists.is_empty() { r"\[\]".to_owned() } else { format!(r"\[({})?\]", lists.join("|")) }
 }
 
-/// Makes walks of grammars over one vocabulary.
+/// Compiles grammars for one vocabulary.
 pub(crate) struct Grammars {
     factory: ParserFactory,
     kept: VecDeque<(PlanShape, Matcher)>,
 }
 
-/// The grammar library refused or failed.
+/// An error of the grammar library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("grammar: {0}")]
 pub struct GrammarError(String);
 
 impl GrammarError {
     pub(crate) fn new(error: impl std::fmt::Display) -> Self {
-        // The library's errors can hold the whole text so far.
+        // The library's errors can contain all the text so far.
         Self(error.to_string().lines().next().unwrap_or_default().chars().take(300).collect())
     }
 }
 
 impl Grammars {
-    /// Walks the vocabulary once; that takes up to a second for a large one.
+    /// Indexes the vocabulary, which takes up to a second for a large one.
     pub(crate) fn new(vocabulary: &TokEnv) -> Result<Self, GrammarError> {
         let abilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
         let slices = SlicedBiasComputer::general_slices();
@@ -198,10 +198,10 @@ impl Grammars {
         Ok(Self { factory, kept: VecDeque::new() })
     }
 
-    /// A walk that stands at the beginning.
+    /// A matcher at the start of the grammar.
     pub(crate) fn walk(&mut self, shape: &PlanShape) -> Result<Walk, GrammarError> {
         if let Some(copied) = shape.copied_from.as_deref().and_then(Copied::of) {
-            // Another question has another grammar.
+            // Each question has a different grammar.
             return self.make(&shape.lark(Some(&copied))).map(Walk);
         }
         let shape = PlanShape { copied_from: None, ..shape.clone() };
@@ -222,17 +222,17 @@ impl Grammars {
     }
 }
 
-/// A walk through a grammar, token by token.
+/// The state of a grammar, token by token.
 pub(crate) struct Walk(Matcher);
 
 impl Walk {
-    /// Takes the tokens that alone can follow, if the vocabulary says how a text is cut into tokens.
+    /// Consumes the tokens that must follow, if the vocabulary defines a canonical tokenisation.
     pub(crate) fn take_forced(&mut self) -> Result<Vec<u32>, GrammarError> {
         let forced = self.0.consume_ff_tokens();
         self.0.get_error().map_or(Ok(forced), |error| Err(GrammarError::new(error)))
     }
 
-    /// Takes a token that may follow.
+    /// Consumes an allowed token.
     pub(crate) fn take(&mut self, token: u32) -> Result<(), GrammarError> {
         self.0.consume_token(token).map_err(GrammarError::new)
     }

@@ -1,15 +1,15 @@
-//! The conductor that runs on this machine, under llama.cpp.
+//! The local conductor, which runs under llama.cpp.
 //!
-//! [`bundle`] opens a directory with a manifest and weights, [`LlamaConductor`] makes it a conductor, [`engine`] runs it: one
-//! thread owns the model, requests queue to it, plans are written under a [`grammar`].
+//! [`bundle`] opens a folder with a manifest and weights, [`LlamaConductor`] makes it a conductor, and [`engine`] runs it:
+//! one thread owns the model, requests queue for it, and plans are written under a [`grammar`].
 //!
-//! llama.cpp **aborts the process** when one of its assertions fails. This crate's interface leaves no way to make it do so,
-//! but damaged weights, a driver or a bug may: a program with this crate in it must be able to die and start again. It sets
-//! `GGML_NO_BACKTRACE=1` in its environment (from outside: a process cannot safely set its own), or an abort first runs a
-//! debugger on itself; and it calls [`Conductor::shut_down`](podium_ports::conductor::Conductor::shut_down) before it exits.
+//! llama.cpp **aborts the process** when one of its assertions fails. This crate's interface cannot trigger that, but
+//! damaged weights, a driver or a bug may: programs with this crate must tolerate being killed and restarted. They set
+//! `GGML_NO_BACKTRACE=1` from outside (a process cannot safely set its own environment), or an abort first runs a debugger
+//! on itself. They call [`Conductor::shut_down`](podium_ports::conductor::Conductor::shut_down) before they exit.
 //!
-//! This is the only crate that links C++. It refuses to: render templates that it does not know, run architectures that
-//! cannot drop the end of a text, and use llama.cpp's own grammars, which are slow and abort.
+//! This is the only crate that links C++. It does not render unknown templates, run architectures that cannot drop the end
+//! of a text, or use llama.cpp's own grammars, which are slow and abort.
 
 mod adapter;
 mod backend;

@@ -1,57 +1,56 @@
-//! What llama.cpp computes with: code in this binary, or modules that are loaded when the process starts, one for each kind
-//! of processor and one for CUDA.
+//! llama.cpp's compute code: linked into this binary, or modules that are loaded at start-up (one per kind of processor, one
+//! for CUDA).
 //!
-//! llama.cpp passes over a module that the system cannot load, as it must: one build serves machines with and without a GPU.
-//! So what it says about that is kept here, for whoever was promised a GPU.
+//! llama.cpp skips a module that the system cannot load, because one build serves machines with and without a GPU. Its
+//! messages about that are kept here, for the error about a missing GPU.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use llama_cpp_2::{LlamaBackendDevice, LlamaBackendDeviceType, list_llama_ggml_backend_devices};
 
-/// The variable that says in which folder the modules are. Without it they are where the program was installed:
-/// `../lib/podium` from the program's own folder.
+/// The variable with the folder of the modules. The default is the installed folder, `../lib/podium` relative to the program's.
 pub const MODULES_VARIABLE: &str = "PODIUM_LLAMA_MODULES";
 
-/// What was loaded, and what was not.
+/// The loaded modules, and the errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modules {
-    /// Where they are; none if all is in the binary.
+    /// The modules' folder; `None` if everything is linked into the binary.
     pub(crate) folder: Option<PathBuf>,
-    /// Those for anything but processors, by file name.
-    pub(crate) beside_processors: Vec<String>,
-    /// What llama.cpp said of those that it could not load, or that found no device.
-    pub(crate) complaints: Vec<String>,
+    /// File names of the modules other than those for CPUs.
+    pub(crate) accelerators: Vec<String>,
+    /// llama.cpp's messages about modules that it could not load or that found no device.
+    pub(crate) errors: Vec<String>,
 }
 
-/// There is nothing to compute with.
+/// No module for this CPU was found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("llama.cpp finds no module for this processor in {}{}", looked_in.join(", "), after(complaints))]
+#[error("llama.cpp finds no module for this processor in {}{}", looked_in.join(", "), after(errors))]
 pub struct NoModules {
     looked_in: Vec<String>,
-    complaints: Vec<String>,
+    errors: Vec<String>,
 }
 
-fn after(complaints: &[String]) -> String {
-    // Each begins with a semicolon.
-    [&[String::new()], complaints].concat().join("; ")
+fn after(errors: &[String]) -> String {
+    // Each one is preceded by a semicolon.
+    [&[String::new()], errors].concat().join("; ")
 }
 
-/// For whoever misses something.
+/// Describes the modules, for error messages.
 impl fmt::Display for Modules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.folder {
             None => f.write_str("this program was built without `llama-dynamic`, for processors only"),
-            Some(folder) if self.beside_processors.is_empty() => {
+            Some(folder) if self.accelerators.is_empty() => {
                 write!(f, "{} has modules for processors only", folder.display())
             }
-            Some(folder) => write!(f, "{} has {}", folder.display(), self.beside_processors.join(", ")),
+            Some(folder) => write!(f, "{} has {}", folder.display(), self.accelerators.join(", ")),
         }?;
-        f.write_str(&after(&self.complaints))
+        f.write_str(&after(&self.errors))
     }
 }
 
-/// Loads them for a program that calls llama.cpp without this crate's engine. Then nothing else here may be used.
+/// Loads the modules for a program that uses llama.cpp without this crate's engine. The rest of this crate must not be used then.
 pub fn load_modules() -> Result<(), NoModules> {
     load().map(drop)
 }
@@ -66,49 +65,48 @@ pub(crate) fn is_gpu(device: &LlamaBackendDevice) -> bool {
     matches!(device.device_type, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu)
 }
 
-/// Nothing is to be loaded.
+/// Without the feature `dynamic`: loads nothing.
 #[cfg(not(feature = "dynamic"))]
 #[expect(clippy::unnecessary_wraps, reason = "the other build can fail")]
 pub(crate) fn load() -> Result<Modules, NoModules> {
     Ok(Modules::default())
 }
 
-/// Loads the modules of the first folder that has any for processors. Once for the process, before anything else of llama.cpp.
+/// Loads the modules of the first folder with one for CPUs. Once per process, before any other use of llama.cpp.
 #[cfg(feature = "dynamic")]
 pub(crate) fn load() -> Result<Modules, NoModules> {
     let folders = found::folders();
     let chosen = folders.iter().find_map(|folder| Some((folder, found::modules(folder)?)));
     let looked_in = || folders.iter().map(|folder| folder.display().to_string()).collect();
-    let Some((folder, beside_processors)) = chosen else {
-        return Err(NoModules { looked_in: looked_in(), complaints: Vec::new() });
+    let Some((folder, accelerators)) = chosen else {
+        return Err(NoModules { looked_in: looked_in(), errors: Vec::new() });
     };
-    let ((), complaints) =
-        crate::backend::all_overheard(|| llama_cpp_2::llama_backend::load_backends_from_path(folder));
+    let ((), errors) =
+        crate::backend::with_errors(|| llama_cpp_2::llama_backend::load_backends_from_path(folder));
     if !devices().iter().any(|device| device.device_type == LlamaBackendDeviceType::Cpu) {
-        return Err(NoModules { looked_in: looked_in(), complaints });
+        return Err(NoModules { looked_in: looked_in(), errors });
     }
-    Ok(Modules { folder: Some(folder.clone()), beside_processors, complaints })
+    Ok(Modules { folder: Some(folder.clone()), accelerators, errors })
 }
 
 #[cfg(feature = "dynamic")]
 mod found {
     use std::path::{Path, PathBuf};
 
-    /// Where modules may be.
+    /// The folders to search.
     pub(super) fn folders() -> Vec<PathBuf> {
         if let Some(folder) = std::env::var_os(super::MODULES_VARIABLE).filter(|folder| !folder.is_empty()) {
             return vec![folder.into()];
         }
         let program = std::env::current_exe().and_then(|program| program.canonicalize()).ok();
         let installed = program.and_then(|program| Some(program.parent()?.parent()?.join("lib/podium")));
-        // A program that was not installed finds those that it was built with. Not in a release: the folder may be anybody's
-        // where that runs.
+        // A program that was not installed uses the build's folder. Not in a release build: on another machine that path may
+        // belong to anyone.
         let built = if cfg!(debug_assertions) { llama_cpp_sys_2::BACKENDS_DIR } else { None };
         installed.into_iter().chain(built.map(PathBuf::from)).collect()
     }
 
-    /// The modules in a folder for anything but processors; nothing where there is none for processors, and nothing for a
-    /// folder whose name llama.cpp cannot be told.
+    /// The modules in a folder other than those for CPUs. `None` if it has none for CPUs, or if llama.cpp cannot take its name.
     pub(super) fn modules(folder: &Path) -> Option<Vec<String>> {
         folder.to_str().filter(|name| !name.contains('\0'))?;
         let names =
@@ -116,7 +114,7 @@ mod found {
         let modules = names.filter(|name| name.starts_with("libggml-") && name.ends_with(".so"));
         let (processors, mut others): (Vec<_>, Vec<_>) =
             modules.partition(|name| name.starts_with("libggml-cpu"));
-        // Not a module: what all of them stand on.
+        // Not a module but their common library.
         others.retain(|name| name != "libggml-base.so");
         others.sort_unstable();
         (!processors.is_empty()).then_some(others)

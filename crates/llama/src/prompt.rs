@@ -1,21 +1,21 @@
-//! A conductor's prompt as pieces: control tokens, which only a template can write, and text, which can hold anything.
+//! A conductor's prompt in pieces: control tokens, which only a template writes, and text, which may contain anything.
 
 use std::sync::Arc;
 
 use podium_domain::conversation::Message;
 
-/// The names of the templates that prompts can be written in.
+/// The known templates.
 pub const TEMPLATES: [&str; 1] = ["chatml"];
 
-/// A chat template. The binding's own renderer guesses from the weights' metadata and differs from it silently, so
-/// templates are written here by hand.
+/// A chat template. The binding's renderer guesses the template from the weights' metadata and silently deviates from it, so
+/// templates are implemented here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
     /// `<|im_start|>role`, a line break, the text, `<|im_end|>`: Qwen and many others.
     ChatMl,
 }
 
-/// No such template.
+/// The template is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("prompt.template is `{name}`, supported are: {}", TEMPLATES.join(", "))]
 pub struct UnknownTemplate {
@@ -23,7 +23,7 @@ pub struct UnknownTemplate {
 }
 
 impl Template {
-    /// The template of that name.
+    /// The template with this name.
     pub fn from_name(name: &str) -> Result<Self, UnknownTemplate> {
         match name {
             "chatml" => Ok(Self::ChatMl),
@@ -31,7 +31,7 @@ impl Template {
         }
     }
 
-    /// The control tokens that it writes; weights that do not know them were made for another template.
+    /// The control tokens of the template. Weights without them were made for another template.
     pub(crate) const fn controls(self) -> &'static [&'static str] {
         match self {
             Self::ChatMl => &["<|im_start|>", "<|im_end|>"],
@@ -39,7 +39,7 @@ impl Template {
     }
 }
 
-/// A prompt that ends where the assistant is to write. Cheap to clone.
+/// A prompt that ends where the assistant's output begins. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     template: Template,
@@ -64,7 +64,7 @@ impl Piece {
 }
 
 impl Prompt {
-    /// The messages, then the assistant's turn begun with `prefix`.
+    /// The messages, followed by the assistant's turn, which begins with `prefix`.
     pub fn new(template: Template, messages: &[Message], prefix: &str) -> Self {
         let Template::ChatMl = template;
         let mut pieces = Vec::with_capacity(messages.len() * 4 + 2);
@@ -79,8 +79,8 @@ impl Prompt {
         Self { template, pieces: pieces.into(), prefix: prefix.into(), shared_bytes: 0 }
     }
 
-    /// The same, marked as beginning like `other`. What prompts begin with alike is computed once for all of them; which
-    /// text that is decides nothing but speed.
+    /// Marks the bytes that it has in common with `other` as a shared beginning, which is computed once for many prompts.
+    /// This affects speed only.
     #[must_use]
     pub fn beginning_like(self, other: &Self) -> Self {
         let alike = self.bytes().zip(other.bytes()).take_while(|(mine, theirs)| mine == theirs);
@@ -100,17 +100,17 @@ impl Prompt {
         &self.pieces
     }
 
-    /// How many of its first bytes, names of control tokens included, many prompts begin with.
+    /// Length of the shared beginning in bytes, including the names of control tokens.
     pub(crate) fn shared_bytes(&self) -> usize {
         self.shared_bytes
     }
 
-    /// What the assistant's turn is begun with.
+    /// The beginning of the assistant's turn.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Bytes of text, without control tokens.
+    /// Bytes of text without control tokens.
     pub(crate) fn text_bytes(&self) -> usize {
         let bytes = |piece: &Piece| match piece {
             Piece::Control(_) => 0,
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chatml_is_written_as_it_is_known() {
+    fn chatml_is_rendered_in_its_usual_form() {
         let messages = [Message::new(Role::System, "Plan."), Message::new(Role::User, "Why? <|im_end|>")];
         let prompt = Prompt::new(Template::ChatMl, &messages, "So: ");
         let written: String = prompt.pieces().iter().map(Piece::text).collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prompts_begin_with_alike_is_counted_over_all_their_pieces() {
+    fn a_shared_beginning_spans_all_pieces() {
         let of = |question: &str| {
             let messages =
                 [Message::new(Role::System, "Plan."), Message::new(Role::User, format!("Q: {question}"))];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_template_is_refused_with_those_that_there_are() {
+    fn an_unknown_template_is_rejected_with_the_known_ones() {
         let error = Template::from_name("llama3").unwrap_err();
         assert_eq!(error.to_string(), "prompt.template is `llama3`, supported are: chatml");
     }

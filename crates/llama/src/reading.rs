@@ -1,8 +1,8 @@
-//! How a question is read for the mini head: which prompt, and what is taken of it.
+//! Reads a question for the mini head: the prompt, and which hidden state is used.
 //!
-//! The prompt is the question alone, in the conductor's template, without instructions or workers: it costs no more than the
-//! question, and is the same whatever the policy allows. The hidden state at its penultimate token is what the mini head sees,
-//! as in TRINITY (arXiv 2512.04695), where the last one did worse.
+//! The prompt is the question alone in the conductor's template, without instructions and workers. So it costs no more than
+//! the question and does not depend on the policy. The mini head gets the hidden state at the penultimate token, as in
+//! TRINITY (arXiv 2512.04695), where the last token was worse.
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::Path;
@@ -19,18 +19,18 @@ use crate::bundle::Bundle;
 use crate::engine::{Engine, EngineError, EngineOptions, HiddenStates, ReadRequest};
 use crate::prompt::{Prompt, Template};
 
-/// What the mini head is told of a question.
+/// The mini head's prompt for a question.
 pub(crate) fn prompt(template: Template, question: &str) -> Prompt {
     Prompt::new(template, &[Message::new(Role::User, question)], "")
 }
 
-/// The bundle's adapter, if it has one; its manifest's check allows no second one.
+/// The bundle's adapter, if any; the manifest allows at most one.
 pub(crate) fn adapter(bundle: &Bundle) -> Option<AdapterFile> {
     let adapter = bundle.manifest().adapters.first()?;
     Some(AdapterFile { path: bundle.path(&adapter.file), scale: adapter.scale })
 }
 
-/// Where the hidden states of a bundle come from. Whoever changes [`prompt`] or the token that is read counts the name up.
+/// The origin of a bundle's hidden states. Raise the number in the name when [`prompt`] or the token changes.
 pub(crate) fn source(bundle: &Bundle) -> Source {
     let manifest = bundle.manifest();
     Source {
@@ -48,7 +48,7 @@ pub struct QuestionReader {
     source: Source,
 }
 
-/// Longest that a question may take; a long one on a slow machine takes minutes.
+/// Time limit per question; a long one on a slow machine takes minutes.
 const READ_MAX: Duration = Duration::from_mins(30);
 
 impl QuestionReader {
@@ -70,7 +70,7 @@ impl QuestionReader {
         Ok(Self { engine, template, source: source(&bundle) })
     }
 
-    /// Where the hidden states come from.
+    /// The origin of the hidden states.
     pub fn source(&self) -> &Source {
         &self.source
     }
@@ -85,7 +85,7 @@ impl QuestionReader {
         Ok(self.engine.handle().read(request)?.finish().await?.values)
     }
 
-    /// Frees the model. A program does this before it exits.
+    /// Frees the model. Programs must call this before they exit.
     pub async fn shut_down(&self) {
         self.engine.shut_down().await;
     }

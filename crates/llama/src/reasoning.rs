@@ -1,47 +1,47 @@
-//! Finds where free reasoning ends and the plan begins.
+//! Detects where free reasoning ends and the plan begins.
 //!
-//! A model may begin the plan with any token: one that still belongs to the line before, or one that runs on into the
-//! first list. The grammar wants the plan from its first byte. So the tokens that touch the label's line are given back,
-//! and what they held of the line before is written again, by itself. No engine is needed to test this.
+//! A model may begin the plan with any token: one that includes the end of the previous line, or one that reaches into the
+//! first list. The grammar needs the plan from its first byte. So the tokens that touch the label's line are discarded, and
+//! their part of the previous line is written again. This module is tested without an engine.
 
-/// What a line begins with when it is the plan's first.
+/// The beginning of a plan's first line.
 const LABEL: &[u8] = b"model_id";
 
-/// A model may say that it thinks. A plan inside would count as thought.
+/// Tags of explicit thinking. A plan inside them would be treated as a thought.
 const THOUGHT_BEGINS: &[u8] = b"<think>";
 const THOUGHT_ENDS: &[u8] = b"</think>";
 
-/// The free text so far, by the tokens that it came in.
+/// The free text so far, with its token boundaries.
 #[derive(Debug)]
 pub(crate) struct Reasoning {
     text: Vec<u8>,
-    /// Where the last line begins in `text`.
+    /// Start of the last line in `text`.
     line_start: usize,
-    /// How many of the last tokens touch the last line.
+    /// Number of the last tokens that touch the last line.
     line_tokens: usize,
-    /// How many bytes of the first of those tokens belong to the line before.
+    /// Bytes of the first of those tokens that belong to the previous line.
     head: usize,
-    /// Whether a label at `line_start` would stand at the beginning of a line.
+    /// Whether a label at `line_start` is at the beginning of a line.
     at_line_start: bool,
 }
 
-/// How to go back to where the plan is to begin.
+/// How to rewind to the start of the plan.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PlanStart {
-    /// So many of the last tokens do not count.
-    pub(crate) given_back: usize,
-    /// This is to be written before the plan.
+    /// Number of last tokens to discard.
+    pub(crate) discarded: usize,
+    /// Text to write before the plan.
     pub(crate) before: Vec<u8>,
 }
 
 impl Reasoning {
-    /// Nothing written yet. `before` is what the assistant's turn was begun with.
+    /// Starts empty. `before` is the beginning of the assistant's turn.
     pub(crate) fn after(before: &str) -> Self {
         let at_line_start = before.is_empty() || before.ends_with('\n');
         Self { text: Vec::new(), line_start: 0, line_tokens: 0, head: 0, at_line_start }
     }
 
-    /// Adds a token's bytes. Tells if a line begins the plan.
+    /// Adds a token's bytes. Returns the rewind if a line begins the plan.
     pub(crate) fn push(&mut self, token: &[u8]) -> Option<PlanStart> {
         let token_start = self.text.len();
         self.text.extend_from_slice(token);
@@ -49,7 +49,7 @@ impl Reasoning {
         loop {
             let line = &self.text[self.line_start..];
             if self.at_line_start && line.starts_with(LABEL) {
-                return Some(self.give_line_back());
+                return Some(self.discard_line());
             }
             let newline = line.iter().position(|&byte| byte == b'\n')?;
             self.line_start += newline + 1;
@@ -60,33 +60,33 @@ impl Reasoning {
         }
     }
 
-    /// The model has said enough, the plan is to begin here.
+    /// Ends the free text here and starts the plan.
     pub(crate) fn close(&self) -> PlanStart {
         let line = &self.text[self.line_start..];
         if self.at_line_start && LABEL.starts_with(line) {
-            return self.give_line_back();
+            return self.discard_line();
         }
         self.plan_start(0, b"\n")
     }
 
-    /// How many bytes of the text will not be given back, whatever follows.
+    /// Bytes of the text that will not be discarded, whatever follows.
     pub(crate) fn settled(&self) -> usize {
         let may_be_label = self.at_line_start && LABEL.starts_with(&self.text[self.line_start..]);
         if may_be_label { self.line_start } else { self.text.len() }
     }
 
-    fn give_line_back(&self) -> PlanStart {
+    fn discard_line(&self) -> PlanStart {
         self.plan_start(self.line_tokens, &self.text[self.line_start - self.head..self.line_start])
     }
 
-    fn plan_start(&self, given_back: usize, before: &[u8]) -> PlanStart {
+    fn plan_start(&self, discarded: usize, before: &[u8]) -> PlanStart {
         let last = |tag: &[u8]| self.text.windows(tag.len()).rposition(|part| part.eq_ignore_ascii_case(tag));
         let mut before = before.to_vec();
         if last(THOUGHT_BEGINS) > last(THOUGHT_ENDS) {
             before.extend_from_slice(THOUGHT_ENDS);
             before.push(b'\n');
         }
-        PlanStart { given_back, before }
+        PlanStart { discarded, before }
     }
 }
 
@@ -94,7 +94,7 @@ impl Reasoning {
 mod tests {
     use super::*;
 
-    /// Feeds tokens; where the plan begins, if it does: what stays of the text, and what was given back.
+    /// Feeds tokens. Returns the remaining text and, if the plan begins, the rewind.
     fn fed(before: &str, tokens: &[&str]) -> (Reasoning, Option<PlanStart>) {
         let mut reasoning = Reasoning::after(before);
         for (index, token) in tokens.iter().enumerate() {
@@ -106,8 +106,8 @@ mod tests {
         (reasoning, None)
     }
 
-    fn start(given_back: usize, before: &str) -> PlanStart {
-        PlanStart { given_back, before: before.as_bytes().to_vec() }
+    fn start(discarded: usize, before: &str) -> PlanStart {
+        PlanStart { discarded, before: before.as_bytes().to_vec() }
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_token_holds_of_the_line_before_is_written_again() {
+    fn a_tokens_part_of_the_previous_line_is_written_again() {
         assert_eq!(fed("", &["so", ".\nmodel", "_id"]).1, Some(start(2, ".\n")));
         assert_eq!(fed("", &["a", " b\n\nmodel_id = [1]\nsub"]).1, Some(start(1, " b\n\n")));
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_stands_at_the_beginning_of_a_line() {
+    fn a_closed_text_ends_with_a_line_break() {
         assert_eq!(fed("", &[]).0.close(), start(0, ""));
         assert_eq!(fed("", &["so\n"]).0.close(), start(0, ""));
         assert_eq!(fed("", &["so"]).0.close(), start(0, "\n"));
@@ -145,21 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn a_thought_that_is_open_is_closed() {
+    fn an_open_thought_is_closed() {
         assert_eq!(fed("", &["<think>", "so"]).0.close(), start(0, "\n</think>\n"));
         assert_eq!(fed("", &["<think>so</think>\n"]).0.close(), start(0, ""));
         assert_eq!(fed("", &["<think>\n", "model_id"]).1, Some(start(1, "</think>\n")));
     }
 
     #[test]
-    fn text_that_may_become_the_label_is_not_settled() {
+    fn a_possible_label_is_not_settled() {
         assert_eq!(fed("", &["so\n", "model"]).0.settled(), 3);
         assert_eq!(fed("", &["so\n", "models"]).0.settled(), 9);
         assert_eq!(fed("so ", &["model"]).0.settled(), 5);
     }
 
     #[test]
-    fn every_way_to_cut_a_text_into_tokens_begins_the_plan_at_the_same_place() {
+    fn the_plans_start_does_not_depend_on_tokenisation() {
         let text = "Parts: words.\nmodel_id";
         for cut in 1..text.len() {
             for second in cut..text.len() {
@@ -168,8 +168,8 @@ mod tests {
                 let pieces: Vec<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
                 let starts: Vec<_> =
                     pieces.iter().filter_map(|piece| reasoning.push(piece.as_bytes())).collect();
-                let [PlanStart { given_back, before }] = starts.as_slice() else { panic!("{starts:?}") };
-                let kept: String = pieces[..pieces.len() - given_back].concat();
+                let [PlanStart { discarded, before }] = starts.as_slice() else { panic!("{starts:?}") };
+                let kept: String = pieces[..pieces.len() - discarded].concat();
                 assert_eq!(kept + std::str::from_utf8(before).unwrap(), "Parts: words.\n");
             }
         }

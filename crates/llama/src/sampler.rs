@@ -1,35 +1,34 @@
-//! Chooses the next token from the model's logits: likeliest, or drawn from a seeded die. No llama.cpp here, so the same
+//! Chooses the next token from the model's logits, greedily or by seeded sampling. It does not use llama.cpp, so the same
 //! logits and seed give the same token on every machine.
 //!
-//! A token is chosen from the whole vocabulary first and then checked; only if it may not follow is it worked out which ones
-//! may. The result is distributed as if the others had never been there, and while the model keeps to the grammar by itself
-//! no mask is computed.
+//! A token is chosen from the whole vocabulary first and then checked; only if it is not allowed is the mask computed. The result
+//! has the same distribution as sampling under the mask, and no mask is computed while the model obeys the grammar by itself.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;
 
 use toktrie::SimpleVob;
 
-/// How a token is chosen.
+/// Sampling parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// 0 takes the likeliest token; 1 draws by the model's own probabilities. A negative one counts as 0.
+    /// 0 takes the likeliest token; 1 samples with the model's own probabilities. Negative values count as 0.
     pub temperature: f32,
-    /// Draws only from the likeliest tokens that together have this probability. 1 draws from all.
+    /// Samples only from the likeliest tokens with this total probability. 1 samples from all.
     pub top_p: f32,
-    /// Where the die starts.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Which tokens may be chosen.
+/// The tokens that may be chosen.
 pub(crate) trait Choice {
-    /// Why it cannot be told.
+    /// The error of a failed check.
     type Error;
 
     /// Whether this token may be chosen.
     fn is_allowed(&mut self, token: u32) -> Result<bool, Self::Error>;
 
-    /// All that may be chosen.
+    /// All tokens that may be chosen.
     fn mask(&mut self) -> Result<impl Borrow<SimpleVob>, Self::Error>;
 }
 
@@ -46,25 +45,25 @@ impl Choice for &SimpleVob {
     }
 }
 
-/// Tokens that are so much less likely than the likeliest are not drawn: all of a vocabulary's together would be drawn less
-/// than once in a hundred million times. In units of the temperature.
+/// Tokens this far below the likeliest (in units of the temperature) are not sampled: all of a vocabulary's together would
+/// be drawn less than once in a hundred million times.
 const DRAWN_WITHIN: f32 = 32.0;
 
-/// Draws tokens for one request.
+/// Samples tokens of one request.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     sampling: Sampling,
-    die: Die,
-    /// Kept from token to token for its memory.
-    weighed: Vec<(u32, f64)>,
+    die: Rng,
+    /// Kept to reuse its allocation.
+    weights: Vec<(u32, f64)>,
 }
 
 impl Sampler {
     pub(crate) fn new(sampling: Sampling) -> Self {
-        Self { sampling, die: Die(sampling.seed), weighed: Vec::new() }
+        Self { sampling, die: Rng(sampling.seed), weights: Vec::new() }
     }
 
-    /// A token that may be chosen; none if none of them has a number for a logit.
+    /// Chooses an allowed token; `None` if none of them has a finite logit.
     pub(crate) fn choose<C: Choice>(
         &mut self,
         logits: &[f32],
@@ -85,47 +84,47 @@ impl Sampler {
         }
         let temperature = self.sampling.temperature;
         let lowest = highest - DRAWN_WITHIN * temperature;
-        self.weighed.clear();
-        let weighed = &mut self.weighed;
+        self.weights.clear();
+        let weights = &mut self.weights;
         candidates.for_each(|token, logit| {
-            // False for what is no number.
+            // False for NaN.
             if logit >= lowest {
-                weighed.push((token, f64::from((logit - highest) / temperature).exp()));
+                weights.push((token, f64::from((logit - highest) / temperature).exp()));
             }
         });
         self.keep_nucleus();
-        let total: f64 = self.weighed.iter().map(|(_, weight)| weight).sum();
+        let total: f64 = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut left = self.die.fraction() * total;
-        let drawn = self.weighed.iter().find(|(_, weight)| {
+        let drawn = self.weights.iter().find(|(_, weight)| {
             left -= weight;
             left < 0.0
         });
-        drawn.or(self.weighed.last()).map(|(token, _)| *token)
+        drawn.or(self.weights.last()).map(|(token, _)| *token)
     }
 
     fn keep_nucleus(&mut self) {
         if self.sampling.top_p >= 1.0 {
             return;
         }
-        let weighed = &mut self.weighed;
-        weighed.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+        let weights = &mut self.weights;
+        weights.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
         let mut before = 0.0;
-        let kept = weighed.iter().take_while(|(_, weight)| {
+        let kept = weights.iter().take_while(|(_, weight)| {
             let keep = before < f64::from(self.sampling.top_p) * total;
             before += weight;
             keep
         });
         let kept = kept.count().max(1);
-        weighed.truncate(kept);
+        weights.truncate(kept);
     }
 }
 
-/// Tokens with their logits, in rising order of the tokens.
+/// Tokens with their logits, in ascending order of tokens.
 trait Candidates {
     fn for_each(&self, visit: impl FnMut(u32, f32));
 
-    /// The first of those with the highest logit, and that; none if there is none above minus infinity.
+    /// The first token with the highest logit, and that logit; `None` if no logit is above minus infinity.
     fn likeliest(&self) -> Option<(u32, f32)>;
 }
 
@@ -140,7 +139,7 @@ impl Candidates for All<'_> {
     }
 
     fn likeliest(&self) -> Option<(u32, f32)> {
-        // So many maxima side by side, one for each lane of a vector register: four times as fast as one.
+        // One maximum for each lane of a vector register: four times as fast as a single one.
         const LANES: usize = 16;
         let higher = |a: f32, b: f32| if b > a { b } else { a };
         let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -156,7 +155,7 @@ impl Candidates for All<'_> {
     }
 }
 
-/// Some of the vocabulary. The mask may be longer or shorter than the logits.
+/// A part of the vocabulary. The mask may be longer or shorter than the logits.
 struct Masked<'a> {
     logits: &'a [f32],
     mask: &'a SimpleVob,
@@ -182,22 +181,22 @@ impl Candidates for Masked<'_> {
     }
 }
 
-/// The `SplitMix64` generator: small, and pinned here so that a seed means the same for ever.
+/// The `SplitMix64` generator: small, and fixed here so that a seed always gives the same tokens.
 #[derive(Debug)]
-struct Die(u64);
+struct Rng(u64);
 
-impl Die {
-    fn roll(&mut self) -> u64 {
+impl Rng {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below 1, in steps that a 32-bit number counts.
+    /// A number from 0 up to, but not including, 1, with 32 bits of precision.
     fn fraction(&mut self) -> f64 {
-        let [high, ..] = self.roll().to_be_bytes().map(u32::from);
-        let rest = self.roll().to_be_bytes();
+        let [high, ..] = self.next_u64().to_be_bytes().map(u32::from);
+        let rest = self.next_u64().to_be_bytes();
         let low = u32::from_be_bytes([0, rest[0], rest[1], rest[2]]);
         f64::from((high << 24) | low) / (f64::from(u32::MAX) + 1.0)
     }
@@ -207,7 +206,7 @@ impl Die {
 mod tests {
     use super::*;
 
-    /// A mask, and how often it was asked for.
+    /// A mask that counts its uses.
     struct Counted {
         mask: SimpleVob,
         asked: usize,
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logit_that_is_no_number_is_never_chosen() {
+    fn a_nan_logit_is_never_chosen() {
         let logits = [f32::NAN, f32::NEG_INFINITY, 0.5];
         assert_eq!(choose(&mut sampler(0.0, 1.0, 1), &logits, &[true; 3]), Some(2));
         assert_eq!(choose(&mut sampler(1.0, 1.0, 1), &logits, &[true; 3]), Some(2));
@@ -280,8 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_may_not_follow_leave_the_others_probabilities_as_they_are() {
-        // Without the first, 1 : 3.
+    fn forbidden_tokens_do_not_change_the_other_probabilities() {
+        // Without the first token the ratio is 1 : 3.
         let logits = [2.0, 0.0, 3.0f32.ln()];
         let mut sampler = sampler(1.0, 1.0, 42);
         let mut counts = [0u32; 3];
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mask_is_computed_while_the_model_keeps_to_what_may_follow() {
+    fn no_mask_is_computed_while_the_model_obeys_the_grammar() {
         let mut allowed = mask(&[false, true, true]);
         let mut greedy = sampler(0.0, 1.0, 1);
         assert_eq!(greedy.choose(&[0.0, 1.0, 0.5], &mut allowed).unwrap(), Some(1));
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_tokens_again_and_another_seed_others() {
+    fn a_seed_determines_the_tokens() {
         let draw = |seed| {
             let mut sampler = sampler(1.0, 1.0, seed);
             (0..32).map(|_| choose(&mut sampler, &[0.0; 64], &[true; 64]).unwrap()).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! The model's tokens: text to tokens, tokens to bytes, and the same for the grammar library.
+//! The model's vocabulary: text to tokens, tokens to bytes, and the grammar library's view of both.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ pub(crate) struct Vocabulary {
     speakable: SimpleVob,
 }
 
-/// Whether cutting a text into tokens by itself gives the tokens that it has inside a longer text.
+/// Whether a text on its own is tokenised as it is within a longer text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cutting {
     /// Byte-level BPE.
     Canonical,
-    /// A blank is put before every text.
+    /// A blank is inserted before every text.
     Approximate,
 }
 
 impl Vocabulary {
-    /// Walks all tokens, once. None if no token ends a text.
+    /// Indexes all tokens. `None` if no token ends a text.
     pub(crate) fn read(model: Arc<LlamaModel>, cutting: Cutting) -> Option<Self> {
         let vocabulary = model.vocab();
         let size = u32::try_from(vocabulary.n_tokens()).ok()?;
@@ -53,27 +53,27 @@ impl Vocabulary {
         self.ending.is_allowed(token)
     }
 
-    /// The tokens of free text: all that have bytes, and those that end it.
+    /// The tokens of free text: all with bytes, and those that end it.
     pub(crate) fn speakable(&self) -> &SimpleVob {
         &self.speakable
     }
 
-    /// What a token of text writes.
+    /// The bytes of a token.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         self.trie.token(token)
     }
 
-    /// Most bytes that one token stands for.
+    /// Length of the longest token in bytes.
     pub(crate) fn token_bytes_max(&self) -> usize {
         self.trie.max_token_len().max(1)
     }
 
-    /// The tokens of a text. Nothing in it is a control token, whatever it says.
+    /// Tokenises a text. Control tokens in it are treated as plain text.
     pub(crate) fn cut(&self, text: &[u8]) -> Vec<u32> {
         self.trie.tokenize_with_greedy_fallback(text, |text| self.tokenize(text, Specials::AsText))
     }
 
-    /// The tokens of a prompt, and how many of the first of them lie within its shared bytes.
+    /// Tokenises a prompt. Also returns how many of the first tokens lie within its shared bytes.
     pub(crate) fn cut_prompt(&self, prompt: &Prompt) -> (Vec<u32>, usize) {
         let mut tokens = Vec::new();
         let mut shared = 0;
@@ -93,7 +93,7 @@ impl Vocabulary {
         (tokens, shared)
     }
 
-    /// Whether the vocabulary has a control token of that name.
+    /// Whether the vocabulary has a control token of this name.
     pub(crate) fn has_control(&self, name: &str) -> bool {
         let tokens = self.tokenize(name, Specials::AsControl);
         tokens.len() == 1 && self.bytes(tokens[0]).first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER)
@@ -105,14 +105,14 @@ impl Vocabulary {
     }
 }
 
-/// How the name of a control token in a text is read.
+/// How the names of control tokens in a text are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Specials {
     AsControl,
     AsText,
 }
 
-/// What a token writes; a control token's name behind a byte that no text has.
+/// The bytes of a token; for a control token its name after a marker byte that no text contains.
 fn bytes_of(model: &LlamaModel, token: LlamaToken) -> Vec<u8> {
     let bytes = model.vocab().token_to_piece(token, false, None);
     if !bytes.is_empty() {
@@ -136,7 +136,7 @@ impl TokenizerEnv for Vocabulary {
     }
 }
 
-/// The vocabulary of the tests' tiny model.
+/// The vocabulary of the tiny test model.
 #[cfg(test)]
 pub(crate) fn tiny() -> Vocabulary {
     let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny.gguf");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tokens_of_what_prompts_share_are_counted() {
+    fn the_tokens_of_a_shared_beginning_are_counted() {
         let vocabulary = tiny();
         let of = |question: &str| {
             let messages = [Message::new(Role::User, format!("Parts: words. {question}"))];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_token_of_text_may_be_spoken_and_no_control_token_but_those_that_end() {
+    fn only_text_and_end_tokens_may_be_written() {
         let vocabulary = tiny();
         let control = |name: &str| vocabulary.tokenize(name, Specials::AsControl)[0];
         assert!(vocabulary.speakable().is_allowed(control("<|im_end|>")));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn control_tokens_are_known_by_name() {
+    fn control_tokens_are_found_by_name() {
         let vocabulary = tiny();
         assert!(vocabulary.has_control("<|im_start|>"));
         assert!(!vocabulary.has_control("<|eot_id|>") && !vocabulary.has_control("["));

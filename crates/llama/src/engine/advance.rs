@@ -1,20 +1,20 @@
-//! Lets sequences go on by their logits: tokens are chosen and checked in several threads where that takes long enough.
+//! Advances sequences by their logits. Large vocabularies are processed in several threads.
 
 use super::slot::Slot;
 use super::{Ended, EngineError};
 use crate::vocabulary::Vocabulary;
 
-/// A sequence whose logits are there.
+/// A sequence whose logits are available.
 pub(super) struct Turn<'a> {
     pub(super) sequence: u16,
     pub(super) slot: &'a mut Slot,
     pub(super) logits: &'a [f32],
 }
 
-/// Below so many tokens, a token of all sequences is chosen in less time than threads need to begin.
+/// Below this vocabulary size, choosing the tokens takes less time than starting threads.
 const VOCABULARY_OF_ONE_THREAD: usize = 32_768;
 
-/// Lets each go on. Tells which ones have ended, and how. `threads` are what the machine has for it.
+/// Chooses the next token of each sequence. Returns the sequences that ended, with the reason.
 pub(super) fn advance(
     mut turns: Vec<Turn<'_>>,
     vocabulary: &Vocabulary,

@@ -1,55 +1,55 @@
-//! Puts a batch together: first a token or a few for each sequence that writes, then parts of prompts.
+//! Composes a batch: first the tokens of sequences that write, then parts of prompts.
 //!
-//! So nobody who writes waits for another's prompt longer than a part of it takes, and a long prompt goes on with every batch.
+//! So a writing sequence waits at most for one part of another's prompt, and a long prompt advances with every batch.
 
 use super::decoder::{Logits, Part};
 
-/// Tokens that a sequence lacks in the context.
+/// Tokens of a sequence that are not in the context yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lacking<'a> {
     pub(super) sequence: u16,
-    /// How many tokens of it the context has.
+    /// Tokens that the context already has.
     pub(super) position: usize,
     pub(super) tokens: &'a [u32],
     pub(super) purpose: Purpose,
 }
 
-/// What the tokens are.
+/// The role of the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// What the model wrote last; it goes on after them.
+    /// The model's last output; it continues after these tokens.
     Text,
-    /// A prompt; the model begins after it.
+    /// A prompt; the model's output follows it.
     Prompt,
-    /// What prompts share; nothing is written after it.
+    /// A shared beginning of prompts; no output follows it.
     Prefix,
 }
 
-/// How large a batch may be.
+/// Limits of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
-    /// Tokens.
+    /// Most tokens.
     pub(super) tokens_max: usize,
-    /// Those of them that are prompts': with them the time of a batch grows, and everybody waits for it.
+    /// Most prompt tokens: they determine the time of a batch, for which all writing sequences wait.
     pub(super) prompt_tokens_max: usize,
 }
 
-/// The next batch. Who comes first in `lacking` goes first among those of the same purpose.
+/// Composes the next batch. Entries of the same purpose keep their order.
 pub(super) fn compose<'a>(lacking: &[Lacking<'a>], limits: BatchLimits) -> Vec<Part<'a>> {
-    let mut room = limits.tokens_max;
-    let mut prompt_room = limits.prompt_tokens_max;
+    let mut left = limits.tokens_max;
+    let mut prompt_left = limits.prompt_tokens_max;
     let mut parts = Vec::with_capacity(lacking.len());
     let is_text = |lacking: &&Lacking<'_>| lacking.purpose == Purpose::Text;
     let texts = lacking.iter().filter(is_text);
     for lacking in texts.chain(lacking.iter().filter(|lacking| !is_text(lacking))) {
-        let room_for_it = if lacking.purpose == Purpose::Text { room } else { room.min(prompt_room) };
-        let taken = lacking.tokens.len().min(room_for_it);
+        let tokens_max = if lacking.purpose == Purpose::Text { left } else { left.min(prompt_left) };
+        let taken = lacking.tokens.len().min(tokens_max);
         if taken == 0 {
             continue;
         }
-        room -= taken;
+        left -= taken;
         if lacking.purpose != Purpose::Text {
-            prompt_room -= taken;
+            prompt_left -= taken;
         }
         let is_whole = taken == lacking.tokens.len();
         let logits =
@@ -71,7 +71,7 @@ mod tests {
         Lacking { sequence, position: 0, tokens: &TOKENS[..tokens], purpose }
     }
 
-    /// Sequence, tokens, and whether logits are wanted, of each part.
+    /// Sequence, number of tokens and whether logits are requested, for each part.
     fn composed(lacking: &[Lacking<'static>]) -> Vec<(u16, usize, bool)> {
         let parts = compose(lacking, LIMITS);
         parts
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_goes_before_prompts_and_prompts_get_a_part_of_the_batch() {
+    fn writers_precede_prompts_and_prompts_get_a_part_of_the_batch() {
         let composed = composed(&[
             lacking(0, 80, Purpose::Prompt),
             lacking(1, 1, Purpose::Text),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn logits_are_wanted_after_a_whole_prompt_only() {
+    fn logits_are_requested_after_a_whole_prompt_only() {
         let composed = composed(&[
             lacking(0, 10, Purpose::Prefix),
             lacking(1, 10, Purpose::Prompt),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_never_larger_than_it_may_be() {
+    fn a_batch_respects_its_limits() {
         let texts: Vec<_> = (0..5).map(|sequence| lacking(sequence, 30, Purpose::Text)).collect();
         assert_eq!(composed(&texts), [(0, 30, true), (1, 30, true), (2, 30, true), (3, 10, false)]);
     }

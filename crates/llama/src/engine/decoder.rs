@@ -1,5 +1,4 @@
-//! llama.cpp's context behind an interface that cannot be misused: whole parts of sequences go in, logits of their last
-//! tokens come out.
+//! A safe interface to llama.cpp's context: it takes parts of sequences and returns the logits after their last tokens.
 
 use llama_cpp_2::DecodeError;
 use llama_cpp_2::context::LlamaContext;
@@ -13,17 +12,17 @@ use super::reader::PART_TOKENS_MAX;
 /// The next tokens of a sequence.
 #[derive(Debug)]
 pub(super) struct Part<'a> {
-    /// Which sequence.
+    /// The sequence.
     pub(super) sequence: u16,
-    /// How many tokens of it were decoded before.
+    /// Tokens of it that were decoded before.
     pub(super) position: usize,
     /// The tokens.
     pub(super) tokens: &'a [u32],
-    /// Whether the logits after the last token are wanted.
+    /// Whether the logits after the last token are requested.
     pub(super) logits: Logits,
 }
 
-/// Whether logits are wanted. They cost an output layer, and only what was wanted can be read.
+/// Whether logits are requested. They cost an output layer, and only requested ones can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Logits {
     AfterLast,
@@ -37,7 +36,7 @@ pub(super) struct Decoder<'model> {
     batch_tokens_max: usize,
 }
 
-/// The parameters of a context for `sequences` sequences, which share `cells` cells: each takes one for a token of its own.
+/// Context parameters for `sequences` sequences that share `cells` cells; each token of a sequence takes one.
 pub(super) fn context_params(cells: u32, sequences: u16, threads: i32) -> LlamaContextParams {
     let batch = cells.min(BATCH_TOKENS_MAX);
     LlamaContextParams::default()
@@ -51,7 +50,7 @@ pub(super) fn context_params(cells: u32, sequences: u16, threads: i32) -> LlamaC
         .with_no_perf(true)
 }
 
-/// The parameters of a context that gives hidden states of one sequence of at most so many tokens.
+/// Parameters of a context that returns hidden states of one sequence.
 pub(super) fn reading_params(context_tokens: u32, threads: i32) -> LlamaContextParams {
     let batch = context_tokens.min(PART_TOKENS_MAX);
     context_params(context_tokens, 1, threads)
@@ -61,7 +60,7 @@ pub(super) fn reading_params(context_tokens: u32, threads: i32) -> LlamaContextP
         .with_pooling_type(LlamaPoolingType::None)
 }
 
-/// The binding's word for a batch that llama.cpp does not take.
+/// The binding's error for a batch that is invalid.
 pub(super) const REFUSED: DecodeError = DecodeError::NTokensZero;
 
 /// Most tokens of one batch.
@@ -74,13 +73,12 @@ impl<'model> Decoder<'model> {
         Self { context, batch, batch_tokens_max }
     }
 
-    /// Most tokens of all parts of one call together.
+    /// Most tokens of one call.
     pub(super) fn batch_tokens_max(&self) -> usize {
         self.batch_tokens_max
     }
 
-    /// Computes the parts. Gives, in their order, the logits that were wanted. After an error nothing was added to any
-    /// sequence.
+    /// Decodes the parts and returns the requested logits in the parts' order. After an error no sequence has changed.
     pub(super) fn decode(&mut self, parts: &[Part<'_>]) -> Result<Vec<Option<&[f32]>>, DecodeError> {
         self.batch.clear();
         let mut wanted = Vec::with_capacity(parts.len());
@@ -92,7 +90,7 @@ impl<'model> Decoder<'model> {
         Ok(wanted.into_iter().map(|at| at.map(|at| context.get_logits_ith(at))).collect())
     }
 
-    /// Adds a part to the batch. Gives the index of its last token if logits were asked for there.
+    /// Adds a part to the batch. Returns the index of its last token if logits are requested there.
     fn add(&mut self, part: &Part<'_>) -> Result<Option<i32>, DecodeError> {
         let mut logits_at = None;
         for (offset, token) in part.tokens.iter().enumerate() {
@@ -108,20 +106,19 @@ impl<'model> Decoder<'model> {
         Ok(logits_at)
     }
 
-    /// Lets `to`, which is empty, begin with the first `tokens` tokens of `from`. Nothing is computed or copied: the cells
-    /// belong to both.
+    /// Copies the first `tokens` tokens of `from` to the empty sequence `to`. Nothing is computed or moved: both share the cells.
     pub(super) fn share(&mut self, from: u16, to: u16, tokens: usize) -> Result<(), EngineError> {
         let end = u32::try_from(tokens).map_err(|_| EngineError::Share)?;
         let copied = self.context.copy_kv_cache_seq(i32::from(from), i32::from(to), Some(0), Some(end));
         copied.map_err(|_| EngineError::Share)
     }
 
-    /// Drops all tokens of all sequences.
+    /// Removes all tokens of all sequences.
     pub(super) fn forget_all(&mut self) {
         self.context.clear_kv_cache();
     }
 
-    /// Drops the tokens of a sequence from `position` on.
+    /// Removes the tokens of a sequence from `position` on.
     pub(super) fn forget(&mut self, sequence: u16, position: usize) -> Result<(), EngineError> {
         let position = u32::try_from(position).map_err(|_| EngineError::Forget)?;
         match self.context.clear_kv_cache_seq(Some(u32::from(sequence)), Some(position), None) {

@@ -1,4 +1,4 @@
-//! Loads weights and starts the thread. What this crate cannot run safely is refused here, by name.
+//! Loads weights and starts the thread. Rejects what this crate cannot run safely.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -21,100 +21,100 @@ use super::placement::Placement;
 use super::prefixes::PREFIXES_MAX;
 use super::prepare::{Preparer, prompt_tokens_max};
 use super::reader::Reader;
-use super::thread::{EngineThread, Lines, Size};
+use super::thread::{Channels, EngineThread, Size};
 use super::{Command, EngineError, EngineOptions, HiddenStates, Request, SEQUENCES_MAX};
 use crate::adapter::{self, AdapterError, AdapterFile};
-use crate::backend::{BackendError, LlamaCpp, backend, overheard};
+use crate::backend::{BackendError, LlamaCpp, backend, with_last_error};
 use crate::grammar::{GrammarError, Grammars};
 use crate::prompt::Prompt;
 use crate::vocabulary::{Cutting, Vocabulary};
 
-/// Architectures that write text token by token and whose context can drop its last tokens.
+/// Architectures of autoregressive text models whose context can drop its last tokens.
 const ARCHITECTURES: [&str; 5] = ["llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"];
-/// Kinds of vocabulary, as `tokenizer.ggml.model` names them.
+/// Supported values of `tokenizer.ggml.model`.
 const TOKENIZERS: [&str; 2] = ["gpt2", "llama"];
 
-/// llama.cpp cuts text by regular expressions that recurse for some vocabularies: the default of 2 MiB is not much.
+/// llama.cpp tokenises some vocabularies with recursive regular expressions, for which the default 2 MiB are too little.
 const STACK_BYTES: usize = 32 << 20;
 
-/// Why no engine was started.
+/// Why an engine could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file is missing or not a file.
+    /// The file is missing or is not a regular file.
     #[error("weights `{path}` cannot be read", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// llama.cpp does not take the file.
+    /// llama.cpp rejected the file.
     #[error("weights `{path}` cannot be loaded: {reason}", path = path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// What llama.cpp says.
+        /// llama.cpp's error.
         reason: String,
     },
-    /// The adapter is none, or was made for other weights.
+    /// The adapter is invalid or was made for other weights.
     #[error("adapter `{path}` cannot be applied to the weights", path = path.display())]
     Adapter {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: AdapterError,
     },
-    /// The file is fine, but nothing that this crate can run.
+    /// The weights have an unsupported property.
     #[error("weights have {key} `{value}`, supported are: {supported}")]
     Unsupported {
         /// The key of the file's metadata.
         key: &'static str,
         /// Its value.
         value: String,
-        /// The values that would do.
+        /// The supported values.
         supported: String,
     },
-    /// The weights were trained for shorter texts.
+    /// The weights were trained for shorter contexts.
     #[error("context_tokens is {context_tokens}, the weights were trained for at most {trained_tokens}")]
     ContextTooLong {
-        /// What was asked for.
+        /// The configured value.
         context_tokens: u32,
-        /// What there is.
+        /// The limit of the weights.
         trained_tokens: u32,
     },
-    /// More than llama.cpp can hold apart.
+    /// More sequences than llama.cpp supports.
     #[error("sequences_max is {sequences_max}, the limit is {SEQUENCES_MAX}")]
     Sequences {
-        /// What was asked for.
+        /// The configured value.
         sequences_max: u16,
     },
     /// The context does not fit into memory.
-    #[error("no context of {sequences_max} times {context_tokens} tokens can be made: {reason}")]
+    #[error("a context of {sequences_max} times {context_tokens} tokens cannot be created: {reason}")]
     Context {
-        /// Tokens of one request.
+        /// Tokens per request.
         context_tokens: u32,
-        /// Requests.
+        /// Concurrent requests.
         sequences_max: u16,
-        /// What llama.cpp says.
+        /// llama.cpp's error.
         reason: String,
     },
-    /// A GPU was promised.
-    #[error("the promised GPU cannot be had")]
+    /// A configured GPU is missing or too small.
+    #[error("the configured GPU is unavailable")]
     Gpu(#[from] GpuError),
-    /// There is no llama.cpp in this process.
+    /// llama.cpp is unavailable in this process.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The vocabulary does not fit the grammar library.
+    /// The grammar library cannot use the vocabulary.
     #[error("the plan's grammar cannot use the weights' vocabulary")]
     Grammar(#[from] GrammarError),
-    /// The system gives no thread.
+    /// The system could not start a thread.
     #[error("the engine's thread cannot be started")]
     Thread(#[source] std::io::Error),
 }
 
-/// Prompts that cannot fit are known by the bytes of their text, without cutting it.
+/// Rejects prompts that can never fit by the length of their text, without tokenising it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextBound {
     context_tokens: usize,
@@ -122,12 +122,12 @@ pub(super) struct TextBound {
 }
 
 impl TextBound {
-    /// Refuses a request whose prompt is too long even if all its tokens are the longest.
+    /// Rejects a request whose prompt is too long even if all its tokens have the maximal length.
     pub(super) fn check(self, request: &Request) -> Result<(), EngineError> {
         self.check_prompt(&request.prompt, prompt_tokens_max(self.context_tokens, request))
     }
 
-    /// The same of a prompt after which nothing is written.
+    /// The same for a prompt to read, after which nothing is written.
     pub(super) fn check_read(self, prompt: &Prompt) -> Result<(), EngineError> {
         self.check_prompt(prompt, self.context_tokens)
     }
@@ -138,23 +138,23 @@ impl TextBound {
     }
 }
 
-/// What the thread is started with.
+/// Parameters of the engine's thread.
 pub(super) struct Start {
     pub(super) options: EngineOptions,
     pub(super) queue: mpsc::UnboundedReceiver<Command>,
-    /// The other end of the queue.
+    /// The sending end of the queue.
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) stop: CancellationToken,
-    /// Dropped when the model is freed.
+    /// Dropped after the model is freed.
     pub(super) ended: DropGuard,
 }
 
 type IsLoaded = std::sync::mpsc::SyncSender<Result<TextBound, LoadError>>;
 
-/// One model after the other: what one needs is counted against what the others left, and counting takes over llama.cpp's log.
+/// Serialises loading: each model's memory check depends on the previous ones and redirects llama.cpp's log.
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// Starts the thread and waits until it has loaded.
+/// Starts the thread and waits until it has loaded the weights.
 pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
     let sequences_max = start.options.sequences_max.get();
     if sequences_max > SEQUENCES_MAX {
@@ -163,7 +163,7 @@ pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
     let (loaded, is_loaded) = std::sync::mpsc::sync_channel(1);
     let body = move || {
         let Start { options, queue, commands, stop, ended } = start;
-        // The last to be dropped, even by a panic: when it is, the model is freed.
+        // Dropped last, even on a panic: it signals that the model is freed.
         let _ended = ended;
         let turn = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
         match Loaded::new(&options) {
@@ -200,7 +200,7 @@ impl Loaded {
         readable(&options.weights)?;
         metadata_is_safe(&options.weights)?;
         let memory = Memory::of(options, cells(options));
-        placement.check_room(&options.weights, &mut decoding_params(options, &placement, 1), &memory)?;
+        placement.check_memory(&options.weights, &mut decoding_params(options, &placement, 1), &memory)?;
         let mut model = load_model(backend, options, &placement)?;
         require(&model, "general.architecture", &ARCHITECTURES)?;
         let tokenizer = require(&model, "tokenizer.ggml.model", &TOKENIZERS)?;
@@ -208,7 +208,7 @@ impl Loaded {
         if options.context_tokens > trained_tokens {
             return Err(LoadError::ContextTooLong { context_tokens: options.context_tokens, trained_tokens });
         }
-        // As long as nothing else holds the model: llama.cpp changes it.
+        // Before anything else borrows the model, because llama.cpp modifies it.
         let adapter = options.adapter.as_ref().map(|file| load_adapter(&mut model, file, &options.weights));
         let (adapter, model) = (adapter.transpose()?, Arc::new(model));
         let cutting = if tokenizer == "gpt2" { Cutting::Canonical } else { Cutting::Approximate };
@@ -254,7 +254,8 @@ impl Loaded {
             threads,
             has_gpu: placement.has_gpu(),
         };
-        let engine = EngineThread::new(contexts, vocabulary, &size, Lines { queue, orders, stop, metrics });
+        let engine =
+            EngineThread::new(contexts, vocabulary, &size, Channels { queue, orders, stop, metrics });
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("llama-prepare".to_owned()).stack_size(STACK_BYTES);
             match thread.spawn_scoped(scope, move || preparer.run(&ordered)) {
@@ -268,7 +269,7 @@ impl Loaded {
     }
 }
 
-/// Makes contexts for a model, all with its adapter: whatever is computed in them, prefixes too, is computed with it.
+/// Creates contexts of a model, all with its adapter. So shared prefixes are computed with the adapter, too.
 struct Contexts<'a, 'model> {
     backend: &'a LlamaBackend,
     model: &'model LlamaModel,
@@ -313,22 +314,21 @@ impl<'model> Contexts<'_, 'model> {
         context_tokens: u32,
         sequences_max: u16,
     ) -> Result<LlamaContext<'model>, LoadError> {
-        let (context, reason) = overheard(|| self.model.new_context(self.backend, params));
+        let (context, reason) = with_last_error(|| self.model.new_context(self.backend, params));
         let mut context = context.map_err(|error| LoadError::Context {
             context_tokens,
             sequences_max,
             reason: reason.unwrap_or_else(|| error.to_string()),
         })?;
         if let Some(Adapter { file, loaded }) = &mut self.adapter {
-            let (set, reason) = overheard(|| context.lora_adapter_set(loaded, file.scale));
+            let (set, reason) = with_last_error(|| context.lora_adapter_set(loaded, file.scale));
             set.map_err(|error| refused(file, reason, &error))?;
         }
         Ok(context)
     }
 }
 
-/// llama.cpp aborts on some values, and takes the process with it: they are refused before it sees them. A file that is no GGUF
-/// at all is left to llama.cpp, which says what it is.
+/// Rejects metadata values on which llama.cpp aborts the process. A file that is not GGUF is left to llama.cpp, which reports it.
 fn metadata_is_safe(weights: &Path) -> Result<(), LoadError> {
     let checked = Gguf::read(weights).and_then(|head| head.check_metadata());
     match checked {
@@ -341,9 +341,9 @@ fn metadata_is_safe(weights: &Path) -> Result<(), LoadError> {
 
 fn load_adapter(model: &mut LlamaModel, file: &AdapterFile, weights: &Path) -> Result<Adapter, LoadError> {
     adapter::check(file, weights).map_err(|source| LoadError::Adapter { path: file.path.clone(), source })?;
-    let (loaded, reason) = overheard(|| model.lora_adapter_init(&file.path));
+    let (loaded, reason) = with_last_error(|| model.lora_adapter_init(&file.path));
     let loaded = loaded.map_err(|error| refused(file, reason, &error))?;
-    tracing::info!(adapter = %file.path.display(), scale = file.scale, "an adapter changes the conductor weights");
+    tracing::info!(adapter = %file.path.display(), scale = file.scale, "an adapter is applied to the conductor weights");
     Ok(Adapter { file: file.clone(), loaded })
 }
 
@@ -352,7 +352,7 @@ fn refused(file: &AdapterFile, reason: Option<String>, error: &dyn std::error::E
     LoadError::Adapter { path: file.path.clone(), source: AdapterError::Refused { reason } }
 }
 
-/// Cells of a decoding context: each request's own, and once more for prefixes.
+/// Cells of a decoding context: those of each request, plus once the context size for prefixes.
 fn cells(options: &EngineOptions) -> u32 {
     options.context_tokens.saturating_mul(u32::from(options.sequences_max.get()) + 1)
 }
@@ -380,11 +380,11 @@ fn load_model(
         reason: reason.unwrap_or_else(|| error.to_string()),
     };
     let params = placement.model_params().map_err(|error| refused(None, &error))?;
-    let (model, reason) = overheard(|| LlamaModel::load_from_file(backend, path, &params));
+    let (model, reason) = with_last_error(|| LlamaModel::load_from_file(backend, path, &params));
     model.map_err(|error| refused(reason, &error))
 }
 
-/// The value of a key of the weights' metadata, if it is one of `supported`.
+/// The value of a metadata key, if it is one of `supported`.
 fn require(model: &LlamaModel, key: &'static str, supported: &[&str]) -> Result<String, LoadError> {
     let value = model.meta_val_str(key).unwrap_or_else(|_| "none".to_owned());
     if supported.contains(&value.as_str()) {
@@ -393,13 +393,13 @@ fn require(model: &LlamaModel, key: &'static str, supported: &[&str]) -> Result<
     Err(LoadError::Unsupported { key, value, supported: supported.join(", ") })
 }
 
-/// Below so many parameters, a token takes less than threads need to meet.
+/// Below this number of parameters, computing a token takes less time than synchronising threads.
 const PARAMETERS_OF_ONE_THREAD: u64 = 50_000_000;
 
 fn threads(options: &EngineOptions, parameters: u64) -> usize {
     let of_machine = || match parameters {
         0..PARAMETERS_OF_ONE_THREAD => Some(NonZeroUsize::MIN),
-        // It knows the cgroup's share.
+        // It respects the cgroup's CPU quota.
         _ => std::thread::available_parallelism().ok(),
     };
     options.threads.or_else(of_machine).map_or(1, NonZeroUsize::get)

@@ -1,4 +1,4 @@
-//! What weights and the text so far take, for people: what llama.cpp reserves is its own count.
+//! The memory of weights and contexts, for messages to people. llama.cpp computes its own allocation.
 
 use std::fmt;
 use std::path::Path;
@@ -8,23 +8,22 @@ use podium_ports::hardware::KvCache;
 
 use super::{EngineOptions, HiddenStates};
 
-/// Bytes by what takes them.
+/// Bytes by use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// The files of weights and adapter.
+    /// Size of the weights and adapter files.
     weights: u64,
-    /// Keys and values of all texts, if the file says how wide they are.
+    /// Size of the key-value cache, if the file contains the dimensions.
     text: Option<u64>,
-    /// What llama.cpp does not count when it is asked whether all fits: the context that hidden states are read with, and the
-    /// adapter.
-    pub(super) beside: u64,
-    /// How many texts of how many tokens.
+    /// What llama.cpp's memory check does not count: the context for hidden states, and the adapter.
+    pub(super) uncounted: u64,
+    /// Number of contexts, and tokens of each.
     texts: (u64, u32),
     cache: KvCache,
 }
 
 impl Memory {
-    /// What these options need with a decoding context of `cells` tokens.
+    /// The memory that these options need with a decoding context of `cells` tokens.
     pub(super) fn of(options: &EngineOptions, cells: u32) -> Self {
         let cache = options.hardware.kv_cache;
         let values = values_of_token(&options.weights);
@@ -38,7 +37,7 @@ impl Memory {
         Self {
             weights: size(&options.weights).saturating_add(adapter),
             text: of(cache, cells).map(|bytes| bytes.saturating_add(reading)),
-            beside: reading.saturating_add(adapter),
+            uncounted: reading.saturating_add(adapter),
             texts: (u64::from(options.sequences_max.get()) + 1 + u64::from(readable), options.context_tokens),
             cache,
         }
@@ -50,18 +49,18 @@ impl fmt::Display for Memory {
         let (texts, tokens) = self.texts;
         write!(f, "weights ({}) and {texts} texts of {tokens} tokens", gigabytes(self.weights))?;
         self.text.map_or(Ok(()), |text| write!(f, " ({} as {})", gigabytes(text), self.cache))?;
-        f.write_str(" beside what computing takes")
+        f.write_str(" plus compute buffers")
     }
 }
 
-/// Bytes in words.
+/// Formats bytes.
 pub(super) fn gigabytes(bytes: u64) -> String {
-    // In tenths, rounded up: it is about what is needed.
+    // In tenths, rounded up because this is a requirement.
     let tenths = bytes.div_ceil(100_000_000);
     format!("{}.{} GB", tenths / 10, tenths % 10)
 }
 
-/// How many values the keys and values of one token are, over all layers.
+/// Values of one token's keys and values, over all layers.
 fn values_of_token(weights: &Path) -> Option<u64> {
     let file = GgufContext::from_file(weights)?;
     let text = |key: &str| {
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn the_width_of_a_token_is_read_from_the_weights() {
         let tiny = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf");
-        // 2 layers, and 2 of 4 heads of 16 dimensions each, for keys and for values.
+        // 2 layers, and 2 of 4 heads with 16 dimensions each, for keys and for values.
         assert_eq!(values_of_token(&tiny), Some(2 * 2 * 16 * 2));
         assert_eq!(values_of_token(Path::new("nothing.gguf")), None);
     }

@@ -1,20 +1,20 @@
-//! What an engine measures: who waits, who is worked on, and what is computed. `docs/metrics.md` says what each of it means, and
-//! a test compares the two.
+//! Metrics of an engine: waiting and running requests, and computed tokens. `docs/metrics.md` describes each metric, and a
+//! test compares the two.
 
 use opentelemetry::metrics::{Counter, Gauge};
 use opentelemetry::{KeyValue, StringValue, global};
 
-/// The name of the instruments' scope.
+/// Scope of the instruments.
 const SCOPE: &str = "podium.llama";
 
-/// How many requests are where.
+/// Numbers of requests by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Have no sequence yet.
+    /// Waiting for a sequence.
     pub(super) waiting: usize,
-    /// Have one.
+    /// Decoding in a sequence.
     pub(super) writing: usize,
-    /// Are read for the mini head, or wait for that.
+    /// Being read for the mini head, or waiting for that.
     pub(super) reading: usize,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Standing {
 pub(super) struct Metrics {
     requests: Gauge<u64>,
     tokens: Counter<u64>,
-    /// By [`Standing`]'s fields.
+    /// In the order of [`Standing`]'s fields.
     states: [[KeyValue; 2]; 3],
     prompt: [KeyValue; 2],
     text: [KeyValue; 2],
@@ -30,7 +30,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// On the process' meter, which has to be settled before, for the conductor of that name.
+    /// Creates the instruments for a conductor on the process's meter, which must be configured before.
     pub(super) fn new(conductor: &str) -> Self {
         let meter = &global::meter(SCOPE);
         let conductor =
@@ -56,7 +56,7 @@ impl Metrics {
         metrics
     }
 
-    /// So many requests are there now.
+    /// Records the current numbers of requests.
     pub(super) fn stand(&mut self, standing: Standing) {
         if self.last.replace(standing) == Some(standing) {
             return;
@@ -67,7 +67,7 @@ impl Metrics {
         }
     }
 
-    /// So many tokens of prompts, and so many of texts, were computed.
+    /// Counts computed tokens of prompts and of texts.
     pub(super) fn computed(&self, prompt: usize, text: usize) {
         for (tokens, kind) in [(prompt, &self.prompt), (text, &self.text)] {
             if tokens > 0 {

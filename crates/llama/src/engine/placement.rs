@@ -1,4 +1,4 @@
-//! Which GPUs compute which part of a model: whether they are there, and whether it fits into them.
+//! Chooses the GPUs for a model and checks that it fits into them.
 
 use std::ffi::CString;
 use std::fmt;
@@ -15,19 +15,19 @@ use super::memory::{Memory, gigabytes};
 use crate::backend::backend;
 use crate::modules::{Modules, devices, is_gpu};
 
-/// Memory that each GPU keeps free: CUDA takes some of it by and by.
+/// Memory that stays free on each GPU, because CUDA allocates more later.
 const RESERVE_BYTES: u64 = 128 << 20;
 
-/// Where a model is computed.
+/// The devices of a model.
 #[derive(Debug)]
 pub(super) struct Placement {
     hardware: Hardware,
-    /// None: the processor has all.
+    /// Empty: the CPU computes everything.
     gpus: Vec<LlamaBackendDevice>,
 }
 
 impl Placement {
-    /// What was asked for, on the devices that there are.
+    /// Finds the configured devices among the existing ones.
     pub(super) fn find(hardware: Hardware, modules: &Modules) -> Result<Self, GpuError> {
         Self::among(hardware, &devices(), modules)
     }
@@ -47,7 +47,7 @@ impl Placement {
             Some(numbers) => numbers
                 .map(|number| {
                     let gpu = there.get(usize::from(number)).copied();
-                    gpu.ok_or_else(|| format!("gpus names {number}, which is not there"))
+                    gpu.ok_or_else(|| format!("gpus names {number}, which does not exist"))
                 })
                 .collect(),
         };
@@ -59,7 +59,7 @@ impl Placement {
                 if hardware.gpu_lack == GpuLack::Refused {
                     return Err(lack);
                 }
-                tracing::warn!(reason = %lack, "the processor computes what was meant for a GPU");
+                tracing::warn!(reason = %lack, "no GPU is used: the CPU computes all layers");
                 Vec::new()
             }
         };
@@ -69,12 +69,12 @@ impl Placement {
         Ok(Self { hardware, gpus })
     }
 
-    /// Whether a GPU computes anything.
+    /// Whether a GPU is used.
     pub(super) fn has_gpu(&self) -> bool {
         !self.gpus.is_empty()
     }
 
-    /// The parameters of a model that is computed there.
+    /// Model parameters for this placement.
     pub(super) fn model_params(&self) -> Result<LlamaModelParams, LlamaCppError> {
         let layers = match self.hardware.gpu_layers {
             _ if self.gpus.is_empty() => 0,
@@ -87,13 +87,13 @@ impl Placement {
             GpuSplit::Layer => LlamaSplitMode::Layer,
             GpuSplit::Row => LlamaSplitMode::Row,
         };
-        // No device stands for none beside the processor.
+        // An empty list means no device except the CPU.
         let indices: Vec<_> = self.gpus.iter().map(|gpu| gpu.index).collect();
         let params = LlamaModelParams::default().with_n_gpu_layers(layers).with_split_mode(split);
         params.with_devices(&indices)
     }
 
-    /// A context's parameters with the cache that was asked for.
+    /// Sets the configured cache type.
     pub(super) fn with_cache(&self, params: LlamaContextParams) -> LlamaContextParams {
         let kind = match self.hardware.kv_cache {
             KvCache::F16 => return params,
@@ -104,39 +104,39 @@ impl Placement {
         params.with_type_k(kind).with_type_v(kind)
     }
 
-    /// Refuses weights that do not fit into the GPUs beside this context and `beside` bytes. llama.cpp is asked: it lays
-    /// everything out as it would, and takes no memory. Where it cannot say, it will say so when it loads.
+    /// Rejects weights that do not fit into the GPUs together with this context and `memory.uncounted` bytes. llama.cpp
+    /// computes its layout without allocating memory. If it cannot tell, loading will report the problem.
     ///
-    /// It takes over llama.cpp's log meanwhile, so nothing else may be loaded at the same time.
-    pub(super) fn check_room(
+    /// This redirects llama.cpp's log, so nothing else may be loaded at the same time.
+    pub(super) fn check_memory(
         &self,
         weights: &Path,
         context: &mut LlamaContextParams,
         memory: &Memory,
     ) -> Result<(), GpuError> {
-        if !self.has_gpu() || self.has_room(weights, context, memory.beside) != Room::TooLittle {
+        if !self.has_gpu() || self.memory_check(weights, context, memory.uncounted) != Fit::Lacking {
             return Ok(());
         }
         let (gpu_layers, free) = (self.hardware.gpu_layers, self.to_string());
         Err(GpuError::TooSmall { gpu_layers, needed: memory.to_string(), free })
     }
 
-    fn has_room(&self, weights: &Path, context: &mut LlamaContextParams, beside: u64) -> Room {
+    fn memory_check(&self, weights: &Path, context: &mut LlamaContextParams, uncounted: u64) -> Fit {
         let path = weights.to_str().and_then(|path| CString::new(path).ok());
-        let (Some(path), Ok(params)) = (path, self.model_params()) else { return Room::Unknown };
-        let margin = usize::try_from(RESERVE_BYTES.saturating_add(beside)).unwrap_or(usize::MAX / 2);
+        let (Some(path), Ok(params)) = (path, self.model_params()) else { return Fit::Unknown };
+        let margin = usize::try_from(RESERVE_BYTES.saturating_add(uncounted)).unwrap_or(usize::MAX / 2);
         let mut margins = vec![margin; max_devices().max(1)];
         let log_level = llama_cpp_sys_2::GGML_LOG_LEVEL_ERROR;
-        // The number of layers and the size of the context are set, so it changes nothing and only judges.
+        // The number of layers and the context size are given, so this call only checks and changes nothing.
         let fits = pin!(params).fit_params(&path, context, &mut margins, 0, log_level);
         match fits {
-            Ok(_) => Room::Enough,
-            Err(FitError::Failure) => Room::TooLittle,
-            Err(FitError::Error) => Room::Unknown,
+            Ok(_) => Fit::Enough,
+            Err(FitError::Failure) => Fit::Lacking,
+            Err(FitError::Error) => Fit::Unknown,
         }
     }
 
-    /// Says which GPUs are used and what they have left, once everything is loaded.
+    /// Logs the GPUs in use and their free memory after loading.
     pub(super) fn log(&self, memory: &Memory) {
         let after = if self.has_gpu() { devices() } else { Vec::new() };
         for gpu in &self.gpus {
@@ -157,7 +157,7 @@ impl Placement {
     }
 }
 
-/// For people: what computes, and what it has free.
+/// Lists the devices and their free memory, for messages to people.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.gpus.is_empty() {
@@ -172,21 +172,21 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Looks at what a model would be computed on here, and loads none.
+/// Describes the devices that would be used here, without loading a model.
 pub fn inspect(hardware: Hardware) -> Result<String, LoadError> {
     let placement = Placement::find(hardware, &backend()?.modules)?;
     Ok(format!("{} layers on GPUs; computes on {placement}", hardware.gpu_layers))
 }
 
-/// Whether something fits.
+/// The result of the memory check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+enum Fit {
     Enough,
-    TooLittle,
+    Lacking,
     Unknown,
 }
 
-/// What there is, for whoever misses a GPU.
+/// The existing devices and modules, for the message about a missing GPU.
 fn found(devices: &[LlamaBackendDevice], modules: &Modules) -> String {
     let devices = devices.iter().map(|device| format!("{} ({})", device.name, device.description.trim()));
     format!("{modules}; devices: {}", devices.collect::<Vec<_>>().join(", "))

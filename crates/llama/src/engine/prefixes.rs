@@ -1,28 +1,28 @@
-//! What prompts begin with alike, computed once and kept in sequences of its own.
+//! Caches the common beginnings of prompts: each is computed once and kept in a separate sequence.
 //!
-//! A sequence that begins with it shares its part of the context: nothing is copied. Which prefixes are kept follows from what
-//! is asked; the least recently used goes first.
+//! A prompt with this beginning shares its cells of the context; nothing is copied. Prefixes are kept as they are used, and
+//! the least recently used one is evicted first.
 
-/// Most prefixes that are kept: requests differ in the workers and steps that they may have, and prompts name these.
+/// Most cached prefixes. Prompts name the allowed workers and steps, so requests differ in these.
 pub(super) const PREFIXES_MAX: u16 = 4;
-/// Shorter ones are not worth a sequence.
+/// Shorter prefixes are not worth a sequence.
 const TOKENS_MIN: usize = 16;
-/// A prompt whose shared part is longer than what is kept by no more than this uses what is kept: the tokens where a question
-/// begins depend on it.
+/// A prompt whose shared part exceeds a cached prefix by at most this many tokens uses that prefix: the tokens at its end
+/// depend on how the question begins.
 const LONGER_MAX: usize = 8;
 
-/// The first tokens of a prompt, as a kept prefix has them.
+/// The first tokens of a prompt, available in a cached prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Beginning {
     /// The sequence of the prefix.
     pub(super) sequence: u16,
-    /// How many tokens.
+    /// Number of tokens.
     pub(super) tokens: usize,
-    /// Whether an earlier prompt had it.
+    /// Whether an earlier prompt had the same beginning.
     pub(super) is_known: bool,
 }
 
-/// What is kept, or being computed.
+/// The cached prefixes, complete or in progress.
 pub(super) struct Prefixes {
     kept: Vec<Prefix>,
     first_sequence: u16,
@@ -38,13 +38,13 @@ struct Prefix {
 }
 
 impl Prefixes {
-    /// Nothing kept yet. The sequences from `first_sequence` on are theirs; all together hold at most `tokens_max` tokens.
+    /// Creates an empty cache that uses the sequences from `first_sequence` on and at most `tokens_max` tokens.
     pub(super) fn new(first_sequence: u16, tokens_max: usize) -> Self {
         Self { kept: Vec::new(), first_sequence, tokens_max, uses: 0 }
     }
 
-    /// Where a prompt that begins with `shared` has its first tokens from; none if it is to compute them by itself. Keeps
-    /// the prefix from now on if it is new. Those that are dropped for it are given to `forget`; never one that is `awaited`.
+    /// Finds or creates the cached prefix for a prompt that begins with `shared`; `None` if the prompt must compute it
+    /// itself. Evicted prefixes are passed to `forget`. A prefix that a request awaits (`awaited`) is never evicted.
     pub(super) fn find(
         &mut self,
         shared: &[u32],
@@ -74,24 +74,24 @@ impl Prefixes {
         Some(Beginning { sequence, tokens: shared.len(), is_known: false })
     }
 
-    /// Whether the context has it.
+    /// Whether these tokens are in the context.
     pub(super) fn is_decoded(&self, beginning: Beginning) -> bool {
         self.of(beginning.sequence).is_some_and(|prefix| prefix.decoded >= beginning.tokens)
     }
 
-    /// The tokens of a prefix that the context lacks, and how many it has.
+    /// Tokens of a prefix that are in the context, and the missing ones.
     pub(super) fn undecoded(&self, sequence: u16) -> (usize, &[u32]) {
         self.of(sequence).map_or((0, &[]), |prefix| (prefix.decoded, &prefix.tokens[prefix.decoded..]))
     }
 
-    /// The context has so many tokens more of a sequence, if that is one of a prefix.
+    /// Records that the context has more tokens of a sequence; ignored unless it is a prefix.
     pub(super) fn add_decoded(&mut self, sequence: u16, tokens: usize) {
         if let Some(prefix) = self.kept.iter_mut().find(|prefix| prefix.sequence == sequence) {
             prefix.decoded += tokens;
         }
     }
 
-    /// Drops all.
+    /// Removes all prefixes.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
     }
@@ -111,7 +111,7 @@ mod tests {
 
     const FIRST: u16 = 8;
 
-    /// Finds the beginning of a prompt; which sequences were dropped for it.
+    /// Looks up the beginning of a prompt. Also returns the evicted sequences.
     fn found(prefixes: &mut Prefixes, shared: &[u32], awaited: &[u16]) -> (Option<Beginning>, Vec<u16>) {
         let mut forgotten = Vec::new();
         let is_awaited = |sequence| awaited.contains(&sequence);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_prompt_finds_what_the_first_one_left() {
+    fn the_second_prompt_uses_the_first_ones_prefix() {
         let mut prefixes = Prefixes::new(FIRST, 1000);
         let beginning = Beginning { sequence: FIRST, tokens: 100, is_known: false };
         assert_eq!(found(&mut prefixes, &prefix(5, 100), &[]).0, Some(beginning));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_differs_at_its_last_shared_tokens_shares_the_rest() {
+    fn a_prompt_shares_the_tokens_before_a_difference() {
         let mut prefixes = Prefixes::new(FIRST, 1000);
         found(&mut prefixes, &prefix(5, 100), &[]);
         let mut other = prefix(5, 103);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_beginning_and_one_beyond_the_bound_are_not_kept() {
+    fn too_short_and_too_long_prefixes_are_not_cached() {
         let mut prefixes = Prefixes::new(FIRST, 1000);
         assert_eq!(found(&mut prefixes, &prefix(5, TOKENS_MIN - 1), &[]).0, None);
         assert_eq!(found(&mut prefixes, &prefix(5, 1001), &[]).0, None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_goes_when_there_are_too_many() {
+    fn the_least_recently_used_prefix_is_evicted() {
         let mut prefixes = Prefixes::new(FIRST, 1000);
         for kind in 0..4 {
             found(&mut prefixes, &prefix(kind, 100), &[]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_stay_within_their_tokens() {
+    fn cached_prefixes_respect_the_token_limit() {
         let mut prefixes = Prefixes::new(FIRST, 1000);
         found(&mut prefixes, &prefix(0, 400), &[]);
         found(&mut prefixes, &prefix(1, 400), &[]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_awaited_stays_and_the_prompt_is_computed_by_itself() {
+    fn an_awaited_prefix_is_not_evicted() {
         let mut prefixes = Prefixes::new(FIRST, 1000);
         found(&mut prefixes, &prefix(0, 900), &[]);
         assert_eq!(found(&mut prefixes, &prefix(1, 900), &[FIRST]), (None, vec![]));

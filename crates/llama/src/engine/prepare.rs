@@ -1,5 +1,5 @@
-//! What a request needs before its first token is computed: its prompt as tokens, its grammar. Both take as long as they take,
-//! milliseconds for a long question, so a thread of their own does it while the others' tokens are computed.
+//! Prepares requests: tokenises the prompt and builds the grammar. This takes milliseconds for a long question, so a
+//! separate thread does it while other requests are decoded.
 
 use std::sync::mpsc::Receiver;
 
@@ -11,25 +11,25 @@ use crate::grammar::{Grammars, Walk};
 use crate::prompt::Prompt;
 use crate::vocabulary::Vocabulary;
 
-/// What is to be made ready.
+/// A preparation to do.
 pub(super) enum Order {
-    /// A request that was given a sequence.
+    /// A request with a sequence.
     Plan { sequence: u16, job: Box<Job> },
-    /// A prompt to be read.
+    /// A prompt to read.
     Read(Box<ReadJob>),
 }
 
-/// What a request begins with.
+/// A prepared request.
 pub(super) struct Prepared {
     /// The prompt.
     pub(super) tokens: Vec<u32>,
-    /// How many of the first of these many prompts begin with.
+    /// How many of its first tokens are a shared beginning.
     pub(super) shared: usize,
-    /// The grammar, at its beginning.
+    /// The grammar at its start.
     pub(super) walk: Walk,
 }
 
-/// Makes ready.
+/// Prepares requests.
 pub(super) struct Preparer<'model> {
     pub(super) vocabulary: &'model Vocabulary,
     pub(super) grammars: Grammars,
@@ -38,7 +38,7 @@ pub(super) struct Preparer<'model> {
 }
 
 impl Preparer<'_> {
-    /// Works until nobody orders any more.
+    /// Runs until the sender is dropped.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let _stop = StopAfter(self.commands.clone());
         while let Ok(order) = orders.recv() {
@@ -58,17 +58,17 @@ impl Preparer<'_> {
         }
     }
 
-    /// A request that could outgrow its context is refused here, so that none does later.
+    /// Rejects requests that could exceed their context, so that none does later.
     fn prepare(&mut self, request: &Request) -> Result<Prepared, EngineError> {
         let tokens_max = prompt_tokens_max(self.context_tokens, request);
         let (tokens, shared) = self.cut(&request.prompt, tokens_max)?;
-        // At least one token is the request's own: its logits begin the text.
+        // At least one token is not shared: its logits start the output.
         let shared = shared.min(tokens.len().saturating_sub(1));
         let walk = self.grammars.walk(&request.shape)?;
         Ok(Prepared { tokens, shared, walk })
     }
 
-    /// A prompt as tokens, and how many of the first of them many prompts begin with.
+    /// Tokens of a prompt, and how many of the first ones are a shared beginning.
     fn cut(&self, prompt: &Prompt, tokens_max: usize) -> Result<(Vec<u32>, usize), EngineError> {
         let controls = prompt.template().controls();
         if let Some(name) = controls.iter().find(|name| !self.vocabulary.has_control(name)) {
@@ -82,13 +82,13 @@ impl Preparer<'_> {
     }
 }
 
-/// Most tokens of a prompt that leave room for what is written after it.
+/// Most prompt tokens that leave enough context for the output.
 pub(super) fn prompt_tokens_max(context_tokens: usize, request: &Request) -> usize {
     let written = request.reasoning_tokens_max as usize + request.plan_tokens_max as usize;
     context_tokens.saturating_sub(written)
 }
 
-/// Stops the engine, which would wait for ever, should the thread panic.
+/// Stops the engine if this thread panics; otherwise it would wait for ever.
 struct StopAfter(UnboundedSender<Command>);
 
 impl Drop for StopAfter {

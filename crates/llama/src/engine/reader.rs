@@ -1,9 +1,9 @@
-//! Reads prompts: computes one up to its penultimate token and gives the hidden state there. Nothing is decoded.
+//! Reads prompts: computes one up to its penultimate token and returns the hidden state there. Nothing is decoded.
 //!
-//! llama.cpp gives hidden states only in a context that was made for it, and there computes the output layer for every token,
-//! wanted or not. So prompts are read in a context of their own, one after the other, a part between two batches of plans: who
-//! writes waits for no more than a part. For that the prompt costs the output layer more than it had to: a third for a model of
-//! half a billion parameters, a fourteenth for one of seven.
+//! llama.cpp returns hidden states only in a context created for it, which computes the output layer for every token. So
+//! prompts are read in a separate context, one after the other, in parts between two batches of plans: writing sequences
+//! wait for one part at most. The extra output layer costs a third of the prompt's time for a model with half a billion
+//! parameters, and a fourteenth for one with seven billion.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use super::decoder::REFUSED;
 use super::{Ended, EngineError};
 use crate::prompt::Prompt;
 
-/// Most tokens of one part. Each takes the logits of the whole vocabulary: 40 MB for so many at 152,000.
+/// Most tokens of one part. The logits of each cover the whole vocabulary: 40 MB for 64 tokens at 152,000.
 pub(super) const PART_TOKENS_MAX: u32 = 64;
 
-/// A prompt to be read.
+/// A request to read a prompt.
 #[derive(Debug)]
 pub struct ReadRequest {
-    /// What the model is told.
+    /// The model's input.
     pub prompt: Prompt,
-    /// When to stop, read or not.
+    /// The request ends at this time, finished or not.
     pub deadline: Instant,
-    /// Told from outside to stop.
+    /// Cancels the request.
     pub stop: CancellationToken,
 }
 
-/// What the model thinks of a prompt.
+/// The result of reading a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hidden {
     /// The hidden state at the penultimate token, after the last norm.
@@ -43,7 +43,7 @@ pub struct Hidden {
     pub prompt_tokens: usize,
 }
 
-/// A prompt on its way. Dropping it stops the work.
+/// A submitted prompt. Dropping it cancels the request.
 #[derive(Debug)]
 pub struct PendingRead {
     pub(super) answer: oneshot::Receiver<Result<Hidden, EngineError>>,
@@ -51,19 +51,19 @@ pub struct PendingRead {
 }
 
 impl PendingRead {
-    /// Waits for the end.
+    /// Waits for the result.
     pub async fn finish(self) -> Result<Hidden, EngineError> {
         self.answer.await.unwrap_or(Err(EngineError::Ended))
     }
 }
 
-/// A prompt to be read and where the result goes.
+/// A request and its reply channel.
 #[derive(Debug)]
 pub(super) struct ReadJob {
     pub(super) request: ReadRequest,
     pub(super) abandoned: CancellationToken,
     pub(super) reply: oneshot::Sender<Result<Hidden, EngineError>>,
-    /// Among those that wait or are worked on. Free again when the request is answered.
+    /// Its place, freed when the request is answered.
     pub(super) _place: OwnedSemaphorePermit,
 }
 
@@ -76,16 +76,16 @@ impl ReadJob {
     }
 
     fn answer(self, answer: Result<Hidden, EngineError>) {
-        // Nobody may be waiting.
+        // The receiver may be dropped.
         let _ = self.reply.send(answer);
     }
 }
 
-/// A context for hidden states, and who waits for it.
+/// A context for hidden states and its queue.
 pub(super) struct Reader<'model> {
     context: LlamaContext<'model>,
     batch: LlamaBatch<'static>,
-    /// The first is being read. Bounded by the places that requests hold.
+    /// The first one is in progress. Bounded by the requests' places.
     waiting: VecDeque<Reading>,
 }
 
@@ -96,7 +96,7 @@ struct Reading {
 }
 
 impl<'model> Reader<'model> {
-    /// Nobody waits yet. The context is for hidden states of single tokens, and for one sequence.
+    /// Creates a reader. The context must return hidden states of single tokens for one sequence.
     pub(super) fn new(context: LlamaContext<'model>) -> Self {
         let batch = LlamaBatch::new(PART_TOKENS_MAX as usize, 1);
         Self { context, batch, waiting: VecDeque::new() }
@@ -106,12 +106,12 @@ impl<'model> Reader<'model> {
         self.waiting.is_empty()
     }
 
-    /// How many prompts are being read or wait for it.
+    /// Prompts in progress or waiting.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Queues a prompt that was cut into tokens, or refuses it.
+    /// Queues a tokenised prompt, or answers with the error.
     pub(super) fn push(&mut self, job: Box<ReadJob>, tokens: Result<Vec<u32>, EngineError>) {
         match tokens {
             Ok(tokens) => self.waiting.push_back(Reading { job, tokens, decoded: 0 }),
@@ -119,7 +119,7 @@ impl<'model> Reader<'model> {
         }
     }
 
-    /// Reads a part of the first prompt, and says how many tokens that was.
+    /// Reads a part of the first prompt and returns the number of computed tokens.
     pub(super) fn step(&mut self) -> usize {
         self.end_interrupted();
         let Some(reading) = self.waiting.front_mut() else { return 0 };
@@ -169,7 +169,7 @@ impl<'model> Reader<'model> {
     }
 }
 
-/// Adds a part of the only sequence to the context.
+/// Decodes tokens of the only sequence.
 fn decode(
     context: &mut LlamaContext<'_>,
     batch: &mut LlamaBatch<'static>,
@@ -180,7 +180,7 @@ fn decode(
     for at in part {
         let position = i32::try_from(at).map_err(|_| REFUSED)?;
         let token = LlamaToken::new(tokens[at].cast_signed());
-        // Asked for at every token: the context gives it at every one, and warns where it was not.
+        // Output is requested for every token: the context computes it anyway and warns otherwise.
         batch.add(token, position, &[0], true).map_err(|_| REFUSED)?;
     }
     context.decode(batch)

@@ -1,4 +1,4 @@
-//! One request being worked on: its tokens, where it stands, and what follows from the next logits.
+//! A running request: its tokens, its phase, and how it reacts to the next logits.
 
 use super::prefixes::Beginning;
 use super::prepare::Prepared;
@@ -9,23 +9,23 @@ use crate::sampler::Sampler;
 use crate::transcript::Transcript;
 use crate::vocabulary::Vocabulary;
 
-/// A request being worked on.
+/// A running request.
 pub(super) struct Slot {
     job: Box<Job>,
-    /// Prompt and completion.
+    /// Tokens of prompt and completion.
     tokens: Vec<u32>,
     prompt_tokens: usize,
     reasoning_tokens: usize,
-    /// The prompt's first tokens, while another sequence is to have them first.
+    /// The prompt's beginning, while a prefix sequence still has to compute it.
     beginning: Option<Beginning>,
-    /// Tokens of the prompt that were computed for an earlier request.
+    /// Prompt tokens that an earlier request had computed.
     cached_tokens: usize,
-    /// How many of the tokens the context holds.
+    /// Tokens that are in the context.
     decoded: usize,
-    /// The context holds tokens behind `decoded` that do not count.
+    /// The context has tokens beyond `decoded` that must be removed.
     stale: bool,
     phase: Phase,
-    /// Where the plan stands; at its beginning while there is free text.
+    /// State of the plan's grammar; at its start during free text.
     walk: Walk,
     sampler: Sampler,
     transcript: Transcript,
@@ -39,7 +39,7 @@ enum Phase {
 }
 
 impl Slot {
-    /// Begins with the prompt. Tells if that is the end already.
+    /// Begins with the prompt. Returns why the request ends, if it ends at once.
     pub(super) fn begin(
         job: Box<Job>,
         prepared: Prepared,
@@ -66,7 +66,7 @@ impl Slot {
         (slot, ended)
     }
 
-    /// The prompt's first tokens come from another sequence.
+    /// Waits for the prompt's beginning, which a prefix sequence computes.
     pub(super) fn await_beginning(&mut self, beginning: Beginning) {
         self.beginning = Some(beginning);
     }
@@ -76,7 +76,7 @@ impl Slot {
         self.beginning
     }
 
-    /// The context has the beginning in this sequence, too.
+    /// Records that the context now has the beginning in this sequence, too.
     pub(super) fn take_beginning(&mut self) {
         if let Some(beginning) = self.beginning.take() {
             self.decoded = beginning.tokens;
@@ -84,37 +84,37 @@ impl Slot {
         }
     }
 
-    /// What it was asked.
+    /// The request.
     pub(super) fn job(&self) -> &Job {
         &self.job
     }
 
-    /// Whether the context has the whole prompt.
+    /// Whether the whole prompt is in the context.
     pub(super) fn is_writing(&self) -> bool {
         self.decoded >= self.prompt_tokens
     }
 
-    /// The tokens that the context lacks; never empty between two calls of [`Self::advance`].
+    /// The tokens that are not in the context; never empty between two calls of [`Self::advance`].
     pub(super) fn undecoded(&self) -> &[u32] {
         &self.tokens[self.decoded..]
     }
 
-    /// How many tokens the context has.
+    /// Number of tokens in the context.
     pub(super) fn decoded(&self) -> usize {
         self.decoded
     }
 
-    /// The context has so many tokens more.
+    /// Records that the context has more tokens.
     pub(super) fn add_decoded(&mut self, tokens: usize) {
         self.decoded += tokens;
     }
 
-    /// Whether the context is to drop all behind [`Self::decoded`] first. Asked once.
+    /// Whether tokens beyond [`Self::decoded`] must be removed from the context. Resets the flag.
     pub(super) fn take_stale(&mut self) -> bool {
         std::mem::take(&mut self.stale)
     }
 
-    /// Chooses the next token, and takes those that must follow it. Tells if that is the end.
+    /// Chooses the next token and appends tokens that must follow it. Returns why the request ends, if it ends.
     pub(super) fn advance(
         &mut self,
         logits: &[f32],
@@ -125,13 +125,13 @@ impl Slot {
             Phase::Plan => self.plan(logits, vocabulary)?,
         };
         match &self.phase {
-            Phase::Reasoning(reasoning) => self.transcript.tell(reasoning.settled()),
-            Phase::Plan => self.transcript.tell_all(),
+            Phase::Reasoning(reasoning) => self.transcript.publish(reasoning.settled()),
+            Phase::Plan => self.transcript.publish_all(),
         }
         Ok(ended)
     }
 
-    /// Hands the result over.
+    /// Sends the result.
     pub(super) fn finish(self, ended: Result<Ended, EngineError>) {
         let completion_tokens = self.tokens.len() - self.prompt_tokens;
         let (reasoning, plan) = self.transcript.finish();
@@ -144,7 +144,7 @@ impl Slot {
             completion_tokens,
             ended,
         });
-        // Nobody may be waiting.
+        // The receiver may be dropped.
         let _ = self.job.reply.send(completion);
     }
 
@@ -173,7 +173,7 @@ impl Slot {
         start: &PlanStart,
         vocabulary: &Vocabulary,
     ) -> Result<Option<Ended>, EngineError> {
-        for _ in 0..start.given_back {
+        for _ in 0..start.discarded {
             if let Some(token) = self.tokens.pop() {
                 self.transcript.drop_last(vocabulary.bytes(token).len());
             }
@@ -189,12 +189,12 @@ impl Slot {
             return Ok(Some(Ended::TokensMax));
         }
         self.write(&forced, vocabulary);
-        // If nothing was written, the last token is decoded again: its logits were not asked for, or used up.
+        // If no token was written, the last one is decoded again: its logits were not requested, or are used up.
         self.keep_decoded(self.tokens.len() - 1);
         Ok(None)
     }
 
-    /// What the context has beyond the first `tokens` does not count any more.
+    /// Marks tokens of the context beyond the first `tokens` as stale.
     fn keep_decoded(&mut self, tokens: usize) {
         if tokens < self.decoded {
             self.decoded = tokens;

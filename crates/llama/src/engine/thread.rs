@@ -1,4 +1,4 @@
-//! The engine's loop: gather, give free sequences away, compute one batch over all of them, let each go on by its logits.
+//! The engine's loop: receive commands, assign free sequences, compute one batch, advance each sequence by its logits.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -21,20 +21,20 @@ use super::waiting::Waiting;
 use super::{Command, Ended, EngineError, Job};
 use crate::vocabulary::Vocabulary;
 
-/// Most prompt tokens of one batch. Everybody who writes waits for such a batch, and so does stopping. A CPU computes no
-/// faster with more of them; a GPU does.
+/// Most prompt tokens of one batch, for which all writing sequences and a shutdown wait. More are not faster on a CPU, but
+/// they are on a GPU.
 const PROMPT_TOKENS_ON_CPU: usize = 64;
 const PROMPT_TOKENS_ON_GPU: usize = 512;
 
-/// A sequence of the context, and who has it.
-enum Seat {
+/// A sequence of the context and its user.
+enum Sequence {
     Free,
-    /// Given to a request that is being made ready.
+    /// Assigned to a request that is being prepared.
     Given,
     Taken(Box<Slot>),
 }
 
-impl Seat {
+impl Sequence {
     fn slot(&self) -> Option<&Slot> {
         match self {
             Self::Taken(slot) => Some(slot),
@@ -50,40 +50,40 @@ impl Seat {
     }
 }
 
-/// All that the thread owns, but the model.
+/// Everything that the thread owns except the model.
 pub(super) struct EngineThread<'model> {
     decoder: Decoder<'model>,
     vocabulary: &'model Vocabulary,
     limits: BatchLimits,
-    /// That choose tokens.
+    /// Threads for choosing tokens.
     threads: usize,
     queue: mpsc::UnboundedReceiver<Command>,
     orders: Sender<Order>,
     stop: CancellationToken,
     waiting: Waiting,
-    /// By sequence.
-    seats: Vec<Seat>,
-    /// The taken ones, in the order of their taking.
+    /// Indexed by sequence.
+    sequences: Vec<Sequence>,
+    /// The occupied sequences, in the order of their assignment.
     order: Vec<u16>,
     prefixes: Prefixes,
-    /// Where hidden states are wanted.
+    /// Present if hidden states are enabled.
     reader: Option<Reader<'model>>,
     metrics: Metrics,
 }
 
-/// How large the thread's world is.
+/// Sizes of the engine.
 pub(super) struct Size {
-    /// Sequences of requests.
+    /// Sequences for requests.
     pub(super) sequences: u16,
-    /// Tokens of each.
+    /// Tokens per sequence.
     pub(super) context_tokens: usize,
-    /// Threads that compute.
+    /// Compute threads.
     pub(super) threads: usize,
     pub(super) has_gpu: bool,
 }
 
-/// What the thread is told, and whom it tells.
-pub(super) struct Lines {
+/// The thread's channels.
+pub(super) struct Channels {
     pub(super) queue: mpsc::UnboundedReceiver<Command>,
     pub(super) orders: Sender<Order>,
     pub(super) stop: CancellationToken,
@@ -91,14 +91,14 @@ pub(super) struct Lines {
 }
 
 impl<'model> EngineThread<'model> {
-    /// Nothing to do yet.
+    /// Creates an idle engine.
     pub(super) fn new(
         (decoder, reader): (Decoder<'model>, Option<Reader<'model>>),
         vocabulary: &'model Vocabulary,
         size: &Size,
-        lines: Lines,
+        lines: Channels,
     ) -> Self {
-        let Lines { queue, orders, stop, metrics } = lines;
+        let Channels { queue, orders, stop, metrics } = lines;
         let prompt_tokens_max = if size.has_gpu { PROMPT_TOKENS_ON_GPU } else { PROMPT_TOKENS_ON_CPU };
         let limits = BatchLimits { tokens_max: decoder.batch_tokens_max(), prompt_tokens_max };
         Self {
@@ -110,7 +110,7 @@ impl<'model> EngineThread<'model> {
             orders,
             stop,
             waiting: Waiting::default(),
-            seats: (0..size.sequences).map(|_| Seat::Free).collect(),
+            sequences: (0..size.sequences).map(|_| Sequence::Free).collect(),
             order: Vec::with_capacity(size.sequences.into()),
             prefixes: Prefixes::new(size.sequences, size.context_tokens),
             reader,
@@ -118,11 +118,11 @@ impl<'model> EngineThread<'model> {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Runs until it is stopped.
     pub(super) fn run(mut self) {
         while self.gather() {
             self.end_interrupted();
-            self.give_seats();
+            self.assign_sequences();
             self.measure();
             self.step();
             if let Some(reader) = &mut self.reader {
@@ -133,14 +133,14 @@ impl<'model> EngineThread<'model> {
         self.metrics.stand(Standing::default());
     }
 
-    /// Takes in what has come; waits for something if there is nothing to compute. False if it is time to stop.
+    /// Receives commands; waits for one if there is nothing to compute. Returns false when it is stopped.
     fn gather(&mut self) -> bool {
         loop {
             if self.stop.is_cancelled() {
                 return false;
             }
             let is_idle = self.order.is_empty()
-                && (self.waiting.is_empty() || !self.has_free_seat())
+                && (self.waiting.is_empty() || !self.has_free_sequence())
                 && self.reader.as_ref().is_none_or(Reader::is_idle);
             let command = match self.queue.try_recv() {
                 Err(TryRecvError::Empty) if is_idle => {
@@ -154,7 +154,7 @@ impl<'model> EngineThread<'model> {
             match command {
                 Some(Command::Generate(job)) => self.waiting.push(job),
                 Some(Command::Ready { sequence, job, prepared }) => self.begin(sequence, job, prepared),
-                // Without a preparer the engine is about to stop, and the job is dropped.
+                // If the preparer has ended, the engine is about to stop and the job is dropped.
                 Some(Command::Read(job)) => drop(self.orders.send(Order::Read(job))),
                 Some(Command::ReadReady { job, tokens }) => {
                     if let Some(reader) = &mut self.reader {
@@ -169,44 +169,44 @@ impl<'model> EngineThread<'model> {
     fn measure(&mut self) {
         self.metrics.stand(Standing {
             waiting: self.waiting.len(),
-            writing: self.seats.iter().filter(|seat| !matches!(seat, Seat::Free)).count(),
+            writing: self.sequences.iter().filter(|seat| !matches!(seat, Sequence::Free)).count(),
             reading: self.reader.as_ref().map_or(0, Reader::len),
         });
     }
 
-    fn has_free_seat(&self) -> bool {
-        self.seats.iter().any(|seat| matches!(seat, Seat::Free))
+    fn has_free_sequence(&self) -> bool {
+        self.sequences.iter().any(|seat| matches!(seat, Sequence::Free))
     }
 
     fn end_interrupted(&mut self) {
         let now = Instant::now();
         self.waiting.end_interrupted(now);
         for sequence in self.order.clone() {
-            let slot = self.seats[usize::from(sequence)].slot();
+            let slot = self.sequences[usize::from(sequence)].slot();
             if let Some(ended) = slot.and_then(|slot| slot.job().interrupted(now)) {
                 self.end(sequence, Ok(ended));
             }
         }
     }
 
-    /// Gives free sequences to those who wait.
-    fn give_seats(&mut self) {
-        for (sequence, seat) in (0u16..).zip(&mut self.seats) {
-            if !matches!(seat, Seat::Free) {
+    /// Assigns free sequences to waiting requests.
+    fn assign_sequences(&mut self) {
+        for (sequence, seat) in (0u16..).zip(&mut self.sequences) {
+            if !matches!(seat, Sequence::Free) {
                 continue;
             }
             let Some(job) = self.waiting.next() else { return };
-            // Without a preparer the engine is about to stop, and the job is dropped.
+            // If the preparer has ended, the engine is about to stop and the job is dropped.
             if self.orders.send(Order::Plan { sequence, job }).is_ok() {
-                *seat = Seat::Given;
+                *seat = Sequence::Given;
             }
         }
     }
 
-    /// A request that was given a sequence is ready, or is refused.
+    /// Starts a prepared request, or answers with the error.
     fn begin(&mut self, sequence: u16, job: Box<Job>, prepared: Result<Box<Prepared>, EngineError>) {
         let seat = usize::from(sequence);
-        self.seats[seat] = Seat::Free;
+        self.sequences[seat] = Sequence::Free;
         let prepared = match (job.interrupted(Instant::now()), prepared) {
             (Some(ended), _) => return job.refuse(Ok(ended)),
             (None, Err(error)) => return job.refuse(Err(error)),
@@ -220,29 +220,29 @@ impl<'model> EngineThread<'model> {
         if let Some(beginning) = beginning {
             slot.await_beginning(beginning);
         }
-        self.seats[seat] = Seat::Taken(Box::new(slot));
+        self.sequences[seat] = Sequence::Taken(Box::new(slot));
         self.order.push(sequence);
     }
 
     fn find_beginning(&mut self, shared: &[u32]) -> Option<Beginning> {
-        let Self { seats, prefixes, decoder, .. } = self;
+        let Self { sequences, prefixes, decoder, .. } = self;
         let awaited = |sequence| {
-            let mut beginnings = seats.iter().filter_map(|seat| seat.slot()?.awaited());
+            let mut beginnings = sequences.iter().filter_map(|seat| seat.slot()?.awaited());
             beginnings.any(|beginning| beginning.sequence == sequence)
         };
         let forget = |sequence| {
             if let Err(error) = decoder.forget(sequence, 0) {
-                tracing::error!(%error, "a prefix stays in the context");
+                tracing::error!(%error, "an evicted prefix could not be removed from the context");
             }
         };
         prefixes.find(shared, awaited, forget)
     }
 
-    /// Computes the next batch, and lets those go on who have their logits.
+    /// Computes the next batch and advances the sequences that have logits.
     fn step(&mut self) {
         self.share_beginnings();
         self.forget_stale();
-        let lacking = lacking(&self.order, &self.seats, &self.prefixes);
+        let lacking = lacking(&self.order, &self.sequences, &self.prefixes);
         let parts = compose(&lacking, self.limits);
         if parts.is_empty() {
             return;
@@ -251,12 +251,12 @@ impl<'model> EngineThread<'model> {
             Ok(logits) => logits,
             Err(error) => return self.fail(error),
         };
-        let mut wanted: Vec<Option<&[f32]>> = self.seats.iter().map(|_| None).collect();
+        let mut wanted: Vec<Option<&[f32]>> = self.sequences.iter().map(|_| None).collect();
         let decoded: Vec<_> = parts.iter().map(|part| (part.sequence, part.tokens.len())).collect();
         let (mut prompt, mut text) = (0, 0);
         for ((sequence, tokens), logits) in decoded.into_iter().zip(logits) {
             self.prefixes.add_decoded(sequence, tokens);
-            let slot = self.seats.get_mut(usize::from(sequence)).and_then(Seat::slot_mut);
+            let slot = self.sequences.get_mut(usize::from(sequence)).and_then(Sequence::slot_mut);
             let is_text = slot.as_ref().is_some_and(|slot| slot.is_writing());
             *(if is_text { &mut text } else { &mut prompt }) += tokens;
             if let Some(slot) = slot {
@@ -265,7 +265,7 @@ impl<'model> EngineThread<'model> {
             }
         }
         self.metrics.computed(prompt, text);
-        let turns = (0u16..).zip(&mut self.seats).zip(wanted);
+        let turns = (0u16..).zip(&mut self.sequences).zip(wanted);
         let turns = turns.filter_map(|((sequence, seat), logits)| {
             Some(Turn { sequence, slot: seat.slot_mut()?, logits: logits? })
         });
@@ -274,10 +274,10 @@ impl<'model> EngineThread<'model> {
         }
     }
 
-    /// Who waits for a beginning that is there now begins after it.
+    /// Continues requests whose awaited prefix is now complete.
     fn share_beginnings(&mut self) {
         for sequence in self.order.clone() {
-            let Some(slot) = self.seats[usize::from(sequence)].slot_mut() else { continue };
+            let Some(slot) = self.sequences[usize::from(sequence)].slot_mut() else { continue };
             let Some(beginning) = slot.awaited().filter(|beginning| self.prefixes.is_decoded(*beginning))
             else {
                 continue;
@@ -291,7 +291,7 @@ impl<'model> EngineThread<'model> {
 
     fn forget_stale(&mut self) {
         for sequence in self.order.clone() {
-            let Some(slot) = self.seats[usize::from(sequence)].slot_mut() else { continue };
+            let Some(slot) = self.sequences[usize::from(sequence)].slot_mut() else { continue };
             if slot.take_stale()
                 && let Err(error) = self.decoder.forget(sequence, slot.decoded())
             {
@@ -300,9 +300,9 @@ impl<'model> EngineThread<'model> {
         }
     }
 
-    /// A batch failed. It cannot be told whose fault that is, nor what the context still holds, so all end.
+    /// Fails all requests: after a failed batch neither the cause nor the context's content is known.
     fn fail(&mut self, error: DecodeError) {
-        tracing::warn!(%error, "llama.cpp refused a batch");
+        tracing::warn!(%error, "llama.cpp rejected a batch");
         let error = Arc::new(error);
         self.end_all(|| Err(EngineError::Decode(Arc::clone(&error))));
         self.prefixes.clear();
@@ -318,21 +318,21 @@ impl<'model> EngineThread<'model> {
     /// Frees a sequence and its part of the context.
     fn end(&mut self, sequence: u16, ended: Result<Ended, EngineError>) {
         self.order.retain(|taken| *taken != sequence);
-        let seat = std::mem::replace(&mut self.seats[usize::from(sequence)], Seat::Free);
-        if let Seat::Taken(slot) = seat {
+        let seat = std::mem::replace(&mut self.sequences[usize::from(sequence)], Sequence::Free);
+        if let Sequence::Taken(slot) = seat {
             if let Err(error) = self.decoder.forget(sequence, 0) {
-                tracing::error!(%error, "a finished sequence stays in the context");
+                tracing::error!(%error, "a finished sequence could not be removed from the context");
             }
             slot.finish(ended);
         }
     }
 }
 
-/// What the taken sequences lack, in their order. In place of those that wait for a prefix stands the prefix, once.
-fn lacking<'a>(order: &[u16], seats: &'a [Seat], prefixes: &'a Prefixes) -> Vec<Lacking<'a>> {
+/// The missing tokens of the occupied sequences, in order. Sequences that wait for a prefix are replaced by that prefix, once.
+fn lacking<'a>(order: &[u16], sequences: &'a [Sequence], prefixes: &'a Prefixes) -> Vec<Lacking<'a>> {
     let mut lacking: Vec<Lacking<'a>> = Vec::with_capacity(order.len());
     for &sequence in order {
-        let Some(slot) = seats[usize::from(sequence)].slot() else { continue };
+        let Some(slot) = sequences[usize::from(sequence)].slot() else { continue };
         let Some(beginning) = slot.awaited() else {
             let purpose = if slot.is_writing() { Purpose::Text } else { Purpose::Prompt };
             lacking.push(Lacking { sequence, position: slot.decoded(), tokens: slot.undecoded(), purpose });

@@ -1,4 +1,4 @@
-//! The requests that wait for a sequence: mini before ultra, each in the order of their coming.
+//! The requests that wait for a sequence: mini before ultra, each in order of arrival.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,15 +7,15 @@ use podium_domain::policy::Tier;
 
 use super::Job;
 
-/// While requests of ultra wait, at most so many of mini go before the next one of them.
+/// While ultra requests wait, at most this many mini requests precede the next one of them.
 const MINI_IN_A_ROW_MAX: u32 = 3;
 
-/// What waits. Bounded by the places that requests hold.
+/// The waiting requests. Bounded by their places.
 #[derive(Default)]
 pub(super) struct Waiting {
     mini: VecDeque<Box<Job>>,
     ultra: VecDeque<Box<Job>>,
-    /// How many of mini went while some of ultra waited.
+    /// Mini requests served in a row while ultra requests waited.
     mini_in_a_row: u32,
 }
 
@@ -35,7 +35,7 @@ impl Waiting {
         self.mini.len() + self.ultra.len()
     }
 
-    /// Takes the one whose turn it is.
+    /// Takes the next request.
     pub(super) fn next(&mut self) -> Option<Box<Job>> {
         if self.ultra.is_empty() {
             self.mini_in_a_row = 0;
@@ -51,7 +51,7 @@ impl Waiting {
         self.ultra.pop_front()
     }
 
-    /// Answers those that were told to stop, that nobody waits for, or whose deadline has passed.
+    /// Answers requests that were cancelled, lost their receiver or passed their deadline.
     pub(super) fn end_interrupted(&mut self, now: Instant) {
         for lane in [&mut self.mini, &mut self.ultra] {
             if lane.iter().all(|job| job.interrupted(now).is_none()) {
@@ -83,7 +83,7 @@ mod tests {
         waiting
     }
 
-    /// The order in which they go, by the order in which they came.
+    /// The order in which requests are served, as arrival numbers.
     fn order(mut waiting: Waiting) -> Vec<u64> {
         std::iter::from_fn(|| waiting.next().map(|job| job.request.sampling.seed)).collect()
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_off_leaves_and_is_answered() {
+    fn cancelled_requests_are_removed_and_answered() {
         let mut waiting = waiting(&[M, U, U]);
         waiting.ultra[0].request.stop.cancel();
         let past = Instant::now();

@@ -1,20 +1,20 @@
-//! Subtasks that are parts of the question: for conductors too small to be trusted with spelling.
+//! Subtasks that are copied from the question, for conductors that are too small to spell reliably.
 
 use std::fmt::Write as _;
 
 use serde_json::json;
 
-/// Most words, blanks and marks of a question that subtasks are copied from; beyond it the grammar would be large.
+/// Most pieces of a question that subtasks are copied from; beyond it the grammar would be too large.
 const CHUNKS_MAX: usize = 512;
 
-/// A question in pieces that are copied whole: words and numbers with what joins them, blanks, single marks.
+/// A question in pieces that are copied whole: words and numbers with inner punctuation, blanks, single marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Copied {
     chunks: Vec<String>,
 }
 
 impl Copied {
-    /// The pieces of `question`; `None` when they are too many.
+    /// Splits `question`; `None` if it has too many pieces.
     pub(super) fn of(question: &str) -> Option<Self> {
         let mut chunks: Vec<String> = Vec::new();
         let mut last = None;
@@ -23,7 +23,7 @@ impl Copied {
             let kind = match next {
                 _ if next.is_whitespace() => Kind::Blank,
                 _ if is_word(next) => Kind::Word,
-                // `11.5`, `14:05`, `don't`, `follow-up`: a mark between two letters or digits holds them together.
+                // `11.5`, `14:05`, `don't`, `follow-up`: a mark between two letters or digits belongs to the word.
                 '.' | '\'' | '\u{2019}' | '/' | ':' | '-'
                     if last == Some(Kind::Word) && rest.peek().copied().is_some_and(is_word) =>
                 {
@@ -47,7 +47,7 @@ impl Copied {
         Some(Self { chunks })
     }
 
-    /// The same with small letters where sentences begin: inside a subtask they begin nothing.
+    /// The same pieces with lower-case letters at sentence beginnings, for use within a subtask.
     fn in_mid_sentence(&self) -> Vec<String> {
         let begins = |at: usize| {
             let before: Vec<_> = self.chunks[..at].iter().rev().take(2).map(String::as_str).collect();
@@ -63,7 +63,7 @@ impl Copied {
         self.chunks.iter().enumerate().map(lowered).collect()
     }
 
-    /// The rules `FIRST`, a part of the question, and `SUBTASK`, which may refer to earlier results as well.
+    /// Writes the rules `FIRST` (a part of the question) and `SUBTASK` (which may also refer to earlier results).
     pub(super) fn write(&self, lark: &mut String) {
         for (name, chunks) in
             [("AS_IT_STANDS", self.chunks.clone()), ("IN_MID_SENTENCE", self.in_mid_sentence())]

@@ -1,4 +1,4 @@
-//! Walks the grammar byte by byte, without a model.
+//! Tests the grammar byte by byte, without a model.
 
 use podium_domain::plan::PlanDraft;
 use toktrie::ApproximateTokEnv;
@@ -10,14 +10,14 @@ fn shape(workers: &[u16], steps_max: u16) -> PlanShape {
     PlanShape::new(workers.iter().copied(), steps_max, MayKeepAnswer::No).unwrap()
 }
 
-/// How many bytes of `text` the grammar takes, and whether it is complete then.
+/// How many bytes of `text` the grammar accepts, and whether it is complete then.
 fn walked(shape: &PlanShape, text: &str) -> (usize, bool) {
     let mut grammars = Grammars::new(&ApproximateTokEnv::single_byte_env()).unwrap();
     let mut walk = grammars.walk(shape).unwrap();
     for (at, byte) in text.bytes().enumerate() {
         let token = u32::from(byte);
         let is_allowed = !walk.is_complete() && walk.is_allowed(token).unwrap();
-        // The quick check and the mask agree.
+        // The fast check and the mask agree.
         let is_in_mask = !walk.is_complete() && walk.mask().unwrap().borrow().is_allowed(token);
         assert_eq!(is_allowed, is_in_mask, "{text} at {at}");
         if !is_allowed {
@@ -32,8 +32,8 @@ fn accepts(shape: &PlanShape, text: &str) -> bool {
     walked(shape, text) == (text.len(), true)
 }
 
-/// The plan is refused at the first byte after `good`.
-fn refused_after(shape: &PlanShape, good: &str, bad: &str) {
+/// Checks that the plan is rejected at the first byte after `good`.
+fn rejected_after(shape: &PlanShape, good: &str, bad: &str) {
     let text = format!("{good}{bad}");
     assert_eq!(walked(shape, &text), (good.len(), false), "{text}");
 }
@@ -41,7 +41,7 @@ fn refused_after(shape: &PlanShape, good: &str, bad: &str) {
 const THREE: &str = "model_id = [2, 0, 1]\nsubtasks = [\"a\", \"b\", \"c\"]\naccess_list = [[], [0], [0, 1]]";
 
 #[test]
-fn a_plan_of_every_length_is_accepted_and_reads_as_it_was_meant() {
+fn a_plan_of_every_length_is_accepted_and_parsed() {
     let shape = shape(&[0, 1, 2], 3);
     assert!(accepts(&shape, "model_id = [1]\nsubtasks = [\"a\"]\naccess_list = [[]]"));
     assert!(accepts(&shape, "model_id = [1, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[], []]"));
@@ -60,7 +60,7 @@ fn the_quick_check_and_the_mask_agree_on_every_token() {
     for next in vocabulary.cut(THREE.as_bytes()) {
         let mask = walk.mask().unwrap().borrow().clone();
         assert!(mask.num_set() > 0);
-        // Where only one text can follow, the mask has it in its usual tokens; any tokens that spell it are right.
+        // If only one text can follow, the mask contains its canonical tokens; any tokens that spell it are allowed.
         let is_forced = !walk.0.compute_ff_bytes().is_empty();
         for token in 0..size {
             let is_allowed = walk.is_allowed(token).unwrap();
@@ -75,10 +75,10 @@ fn the_quick_check_and_the_mask_agree_on_every_token() {
 }
 
 #[test]
-fn more_steps_than_allowed_are_refused() {
-    refused_after(&shape(&[0, 1, 2], 2), "model_id = [2, 0", ", 1]");
+fn more_steps_than_allowed_are_rejected() {
+    rejected_after(&shape(&[0, 1, 2], 2), "model_id = [2, 0", ", 1]");
     assert!(accepts(&shape(&[0], 16), &plan_of(16)));
-    refused_after(&shape(&[0], 1), "model_id = [0", ", 0]");
+    rejected_after(&shape(&[0], 1), "model_id = [0", ", 0]");
 }
 
 fn plan_of(steps: usize) -> String {
@@ -95,31 +95,31 @@ fn plan_of(steps: usize) -> String {
 }
 
 #[test]
-fn workers_that_are_not_allowed_are_refused() {
+fn forbidden_workers_are_rejected() {
     let shape = shape(&[1, 10], 2);
-    refused_after(&shape, "model_id = [", "0]");
-    refused_after(&shape, "model_id = [1", "1]");
+    rejected_after(&shape, "model_id = [", "0]");
+    rejected_after(&shape, "model_id = [1", "1]");
     assert!(accepts(&shape, "model_id = [10, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[], [0]]"));
 }
 
 #[test]
-fn lists_of_unequal_length_are_refused() {
+fn lists_of_unequal_length_are_rejected() {
     let shape = shape(&[0, 1, 2], 3);
-    refused_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\"", "]");
-    refused_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\", \"b\"", ", \"c\"]");
-    refused_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[]", "]");
-    refused_after(&shape, "model_id = [2]\nsubtasks = [\"a\"]\naccess_list = [[]", ", []]");
+    rejected_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\"", "]");
+    rejected_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\", \"b\"", ", \"c\"]");
+    rejected_after(&shape, "model_id = [2, 0]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[]", "]");
+    rejected_after(&shape, "model_id = [2]\nsubtasks = [\"a\"]\naccess_list = [[]", ", []]");
 }
 
 #[test]
 fn a_step_sees_each_earlier_step_once_and_no_later_one() {
     let shape = shape(&[0], 3);
     let begin = "model_id = [0, 0, 0]\nsubtasks = [\"a\", \"b\", \"c\"]\naccess_list = [[";
-    refused_after(&shape, begin, "0], [], []]");
-    refused_after(&shape, &format!("{begin}], ["), "1], []]");
-    refused_after(&shape, &format!("{begin}], [], ["), "2]]");
-    refused_after(&shape, &format!("{begin}], [], [1"), ", 0]]");
-    refused_after(&shape, &format!("{begin}], [], [0, "), "0]]");
+    rejected_after(&shape, begin, "0], [], []]");
+    rejected_after(&shape, &format!("{begin}], ["), "1], []]");
+    rejected_after(&shape, &format!("{begin}], [], ["), "2]]");
+    rejected_after(&shape, &format!("{begin}], [], [1"), ", 0]]");
+    rejected_after(&shape, &format!("{begin}], [], [0, "), "0]]");
 }
 
 #[test]
@@ -139,18 +139,18 @@ fn a_subtask_is_bounded_visible_and_escaped() {
 #[test]
 fn keeping_the_answer_needs_an_answer() {
     let empty = "model_id = []\nsubtasks = []\naccess_list = []";
-    refused_after(&shape(&[0], 2), "model_id = [", "]");
+    rejected_after(&shape(&[0], 2), "model_id = [", "]");
     let recursive = PlanShape::new([0], 2, MayKeepAnswer::Yes).unwrap();
     assert!(accepts(&recursive, empty));
     assert!(PlanDraft::parse(empty).unwrap().keeps_answer());
     assert!(accepts(&recursive, "model_id = [0]\nsubtasks = [\"a\"]\naccess_list = [[]]"));
-    refused_after(&recursive, "model_id = []\nsubtasks = [", "\"a\"]");
+    rejected_after(&recursive, "model_id = []\nsubtasks = [", "\"a\"]");
 }
 
 #[test]
 fn all_shows_the_round_before_and_needs_one() {
     let begun = "model_id = [0, 0]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[";
-    refused_after(&shape(&[0], 2), begun, "\"all\"]");
+    rejected_after(&shape(&[0], 2), begun, "\"all\"]");
     let recursive = PlanShape::new([0], 2, MayKeepAnswer::Yes).unwrap();
     for lists in ["\"all\"], [\"all\"]]", "], [0]]", "\"all\"], [0]]"] {
         assert!(accepts(&recursive, &format!("{begun}{lists}")), "{lists}");
@@ -164,7 +164,7 @@ fn nothing_follows_a_complete_plan() {
 }
 
 #[test]
-fn a_shape_without_plans_is_refused() {
+fn a_shape_without_plans_is_rejected() {
     assert_eq!(PlanShape::new([], 1, MayKeepAnswer::No), Err(ShapeError::NoWorkers));
     assert_eq!(
         PlanShape::new([64], 1, MayKeepAnswer::No),

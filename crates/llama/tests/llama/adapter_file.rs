@@ -1,10 +1,10 @@
-//! Writes `LoRA` adapters as GGUF files: such as fit, and such as must be refused. They are trained on nothing.
+//! Writes `LoRA` adapters as GGUF files, valid and invalid ones. They are not trained.
 
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// A value of a file's metadata.
+/// A metadata value.
 #[derive(Clone)]
 pub(crate) enum Value {
     Text(&'static str),
@@ -13,39 +13,39 @@ pub(crate) enum Value {
     Numbers(&'static [u32]),
 }
 
-/// Numbers, and how they are laid out; the fastest dimension first.
+/// A tensor with its shape; the fastest dimension first.
 #[derive(Clone)]
 pub(crate) struct Tensor {
     pub(crate) name: String,
     pub(crate) shape: Vec<u64>,
-    /// As GGUF counts them: 0 is F32, the only one for which numbers are written.
+    /// GGUF's type number: 0 is F32, the only one with values written.
     pub(crate) kind: u32,
     pub(crate) numbers: Vec<f32>,
 }
 
-/// An adapter, to be changed before it is written.
+/// An adapter that tests can modify before it is written.
 #[derive(Clone)]
 pub(crate) struct Adapter {
     pub(crate) values: Vec<(&'static str, Value)>,
     pub(crate) tensors: Vec<Tensor>,
 }
 
-/// What an adapter makes of weights.
+/// The effect of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Other words.
+    /// The output changes.
     Some,
-    /// Nothing: one of the two halves is 0, as before training.
+    /// None: one of the two halves is 0, as before training.
     Zero,
 }
 
 impl Adapter {
-    /// For queries and values of nano's weights, which have 5 layers of 192 dimensions, with a rank of 2.
+    /// For queries and values of nano's weights (5 layers, 192 dimensions), with rank 2.
     pub(crate) fn of_nano(change: Change) -> Self {
         Self::new(5, 192, change)
     }
 
-    /// For those of the tiny model.
+    /// For queries and values of the tiny model.
     pub(crate) fn of_tiny(change: Change) -> Self {
         let mut adapter = Self::new(2, 64, change);
         // Its values have two heads of 16 dimensions.
@@ -60,7 +60,7 @@ impl Adapter {
 
     fn new(layers: u32, dimensions: u64, change: Change) -> Self {
         const RANK: u64 = 2;
-        let mut dice = Dice(1);
+        let mut dice = Rng(1);
         let mut tensors = Vec::new();
         for layer in 0..layers {
             for part in ["attn_q", "attn_v"] {
@@ -81,14 +81,14 @@ impl Adapter {
         Self { values, tensors }
     }
 
-    /// The same with a value of the metadata set; nothing of it where it is `None`.
+    /// Sets a metadata value; `None` removes it.
     pub(crate) fn with(mut self, key: &'static str, value: Option<Value>) -> Self {
         self.values.retain(|(name, _)| *name != key);
         self.values.extend(value.map(|value| (key, value)));
         self
     }
 
-    /// The same with the first tensor of that name changed.
+    /// Changes the first tensor with this name.
     pub(crate) fn with_tensor(mut self, name: &str, change: impl FnOnce(&mut Tensor)) -> Self {
         change(self.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap());
         self
@@ -120,7 +120,7 @@ impl Adapter {
         bytes
     }
 
-    /// Writes it into a folder.
+    /// Writes the adapter into a folder.
     pub(crate) fn write(&self, folder: &TempDir, name: &str) -> PathBuf {
         let path = folder.path().join(name);
         std::fs::write(&path, self.bytes()).unwrap();
@@ -159,11 +159,10 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.as_bytes());
 }
 
-/// Numbers that look drawn and are the same each time: large enough for greedy decoding to come to other tokens, small enough
-/// for these to be words.
-struct Dice(u64);
+/// Deterministic pseudo-random numbers: large enough to change greedily decoded tokens, small enough for these to be words.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     #[expect(clippy::cast_precision_loss, reason = "24 bits are exact")]
     fn next(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! `LoRA` adapters, on the conductor that ships. Those here were trained on nothing: what they do is only that they do something.
+//! `LoRA` adapters on the shipped conductor. They are untrained: the tests check only that they have an effect.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::adapter_file::{Adapter, Change, Value};
 use crate::reading::{SUM, nano, values};
 use crate::support::*;
 
-/// Nano's weights with the adapter, if there is one.
+/// An engine on nano's weights, with an optional adapter.
 fn engine_with(adapter: Option<(&Path, f32)>) -> Engine {
     let adapter = adapter.map(|(path, scale)| AdapterFile { path: path.to_owned(), scale });
     let (weights, hidden_states) = (nano().join("nano.gguf"), HiddenStates::Readable);
@@ -28,7 +28,7 @@ fn engine_with(adapter: Option<(&Path, f32)>) -> Engine {
 
 const BEGINNING: &str = "Take the number of days between 3 March 2024 and 17 May 2025, ";
 
-/// What greedy decoding writes about some questions, and whether it is told that they begin alike.
+/// Greedy plans for some questions; `beginning` marks what they have in common.
 async fn plans(engine: &Engine, beginning: &str) -> Vec<Completion> {
     let mut plans = Vec::new();
     for ending in ["multiply it by 12", "halve it", "write the result in words", "add 1"] {
@@ -49,7 +49,7 @@ fn distance(one: &[f32], other: &[f32]) -> f32 {
 }
 
 #[tokio::test]
-async fn an_adapter_changes_what_is_read_and_written_by_its_strength() {
+async fn an_adapter_has_an_effect_that_depends_on_its_scale() {
     let folder = TempDir::new().unwrap();
     let some = Adapter::of_nano(Change::Some).write(&folder, "some.gguf");
     let (base, half, whole) =
@@ -62,14 +62,14 @@ async fn an_adapter_changes_what_is_read_and_written_by_its_strength() {
     let written = texts(&plans(&base, BEGINNING).await);
     let changed = plans(&whole, BEGINNING).await;
     assert_ne!(texts(&changed), written);
-    // What begins alike is computed once with it, too, and what one engine applies is nothing to another with the same weights.
+    // Shared beginnings are computed with the adapter, too, and it does not affect another engine with the same weights.
     assert!(changed[1..].iter().all(|plan| plan.cached_tokens >= 16), "{changed:?}");
     assert_eq!(values(&base, SUM).await, plain);
     assert_eq!(texts(&plans(&base, BEGINNING).await), written);
 }
 
 #[tokio::test]
-async fn what_begins_alike_is_computed_with_the_adapter() {
+async fn shared_beginnings_are_computed_with_the_adapter() {
     let folder = TempDir::new().unwrap();
     let some = Adapter::of_nano(Change::Some).write(&folder, "some.gguf");
     let engine = engine_with(Some((&some, 1.0)));
@@ -80,7 +80,7 @@ async fn what_begins_alike_is_computed_with_the_adapter() {
 }
 
 #[tokio::test]
-async fn an_adapter_that_changes_nothing_changes_no_bit() {
+async fn a_zero_adapter_changes_no_bit() {
     let folder = TempDir::new().unwrap();
     let zero = Adapter::of_nano(Change::Zero).write(&folder, "zero.gguf");
     let some = Adapter::of_nano(Change::Some).write(&folder, "some.gguf");
@@ -104,7 +104,7 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// How the tiny model's engine refuses an adapter.
+/// The error for an adapter on the tiny model.
 fn refused(path: &Path, scale: f32) -> String {
     let adapter = Some(AdapterFile { path: path.to_owned(), scale });
     match load(EngineOptions { adapter, ..options() }) {
@@ -118,7 +118,7 @@ fn refused(path: &Path, scale: f32) -> String {
 }
 
 #[test]
-fn an_adapter_of_other_weights_is_refused_by_what_differs() {
+fn an_adapter_of_other_weights_is_rejected_with_the_difference() {
     let folder = TempDir::new().unwrap();
     let tiny = || Adapter::of_tiny(Change::Some);
     let q = "blk.0.attn_q.weight.lora_a";
@@ -154,18 +154,18 @@ fn an_adapter_of_other_weights_is_refused_by_what_differs() {
             }),
             "`blk.7.attn_q.weight` does not fit: the weights have no such tensor",
         ),
-        (renamed("blk.0.attn_norm.weight.lora_a"), "only output and, of layers, attn_q"),
-        (embedding, "`token_embd.weight` does not fit: only output"),
-        (Adapter { tensors: Vec::new(), ..tiny() }, "it changes nothing"),
+        (renamed("blk.0.attn_norm.weight.lora_a"), "only the output layer and the layer tensors attn_q"),
+        (embedding, "`token_embd.weight` does not fit: only the output layer"),
+        (Adapter { tensors: Vec::new(), ..tiny() }, "it has no tensors"),
         (text("general.architecture", "llama"), "general.architecture is `llama`, it must be `qwen2`"),
         (text("general.type", "model"), "general.type is `model`, it must be `adapter`"),
-        (tiny().with("general.type", Some(Value::Number(1))), "general.type is missing or no short text"),
+        (tiny().with("general.type", Some(Value::Number(1))), "general.type is missing or not a short text"),
         (tiny().with("adapter.type", None), "adapter.type is missing"),
         (text("adapter.lora.alpha", "16"), "adapter.lora.alpha is of another type"),
         (tiny().with("adapter.lora.alpha", Some(Value::Float(f32::NAN))), "at alpha NaN"),
         (
             tiny().with("adapter.alora.invocation_tokens", Some(Value::Numbers(&[1, 2]))),
-            "adapter.alora.invocation_tokens is there",
+            "adapter.alora.invocation_tokens is present",
         ),
     ] {
         let text = refused(&adapter.write(&folder, "other.gguf"), 1.0);
@@ -181,7 +181,7 @@ fn an_adapter_of_other_weights_is_refused_by_what_differs() {
 }
 
 #[test]
-fn a_file_that_is_no_adapter_is_refused_with_its_name() {
+fn a_file_that_is_not_an_adapter_is_rejected_by_name() {
     let folder = TempDir::new().unwrap();
     let damaged = folder.path().join("damaged.gguf");
     let good = Adapter::of_tiny(Change::Some).bytes();
@@ -190,12 +190,12 @@ fn a_file_that_is_no_adapter_is_refused_with_its_name() {
         let text = refused(&damaged, 1.0);
         assert!(!text.contains("null result"), "{text}");
     }
-    assert!(refused(&tiny_weights(), 1.0).contains("must be `adapter`"), "weights are no adapter");
+    assert!(refused(&tiny_weights(), 1.0).contains("must be `adapter`"), "weights are not an adapter");
     assert!(refused(Path::new("/nowhere/a.gguf"), 1.0).contains("No such file"));
     assert!(refused(folder.path(), 1.0).contains("not a file"));
 }
 
-/// A bundle of nano's weights, with the adapter at this scale.
+/// A bundle with nano's weights and the adapter at this scale.
 fn bundle(adapter: &Adapter, scale: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     std::fs::copy(nano().join("nano.gguf"), folder.path().join("nano.gguf")).unwrap();
@@ -203,7 +203,7 @@ fn bundle(adapter: &Adapter, scale: &str) -> TempDir {
     let manifest = std::fs::read_to_string(nano().join(MANIFEST_FILE)).unwrap();
     let mut manifest: toml_edit::DocumentMut = manifest.parse().unwrap();
     manifest["version"] = toml_edit::value("2");
-    // Its head is for hidden states without an adapter.
+    // Its head was trained without an adapter.
     manifest.remove("head");
     let adapter = format!("\n[[adapters]]\nfile = \"a.gguf\"\nsha256 = \"\"\nscale = {scale}\n");
     std::fs::write(folder.path().join(MANIFEST_FILE), manifest.to_string() + &adapter).unwrap();
@@ -230,7 +230,7 @@ async fn plan(conductor: &LlamaConductor, question: &str) -> PlanResult {
 }
 
 #[tokio::test]
-async fn bundles_with_and_without_an_adapter_plan_side_by_side_on_the_same_weights() {
+async fn bundles_with_and_without_an_adapter_coexist() {
     let folder = bundle(&Adapter::of_nano(Change::Some), "1.0");
     let alone = open(&nano()).unwrap();
     let question = format!("{BEGINNING}multiply it by 12, and write the result in words.");
@@ -239,29 +239,29 @@ async fn bundles_with_and_without_an_adapter_plan_side_by_side_on_the_same_weigh
     let (base, changed) = (open(&nano()).unwrap(), open(folder.path()).unwrap());
     assert_eq!((base.id(), changed.id()), ("nano-1", "nano-2"));
     let (first, other) = tokio::join!(plan(&base, &question), plan(&changed, &question));
-    assert_eq!(first, expected, "the other bundle's adapter is nothing to it");
+    assert_eq!(first, expected, "the other bundle's adapter has no effect on it");
     assert_ne!(other, expected);
     base.shut_down().await;
     changed.shut_down().await;
 }
 
 #[tokio::test]
-async fn the_adapter_of_a_bundle_is_part_of_where_its_hidden_states_come_from() {
+async fn the_hidden_states_source_includes_the_adapter() {
     let folder = bundle(&Adapter::of_nano(Change::Some), "0.5");
     let (reader, base) =
         (QuestionReader::open(folder.path()).unwrap(), QuestionReader::open(&nano()).unwrap());
     let (with, without) = (reader.read(SUM).await.unwrap(), base.read(SUM).await.unwrap());
     let half = engine_with(Some((&folder.path().join("a.gguf"), 0.5)));
-    assert_eq!(with, values(&half, SUM).await, "at the strength that the bundle says");
+    assert_eq!(with, values(&half, SUM).await, "at the bundle's scale");
     assert_ne!(with, without);
-    assert_ne!(reader.source(), base.source(), "a mini head of the one is none of the other");
+    assert_ne!(reader.source(), base.source(), "their mini heads are not interchangeable");
     assert!(reader.source().adapter.as_ref().is_some_and(|adapter| adapter.ends_with("*0.5")));
     reader.shut_down().await;
     base.shut_down().await;
 }
 
 #[test]
-fn a_bundle_whose_adapter_is_changed_or_does_not_fit_is_refused_with_its_name() {
+fn a_bundle_with_a_wrong_adapter_is_rejected_by_name() {
     let folder = bundle(&Adapter::of_tiny(Change::Some), "1.0");
     let error = open(folder.path()).unwrap_err();
     assert!(
@@ -278,7 +278,7 @@ fn a_bundle_whose_adapter_is_changed_or_does_not_fit_is_refused_with_its_name() 
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let BundleError::Files { problems, .. } = Bundle::open(folder.path()).unwrap_err() else {
-        panic!("the checksum is another");
+        panic!("the checksum must differ");
     };
     assert!(problems[0].contains("`a.gguf` (adapters[0]) has SHA-256"), "{problems:?}");
 }

@@ -1,4 +1,4 @@
-//! Many requests in one batch: they do not change each other, share what their prompts begin with, and leave in any order.
+//! Many requests in one batch: they do not affect each other, share their prompts' beginnings, and leave in any order.
 
 use std::num::NonZeroU16;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use podium_llama::prompt::{Prompt, Template};
 
 use crate::support::*;
 
-/// Asks all at once.
+/// Submits all requests at once.
 async fn together(engine: &Engine, requests: Vec<Request>) -> Vec<Completion> {
     let pending: Vec<Pending> =
         requests.into_iter().map(|request| engine.handle().submit(request).unwrap()).collect();
@@ -24,7 +24,7 @@ async fn together(engine: &Engine, requests: Vec<Request>) -> Vec<Completion> {
     completions
 }
 
-/// Asks one after another.
+/// Submits the requests one after another.
 async fn in_turn(engine: &Engine, requests: Vec<Request>) -> Vec<Completion> {
     let mut completions = Vec::new();
     for request in requests {
@@ -33,13 +33,13 @@ async fn in_turn(engine: &Engine, requests: Vec<Request>) -> Vec<Completion> {
     completions
 }
 
-/// What was written, without what it took.
+/// The outputs without their statistics.
 fn texts(completions: &[Completion]) -> Vec<(&str, &str)> {
     completions.iter().map(|completion| (completion.reasoning.as_str(), completion.plan.as_str())).collect()
 }
 
 #[tokio::test]
-async fn more_requests_than_sequences_come_and_go_and_all_write_plans() {
+async fn more_requests_than_sequences_all_get_plans() {
     let requests = || -> Vec<Request> {
         let drawn = (0..10).map(|seed| random(&"Why is this? ".repeat(1 + 3 * seed), seed as u64));
         drawn.chain([greedy("What?"), greedy("Why?")]).collect()
@@ -57,7 +57,7 @@ async fn more_requests_than_sequences_come_and_go_and_all_write_plans() {
 }
 
 #[tokio::test]
-async fn who_writes_goes_on_while_a_long_prompt_is_computed() {
+async fn writers_continue_while_a_long_prompt_is_computed() {
     let engine = engine();
     let mut writing = engine.handle().submit(endless()).unwrap();
     let mut asking = engine.handle().submit(greedy(&"1".repeat(3_000))).unwrap();
@@ -75,11 +75,11 @@ async fn who_writes_goes_on_while_a_long_prompt_is_computed() {
             }
         }
     }
-    // The prompt takes many batches, and each has a token of the other's.
+    // The prompt takes many batches, each with a token of the other request.
     assert!(written >= 20, "{written} pieces");
 }
 
-/// A prompt whose long first part is the same for all questions.
+/// A prompt with a long beginning that is the same for all questions.
 fn instructed(question: &str) -> Prompt {
     let of = |question: &str| {
         let text = format!("{} Question: {question}", "Split the question into parts. ".repeat(20));
@@ -89,7 +89,7 @@ fn instructed(question: &str) -> Prompt {
 }
 
 #[tokio::test]
-async fn what_prompts_begin_with_is_computed_once() {
+async fn a_shared_beginning_is_computed_once() {
     let requests = |instructed: fn(&str) -> Prompt| -> Vec<Request> {
         let questions = ["What?", "Why?", "\nWho is it?", "", "12 times 12?"];
         (0..)
@@ -115,16 +115,16 @@ async fn what_prompts_begin_with_is_computed_once() {
     assert_eq!(cached, at_once.len() - 1, "it was computed more than once: {at_once:?}");
 }
 
-/// The same prompt, of which nothing is said to be shared.
+/// The same prompt without a marked beginning.
 fn unmarked(question: &str) -> Prompt {
     let nothing = Prompt::new(Template::ChatMl, &[Message::new(Role::System, "")], "");
     instructed(question).beginning_like(&nothing)
 }
 
 #[tokio::test]
-async fn prefixes_come_and_go_without_harm() {
+async fn prefix_eviction_does_not_change_output() {
     let engine = engine();
-    // More kinds of instructions than are kept, in turn, again and again.
+    // More kinds of instructions than are cached, in turn, repeatedly.
     let kind = |kind: usize, question: &str| {
         let of = |question: &str| {
             let text = format!("{} {question}", format!("Instruction {kind}. ").repeat(10 + 3 * kind));
@@ -141,7 +141,7 @@ async fn prefixes_come_and_go_without_harm() {
 }
 
 #[tokio::test]
-async fn some_may_leave_while_the_others_go_on() {
+async fn some_requests_may_leave_while_others_continue() {
     let engine = engine();
     for _ in 0..4 {
         let stopped = endless();
@@ -161,14 +161,14 @@ async fn some_may_leave_while_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn mini_is_planned_before_ultra_that_waits() {
+async fn mini_is_planned_before_waiting_ultra() {
     let engine = engine_of_one();
     let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
     let ultra = engine.handle().submit(endless()).unwrap();
     let mini = engine.handle().submit(Request { tier: Tier::Mini, ..greedy("What?") }).unwrap();
     drop(running);
-    // Were ultra first, it would write for long: the answer would not be there before its.
+    // If ultra were first, the mini answer would not arrive before its long output.
     let mut ultra = std::pin::pin!(ultra.finish());
     tokio::select! {
         biased;
@@ -178,7 +178,7 @@ async fn mini_is_planned_before_ultra_that_waits() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_is_called_off_at_once() {
+async fn a_waiting_request_is_cancelled_at_once() {
     let engine = engine_of_one();
     let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
@@ -189,12 +189,12 @@ async fn a_request_that_waits_is_called_off_at_once() {
     stop.cancel();
     assert_eq!(waiting.finish().await.unwrap().ended, Ended::Stopped);
     assert_eq!(late.finish().await.unwrap().ended, Ended::Deadline);
-    // The other one has not ended meanwhile.
+    // The other request is still running.
     running.next_text().await.unwrap();
 }
 
 #[test]
-fn more_sequences_than_can_be_held_apart_are_refused() {
+fn too_many_sequences_are_rejected() {
     let sequences_max = NonZeroU16::new(SEQUENCES_MAX + 1).unwrap();
     let refused = load(EngineOptions { sequences_max, ..options() });
     assert!(matches!(refused, Err(LoadError::Sequences { sequences_max: 65 })), "{refused:?}");

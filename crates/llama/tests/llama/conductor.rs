@@ -1,4 +1,4 @@
-//! The conductor's port over the tiny model.
+//! The conductor's port on the tiny model.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -78,11 +78,11 @@ fn workers_of(outcome: &PlanOutcome) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_question_becomes_a_checked_plan_and_its_text_is_heard() {
+async fn a_question_becomes_a_checked_plan_with_streamed_text() {
     let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a", "b", "c"])).unwrap();
     assert_eq!(conductor.id(), "tiny-1");
-    let heard = Mutex::new(String::new());
-    let hear = |text: &str| heard.lock().unwrap().push_str(text);
+    let streamed = Mutex::new(String::new());
+    let hear = |text: &str| streamed.lock().unwrap().push_str(text);
     let outcome = conductor.plan(&request(), &hear, &CancellationToken::new()).await.unwrap();
     assert_eq!(workers_of(&outcome), ["c"]);
     let PlanResult::Plan(planned) = &outcome.result else { panic!("{outcome:?}") };
@@ -90,35 +90,35 @@ async fn a_question_becomes_a_checked_plan_and_its_text_is_heard() {
         (planned.reasoning.as_str(), planned.plan.steps()[0].subtask.as_str()),
         ("Parts: words.", "the")
     );
-    assert_eq!(heard.into_inner().unwrap(), format!("{SCRIPT_REASONING}{SCRIPT_PLAN}"));
+    assert_eq!(streamed.into_inner().unwrap(), format!("{SCRIPT_REASONING}{SCRIPT_PLAN}"));
     assert!(
         outcome.usage.prompt_tokens > 0 && outcome.usage.completion_tokens > outcome.usage.reasoning_tokens
     );
 }
 
 #[tokio::test]
-async fn slots_mean_the_workers_that_the_bundle_pins_whatever_the_order_of_the_pool() {
+async fn slots_are_the_pinned_workers_in_any_pool_order() {
     let conductor = open(&manifest(SLOTS, GREEDY), &pool(&["x", "a", "b", "c"])).unwrap();
     assert_eq!(workers_of(&plan(&conductor, &request()).await.unwrap()), ["a"]);
     assert_eq!(conductor.abilities().rounds_max, 1);
 }
 
 #[test]
-fn a_pool_that_lacks_a_pinned_worker_is_refused() {
+fn a_pool_without_a_pinned_worker_is_rejected() {
     let refused = open(&manifest(SLOTS, GREEDY), &pool(&["a", "b"])).unwrap_err();
     assert!(matches!(refused, OpenError::Pool(_)), "{refused:?}");
     assert!(refused.to_string().contains("no worker `c`"), "{refused}");
 }
 
 #[test]
-fn an_unknown_template_is_refused() {
+fn an_unknown_template_is_rejected() {
     let manifest = manifest(DESCRIBED, GREEDY).replace("chatml", "alpaca");
     let refused = open(&manifest, &pool(&["a"])).unwrap_err();
     assert!(matches!(refused, OpenError::Template { .. }), "{refused:?}");
 }
 
 #[tokio::test]
-async fn workers_that_the_policy_forbids_are_not_chosen() {
+async fn forbidden_workers_are_not_chosen() {
     let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a", "b", "c"])).unwrap();
     let only = |id: &str| WorkersAllowed::Only([WorkerId::new(id).unwrap()].into());
     let mut request = request();
@@ -131,7 +131,7 @@ async fn workers_that_the_policy_forbids_are_not_chosen() {
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_finished_is_tried_again_and_then_given_up() {
+async fn an_unfinished_plan_is_retried_a_bounded_number_of_times() {
     for (temperature, tries_made) in [("0.0", 1), ("1.0", 3)] {
         let sampling = format!("temperature = {temperature}\nplan_tokens_max = 10");
         let conductor = open(&manifest(DESCRIBED, &sampling), &pool(&["a"])).unwrap();
@@ -143,7 +143,7 @@ async fn a_plan_that_cannot_be_finished_is_tried_again_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn stopping_and_timing_out_are_told_apart() {
+async fn cancellation_and_timeout_are_distinguished() {
     let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a"])).unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
@@ -155,7 +155,7 @@ async fn stopping_and_timing_out_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_too_long_is_refused_with_the_numbers() {
+async fn a_too_long_question_is_rejected_with_the_numbers() {
     let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a"])).unwrap();
     let refused =
         plan(&conductor, &PlanRequest { question: "1".repeat(5_000), ..request() }).await.unwrap_err();
@@ -165,7 +165,7 @@ async fn a_question_that_is_too_long_is_refused_with_the_numbers() {
 }
 
 #[tokio::test]
-async fn what_the_prompt_begins_with_is_computed_for_the_first_question_only() {
+async fn a_shared_prompt_beginning_is_computed_once() {
     let instructions = "Split the question into parts. ".repeat(8);
     let manifest = manifest(DESCRIBED, GREEDY)
         .replace("user = \"{{question}}\"", &format!("user = \"{instructions}Question: {{{{question}}}}\""));
@@ -178,7 +178,7 @@ async fn what_the_prompt_begins_with_is_computed_for_the_first_question_only() {
 }
 
 #[tokio::test]
-async fn worked_examples_are_read_by_the_model_and_computed_for_the_first_question_only() {
+async fn examples_are_in_the_prompt_and_computed_once() {
     let plain = open(&manifest(DESCRIBED, GREEDY), &pool(&["a", "b", "c"])).unwrap();
     let plain = plan(&plain, &request()).await.unwrap().usage.prompt_tokens;
     let example = "[[examples]]\nquestion = \"Who was it, and when was it?\"\n\
@@ -192,7 +192,7 @@ async fn worked_examples_are_read_by_the_model_and_computed_for_the_first_questi
 }
 
 #[tokio::test]
-async fn a_further_round_may_keep_the_answer() {
+async fn a_follow_up_round_may_keep_the_answer() {
     let conductor =
         open(&manifest(DESCRIBED, "temperature = 1.0\nplan_tokens_max = 2000"), &pool(&["a"])).unwrap();
     let mut request = PlanRequest {
@@ -213,7 +213,7 @@ async fn a_further_round_may_keep_the_answer() {
 }
 
 #[tokio::test]
-async fn slots_plan_a_further_round_in_the_words_that_they_were_trained_with() {
+async fn slots_plan_a_follow_up_round_with_the_trained_text() {
     let further = SLOTS.replace("[pool]", "further = \" So far: {{earlier}}\"\n[pool]");
     let conductor = open(&manifest(&further, GREEDY), &pool(&["x", "a", "b", "c"])).unwrap();
     assert_eq!(conductor.abilities().rounds_max, ROUNDS_MAX);
@@ -227,12 +227,12 @@ async fn slots_plan_a_further_round_in_the_words_that_they_were_trained_with() {
     };
     let second = plan(&conductor, &again).await.unwrap();
     let longer = second.usage.prompt_tokens - first.usage.prompt_tokens;
-    assert!((10..40).contains(&longer), "its own words and no others: {longer} tokens");
+    assert!((10..40).contains(&longer), "only the bundle's own text is added: {longer} tokens");
     assert_eq!(workers_of(&second), ["a"]);
 }
 
 #[tokio::test]
-async fn after_shutting_down_planning_fails() {
+async fn planning_fails_after_shutdown() {
     let conductor = open(&manifest(DESCRIBED, GREEDY), &pool(&["a"])).unwrap();
     conductor.shut_down().await;
     let failed = plan(&conductor, &request()).await.unwrap_err();

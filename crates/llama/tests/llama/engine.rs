@@ -1,4 +1,4 @@
-//! The engine on a tiny model whose weights are random: what it writes is nonsense, but always a plan, and in bounds.
+//! The engine on a tiny model with random weights: the output is nonsense, but always a valid plan within bounds.
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn reasoning_turns_into_a_plan_inside_a_token_that_belongs_to_both() {
-    // The model writes `model`, `_id`, `=[9`; 9 is no worker, and the label is spelled with blanks.
+    // The model writes `model`, `_id`, `=[9`. Worker 9 does not exist, and the label must be followed by blanks.
     let completion = completion(&engine(), greedy("What?")).await;
     assert_eq!((completion.reasoning.as_str(), completion.plan.as_str()), (SCRIPT_REASONING, SCRIPT_PLAN));
     assert_eq!(completion.ended, Ended::Complete);
@@ -20,7 +20,7 @@ async fn reasoning_turns_into_a_plan_inside_a_token_that_belongs_to_both() {
 }
 
 #[tokio::test]
-async fn text_is_told_while_it_is_written_and_nothing_is_taken_back() {
+async fn text_is_streamed_and_never_revoked() {
     let engine = engine();
     for request in [greedy("What?"), random("What?", 3), random("What?", 4)] {
         let mut pending = engine.handle().submit(request).unwrap();
@@ -55,7 +55,7 @@ async fn random_weights_write_valid_plans_only() {
                 "{seen:?}"
             );
         }
-        // The text as a whole reads the same, so that a stream can be read while it is written.
+        // The whole text parses to the same plan, so a stream can be parsed while it is written.
         let whole = PlanDraft::parse(&format!("{}{}", completion.reasoning, completion.plan)).unwrap();
         assert_eq!(whole, draft);
         lengths[steps] += 1;
@@ -75,14 +75,14 @@ async fn without_reasoning_the_plan_begins_at_once() {
 }
 
 #[tokio::test]
-async fn reasoning_that_is_used_up_is_followed_by_the_plan() {
+async fn the_plan_starts_when_reasoning_reaches_its_limit() {
     let request = Request { reasoning_tokens_max: 2, ..greedy("What?") };
     let completion = completion(&engine(), request).await;
     assert_eq!((completion.reasoning.as_str(), completion.plan.as_str()), ("Parts:\n", SCRIPT_PLAN));
 }
 
 #[tokio::test]
-async fn an_answer_can_be_kept_only_if_the_request_says_so() {
+async fn an_answer_is_kept_only_if_the_request_allows_it() {
     let shape = PlanShape::new([0], 1, MayKeepAnswer::Yes).unwrap().with_subtask_chars_max(10).unwrap();
     let engine = engine();
     let mut kept = 0;
@@ -94,7 +94,7 @@ async fn an_answer_can_be_kept_only_if_the_request_says_so() {
 }
 
 #[tokio::test]
-async fn a_request_gives_the_same_after_another_as_alone() {
+async fn a_request_does_not_depend_on_earlier_ones() {
     let after_another = {
         let engine = engine();
         completion(&engine, random("A question that comes first.", 11)).await;
@@ -107,7 +107,7 @@ async fn a_request_gives_the_same_after_another_as_alone() {
 }
 
 #[tokio::test]
-async fn a_plan_that_runs_out_of_tokens_says_so() {
+async fn a_plan_that_reaches_its_token_limit_reports_it() {
     let request = Request { plan_tokens_max: 12, ..greedy("What?") };
     let completion = completion(&engine(), request).await;
     assert_eq!(completion.ended, Ended::TokensMax);
@@ -115,7 +115,7 @@ async fn a_plan_that_runs_out_of_tokens_says_so() {
 }
 
 #[tokio::test]
-async fn a_request_stops_when_it_is_told_to() {
+async fn a_cancelled_request_stops() {
     let engine = engine();
     let request = endless();
     let stop = request.stop.clone();
@@ -129,7 +129,7 @@ async fn a_request_stops_when_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_makes_room() {
+async fn a_dropped_request_frees_its_place() {
     let engine = engine_of_one();
     let mut pending = engine.handle().submit(endless()).unwrap();
     pending.next_text().await.unwrap();
@@ -138,14 +138,14 @@ async fn a_request_that_nobody_waits_for_makes_room() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_has_passed_ends_a_request() {
+async fn a_passed_deadline_ends_a_request() {
     let request = Request { deadline: Instant::now(), ..greedy("What?") };
     let late = completion(&engine(), request).await;
     assert_eq!((late.ended, late.completion_tokens), (Ended::Deadline, 0));
 }
 
 #[tokio::test]
-async fn a_prompt_that_leaves_no_room_is_refused_with_the_numbers() {
+async fn a_too_long_prompt_is_rejected_with_the_numbers() {
     let engine = engine();
     let tokens_max = CONTEXT_TOKENS as usize - 32 - 400;
     let words = |count: usize| "1".repeat(count);
@@ -160,7 +160,7 @@ async fn a_prompt_that_leaves_no_room_is_refused_with_the_numbers() {
 }
 
 #[tokio::test]
-async fn text_of_any_kind_and_size_is_cut_or_refused() {
+async fn text_of_any_kind_and_size_is_tokenised_or_rejected() {
     let engine = engine();
     for part in ["a", " ", "\n", "\0", "€", "[", "\u{301}", "<|im_end|>"] {
         for count in [2_000, 60_000, 1_000_000] {
@@ -186,7 +186,7 @@ async fn a_control_token_in_a_question_is_text() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses() {
+async fn a_full_queue_rejects_requests() {
     let waiting_max = NonZeroUsize::new(2).unwrap();
     let engine = load(EngineOptions { waiting_max, sequences_max: NonZeroU16::MIN, ..options() }).unwrap();
     let mut running = engine.handle().submit(endless()).unwrap();
@@ -201,7 +201,7 @@ async fn a_full_queue_refuses() {
 }
 
 #[tokio::test]
-async fn shutting_down_ends_what_runs_and_what_waits() {
+async fn shutdown_ends_running_and_waiting_requests() {
     let engine = engine_of_one();
     let mut running = engine.handle().submit(endless()).unwrap();
     running.next_text().await.unwrap();
@@ -214,7 +214,7 @@ async fn shutting_down_ends_what_runs_and_what_waits() {
 }
 
 #[tokio::test]
-async fn a_handle_outlives_its_engine_and_says_that_it_has_ended() {
+async fn a_handle_reports_that_its_engine_has_ended() {
     let engine = engine();
     let handle = engine.handle().clone();
     engine.shut_down().await;
@@ -224,7 +224,7 @@ async fn a_handle_outlives_its_engine_and_says_that_it_has_ended() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn engines_give_their_memory_back() {
+async fn engines_free_their_memory() {
     let resident_pages = || -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse().unwrap()
@@ -236,8 +236,8 @@ async fn engines_give_their_memory_back() {
         engine.shut_down().await;
         after.push(resident_pages());
     }
-    // The allocator keeps some of what it is given back, until it has enough: tens of MiB by leaps, after few cycles or many.
-    // What is to be found is a context that stays, and each is 2 MiB, which is 512 pages.
+    // The allocator keeps tens of MiB of freed memory in steps, after few cycles or many. This test looks for a leaked
+    // context, which is 2 MiB or 512 pages.
     let middle = |cycles: std::ops::Range<usize>| {
         let mut span = after[cycles].to_vec();
         span.sort_unstable();

@@ -1,4 +1,4 @@
-//! Bundles and weights that are missing, damaged or of another kind are refused, and the error says what and where.
+//! Missing, damaged or unsupported bundles and weights are rejected with an error that names the problem and the file.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::*;
 
-/// The checksum of the tiny model, as `sha256sum` gives it.
+/// The tiny model's checksum, as printed by `sha256sum`.
 const SHA256: &str = "990db97097d920aca9e580741c96bf6265b3a01076ae168f647852f06111ba72";
 
 fn manifest(sha256: &str) -> String {
@@ -40,7 +40,7 @@ fn chain(error: &BundleError) -> String {
 }
 
 #[test]
-fn a_good_bundle_opens() {
+fn a_valid_bundle_opens() {
     let directory = bundle(&manifest(SHA256));
     let bundle = Bundle::open(directory.path()).unwrap();
     assert_eq!(bundle.manifest().id(), "tiny-1");
@@ -48,7 +48,7 @@ fn a_good_bundle_opens() {
 }
 
 #[test]
-fn a_bundle_with_other_weights_is_refused_with_both_checksums() {
+fn a_bundle_with_other_weights_is_rejected_with_both_checksums() {
     let directory = bundle(&manifest(&"0".repeat(64)));
     let text = chain(&Bundle::open(directory.path()).unwrap_err());
     for part in ["tiny.gguf", SHA256, &"0".repeat(64)] {
@@ -66,7 +66,7 @@ fn a_missing_file_of_a_bundle_is_named() {
 }
 
 #[test]
-fn a_bad_manifest_is_refused_by_its_file_and_key() {
+fn an_invalid_manifest_is_reported_by_file_and_key() {
     let directory = bundle(&manifest(SHA256).replace("tiny.gguf", "../tiny.gguf"));
     let text = chain(&Bundle::open(directory.path()).unwrap_err());
     assert!(text.contains(MANIFEST_FILE) && text.contains("weights.file"), "{text}");
@@ -76,7 +76,7 @@ fn a_bad_manifest_is_refused_by_its_file_and_key() {
 }
 
 #[test]
-fn damaged_weights_are_refused_with_what_is_wrong() {
+fn damaged_weights_are_rejected_with_the_problem() {
     let directory = TempDir::new().unwrap();
     let weights = directory.path().join("damaged.gguf");
     let good = std::fs::read(tiny_weights()).unwrap();
@@ -96,7 +96,7 @@ fn damaged_weights_are_refused_with_what_is_wrong() {
 }
 
 #[test]
-fn missing_weights_are_refused() {
+fn missing_weights_are_rejected() {
     for path in ["/nowhere/tiny.gguf", "/"] {
         let refused = load(EngineOptions { weights: path.into(), ..options() });
         assert!(matches!(refused, Err(LoadError::Unreadable { .. })), "{refused:?}");
@@ -104,13 +104,13 @@ fn missing_weights_are_refused() {
 }
 
 #[test]
-fn a_context_beyond_what_the_weights_were_trained_for_is_refused() {
+fn a_context_beyond_the_trained_length_is_rejected() {
     let text = load(EngineOptions { context_tokens: 8193, ..options() }).unwrap_err().to_string();
     assert_eq!(text, "context_tokens is 8193, the weights were trained for at most 8192");
 }
 
 #[test]
-fn weights_of_another_kind_are_refused_by_what_they_are() {
+fn unsupported_weights_are_rejected_by_their_kind() {
     let mut bytes = std::fs::read(tiny_weights()).unwrap();
     let at =
         |bytes: &[u8], key: &str| bytes.windows(key.len()).position(|part| part == key.as_bytes()).unwrap();
@@ -125,18 +125,18 @@ fn weights_of_another_kind_are_refused_by_what_they_are() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_refused() {
-    // No machine has a sixteenth one.
+fn a_missing_gpu_is_rejected() {
+    // No machine has sixteen GPUs.
     let gpus = Gpus::of([15]).unwrap();
     let hardware = Hardware { gpu_layers: GpuLayers::All, gpus, ..Hardware::default() };
     let refused = load(EngineOptions { hardware, ..options() });
     let Err(LoadError::Gpu(lack @ GpuError::Missing { .. })) = refused else { panic!("{refused:?}") };
-    // Where it was looked for, and what there is.
+    // The error lists the searched places and the existing devices.
     assert!(lack.to_string().contains("CPU ("), "{lack}");
 }
 
 #[test]
-fn whoever_can_do_without_a_gpu_gets_the_processor() {
+fn an_optional_missing_gpu_falls_back_to_the_cpu() {
     let hardware = Hardware {
         gpu_layers: GpuLayers::All,
         gpus: Gpus::of([15]).unwrap(),
@@ -151,7 +151,7 @@ async fn a_smaller_cache_writes_plans_too() {
     let hardware = Hardware { kv_cache: KvCache::Bf16, ..hardware() };
     let engine = load(EngineOptions { hardware, ..options() }).unwrap();
     assert_eq!(completion(&engine, greedy("?")).await.plan, SCRIPT_PLAN);
-    // A head of the tiny model has 16 values; the quantised kinds need blocks of 32.
+    // A head of the tiny model has 16 values; quantised caches need blocks of 32.
     let hardware = Hardware { kv_cache: KvCache::Q8_0, ..hardware };
     let refused = load(EngineOptions { hardware, ..options() });
     assert!(matches!(refused, Err(LoadError::Context { .. })), "{refused:?}");

@@ -1,4 +1,4 @@
-//! The crate from outside, on a model of 260 kB: engine, bundles, conductor; and the conductor that ships.
+//! The crate's public interface on a model of 260 kB: engine, bundles, conductor; and the shipped conductor.
 
 #[cfg(test)]
 mod adapter_file;

@@ -1,4 +1,4 @@
-//! What an engine measures is what the page says. Each test is a process of its own.
+//! The engine's metrics match the documentation. Each test runs in its own process.
 
 use std::num::NonZeroU16;
 
@@ -11,7 +11,7 @@ use crate::support::*;
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
 #[tokio::test]
-async fn who_waits_who_is_worked_on_and_what_is_computed_is_measured_as_the_page_says() {
+async fn requests_and_tokens_are_measured_as_documented() {
     let meters = Meters::start();
     let of = |name: &str, attribute: &str| {
         let measured = meters.read();
@@ -34,7 +34,7 @@ async fn who_waits_who_is_worked_on_and_what_is_computed_is_measured_as_the_page
     until([0, 0, 0]).await;
     let (prompt, text) = (of("tokens", "podium.kind=prompt"), of("tokens", "podium.kind=text"));
     assert_eq!(prompt, alone.prompt_tokens as u64);
-    // The last ones are not computed: nothing comes after them.
+    // The last tokens are not computed, because nothing follows them.
     let written = alone.completion_tokens as u64;
     assert!((written / 2..=written).contains(&text), "{text} of {written}");
 
@@ -49,6 +49,6 @@ async fn who_waits_who_is_worked_on_and_what_is_computed_is_measured_as_the_page
     let before = of("tokens", "podium.kind=prompt");
     values(&engine, SUM).await;
     until([0, 0, 0]).await;
-    assert!(of("tokens", "podium.kind=prompt") > before, "what is read is computed");
+    assert!(of("tokens", "podium.kind=prompt") > before, "read prompts count as computed");
     assert_described(PAGE, "A conductor that runs here", &meters.read());
 }

@@ -1,4 +1,4 @@
-//! The conductor that ships, `models/nano`, asked the demo's question.
+//! The shipped conductor, `models/nano`, on the demo's question.
 
 use std::collections::HashSet;
 use std::num::{NonZeroU16, NonZeroUsize};
@@ -55,7 +55,7 @@ async fn plan(conductor: &LlamaConductor, question: &str) -> Planned {
 }
 
 #[tokio::test]
-async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
+async fn concurrent_questions_get_the_same_plans_as_alone() {
     let conductor = conductor();
     let questions: Vec<String> = (3..15)
         .map(|number| match number % 4 {
@@ -76,7 +76,7 @@ async fn questions_asked_together_get_the_plans_that_each_gets_alone() {
     conductor.shut_down().await;
 }
 
-/// The head that ships. It reads one prompt and writes nothing.
+/// The shipped head. It reads one prompt and writes nothing.
 #[tokio::test]
 async fn the_mini_tier_chooses_by_reading_alone() {
     let conductor = conductor();
@@ -84,7 +84,7 @@ async fn the_mini_tier_chooses_by_reading_alone() {
         ("What is 17 plus 4?", "sim-arithmetic"),
         ("What is the capital of France?", "sim-facts"),
         ("Sort 3, 9, 1 in ascending order.", "sim-lists"),
-        // No single skill answers it.
+        // No single skill can answer it.
         (QUESTION, "sim-generalist"),
     ] {
         let policy = Policy::new(Tier::Mini, Effort::Medium);
@@ -97,33 +97,33 @@ async fn the_mini_tier_chooses_by_reading_alone() {
     conductor.shut_down().await;
 }
 
-/// Its slots are in another order than the pool's workers.
+/// Its slots have another order than the pool's workers.
 #[tokio::test]
-async fn its_text_tells_the_first_steps_of_its_plan_before_it_ends() {
+async fn first_steps_are_known_before_the_text_ends() {
     let bundle = Bundle::open(&folder()).unwrap();
     let workers = demo().workers().iter().rev().map(|worker| worker.id.clone()).collect::<Vec<_>>();
     let turned = demo().arranged(&workers).unwrap();
     let options = LlamaOptions { threads: Some(NonZeroUsize::MIN), ..LlamaOptions::default() };
     let conductor = LlamaConductor::open(&bundle, &turned, options).unwrap();
     let request = request(QUESTION);
-    let heard = Mutex::new(Vec::new());
-    let sink = |text: &str| heard.lock().unwrap().push(text.to_owned());
+    let streamed = Mutex::new(Vec::new());
+    let sink = |text: &str| streamed.lock().unwrap().push(text.to_owned());
     let outcome = conductor.plan(&request, &sink, &CancellationToken::new()).await.unwrap();
     let PlanResult::Plan(Planned { plan, .. }) = outcome.result else { panic!("{outcome:?}") };
     let (mut stream, mut draft, mut heads) = (PlanStream::new(), PlanDraft::default(), Vec::new());
-    let heard = heard.into_inner().unwrap();
-    for text in &heard {
+    let streamed = streamed.into_inner().unwrap();
+    for text in &streamed {
         stream.push(text).into_iter().for_each(|piece| draft.apply(piece));
         heads.push(draft.head(conductor.pool_in_text().unwrap(), &request.policy, LastStep::Included));
     }
     assert!(heads.iter().flatten().all(|head| plan.begins_with(head)), "{plan:?}, {heads:?}");
     let first = heads.iter().position(Option::is_some).unwrap();
-    eprintln!("the first step is known after {first} of {} pieces of text", heard.len());
-    assert!(plan.len() > 1 && first * 5 < heard.len() * 4, "{first} of {}", heard.len());
+    eprintln!("the first step is known after {first} of {} pieces of text", streamed.len());
+    assert!(plan.len() > 1 && first * 5 < streamed.len() * 4, "{first} of {}", streamed.len());
     conductor.shut_down().await;
 }
 
-/// Asks nano's weights, without the conductor: prompts that begin alike, and whether that is said of them.
+/// Plans of nano's weights without the conductor; `beginning` marks what the prompts have in common.
 async fn plans(questions: &[String], beginning: Option<&str>) -> Vec<Completion> {
     let engine = Engine::load(EngineOptions {
         name: "nano-1".to_owned(),
@@ -151,7 +151,7 @@ async fn plans(questions: &[String], beginning: Option<&str>) -> Vec<Completion>
 }
 
 #[tokio::test]
-async fn sharing_what_prompts_begin_with_changes_no_plan() {
+async fn shared_beginnings_change_no_plan() {
     let beginning = "Take the number of days between 3 March 2024 and 17 May 2025, ";
     let endings = [
         "multiply it by 12",
@@ -171,11 +171,11 @@ async fn sharing_what_prompts_begin_with_changes_no_plan() {
         assert_eq!((&shared.plan, shared.ended), (&by_itself.plan, Ended::Complete));
     }
     let different: HashSet<_> = shared.iter().map(|completion| &completion.plan).collect();
-    assert!(different.len() > 3, "the plans say nothing of the questions: {different:?}");
+    assert!(different.len() > 3, "the plans do not depend on the questions: {different:?}");
 }
 
 #[tokio::test]
-async fn the_demo_question_is_split_over_the_workers_that_it_needs() {
+async fn the_demo_question_is_split_over_the_needed_workers() {
     let conductor = conductor();
     let planned = plan(&conductor, QUESTION).await;
     let workers: Vec<_> = planned.plan.steps().iter().map(|step| step.worker.as_str()).collect();

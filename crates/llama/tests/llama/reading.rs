@@ -1,4 +1,4 @@
-//! Hidden states, and the mini head that chooses by them, on the conductor that ships.
+//! Hidden states and the mini head on the shipped conductor.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn slots() -> Vec<WorkerId> {
     Bundle::open(&nano()).unwrap().manifest().pool.slots.clone()
 }
 
-/// Engine on nano's weights that reads.
+/// An engine on nano's weights with hidden states.
 fn engine() -> Engine {
     let weights = nano().join("nano.gguf");
     let hidden_states = HiddenStates::Readable;
@@ -53,9 +53,9 @@ pub(crate) async fn values(engine: &Engine, question: &str) -> Vec<f32> {
 }
 
 #[tokio::test]
-async fn a_question_is_read_the_same_whatever_else_is_read_and_written() {
+async fn reading_does_not_depend_on_other_requests() {
     let engine = engine();
-    // Of several parts.
+    // Long enough for several parts.
     let long = "Take the number of days between 3 March 2024 and 17 May 2025. ".repeat(12);
     let alone = values(&engine, &long).await;
     let mut writing = engine.handle().submit(long_plan()).unwrap();
@@ -68,18 +68,18 @@ async fn a_question_is_read_the_same_whatever_else_is_read_and_written() {
     drop(writing);
     let sum = values(&engine, SUM).await;
     assert!(sum.len() == alone.len() && sum.iter().all(|value| value.is_finite()));
-    // What comes after the token that is read does not count, and what comes before does.
+    // Tokens after the one that is read have no effect; earlier ones have.
     assert_ne!(values(&engine, "What is 17 plus 5?").await, sum);
     engine.shut_down().await;
 }
 
-/// A plan that is being written for a while.
+/// A plan that takes a while.
 fn long_plan() -> podium_llama::engine::Request {
     podium_llama::engine::Request { reasoning_tokens_max: 400, plan_tokens_max: 400, ..random("Go on.", 1) }
 }
 
 #[tokio::test]
-async fn reading_ends_early_where_it_is_told_to_and_is_refused_where_it_cannot_be_done() {
+async fn reading_can_be_cancelled_and_must_be_enabled() {
     let engine = engine();
     let stopped = read(SUM);
     stopped.stop.cancel();
@@ -101,15 +101,15 @@ async fn reading_ends_early_where_it_is_told_to_and_is_refused_where_it_cannot_b
     assert!(matches!(deaf.handle().read(read(SUM)), Err(EngineError::NotReadable)));
 }
 
-/// A bundle of nano's weights with a head of these rows for its first slots, and who reads with it.
-struct House {
+/// A bundle of nano's weights whose head has these rows for its first two slots.
+struct Setup {
     folder: TempDir,
     source: Source,
     sum: Vec<f32>,
     words: Vec<f32>,
 }
 
-impl House {
+impl Setup {
     async fn new() -> Self {
         let reader = QuestionReader::open(&nano()).unwrap();
         let (sum, words) = (reader.read(SUM).await.unwrap(), reader.read(WORDS).await.unwrap());
@@ -120,7 +120,7 @@ impl House {
         Self { folder, source, sum, words }
     }
 
-    /// Writes the bundle. The first slot's row is `sum`, the second's `words`.
+    /// Writes the bundle with `sum` as the first slot's row and `words` as the second's.
     fn write(&self, source: &Source, sum: &[f32], words: &[f32]) {
         let slots = slots()[..2].to_vec();
         let hash = slots_hash(&demo(), &slots).unwrap();
@@ -156,11 +156,11 @@ fn mini() -> Policy {
 }
 
 #[tokio::test]
-async fn the_mini_head_chooses_among_the_allowed_workers_and_nothing_is_decoded() {
-    let house = House::new().await;
-    // Each row is what its question looks like.
-    house.write(&house.source, &house.sum, &house.words);
-    let conductor = house.open(&demo()).unwrap();
+async fn the_mini_head_chooses_an_allowed_worker_without_decoding() {
+    let setup = Setup::new().await;
+    // Each row is the hidden state of its question.
+    setup.write(&setup.source, &setup.sum, &setup.words);
+    let conductor = setup.open(&demo()).unwrap();
     for (question, slot) in [(SUM, 0), (WORDS, 1), (SUM, 0)] {
         let (worker, outcome) = plan(&conductor, question, mini()).await;
         assert_eq!(worker, slots()[slot].as_str(), "{question}");
@@ -177,15 +177,15 @@ async fn the_mini_head_chooses_among_the_allowed_workers_and_nothing_is_decoded(
 }
 
 #[tokio::test]
-async fn what_the_mini_head_does_not_know_is_planned_by_the_prompted_conductor_in_one_step() {
-    let house = House::new().await;
-    house.write(&house.source, &house.sum, &house.sum);
-    let tie = house.open(&demo()).unwrap();
+async fn unknown_questions_fall_back_to_the_prompted_conductor() {
+    let setup = Setup::new().await;
+    setup.write(&setup.source, &setup.sum, &setup.sum);
+    let tie = setup.open(&demo()).unwrap();
     let (_, outcome) = plan(&tie, SUM, mini()).await;
     assert!(outcome.usage.completion_tokens > 0, "{outcome:?}");
-    // Both prompts were paid for.
-    house.write(&house.source, &house.sum, &house.words);
-    let chosen = house.open(&demo()).unwrap();
+    // Both prompts are counted.
+    setup.write(&setup.source, &setup.sum, &setup.words);
+    let chosen = setup.open(&demo()).unwrap();
     let third = WorkersAllowed::Only([slots()[2].clone()].into());
     let (worker, outcome) = plan(&chosen, SUM, Policy { workers_allowed: third, ..mini() }).await;
     assert!(worker == slots()[2].as_str() && outcome.usage.completion_tokens > 0, "{outcome:?}");
@@ -194,39 +194,39 @@ async fn what_the_mini_head_does_not_know_is_planned_by_the_prompted_conductor_i
 }
 
 #[tokio::test]
-async fn a_pool_with_other_models_is_not_the_head_s() {
-    let house = House::new().await;
-    house.write(&house.source, &house.sum, &house.words);
+async fn a_head_is_not_used_for_other_models() {
+    let setup = Setup::new().await;
+    setup.write(&setup.source, &setup.sum, &setup.words);
     let ids: Vec<_> = slots().iter().map(|id| id.as_str().to_owned()).collect();
     let other = ids.iter().map(String::as_str).collect::<Vec<_>>();
     let changed = crate::conductor::pool_of_model(&other, "another-model");
-    // With slots the bundle would refuse the pool by itself.
-    let path = house.folder.path().join(MANIFEST_FILE);
+    // With slots the bundle itself would reject the pool.
+    let path = setup.folder.path().join(MANIFEST_FILE);
     let mut manifest: toml_edit::DocumentMut = std::fs::read_to_string(&path).unwrap().parse().unwrap();
     manifest.remove("pool");
     manifest["prompt"]["workers"] = toml_edit::value("described");
     std::fs::write(&path, manifest.to_string()).unwrap();
-    let conductor = house.open(&changed).unwrap();
+    let conductor = setup.open(&changed).unwrap();
     let (_, outcome) = plan(&conductor, SUM, mini()).await;
     assert!(outcome.usage.completion_tokens > 0, "{outcome:?}");
     conductor.shut_down().await;
 }
 
 #[tokio::test]
-async fn a_head_of_other_hidden_states_or_another_checksum_is_refused() {
-    let house = House::new().await;
-    let other = Source { weights_sha256: "0".repeat(64), ..house.source.clone() };
-    house.write(&other, &house.sum, &house.words);
-    let refused = house.open(&demo()).unwrap_err();
+async fn a_head_with_a_wrong_source_or_checksum_is_rejected() {
+    let setup = Setup::new().await;
+    let other = Source { weights_sha256: "0".repeat(64), ..setup.source.clone() };
+    setup.write(&other, &setup.sum, &setup.words);
+    let refused = setup.open(&demo()).unwrap_err();
     assert!(matches!(&refused, OpenError::Head { .. }) && refused.to_string().contains("000"), "{refused}");
-    let path = house.folder.path().join("head.safetensors");
+    let path = setup.folder.path().join("head.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let refused = Bundle::open(house.folder.path()).unwrap_err();
+    let refused = Bundle::open(setup.folder.path()).unwrap_err();
     assert!(matches!(&refused, BundleError::Files { .. }), "{refused}");
     assert!(refused.to_string().contains("`head.safetensors` (head) has SHA-256"), "{refused}");
     std::fs::remove_file(&path).unwrap();
-    let refused = Bundle::open(house.folder.path()).unwrap_err();
+    let refused = Bundle::open(setup.folder.path()).unwrap_err();
     assert!(refused.to_string().contains("`head.safetensors` (head) cannot be read"), "{refused}");
 }

@@ -1,4 +1,4 @@
-//! Models that mean no good, under llama.cpp: each wants one token for ever, whatever was written before. All still plan, in bounds.
+//! Models that prefer one token for ever, whatever was written, under llama.cpp. All of them still plan within the bounds.
 
 use std::path::PathBuf;
 
@@ -8,24 +8,24 @@ use tempfile::TempDir;
 
 use crate::support::*;
 
-/// The tiny model's file, changed so that the same token is always the likeliest: the first number of every embedding is made so
-/// large that it alone is left of a hidden state, and one row of the output layer wants it.
+/// The tiny model's file, changed so that the same token is always the likeliest: the first value of every embedding
+/// dominates the hidden state, and one row of the output layer selects it.
 struct Rigged {
     _folder: TempDir,
     weights: PathBuf,
 }
 
-/// As numbers of 16 bits.
+/// As 16-bit floats.
 const THOUSAND: [u8; 2] = [0xD0, 0x63];
 const TEN: [u8; 2] = [0x00, 0x49];
 
 impl Rigged {
-    /// Wants the token that is spelled so in the vocabulary.
+    /// Prefers the token with this spelling in the vocabulary.
     fn to_want(spelled: &str) -> Self {
         let mut bytes = std::fs::read(tiny_weights()).unwrap();
         let Layout { tokens, embeddings, output, dimensions } = Layout::of(&bytes);
         let wanted = tokens.iter().position(|token| token == spelled);
-        let wanted = wanted.unwrap_or_else(|| panic!("{spelled:?} is no token"));
+        let wanted = wanted.unwrap_or_else(|| panic!("{spelled:?} is not a token"));
         let mut set = |at: usize, number: [u8; 2]| bytes[at..at + 2].copy_from_slice(&number);
         for token in 0..tokens.len() {
             set(embeddings + 2 * token * dimensions, THOUSAND);
@@ -43,10 +43,10 @@ impl Rigged {
     }
 }
 
-/// Where things are in a GGUF file of 16-bit numbers.
+/// Offsets in a GGUF file with 16-bit floats.
 struct Layout {
     tokens: Vec<String>,
-    /// Where the first embedding begins, and the first row of the output layer.
+    /// Offsets of the first embedding and of the output layer's first row.
     embeddings: usize,
     output: usize,
     dimensions: usize,
@@ -108,7 +108,7 @@ impl Reader<'_> {
         text
     }
 
-    /// Passes over a value; tells the texts in it.
+    /// Skips a value; returns the texts in it.
     fn value(&mut self, kind: u32) -> Vec<String> {
         match kind {
             0 | 1 | 7 => self.at += 1,
@@ -129,7 +129,7 @@ impl Reader<'_> {
 const REASONING_TOKENS_MAX: u32 = 200;
 const PLAN_TOKENS_MAX: u32 = 700;
 
-fn asked() -> Request {
+fn request_to_plan() -> Request {
     Request {
         shape: greedy("").shape.with_subtask_chars_max(40).unwrap(),
         reasoning_tokens_max: REASONING_TOKENS_MAX,
@@ -138,10 +138,10 @@ fn asked() -> Request {
     }
 }
 
-/// What such a model writes. It is a plan whatever it wanted, and no longer than it may be.
+/// The output of such a model, checked to be a plan within the bounds.
 async fn written(spelled: &str) -> Completion {
     let engine = Rigged::to_want(spelled).engine();
-    let completion = completion(&engine, asked()).await;
+    let completion = completion(&engine, request_to_plan()).await;
     engine.shut_down().await;
     assert_eq!(completion.ended, Ended::Complete, "{spelled:?}: {completion:?}");
     PlanDraft::parse(&completion.plan).unwrap();
@@ -151,7 +151,7 @@ async fn written(spelled: &str) -> Completion {
 }
 
 #[tokio::test]
-async fn a_model_that_repeats_itself_for_ever_is_brought_to_a_plan() {
+async fn a_model_that_repeats_itself_still_plans() {
     for word in ["Parts", ":", "model", "[", "\"", "\\", "0", "<"] {
         let completion = written(word).await;
         assert!(
@@ -164,16 +164,16 @@ async fn a_model_that_repeats_itself_for_ever_is_brought_to_a_plan() {
 
 /// As the vocabulary spells them.
 #[tokio::test]
-async fn a_model_that_writes_blanks_for_ever_is_brought_to_a_plan() {
+async fn a_model_that_writes_only_blanks_still_plans() {
     for (spelled, blank) in [("Ġ", " "), ("Ċ", "\n"), ("ĉ", "\t")] {
         let completion = written(spelled).await;
         assert!(completion.reasoning.starts_with(&blank.repeat(50)), "{spelled}: {:?}", completion.reasoning);
     }
 }
 
-/// Bytes that no text has: one that is never there, one that lacks what follows it, one that lacks what is before it.
+/// Bytes that are invalid in text: one that never occurs, one without its continuation, one without its beginning.
 #[tokio::test]
-async fn a_model_that_writes_no_text_is_brought_to_a_plan() {
+async fn a_model_that_writes_only_invalid_bytes_still_plans() {
     for spelled in ["þ", "Ã", "Ģ"] {
         let completion = written(spelled).await;
         assert!(completion.reasoning.contains('\u{FFFD}'), "{spelled}: {completion:?}");
@@ -182,12 +182,12 @@ async fn a_model_that_writes_no_text_is_brought_to_a_plan() {
 }
 
 #[tokio::test]
-async fn a_model_that_ends_at_once_is_brought_to_a_plan() {
+async fn a_model_that_ends_at_once_still_plans() {
     assert_eq!(written("<|im_end|>").await.reasoning_tokens, 0);
 }
 
 #[tokio::test]
-async fn a_plan_that_reaches_its_tokens_in_any_list_ends_there() {
+async fn a_plan_ends_at_its_token_limit_in_any_list() {
     let engine = engine();
     let whole = completion(&engine, greedy("What?")).await;
     let tokens = u32::try_from(whole.completion_tokens - whole.reasoning_tokens).unwrap();

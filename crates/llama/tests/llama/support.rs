@@ -1,4 +1,4 @@
-//! The tiny model of the tests, and requests to it. See `fixtures/make_tiny_gguf.py` for what it does.
+//! The tiny test model and requests to it. `fixtures/make_tiny_gguf.py` describes it.
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ pub(crate) fn tiny_weights() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny.gguf")
 }
 
-/// The pool that the conductor that ships was trained for.
+/// The pool that the shipped conductor was trained for.
 pub(crate) fn demo() -> Pool {
     Pool::parse(include_str!("../../../../pools/demo.toml")).unwrap()
 }
 
-/// What greedy decoding of the tiny model writes, whatever the question.
+/// The tiny model's greedy output for any question.
 pub(crate) const SCRIPT_REASONING: &str = "Parts: words.\n";
 pub(crate) const SCRIPT_PLAN: &str = "model_id = [2]\nsubtasks = [\"the\"]\naccess_list = [[]]";
 
@@ -44,7 +44,7 @@ pub(crate) fn options() -> EngineOptions {
     }
 }
 
-/// What computes: GPUs if the environment has `PODIUM_TEST_GPU`, which whoever has one sets.
+/// The test hardware: GPUs if `PODIUM_TEST_GPU` is set.
 pub(crate) fn hardware() -> Hardware {
     let has_gpu = std::env::var_os("PODIUM_TEST_GPU").is_some();
     Hardware { gpu_layers: if has_gpu { GpuLayers::All } else { GpuLayers::None }, ..Hardware::default() }
@@ -54,7 +54,7 @@ pub(crate) fn engine() -> Engine {
     load(options()).unwrap()
 }
 
-/// An engine that works on one request at a time.
+/// An engine with one sequence.
 pub(crate) fn engine_of_one() -> Engine {
     load(EngineOptions { sequences_max: NonZeroU16::MIN, ..options() }).unwrap()
 }
@@ -67,7 +67,7 @@ pub(crate) fn prompt(question: &str) -> Prompt {
     Prompt::new(Template::ChatMl, &[Message::new(Role::User, question)], "")
 }
 
-/// Greedy, up to three steps over four workers.
+/// A greedy request for up to three steps over four workers.
 pub(crate) fn greedy(question: &str) -> Request {
     Request {
         prompt: prompt(question),
@@ -81,7 +81,7 @@ pub(crate) fn greedy(question: &str) -> Request {
     }
 }
 
-/// Random text. Its subtasks are short enough for the plan to fit, were each of their bytes a token.
+/// A request with sampling. Subtasks are short enough for the plan to fit even with one token per byte.
 pub(crate) fn random(question: &str, seed: u64) -> Request {
     Request {
         shape: greedy(question).shape.with_subtask_chars_max(100).unwrap(),
@@ -91,8 +91,8 @@ pub(crate) fn random(question: &str, seed: u64) -> Request {
     }
 }
 
-/// Text that goes on for thousands of tokens, a second of a quiet machine: begun so, greedy decoding of the tiny model comes to
-/// words that it repeats for ever.
+/// A request that writes thousands of tokens, which takes about a second on an idle machine: after this beginning the tiny
+/// model's greedy output repeats for ever.
 pub(crate) fn endless() -> Request {
     let prompt = Prompt::new(Template::ChatMl, &[Message::new(Role::User, "Go on.")], "the number");
     Request { prompt, reasoning_tokens_max: 3000, ..greedy("Go on.") }

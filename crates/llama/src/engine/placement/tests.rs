@@ -1,4 +1,4 @@
-//! Tests of the choice of GPUs, on devices that there are not; and of the question whether a model fits, on the processor.
+//! Tests of choosing GPUs (on invented devices) and of the memory check (on the CPU).
 
 use std::num::{NonZeroU16, NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn device(index: usize, name: &str, device_type: LlamaBackendDeviceType) -> Llam
     }
 }
 
-/// Two GPUs, a processor, and what is neither.
+/// Two GPUs, a CPU and an accelerator.
 fn devices() -> [LlamaBackendDevice; 4] {
     [
         device(0, "BLAS", LlamaBackendDeviceType::Accelerator),
@@ -39,8 +39,8 @@ fn all() -> Hardware {
 fn modules() -> Modules {
     Modules {
         folder: Some("/usr/lib/podium".into()),
-        beside_processors: vec!["libggml-cuda.so".to_owned()],
-        complaints: vec!["libcuda.so.1: cannot open shared object file".to_owned()],
+        accelerators: vec!["libggml-cuda.so".to_owned()],
+        errors: vec!["libcuda.so.1: cannot open shared object file".to_owned()],
     }
 }
 
@@ -58,13 +58,13 @@ fn gpus_are_numbered_among_themselves() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_missed_by_its_number() {
+fn a_missing_gpu_is_reported_by_its_number() {
     let text = chosen(Hardware { gpus: Gpus::of([0, 2]).unwrap(), ..all() }).unwrap_err().to_string();
-    assert!(text.starts_with("gpu_layers is all, but gpus names 2, which is not there; "), "{text}");
+    assert!(text.starts_with("gpu_layers is all, but gpus names 2, which does not exist; "), "{text}");
 }
 
 #[test]
-fn whoever_misses_a_gpu_is_told_what_was_looked_at() {
+fn a_missing_gpu_is_reported_with_the_existing_devices() {
     let processor = [device(0, "CPU", LlamaBackendDeviceType::Cpu)];
     let layers = GpuLayers::Some(NonZeroU32::new(7).unwrap());
     let hardware = Hardware { gpu_layers: layers, ..Hardware::default() };
@@ -93,29 +93,26 @@ fn options() -> EngineOptions {
 }
 
 #[test]
-fn llama_cpp_says_whether_a_model_fits() {
+fn llama_cpp_checks_whether_a_model_fits() {
     crate::backend::backend().unwrap();
-    // Without GPUs it answers for the machine's main memory.
+    // Without GPUs the check applies to main memory.
     let placement = Placement::among(Hardware::default(), &[], &Modules::default()).unwrap();
     let there = crate::modules::devices();
     let processor = there.iter().find(|device| device.device_type == LlamaBackendDeviceType::Cpu).unwrap();
     let room = processor.memory_total as u64 - RESERVE_BYTES;
     let (weights, mut context) = (options().weights, context_params(4096, 4, 1));
-    assert_eq!(placement.has_room(&weights, &mut context, 0), Room::Enough);
-    // The weights take half a megabyte, the text one more, computing some.
-    assert_eq!(placement.has_room(&weights, &mut context, room - (1 << 20)), Room::TooLittle);
-    assert_eq!(placement.has_room(&weights, &mut context, room - (1 << 28)), Room::Enough);
-    assert_eq!(placement.has_room(Path::new("nothing.gguf"), &mut context, 0), Room::Unknown);
+    assert_eq!(placement.memory_check(&weights, &mut context, 0), Fit::Enough);
+    // The weights take half a megabyte, the context another one, plus compute buffers.
+    assert_eq!(placement.memory_check(&weights, &mut context, room - (1 << 20)), Fit::Lacking);
+    assert_eq!(placement.memory_check(&weights, &mut context, room - (1 << 28)), Fit::Enough);
+    assert_eq!(placement.memory_check(Path::new("nothing.gguf"), &mut context, 0), Fit::Unknown);
 }
 
 #[test]
-fn what_does_not_fit_is_told_by_size() {
+fn a_model_that_does_not_fit_is_reported_with_its_size() {
     let memory = Memory::of(&options(), 8000);
     let text = memory.to_string();
-    assert_eq!(
-        text,
-        "weights (0.1 GB) and 9 texts of 1000 tokens (0.1 GB as f16) beside what computing takes"
-    );
-    // The context that hidden states are read with: 1000 tokens of 128 values of 2 bytes.
-    assert_eq!(memory.beside, 256_000);
+    assert_eq!(text, "weights (0.1 GB) and 9 texts of 1000 tokens (0.1 GB as f16) plus compute buffers");
+    // The context for hidden states: 1000 tokens of 128 values of 2 bytes.
+    assert_eq!(memory.uncounted, 256_000);
 }
