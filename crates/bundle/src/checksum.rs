@@ -1,4 +1,4 @@
-//! SHA-256 of files, in lower-case hexadecimal.
+//! SHA-256 checksums in lower-case hexadecimal.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,12 +12,12 @@ pub fn of_bytes(bytes: &[u8]) -> String {
     hexadecimal(Sha256::digest(bytes).as_slice())
 }
 
-/// The checksum of a file.
+/// The checksum of a file's contents.
 pub(crate) fn of_file(path: &Path) -> io::Result<String> {
     copied(path, &mut io::sink())
 }
 
-/// Copies a file, and gives the checksum of what was copied.
+/// Copies a file and returns the checksum of the copied bytes.
 pub(crate) fn copied(from: &Path, to: &mut dyn Write) -> io::Result<String> {
     let mut file = File::open(from)?;
     let mut hash = Sha256::new();

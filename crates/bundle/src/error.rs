@@ -1,4 +1,4 @@
-//! Why a folder is no bundle, or none can be made of it.
+//! Errors of opening and packing bundles.
 
 use std::fmt;
 use std::io;
@@ -8,15 +8,15 @@ use podium_domain::bundle::ManifestError;
 
 use crate::MANIFEST_BYTES_MAX;
 
-/// Why a folder is no bundle, or none can be made of it.
+/// Why a bundle cannot be opened or packed.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The folder or its manifest is missing or cannot be read.
     #[error("bundle: `{path}` cannot be read", path = path.display())]
     Unreadable {
-        /// Which of them.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
@@ -26,35 +26,35 @@ pub enum BundleError {
         /// The file.
         path: PathBuf,
     },
-    /// The manifest is wrong.
-    #[error("bundle: `{path}` is refused", path = path.display())]
+    /// The manifest is invalid.
+    #[error("bundle: `{path}` is invalid", path = path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         source: ManifestError,
     },
-    /// Files are wrong, missing, or too many; each is listed.
+    /// Files are missing, surplus or do not match their checksums.
     #[error("bundle `{folder}` has {count} problem(s):{lines}", folder = folder.display(), count = problems.len(), lines = Lines(problems))]
     Files {
         /// The bundle.
         folder: PathBuf,
-        /// What is wrong, each with the name of its file.
+        /// The problems, each with the name of its file.
         problems: Vec<String>,
     },
-    /// Something is already where the copy was to be.
-    #[error("`{path}` is there already: a copy never replaces anything", path = path.display())]
+    /// The target of the copy already exists.
+    #[error("`{path}` already exists: a copy never replaces anything", path = path.display())]
     Exists {
-        /// Where.
+        /// The target.
         path: PathBuf,
     },
-    /// The copy cannot be written. Nothing is left of it.
+    /// The copy cannot be written. Its parts have been removed.
     #[error("`{path}` cannot be written", path = path.display())]
     Unwritable {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },

@@ -1,8 +1,7 @@
-//! What a GGUF file says of itself before its numbers: texts, and its tensors' types and shapes; and whether its numbers are
-//! finite.
+//! Reads the metadata of a GGUF file and the types and shapes of its tensors, and checks that its values are finite.
 //!
-//! llama.cpp aborts on some files whose types or shapes it does not expect, and computes with whatever numbers it finds. So the
-//! head of a file is read here, within bounds, before llama.cpp sees it.
+//! llama.cpp aborts on some files with unexpected types or shapes, and computes with NaN and infinity. So a file's header is
+//! parsed here, within bounds, before llama.cpp reads it.
 
 mod numbers;
 
@@ -11,25 +10,25 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Take};
 use std::path::Path;
 
-/// Most bytes before the numbers; a vocabulary takes a few million.
+/// Longest header in bytes; a vocabulary takes a few million.
 const BYTES_MAX: u64 = 256 << 20;
-/// Most bytes of a name.
+/// Longest name in bytes.
 const NAME_BYTES_MAX: u64 = 4 << 10;
-/// Most bytes of a text that is kept.
+/// Longest text that is kept, in bytes.
 const TEXT_BYTES_MAX: u64 = 256;
 /// Most dimensions of a tensor.
 const DIMENSIONS_MAX: u32 = 4;
-/// Where numbers begin, a multiple of so many bytes, unless the file says otherwise.
+/// Default alignment of the tensor data in bytes.
 const ALIGNMENT: u32 = 32;
 
-/// The head of a file.
+/// The header of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gguf {
     /// The metadata.
     pub values: BTreeMap<String, Value>,
-    /// The tensors by their names.
+    /// The tensors by name.
     pub tensors: BTreeMap<String, Tensor>,
-    /// How many bytes there are before the numbers.
+    /// Offset of the tensor data in the file.
     numbers_at: u64,
 }
 
@@ -40,62 +39,62 @@ pub enum Value {
     Text(String),
     /// A 32-bit float.
     Float(f32),
-    /// A 32-bit number without a sign.
+    /// An unsigned 32-bit number.
     Number(u32),
-    /// Of another type, or too long a text.
+    /// A value of another type, or a longer text.
     Other,
 }
 
-/// A tensor, without its numbers.
+/// A tensor without its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// The type of its numbers, as GGUF counts them.
+    /// GGUF's number of its data type.
     pub kind: u32,
-    /// The fastest dimension first; those of one element that follow the last other one are left out.
+    /// The fastest dimension first; trailing dimensions of size 1 are omitted.
     pub shape: Vec<u64>,
-    /// Where its numbers begin, in bytes after the beginning of all numbers.
+    /// Offset of its data in bytes, relative to the start of all tensor data.
     at: u64,
 }
 
-/// Most layers that llama.cpp has room for.
+/// Most layers that llama.cpp supports.
 const LAYERS_MAX: u32 = 512;
 
-/// Why a file has no such head, or its numbers are refused.
+/// Why a file's header or data is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
-    /// It ends too early, or the system does not read it.
-    #[error("it cannot be read to the end of what it says of itself")]
+    /// It ends too early, or reading fails.
+    #[error("it cannot be read to the end of its header")]
     Unreadable(#[from] io::Error),
-    /// It is something else.
+    /// It has another format.
     #[error("it is no GGUF file that this version reads: {problem}")]
     Wrong {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// llama.cpp would abort on a value of its metadata.
+    /// llama.cpp would abort on a metadata value.
     #[error("its metadata has {key} = {value}, it must be {allowed}")]
     Metadata {
         /// The key.
         key: String,
         /// Its value.
         value: String,
-        /// The values that are allowed.
+        /// The allowed values.
         allowed: String,
     },
-    /// Its numbers are of a type that is not looked into.
+    /// The data type is not supported.
     #[error("`{tensor}` has numbers of type {kind}, they must be F32, F16, BF16 or Q8_0")]
     Kind {
         /// The tensor.
         tensor: String,
-        /// The type, as GGUF counts them.
+        /// GGUF's number of the type.
         kind: u32,
     },
-    /// A number is none, or has no end. Whatever is computed with it is none either.
+    /// A value is NaN or infinite, which would spread to everything computed with it.
     #[error("`{tensor}` has a number that is not finite, at {at}")]
     NotFinite {
         /// The tensor.
         tensor: String,
-        /// Which of its numbers, from 0; with `Q8_0`, the first of the block whose scale it is.
+        /// Index of the value, from 0; for `Q8_0` the first of the block with that scale.
         at: u64,
     },
 }
@@ -109,7 +108,7 @@ fn wrong(problem: impl Into<String>) -> GgufError {
 }
 
 impl Gguf {
-    /// Reads the head of a file.
+    /// Reads the header of a file.
     pub fn read(path: &Path) -> Result<Self, GgufError> {
         Self::of(File::open(path)?)
     }
@@ -144,8 +143,8 @@ impl Gguf {
         Ok(gguf)
     }
 
-    /// Refuses metadata on which llama.cpp aborts, which ends the whole process: a number of layers that it has no room for, and
-    /// a bound of normalisation that is negative, NaN or infinite.
+    /// Rejects metadata on which llama.cpp aborts the process: an unsupported number of layers, and a normalisation epsilon
+    /// that is negative, NaN or infinite.
     pub fn check_metadata(&self) -> Result<(), GgufError> {
         for (key, value) in &self.values {
             match value {
@@ -171,7 +170,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// A short text of the metadata.
+    /// A metadata value that is a short text.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.values.get(key)? {
             Value::Text(text) => Some(text),
@@ -180,7 +179,7 @@ impl Gguf {
     }
 }
 
-/// What is still to be read.
+/// The rest of the header.
 struct Bytes<R>(Take<R>);
 
 impl<R: Read> Bytes<R> {
@@ -257,7 +256,7 @@ impl<R: Read> Bytes<R> {
     }
 }
 
-/// Bytes of a value of a type of fixed size.
+/// Size in bytes of a value with a fixed-size type.
 fn width(kind: u32) -> Result<u64, GgufError> {
     match kind {
         0 | 1 | 7 => Ok(1),
@@ -279,17 +278,17 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_file_is_read_without_its_numbers() {
+    fn the_header_is_read_without_tensor_data() {
         let gguf = Gguf::read(&tiny()).unwrap();
         assert_eq!(gguf.text("general.architecture"), Some("qwen2"));
         assert_eq!(gguf.values.get("tokenizer.ggml.tokens"), Some(&Value::Other));
-        // 4 heads of 16 dimensions.
+        // 4 heads with 16 dimensions each.
         assert_eq!(gguf.tensors["blk.0.attn_q.weight"].shape, [64, 64]);
         assert_eq!(gguf.tensors["output_norm.weight"].shape, [64]);
     }
 
     #[test]
-    fn whatever_is_cut_or_changed_is_an_error_or_another_head_and_nothing_worse() {
+    fn truncated_and_modified_files_never_panic() {
         let good = std::fs::read(tiny()).unwrap();
         let head = good.len().min(40_000);
         for end in (0..head).step_by(97) {
@@ -304,18 +303,18 @@ mod tests {
         assert!(refused.contains("version is 1"), "{refused}");
     }
 
-    /// The file with another value of four bytes under `key`.
+    /// The file with another four-byte value for `key`.
     fn with(key: &str, value: [u8; 4]) -> Gguf {
         let mut bytes = std::fs::read(tiny()).unwrap();
         let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap();
-        // After the key stands the type, of four bytes.
+        // The key is followed by the four-byte type.
         let at = at + key.len() + 4;
         bytes[at..at + 4].copy_from_slice(&value);
         Gguf::of(&bytes[..]).unwrap()
     }
 
     #[test]
-    fn metadata_on_which_llama_cpp_aborts_is_refused_by_name() {
+    fn metadata_on_which_llama_cpp_aborts_is_rejected() {
         Gguf::read(&tiny()).unwrap().check_metadata().unwrap();
         let (layers, epsilon) = ("qwen2.block_count", "qwen2.attention.layer_norm_rms_epsilon");
         for (key, value, said) in [

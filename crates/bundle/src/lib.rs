@@ -1,7 +1,7 @@
-//! A conductor bundle on disk: a folder with `conductor.toml` and the files that it names, each held against its checksum.
+//! A conductor bundle on disk: a folder with `conductor.toml` and the files that it names, each checked against its checksum.
 //!
-//! Everything here blocks and reads whole files: weights of a gigabyte take seconds. It loads no model, and refuses to follow
-//! a name out of the folder.
+//! All functions block and read whole files: weights of a gigabyte take seconds. They load no model and never follow a name
+//! out of the folder.
 #![deny(missing_docs)]
 
 mod checksum;
@@ -21,12 +21,12 @@ pub use error::BundleError;
 pub use pack::{pack_copy, pack_in_place};
 pub use podium_domain::bundle::MANIFEST_FILE;
 
-/// Most bytes of a manifest; its prompt is the long part.
+/// Longest manifest in bytes; most of it is the prompt.
 pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
-/// What the names of files begin with that are for people: they may lie in a bundle without being named.
+/// Prefixes of file names for people. Such files may be in a bundle without being named in the manifest.
 const FOR_PEOPLE: [&str; 3] = ["LICENSE", "NOTICE", "README"];
 
-/// A bundle whose manifest is well-formed.
+/// A bundle with a valid manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bundle {
     folder: PathBuf,
@@ -36,22 +36,21 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads the manifest and holds all files that it names against their checksums. What else lies in the folder does not
-    /// matter: nothing of it is read.
+    /// Reads the manifest and checks all files that it names against their checksums. Other files in the folder are ignored.
     pub fn open(folder: &Path) -> Result<Self, BundleError> {
         let bundle = Self::read(folder)?;
         let problems = bundle.wrong_files();
-        bundle.complain(problems)
+        bundle.check_problems(problems)
     }
 
-    /// The same, and nothing may lie in the folder that is neither named nor for people.
+    /// Like [`Self::open`]; in addition the folder must not contain files that are neither named nor for people.
     pub fn verify(folder: &Path) -> Result<Self, BundleError> {
         let bundle = Self::read(folder)?;
         let problems = bundle.wrong_files().into_iter().chain(bundle.extra_files()?);
-        bundle.complain(problems.collect())
+        bundle.check_problems(problems.collect())
     }
 
-    /// Reads the manifest alone.
+    /// Reads the manifest only.
     pub fn read(folder: &Path) -> Result<Self, BundleError> {
         let text = read_manifest(folder)?;
         Self::of(folder, &text)
@@ -60,32 +59,32 @@ impl Bundle {
     fn of(folder: &Path, text: &str) -> Result<Self, BundleError> {
         let refused = |source| BundleError::Manifest { path: folder.join(MANIFEST_FILE), source };
         let manifest = Manifest::parse(text).map_err(refused)?;
-        // The manifest's check has made sure that the name is a plain one.
+        // The manifest's check guarantees that the name has no path.
         let weights = folder.join(&manifest.weights.file);
         Ok(Self { folder: folder.to_owned(), manifest, sha256: checksum::of_bytes(text.as_bytes()), weights })
     }
 
-    /// What `conductor.toml` says.
+    /// The contents of `conductor.toml`.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// SHA-256 of `conductor.toml`, which names the checksums of all else: two bundles with the same one are the same.
+    /// SHA-256 of `conductor.toml`, which contains all other checksums: equal values mean equal bundles.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// Where the weights are.
+    /// Path of the weights.
     pub fn weights(&self) -> &Path {
         &self.weights
     }
 
-    /// Where a file of the bundle is.
+    /// Path of a file of the bundle.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }
 
-    fn complain(self, problems: Vec<String>) -> Result<Self, BundleError> {
+    fn check_problems(self, problems: Vec<String>) -> Result<Self, BundleError> {
         if problems.is_empty() { Ok(self) } else { Err(BundleError::Files { folder: self.folder, problems }) }
     }
 
@@ -101,8 +100,8 @@ impl Bundle {
         files.iter().filter_map(|named| wrong(&named.key, named.file, named.sha256)).collect()
     }
 
-    /// Reads the numbers of its adapters, and refuses those of which one is none or has no end, or whose file cannot be read to
-    /// its end. Those of the weights are not looked at: they have many more types, and take gigabytes.
+    /// Reads the values of its adapters and rejects files that are damaged or contain NaN or infinity. Weights are not
+    /// checked: they have many more data types and take gigabytes.
     pub fn check_adapters(self) -> Result<Self, BundleError> {
         let files = self.manifest.files().into_iter().filter(|named| named.key.starts_with("adapters"));
         let refused = files.filter_map(|named| {
@@ -111,7 +110,7 @@ impl Bundle {
             Some(format!("`{}` ({}) is refused: {}", named.file, named.key, checked.err()?))
         });
         let problems = refused.collect();
-        self.complain(problems)
+        self.check_problems(problems)
     }
 
     fn extra_files(&self) -> Result<Vec<String>, BundleError> {
@@ -119,10 +118,12 @@ impl Bundle {
         let named: BTreeSet<_> = files.iter().map(|named| named.file).chain([MANIFEST_FILE]).collect();
         let extra = names_in(&self.folder)?.into_iter();
         let extra = extra.filter(|name| !named.contains(name.as_str()) && !is_for_people(name));
-        Ok(extra.map(|name| format!("`{name}` is in the folder, {MANIFEST_FILE} does not name it")).collect())
+        Ok(extra
+            .map(|name| format!("`{name}` is in the folder, but {MANIFEST_FILE} does not name it"))
+            .collect())
     }
 
-    /// The files for people, in order.
+    /// The files for people, sorted.
     fn for_people(&self) -> Result<Vec<String>, BundleError> {
         let checked: BTreeSet<_> =
             self.manifest.files().into_iter().map(|named| named.file.to_owned()).collect();
@@ -136,7 +137,7 @@ fn is_for_people(name: &str) -> bool {
     FOR_PEOPLE.iter().any(|begin| name.starts_with(begin))
 }
 
-/// All names in a folder, in order.
+/// All names in a folder, sorted.
 fn names_in(folder: &Path) -> Result<Vec<String>, BundleError> {
     let unreadable = |source| BundleError::Unreadable { path: folder.to_owned(), source };
     let mut names = Vec::new();

@@ -1,7 +1,7 @@
-//! Fills in a manifest's checksums and pool hash, in the folder itself or in a copy.
+//! Fills in a manifest's checksums and pool hash, in place or in a copy.
 //!
-//! A bundle is packed as a folder and not as an archive: a folder is what a planner opens, weights are mapped from it, and they
-//! hardly compress. Whoever needs one file makes one of the folder.
+//! A bundle is a folder and not an archive: planners open folders, weights are memory-mapped from them, and they hardly
+//! compress. Users who need one file can archive the folder.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,8 +14,8 @@ use toml_edit::{DocumentMut, Item, TableLike, value};
 
 use crate::{Bundle, BundleError, MANIFEST_FILE, checksum, read_manifest};
 
-/// Fills in the checksums of all files that the manifest of `folder` names and, where a pool is given, the hash of its slots.
-/// The rest of `conductor.toml`, comments included, stays as it is. Nothing is written if anything is wrong.
+/// Fills in the checksums of all files that the manifest of `folder` names and, if a pool is given, the hash of its slots.
+/// The rest of `conductor.toml`, including comments, is kept. If anything is invalid, nothing is written.
 pub fn pack_in_place(folder: &Path, pool: Option<&Pool>) -> Result<Bundle, BundleError> {
     let before = read_manifest(folder)?;
     let (bundle, text) = filled_in(folder, &before, pool)?;
@@ -28,8 +28,8 @@ pub fn pack_in_place(folder: &Path, pool: Option<&Pool>) -> Result<Bundle, Bundl
     Ok(bundle)
 }
 
-/// The same in a new folder, with the named files and those for people; `folder` stays as it is. The same bundle gives the same
-/// bytes. The copy appears as a whole or not at all.
+/// Like [`pack_in_place`], but in a new folder with the named files and those for people. Equal bundles give equal bytes.
+/// The copy appears completely or not at all.
 pub fn pack_copy(folder: &Path, to: &Path, pool: Option<&Pool>) -> Result<Bundle, BundleError> {
     if to.symlink_metadata().is_ok() {
         return Err(BundleError::Exists { path: to.to_owned() });
@@ -40,7 +40,7 @@ pub fn pack_copy(folder: &Path, to: &Path, pool: Option<&Pool>) -> Result<Bundle
         fs::rename(&part, to).map_err(|source| BundleError::Unwritable { path: to.to_owned(), source })
     });
     if let Err(error) = copied {
-        // What is left of it is of no use; the first error says more than one of the cleaning.
+        // Remove the partial copy. The first error is more useful than one of the removal.
         let _ = fs::remove_dir_all(&part);
         return Err(error);
     }
@@ -87,9 +87,9 @@ fn copy_file(from: &Path, to: &Path) -> Result<String, BundleError> {
     copied.map_err(|source| BundleError::Unwritable { path: to.to_owned(), source })
 }
 
-/// The bundle as it is with its checksums, and its manifest as text.
+/// The bundle with its checksums filled in, and its manifest as text.
 fn filled_in(folder: &Path, before: &str, pool: Option<&Pool>) -> Result<(Bundle, String), BundleError> {
-    // What does not read as TOML is refused by the manifest's own check, which says why.
+    // Invalid TOML is rejected by the manifest's own check, which explains the error.
     let Ok(mut manifest) = before.parse::<DocumentMut>() else {
         return Bundle::of(folder, before).map(|bundle| (bundle, before.to_owned()));
     };
@@ -108,10 +108,10 @@ fn filled_in(folder: &Path, before: &str, pool: Option<&Pool>) -> Result<(Bundle
     let text = manifest.to_string();
     let bundle = Bundle::of(folder, &text)?;
     let extra = bundle.extra_files()?;
-    bundle.complain(extra).map(|bundle| (bundle, text))
+    bundle.check_problems(extra).map(|bundle| (bundle, text))
 }
 
-/// The tables that an entry of the manifest consists of.
+/// The tables of a manifest entry.
 fn tables(entry: &mut Item) -> Vec<&mut dyn TableLike> {
     match entry {
         Item::ArrayOfTables(tables) => tables.iter_mut().map(|table| table as &mut dyn TableLike).collect(),
@@ -120,7 +120,7 @@ fn tables(entry: &mut Item) -> Vec<&mut dyn TableLike> {
 }
 
 fn fill_in_checksum(folder: &Path, key: &str, table: &mut dyn TableLike, problems: &mut Vec<String>) {
-    // A name that is not plain is refused by the manifest's check, and not followed here.
+    // A name with a path is rejected by the manifest's check; it is not followed here.
     let Some(file) = table.get("file").and_then(Item::as_str).filter(|file| is_plain_file_name(file)) else {
         return;
     };
@@ -133,7 +133,7 @@ fn fill_in_checksum(folder: &Path, key: &str, table: &mut dyn TableLike, problem
 fn fill_in_pool(manifest: &mut DocumentMut, pool: &Pool, problems: &mut Vec<String>) {
     let Some(pinned) = manifest.get_mut("pool").and_then(Item::as_table_like_mut) else {
         return problems
-            .push("it has no [pool]: its workers are described, and no pool can be pinned".to_owned());
+            .push("it has no [pool]: its prompt describes the workers, so no pool can be pinned".to_owned());
     };
     let slots = pinned.get("slots").and_then(Item::as_array).into_iter().flatten();
     let names: Vec<_> = slots.filter_map(|slot| slot.as_str()).collect();
@@ -146,7 +146,7 @@ fn fill_in_pool(manifest: &mut DocumentMut, pool: &Pool, problems: &mut Vec<Stri
     }
 }
 
-/// Sets a value and keeps what is written around it.
+/// Sets a value and keeps the surrounding formatting.
 fn set(table: &mut dyn TableLike, key: &str, text: &str) {
     let around = table.get(key).and_then(Item::as_value).map(|old| old.decor().clone());
     let mut item = value(text);

@@ -1,4 +1,4 @@
-//! Bundles that are whole, damaged, and packed.
+//! Valid, damaged and packed bundles.
 
 use std::error::Error;
 
@@ -65,7 +65,7 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_whole_bundle_opens_and_is_verified() {
+fn a_valid_bundle_opens_and_is_verified() {
     let folder = whole();
     let bundle = Bundle::open(folder.path()).unwrap();
     assert_eq!((bundle.manifest().id().as_str(), bundle.sha256().len()), ("tiny-1", 64));
@@ -81,7 +81,7 @@ fn each_wrong_missing_and_extra_file_is_named() {
     fs::write(folder.path().join("junk.bin"), "junk").unwrap();
     fs::create_dir(folder.path().join("more")).unwrap();
     let BundleError::Files { problems, .. } = Bundle::verify(folder.path()).unwrap_err() else {
-        panic!("the files are wrong");
+        panic!("the files must not match");
     };
     assert_eq!(problems.len(), 4, "{problems:#?}");
     for (problem, parts) in problems.iter().zip([
@@ -99,7 +99,7 @@ fn each_wrong_missing_and_extra_file_is_named() {
 }
 
 #[test]
-fn a_manifest_that_is_missing_wrong_or_too_long_is_refused_by_its_name() {
+fn a_missing_invalid_or_too_long_manifest_is_rejected_by_name() {
     let text = chain(&Bundle::open(Path::new("/nowhere")).unwrap_err());
     assert!(text.contains("/nowhere/conductor.toml") && text.contains("No such file"), "{text}");
     let folder = folder(&manifest(WEIGHTS, ADAPTER).replace("w.gguf", "../w.gguf"));
@@ -113,7 +113,7 @@ fn a_manifest_that_is_missing_wrong_or_too_long_is_refused_by_its_name() {
 #[test]
 fn packing_fills_in_checksums_and_pool_and_keeps_the_rest() {
     let folder = folder(&manifest("", ""));
-    assert!(Bundle::read(folder.path()).is_err(), "there are no checksums yet");
+    assert!(Bundle::read(folder.path()).is_err(), "checksums are missing");
     pack_in_place(folder.path(), Some(&pool())).unwrap();
     let text = fs::read_to_string(folder.path().join(MANIFEST_FILE)).unwrap();
     for part in ["# A bundle of tests.\n", &format!("\"{WEIGHTS}\" # of w.gguf"), ADAPTER, "\"p-1\""] {
@@ -122,7 +122,11 @@ fn packing_fills_in_checksums_and_pool_and_keeps_the_rest() {
     let bundle = Bundle::verify(folder.path()).unwrap();
     assert_eq!(bundle.manifest().fit(&pool()).unwrap().workers().len(), 1);
     pack_in_place(folder.path(), Some(&pool())).unwrap();
-    assert_eq!(fs::read_to_string(folder.path().join(MANIFEST_FILE)).unwrap(), text, "once more is the same");
+    assert_eq!(
+        fs::read_to_string(folder.path().join(MANIFEST_FILE)).unwrap(),
+        text,
+        "packing again changes nothing"
+    );
 }
 
 #[test]
@@ -135,13 +139,13 @@ fn a_copy_has_the_same_bytes_each_time_and_replaces_nothing() {
     let names: Vec<_> = contents(&first).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["README.md", "a.gguf", MANIFEST_FILE, "w.gguf"]);
     Bundle::verify(&first).unwrap();
-    assert!(Bundle::read(folder.path()).is_err(), "the bundle itself stays as it was");
+    assert!(Bundle::read(folder.path()).is_err(), "the source is unchanged");
     let refused = pack_copy(folder.path(), &first, None).unwrap_err();
     assert!(matches!(refused, BundleError::Exists { .. }), "{refused}");
 }
 
 #[test]
-fn what_cannot_be_packed_is_listed_and_nothing_is_written() {
+fn packing_problems_are_listed_and_nothing_is_written() {
     let (folder, to) = (folder(&manifest("", "")), tempfile::tempdir().unwrap());
     fs::remove_file(folder.path().join("a.gguf")).unwrap();
     fs::remove_file(folder.path().join("w.gguf")).unwrap();

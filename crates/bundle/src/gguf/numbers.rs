@@ -1,7 +1,7 @@
-//! Whether the numbers of a file are finite.
+//! Checks that the values of a file are finite.
 //!
-//! For adapters, which are small and have few types of numbers. Weights have many more types and take gigabytes: theirs are
-//! not looked at.
+//! This is used for adapters, which are small and have few data types. Weights have many more types and take gigabytes, so
+//! they are not checked.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom};
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use super::{Gguf, GgufError, Tensor, wrong};
 
-/// Blocks that are read at a time.
+/// Blocks per read.
 const BLOCKS: u64 = 4096;
 
-/// How numbers of a type are laid out: in blocks, each with one float that may be none.
+/// The layout of a data type: blocks, each with one float that is checked.
 #[derive(Clone, Copy)]
 struct Layout {
     block_bytes: usize,
@@ -27,14 +27,14 @@ impl Layout {
             0 => Some(float(4, |bytes| high_bits(bytes, 2) & 0x7f80 != 0x7f80)),
             1 => Some(float(2, is_finite_half)),
             30 => Some(float(2, |bytes| high_bits(bytes, 0) & 0x7f80 != 0x7f80)),
-            // Q8_0: a half that scales the 32 whole numbers after it.
+            // Q8_0: a 16-bit scale for the 32 integers after it.
             8 => Some(Self { block_bytes: 34, block_numbers: 32, is_finite: is_finite_half }),
             _ => None,
         }
     }
 }
 
-/// Sixteen bits from there on. A float of whatever length is finite if its exponent, at their upper end, is not all ones.
+/// 16 bits at this offset. A float of any size is finite if its exponent, in the upper bits, is not all ones.
 fn high_bits(bytes: &[u8], from: usize) -> u16 {
     bytes.get(from..).and_then(<[u8]>::first_chunk).map_or(u16::MAX, |bytes| u16::from_le_bytes(*bytes))
 }
@@ -44,8 +44,8 @@ fn is_finite_half(bytes: &[u8]) -> bool {
 }
 
 impl Gguf {
-    /// Reads all numbers of the file, of which this is the head, and refuses the first that is none or has no end. The types
-    /// that adapters have are known: F32, F16, BF16, and the scales of `Q8_0`. Others are refused.
+    /// Reads all values of the file with this header and rejects the first that is NaN or infinite. Supports the types of
+    /// adapters (F32, F16, BF16, and the scales of `Q8_0`) and rejects others.
     pub fn check_numbers(&self, path: &Path) -> Result<(), GgufError> {
         let mut file = File::open(path)?;
         self.tensors.iter().try_for_each(|(name, tensor)| self.check_tensor(&mut file, name, tensor))
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of two tensors, the second of this type and these bytes.
+    /// A file with two tensors, the second with this type and these bytes.
     fn file(kind: u32, numbers: u64, bytes: &[u8]) -> tempfile::NamedTempFile {
         let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
         let tensor = |name: &str, numbers: u64, kind: u32, at: u64| {
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_number_that_is_none_is_named_in_each_type() {
+    fn the_first_nan_or_infinity_is_reported_for_each_type() {
         let single = |numbers: [f32; 3]| numbers.map(f32::to_le_bytes).concat();
         let half = |numbers: [u16; 3]| numbers.map(u16::to_le_bytes).concat();
         for (kind, good, bad) in [
             (0, single([0.0, f32::MIN_POSITIVE, f32::MAX]), single([0.0, f32::NAN, f32::NAN])),
             (0, single([0.0, -0.0, 1.0]), single([0.0, f32::NEG_INFINITY, 0.0])),
-            // 1, the largest one, the smallest one; then infinity and a number that is none.
+            // 1, the largest, the smallest; then infinity and NaN.
             (1, half([0x3c00, 0x7bff, 0x8001]), half([0x3c00, 0xfc00, 0])),
             (1, half([0, 0, 0]), half([0, 0x7c01, 0])),
             (30, half([0x3f80, 0x7f7f, 0x8001]), half([0x3f80, 0x7f80, 0])),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_found_wherever_they_are_read() {
+    fn values_are_checked_across_block_boundaries() {
         let mut numbers = vec![0_u8; 4 * 10_000];
         assert_eq!(check(0, 10_000, &numbers), Ok(()));
         numbers[4 * 9_999 + 2..].copy_from_slice(&[0x80, 0x7f]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_type_is_refused() {
+    fn truncated_and_unsupported_tensors_are_rejected() {
         assert_eq!(
             check(12, 3, &[0; 12]),
             Err("`second` has numbers of type 12, they must be F32, F16, BF16 or Q8_0".to_owned())
