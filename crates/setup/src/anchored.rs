@@ -1,4 +1,4 @@
-//! A clock that follows a reference, such as the database of a cluster, and not the machine's wall clock.
+//! A clock that follows a reference such as a cluster's database, instead of the machine's wall clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::SystemClock;
 
-/// An oscillator is off by less than one part in this: 200 millionths.
+/// Assumed maximal drift of an oscillator: 1 / 5000, or 200 parts per million.
 const DRIFT_PART: u32 = 5_000;
 
-/// Adds the machine's monotonic time to what the reference showed when it was last read. A step of the wall clock has no effect,
-/// nor has a pause of the process. It never goes backwards: while it is ahead of its reference it runs at half speed.
+/// Adds the machine's monotonic time to the last reading of the reference. Steps of the wall clock and pauses of the process
+/// have no effect. It never goes backwards: while it is ahead of its reference it runs at half speed.
 ///
-/// Before the first [reading](Self::note) it shows the wall clock's time. Clones are the same.
+/// Before the first [reading](Self::note) it shows the wall clock's time. Clones share their state.
 #[derive(Clone)]
 pub struct AnchoredClock {
     state: Arc<Mutex<State>>,
@@ -26,20 +26,20 @@ pub struct AnchoredClock {
 
 #[derive(Clone, Copy)]
 struct State {
-    /// Where the reference is, by the best reading.
+    /// The reference's time by the best reading.
     anchor: Reading,
-    /// What was shown last.
+    /// The last shown time.
     shown: Point,
 }
 
-/// A time since the Unix epoch, and the moment of this process at which it was.
+/// A time since the Unix epoch, and the process's instant at that time.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at: Instant,
     time: Duration,
 }
 
-/// What the reference showed, to within `error`.
+/// The time of the reference, with the given maximal error.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     point: Point,
@@ -53,7 +53,7 @@ impl Point {
 }
 
 impl Reading {
-    /// How far off it may be by then.
+    /// The maximal error at a later instant.
     fn error_at(self, at: Instant) -> Duration {
         self.error.saturating_add(at.saturating_duration_since(self.point.at) / DRIFT_PART)
     }
@@ -68,12 +68,11 @@ impl State {
         time
     }
 
-    /// A reading that may be nearer to the truth counts. So does one that cannot be true together with the one before: the
-    /// reference was set, or is another one.
+    /// Adopts a reading that is more precise, or one that contradicts the current one: then the reference was set or replaced.
     fn note(&mut self, reading: Reading) {
         let at = reading.point.at;
         if self.anchor.error == Duration::MAX {
-            // What was shown before the first reading was the wall clock's time, and binds nobody.
+            // The wall clock's time, shown before the first reading, does not limit the new time.
             self.shown = Point { at, time: Duration::ZERO };
         }
         let error = self.anchor.error_at(at);
@@ -85,14 +84,14 @@ impl State {
 }
 
 impl AnchoredClock {
-    /// A clock for a process that does not work while its machine's wall clock is off by more than `skew_max`.
+    /// Creates a clock for a process that stops working while its wall clock is off by more than `skew_max`.
     pub fn new(skew_max: Duration) -> Self {
-        Self::beside(Arc::new(SystemClock), skew_max)
+        Self::with_wall_clock(Arc::new(SystemClock), skew_max)
     }
 
-    fn beside(wall: Arc<dyn Clock>, skew_max: Duration) -> Self {
+    fn with_wall_clock(wall: Arc<dyn Clock>, skew_max: Duration) -> Self {
         let point = Point { at: Instant::now(), time: Duration::from_millis(wall.now().unix_ms()) };
-        // Any reading is better.
+        // Any reading is better than this one.
         let anchor = Reading { point, error: Duration::MAX };
         Self {
             state: Arc::new(Mutex::new(State {
@@ -104,7 +103,7 @@ impl AnchoredClock {
         }
     }
 
-    /// Notes that the reference showed `shown`, since the Unix epoch, at some moment between these two.
+    /// Records that the reference showed `shown` (since the Unix epoch) at some moment between the two instants.
     pub fn note(&self, asked_at: Instant, answered_at: Instant, shown: Duration) {
         let error = answered_at.saturating_duration_since(asked_at) / 2;
         let reading = Reading { point: Point { at: asked_at + error, time: shown }, error };
@@ -139,7 +138,7 @@ mod tests {
     const MAX: Duration = Duration::from_secs(30);
     const HOUR_MS: u64 = 3_600_000;
 
-    /// A wall clock that somebody sets.
+    /// A wall clock that tests set.
     #[derive(Default)]
     struct Wall(AtomicU64);
 
@@ -154,10 +153,10 @@ mod tests {
 
     fn a_clock(wall_ms: u64) -> (AnchoredClock, Arc<Wall>) {
         let wall = Arc::new(Wall(wall_ms.into()));
-        (AnchoredClock::beside(wall.clone(), MAX), wall)
+        (AnchoredClock::with_wall_clock(wall.clone(), MAX), wall)
     }
 
-    /// The reference is read in no time.
+    /// Reads the reference without delay.
     fn read(clock: &AnchoredClock, shown_ms: u64) {
         let now = Instant::now();
         clock.note(now, now, Duration::from_millis(shown_ms));
@@ -185,7 +184,7 @@ mod tests {
         read(&clock, HOUR_MS);
         pass(10).await;
         assert_eq!(clock.now().unix_ms(), HOUR_MS + 10);
-        // The database's server was set back by 90 ms.
+        // The database server's clock was set back by 90 ms.
         read(&clock, HOUR_MS - 90);
         let mut last = clock.now();
         for _ in 0..10 {
@@ -194,22 +193,22 @@ mod tests {
             last = clock.now();
         }
         pass(100).await;
-        assert_eq!(clock.now().unix_ms(), HOUR_MS + 110, "it has been caught up with");
+        assert_eq!(clock.now().unix_ms(), HOUR_MS + 110, "the reference has caught up");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_answer_moves_nothing_unless_it_contradicts() {
+    async fn a_slow_answer_counts_only_if_it_contradicts() {
         let (clock, _) = a_clock(0);
         read(&clock, HOUR_MS);
         let asked_at = Instant::now();
         pass(1_000).await;
-        // The answer took a second on its way back: half of that would be wrong.
+        // The answer took a second on its way back, so half of that is a wrong offset.
         clock.note(asked_at, Instant::now(), Duration::from_millis(HOUR_MS));
         assert_eq!(clock.now().unix_ms(), HOUR_MS + 1_000);
         let asked_at = Instant::now();
         pass(1_000).await;
         clock.note(asked_at, Instant::now(), Duration::from_millis(2 * HOUR_MS));
-        assert_eq!(clock.now().unix_ms(), 2 * HOUR_MS + 500, "another server answers");
+        assert_eq!(clock.now().unix_ms(), 2 * HOUR_MS + 500, "another server answered");
     }
 
     #[tokio::test(start_paused = true)]

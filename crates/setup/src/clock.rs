@@ -1,4 +1,4 @@
-//! The wall clock and the dice. The only place where time is read and ids are made.
+//! The wall clock and random numbers: the only place where time is read and ids are created.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,22 +14,19 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the clock that everybody else takes the time from"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "all other code reads the time through this clock")]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else sleeps on")]
+    #[expect(clippy::disallowed_methods, reason = "all other code sleeps on this clock")]
     async fn sleep(&self, span: Duration) {
         tokio::time::sleep(span).await;
     }
 }
 
-/// Ids from the operating system's randomness.
+/// Creates ids from the operating system's random numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomIds;
 
@@ -37,12 +34,12 @@ impl Ids for RandomIds {
     fn run_id(&self, now: Timestamp) -> RunId {
         let random = self.claim_id().as_uuid().into_bytes();
         let mut bytes = [0; 10];
-        // The last ten bytes of a version 4 id: two fixed bits of the variant, which are set again, and 78 random ones.
+        // The last ten bytes of a version 4 id: two bits of the variant, which are set again, and 78 random ones.
         bytes.copy_from_slice(&random[6..]);
         RunId::new(uuid::Builder::from_unix_timestamp_millis(now.unix_ms(), &bytes).into_uuid())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is where ids come from")]
+    #[expect(clippy::disallowed_methods, reason = "this creates the ids")]
     fn claim_id(&self) -> ClaimId {
         ClaimId::new(Uuid::new_v4())
     }

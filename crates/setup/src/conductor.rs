@@ -1,4 +1,4 @@
-//! Makes the conductor that the settings name.
+//! Builds the conductor that the settings name.
 
 mod prepared;
 
@@ -26,22 +26,22 @@ use self::prepared::{Prepared, prepare};
 use crate::settings::{Checker, values};
 use crate::with_causes;
 
-/// The bundle that is trained on the demo's workers, from the project's folder.
+/// The bundle for the demo's workers, relative to the project's folder.
 const DEMO_BUNDLE: &str = "models/nano";
-/// The pool that it is trained on.
+/// The pool that it is trained for.
 const DEMO_POOL: &str = "demo";
 
-/// Who plans.
+/// The planning method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConductorChoice {
-    /// The demo's own model where it fits, else no planning at all.
+    /// The demo's model if it fits the pool, otherwise no planning.
     Auto,
     /// A bundle under llama.cpp.
     Llama(PathBuf),
     /// A worker of the pool.
     Worker(WorkerId),
-    /// A worker of a pool file of its own, which says all that there is to say of a model: where it is and in which format it
-    /// is spoken to, its prices, limits and features.
+    /// A worker of a separate pool file, which defines all properties of the model: address, wire format, prices, limits and
+    /// features.
     Model {
         /// The pool file.
         file: PathBuf,
@@ -50,18 +50,18 @@ pub enum ConductorChoice {
     },
     /// A model behind an OpenAI-compatible endpoint.
     Remote {
-        /// Where the API begins.
+        /// The base URL of the API.
         url: String,
         /// The model's name there.
         model: String,
     },
-    /// A workflow that a person wrote.
+    /// A workflow written by a person.
     Fixed(PathBuf),
-    /// No planning: one worker gets the question as it is.
+    /// No planning: one worker gets the unchanged question.
     Direct(Option<WorkerId>),
 }
 
-/// As it is written in settings.
+/// As written in settings.
 impl fmt::Display for ConductorChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,31 +77,30 @@ impl fmt::Display for ConductorChoice {
     }
 }
 
-/// Who plans, and who is to follow.
+/// The current conductor and, during a rollout, its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConductorChoices {
-    /// Who plans.
+    /// The current conductor.
     pub current: ConductorChoice,
-    /// Who is to follow, and which share of the runs it has already.
+    /// The successor and the share of runs that use it.
     pub next: Option<(ConductorChoice, Share)>,
 }
 
 impl ConductorChoices {
-    /// One that nobody follows.
+    /// A conductor without a successor.
     pub const fn one(current: ConductorChoice) -> Self {
         Self { current, next: None }
     }
 
-    /// Reads the keys `conductor`, by `current`, and `conductor_next` with `conductor_next_share`; what is wrong is left with
-    /// the checker.
+    /// Reads the keys `conductor` (with `current`), `conductor_next` and `conductor_next_share`. Problems are added to the checker.
     pub fn read(
         checker: &mut Checker,
         current: impl FnOnce(&str) -> Result<ConductorChoice, String>,
     ) -> Option<Self> {
         let current = checker.read("conductor", current);
-        // The automatic choice is for those who name nobody.
+        // `auto` is only for settings without a successor.
         let next = checker.read_if_given("conductor_next", |text| match values::conductor(text)? {
-            ConductorChoice::Auto => Err("is `auto`, it must say who is to follow".to_owned()),
+            ConductorChoice::Auto => Err("is `auto`, it must name a conductor".to_owned()),
             choice => Ok(choice),
         });
         let is_alone = checker.written("conductor_next").is_none();
@@ -115,12 +114,12 @@ impl ConductorChoices {
         Some(Self { current: current?, next: next.zip(share) })
     }
 
-    /// Whether one of them is a model that runs in the process that plans.
+    /// Whether one of them runs a model in the planning process.
     pub fn need_a_model_here(&self) -> bool {
         self.all().any(|choice| matches!(choice, ConductorChoice::Llama(_)))
     }
 
-    /// Whether one of them is a model that is called, as workers are.
+    /// Whether one of them calls a model like a worker.
     pub fn call_a_model(&self) -> bool {
         use ConductorChoice::{Model, Remote, Worker};
         self.all().any(|choice| matches!(choice, Worker(_) | Model { .. } | Remote { .. }))
@@ -130,8 +129,7 @@ impl ConductorChoices {
         std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
     }
 
-    /// Checks both against the pool as a start does, except that no model is loaded or called. Problems are left with the
-    /// checker.
+    /// Checks both against the pool as a start does, but without loading or calling a model. Problems are added to the checker.
     pub fn check(&self, checker: &mut Checker, pool: &Arc<Pool>, place: Place) {
         let mut id = |key, choice: &ConductorChoice| match prepare(choice, pool, place) {
             Ok(prepared) => Some(prepared.id()),
@@ -163,9 +161,9 @@ pub enum ChooseError {
     /// It cannot be used.
     #[error("conductor `{name}` cannot be used")]
     Unusable {
-        /// As it was named.
+        /// The conductor's name in the settings.
         name: String,
-        /// Why.
+        /// The error.
         #[source]
         source: BoxError,
     },
@@ -174,16 +172,16 @@ pub enum ChooseError {
         "conductor `{name}` needs llama.cpp, which this podium was built without; build it with `--features llama`"
     )]
     NoLlama {
-        /// As it was named.
+        /// The conductor's name in the settings.
         name: String,
     },
-    /// Two conductors have one name.
+    /// Two conductors have the same name.
     #[error(transparent)]
     Same(#[from] SameConductor),
 }
 
 impl ChooseError {
-    /// What is wrong, without the conductor's name.
+    /// The problem without the conductor's name.
     fn reason(&self) -> String {
         match self {
             Self::Unusable { source, .. } => with_causes(&**source),
@@ -195,21 +193,21 @@ impl ChooseError {
 /// Where a conductor plans.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
-    /// In this process; the function loads a bundle, in programs that can.
+    /// In this process. The function loads a bundle; `None` in programs without llama.cpp.
     Here(Option<OpenBundle>),
-    /// In another process: only its id and abilities matter here.
+    /// In another process: only its id and abilities are needed here.
     Elsewhere,
 }
 
-/// Opens a bundle under llama.cpp. Only the programs that link it have such a function.
+/// Opens a bundle under llama.cpp. Only programs that link it have such a function.
 pub type OpenBundle =
     fn(PathBuf, Arc<Pool>, LocalLimits) -> BoxFuture<'static, Result<Arc<dyn Conductor>, BoxError>>;
 
-/// A conductor, and what has to be known about it.
+/// A conductor with a notice for the user.
 pub struct Chosen {
     /// The conductor.
     pub conductor: Arc<dyn Conductor>,
-    /// What the user should know about the choice.
+    /// A message for the user about the choice.
     pub notice: Option<String>,
 }
 
@@ -218,22 +216,22 @@ impl Chosen {
         Self { conductor: Arc::new(conductor), notice: None }
     }
 
-    /// No planning, for those who only read.
+    /// No planning, for processes that only read.
     pub fn none(pool: &Arc<Pool>) -> Self {
         Self::of(DirectConductor::to_safest(Arc::clone(pool)))
     }
 }
 
-/// What conductors stand on that are models elsewhere.
+/// What conductors need to call remote models.
 #[derive(Clone)]
 pub struct Callees {
-    /// Those who serve the pool's workers.
+    /// Calls the pool's workers.
     pub vendors: Arc<dyn Vendors>,
-    /// Lets calls through, as it does those of workers.
+    /// Permits calls, in the same way as those of workers.
     pub limiter: Arc<dyn Limiter>,
 }
 
-/// Makes the conductor. `open_bundle` loads a model, in programs that can, with at most `limits`.
+/// Builds the conductor. `open_bundle` loads a model with at most `limits`.
 pub async fn choose(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,
@@ -244,15 +242,15 @@ pub async fn choose(
     prepare(choice, pool, Place::Here(open_bundle))?.start(pool, callees, limits).await
 }
 
-/// The conductors of a process, and what has to be known about them.
+/// The conductors of a process with notices for the user.
 pub struct ChosenAll {
     /// The conductors.
     pub conductors: Conductors,
-    /// What the user should know about the choice.
+    /// Messages for the user about the choices.
     pub notices: Vec<String>,
 }
 
-/// Makes the conductors, one after the other. Each model that runs here has `limits` for itself.
+/// Builds the conductors one after the other. Each local model gets its own `limits`.
 pub async fn choose_all(
     choices: &ConductorChoices,
     pool: &Arc<Pool>,
@@ -273,7 +271,7 @@ pub async fn choose_all(
     Ok(ChosenAll { conductors, notices })
 }
 
-/// The bundle that the automatic choice would take, or why it takes none.
+/// The bundle that `auto` selects, or the reason why it selects none.
 pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'static Path, String> {
     let bundle = Path::new(DEMO_BUNDLE);
     if pool.name() != DEMO_POOL {
@@ -284,22 +282,22 @@ pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'sta
     } else if open_bundle.is_none() {
         Err("this podium was built without llama.cpp; `make demo` builds one with it".to_owned())
     } else if !bundle.join(MANIFEST_FILE).is_file() {
-        Err(format!("there is no bundle in {DEMO_BUNDLE} from here; start podium in the project's folder"))
+        Err(format!("{DEMO_BUNDLE} has no bundle; start podium in the project's folder"))
     } else {
         Ok(bundle)
     }
 }
 
-/// Stands in for a conductor that runs in another process: it is known by name and abilities, and asks no model here.
+/// Represents a conductor of another process by its id and abilities, without using a model.
 pub struct Elsewhere {
     id: String,
     abilities: Abilities,
-    /// The conductor itself where it needs no model.
+    /// The conductor itself if it needs no model.
     here: Option<Arc<dyn Conductor>>,
 }
 
 impl Elsewhere {
-    /// The same for a process that plans nothing at all.
+    /// The same for a process that never plans.
     #[must_use]
     pub fn without_plans(self) -> Self {
         Self { here: None, ..self }
@@ -322,7 +320,7 @@ impl Conductor for Elsewhere {
         _text: TextSink<'_>,
         _stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError> {
-        Err(ConductorError::Unavailable("this process plans nothing".into()))
+        Err(ConductorError::Unavailable("this process does not plan".into()))
     }
 
     fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
@@ -330,7 +328,7 @@ impl Conductor for Elsewhere {
     }
 }
 
-/// What there is to know of conductors that run elsewhere; `here` says what of them this process keeps.
+/// Describes the conductors of other processes; `here` decides which of them this process keeps.
 pub async fn describe_all(
     choices: &ConductorChoices,
     pool: &Arc<Pool>,
@@ -347,7 +345,7 @@ pub async fn describe_all(
     }
 }
 
-/// The id and abilities of a conductor that runs elsewhere. Of a bundle only the manifest is read, no weights.
+/// The id and abilities of a conductor of another process. For a bundle only the manifest is read, not the weights.
 async fn describe(
     choice: &ConductorChoice,
     pool: &Arc<Pool>,

@@ -19,6 +19,6 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Of all programs of ours. A run's life is many small texts, and glibc's allocator took a quarter of an executor's time.
+/// Used by all programs. A run consists of many small texts, and glibc's allocator took a quarter of an executor's CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! Log lines go to standard error; standard output is for answers.
+//! Writes log lines to standard error; standard output is for answers.
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
@@ -10,15 +10,15 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The NATS client reports each connection at `info`, with a port for a name; the queue logs the same in its own words.
+/// The NATS client logs each connection at `info` by its port only; the queue logs the same with more detail.
 const NATS_CLIENT: &str = "async_nats";
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -29,16 +29,15 @@ pub struct Identity<'a> {
     pub service: &'a str,
     /// Its version.
     pub version: &'a str,
-    /// What tells this process from others of the same program.
+    /// Distinguishes this process from others of the same program.
     pub instance: &'a str,
 }
 
-/// Starts logging what `filter` lets through: a level, or a list such as `info,podium_engine=debug`. From then on a panic is a
-/// line of the log as well.
+/// Starts logging with a filter: a level, or a list such as `info,podium_engine=debug`. From then on panics are logged, too.
 pub fn start_log(filter: &str, format: LogFormat, identity: &Identity<'_>) {
-    let filter = EnvFilter::new(quieted(filter));
+    let filter = EnvFilter::new(with_quiet_nats(filter));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second start (two commands in one test process) changes nothing.
+    // A second start (two commands in one test process) has no effect.
     let started = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => {
@@ -56,8 +55,8 @@ pub fn start_log(filter: &str, format: LogFormat, identity: &Identity<'_>) {
     }
 }
 
-/// The filter, with the NATS client at `warn` unless the filter names it or is quieter by itself.
-fn quieted(filter: &str) -> String {
+/// The filter, with the NATS client at `warn` unless the filter names it or is stricter.
+fn with_quiet_nats(filter: &str) -> String {
     let mut levels = filter.split(',').filter_map(|part| part.trim().parse::<LevelFilter>().ok());
     if filter.contains(NATS_CLIENT) || !levels.any(|level| level > LevelFilter::WARN) {
         return filter.to_owned();
@@ -153,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn the_nats_client_is_quiet_unless_it_is_asked_for() {
-        assert_eq!(quieted("info"), "info,async_nats=warn");
-        assert_eq!(quieted("debug,podium_engine=trace"), "debug,podium_engine=trace,async_nats=warn");
-        assert_eq!(quieted("debug,async_nats=debug"), "debug,async_nats=debug");
-        assert_eq!(quieted("error"), "error");
+    fn the_nats_client_is_quiet_unless_the_filter_names_it() {
+        assert_eq!(with_quiet_nats("info"), "info,async_nats=warn");
+        assert_eq!(with_quiet_nats("debug,podium_engine=trace"), "debug,podium_engine=trace,async_nats=warn");
+        assert_eq!(with_quiet_nats("debug,async_nats=debug"), "debug,async_nats=debug");
+        assert_eq!(with_quiet_nats("error"), "error");
     }
 }

@@ -1,5 +1,5 @@
-//! Settings of a process: from defaults, a file, the environment and flags, in rising order. All problems are listed at once,
-//! each with the source of its value.
+//! Settings of a process, from defaults, a file, the environment and flags, in ascending priority. All problems are reported
+//! at once, each with the source of its value.
 
 mod checker;
 mod hardware;
@@ -20,7 +20,7 @@ pub use server::{SERVER_KEYS, server_limits};
 pub use sources::Sources;
 pub use step_cache::step_cache;
 
-/// All problems of a process' settings.
+/// All problems of a process's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError(pub Vec<String>);
 

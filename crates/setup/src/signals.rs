@@ -1,34 +1,34 @@
-//! The signals that ask a process to stop.
+//! The signals that stop a process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// Listens for the signals that ask a process to stop. From the first one on, the system no longer ends it for them.
+/// Receives the signals that stop a process. From its creation on, they no longer terminate the process by themselves.
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    /// Begins to listen. Must be called inside a tokio runtime.
+    /// Starts to receive signals. Must be called within a tokio runtime.
     pub fn new() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// What `start` comes to, for a process that nothing depends on before: the first signal ends it there and then.
+    /// Runs `start`, during which a signal terminates the process at once: nothing depends on it yet.
     pub async fn or_end<T>(&mut self, start: impl Future<Output = T>) -> T {
         tokio::select! {
             started = start => started,
             name = self.next() => {
-                info!(signal = name, "stopping before anything has begun");
+                info!(signal = name, "stopping during start-up");
                 std::process::exit(0);
             }
         }
     }
 
-    /// Waits for the next one; its name.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "interrupt",

@@ -1,5 +1,5 @@
-//! The first half of making a conductor: its files are read and checked, no model is loaded or called. A start and a check of
-//! the settings share it, so both refuse the same conductors.
+//! The first step of building a conductor: reads and checks its files without loading or calling a model. A start and a
+//! check of the settings share it, so both reject the same conductors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use podium_vendors::{EnvironmentKeys, HttpVendors};
 
 use super::{Callees, ChooseError, Chosen, ConductorChoice, OpenBundle, Place, demo_bundle};
 
-/// The variable that holds the key of a remote conductor's endpoint.
+/// The variable with the API key of a remote conductor's endpoint.
 const REMOTE_KEY: &str = "PODIUM_CONDUCTOR_API_KEY";
 
-/// A conductor whose files are right.
+/// A conductor with valid files.
 pub(super) enum Prepared {
     /// It needs no model.
     Plain { conductor: Arc<dyn Conductor>, notice: Option<String> },
     /// A model that is called like a worker.
     Called {
         model: Box<Worker>,
-        /// Its own vendors; none: those of the pool.
+        /// Its own vendors; `None` for those of the pool.
         vendors: Option<Arc<dyn Vendors>>,
         notice: Option<String>,
     },
@@ -35,7 +35,7 @@ pub(super) enum Prepared {
         folder: PathBuf,
         id: String,
         abilities: Abilities,
-        /// None where it plans elsewhere.
+        /// `None` if it plans in another process.
         open: Option<OpenBundle>,
     },
 }
@@ -79,7 +79,7 @@ impl Prepared {
         }
     }
 
-    /// Makes the conductor. A bundle's model is loaded, with at most `limits`.
+    /// Builds the conductor. A bundle's model is loaded with at most `limits`.
     pub(super) async fn start(
         self,
         pool: &Arc<Pool>,
@@ -116,7 +116,7 @@ fn automatic(pool: &Arc<Pool>, place: Place) -> Result<Prepared, ChooseError> {
         Ok(folder) => bundle(folder, pool, place),
         Err(why) => Ok(Prepared::Plain {
             conductor: Arc::new(DirectConductor::to_safest(Arc::clone(pool))),
-            notice: Some(format!("nothing is planned, each question goes to one worker as it is: {why}")),
+            notice: Some(format!("planning is off, each question goes unchanged to one worker: {why}")),
         }),
     }
 }
@@ -145,7 +145,7 @@ fn bundle(folder: &Path, pool: &Pool, place: Place) -> Result<Prepared, ChooseEr
     read().map_err(|source| ChooseError::Unusable { name: name(), source })
 }
 
-/// A model that is not of the pool and has a pool file of its own. A vendor of the same name is the same account.
+/// A model of a separate pool file. A vendor with the same name is the same account.
 fn of_file(file: &Path, worker: &WorkerId) -> Result<Prepared, BoxError> {
     let text =
         std::fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
@@ -155,7 +155,7 @@ fn of_file(file: &Path, worker: &WorkerId) -> Result<Prepared, BoxError> {
     Ok(Prepared::Called { model: Box::new(model), vendors: Some(vendors), notice: None })
 }
 
-/// A model that is not of the pool: its prices are unknown, so its planning counts as free.
+/// A model outside the pool. Its prices are unknown, so its planning counts as free.
 fn remote(url: &str, model: &str) -> Result<Prepared, BoxError> {
     let id = WorkerId::new(model)?;
     let key = match std::env::var_os(REMOTE_KEY) {

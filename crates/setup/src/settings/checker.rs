@@ -1,11 +1,11 @@
-//! Turns values as they were written into checked ones.
+//! Parses and checks setting values.
 
 use std::net::SocketAddr;
 
 use super::sources::{Origin, Sources};
 use super::{SettingsError, values};
 
-/// Reads values by key, and gathers what is wrong with them.
+/// Reads values by key and collects their problems.
 #[derive(Debug)]
 pub struct Checker {
     sources: Sources,
@@ -16,7 +16,7 @@ impl Checker {
         Self { sources }
     }
 
-    /// A problem with the value of a key; `what` follows the key's name in a sentence.
+    /// Adds a problem with a key's value; `what` follows the key's name in a sentence.
     pub fn problem(&mut self, key: &str, what: &str) {
         let from = match self.sources.values.get(key) {
             Some((_, origin)) if *origin != Origin::Default => format!(" (from {origin})"),
@@ -25,15 +25,15 @@ impl Checker {
         self.sources.problems.push(format!("{key}{from} {what}"));
     }
 
-    /// The value as it was written, if there is one.
+    /// The unparsed value, if any.
     pub fn written(&self, key: &str) -> Option<&str> {
         self.sources.values.get(key).map(|(value, _)| value.as_str())
     }
 
-    /// The value of a key that has a default or must be given.
+    /// The value of a key that has a default or is required.
     pub fn read<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let Some(value) = self.written(key).map(str::to_owned) else {
-            // A file that could not be read may well have it.
+            // A file that could not be read may contain it.
             if !self.sources.is_incomplete {
                 self.problem(key, "is missing, and has no default");
             }
@@ -42,23 +42,23 @@ impl Checker {
         read(&value).map_err(|what| self.problem(key, &what)).ok()
     }
 
-    /// The value of a key that may be absent.
+    /// The value of an optional key.
     pub fn read_if_given<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         if self.written(key).is_some() { self.read(key, read) } else { None }
     }
 
-    /// Whether the key was given by a file, the environment or a flag.
+    /// Whether a file, the environment or a flag sets the key.
     pub fn is_given(&self, key: &str) -> bool {
         self.sources.values.get(key).is_some_and(|(_, origin)| *origin != Origin::Default)
     }
 
-    /// The keys that were given and that `program` does not use, each with its source.
+    /// The keys that are set but unused by `program`, each with its source.
     pub fn unused_by(&self, program: &str) -> Vec<String> {
         self.sources.unused_by(program)
     }
 
-    /// Addresses to listen on; none for a key that is unset. Two equal addresses are a problem, and so is an address that
-    /// other machines can reach unless `allow_remote` is true.
+    /// Addresses to listen on; `None` for unset keys. Two equal addresses are a problem, and so is an address that other
+    /// machines can reach unless `allow_remote` is true.
     pub fn listen<const N: usize>(&mut self, keys: [&str; N]) -> [Option<SocketAddr>; N] {
         let remote = self.read("allow_remote", values::yes_or_no);
         let addresses = keys.map(|key| self.read_if_given(key, values::address));
@@ -79,7 +79,7 @@ impl Checker {
         addresses
     }
 
-    /// The setup, if nothing was wrong.
+    /// The settings, or all problems.
     pub fn finish<T>(self, settings: Option<T>) -> Result<T, SettingsError> {
         match settings {
             Some(settings) if self.sources.problems.is_empty() => Ok(settings),

@@ -1,4 +1,4 @@
-//! Reads what of the machine a model in this process may use.
+//! Reads the settings of the hardware that a local model may use.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use podium_ports::hardware::{
 
 use super::{Checker, values};
 
-/// Reads the keys `gpu_layers`, `gpus`, `gpu_split`, `gpu_required` and `kv_cache`; what is wrong is left with the checker.
+/// Reads the keys `gpu_layers`, `gpus`, `gpu_split`, `gpu_required` and `kv_cache`. Problems are added to the checker.
 pub fn hardware(checker: &mut Checker) -> Option<Hardware> {
     let gpu_layers = checker.read("gpu_layers", gpu_layers);
     let gpus = checker.read("gpus", gpus);
@@ -18,7 +18,7 @@ pub fn hardware(checker: &mut Checker) -> Option<Hardware> {
     if is_required == Some(true) && gpu_layers == Some(GpuLayers::None) {
         checker.problem("gpu_required", "is true, but gpu_layers is 0: no GPU would be used");
     }
-    // Who sets gpu_layers counts on a GPU.
+    // Setting gpu_layers implies that a GPU is required.
     let gpu_lack = if is_required == Some(false) { GpuLack::Borne } else { GpuLack::Refused };
     Some(Hardware {
         gpu_layers: gpu_layers?,
@@ -87,12 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn by_default_the_processor_alone_computes() {
+    fn by_default_no_gpu_is_used() {
         assert_eq!(read(&[]), Ok(Hardware::default()));
     }
 
     #[test]
-    fn who_sets_layers_counts_on_a_gpu_unless_it_says_otherwise() {
+    fn setting_layers_requires_a_gpu_by_default() {
         let all =
             read(&[("gpu_layers", "all"), ("gpus", "2, 0"), ("gpu_split", "row"), ("kv_cache", "q8_0")]);
         let expected = Hardware {
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_cannot_be_required_and_not_used() {
+    fn a_gpu_cannot_be_required_without_layers() {
         assert_eq!(read(&[("gpu_required", "true")]).unwrap_err().len(), 1);
         assert!(read(&[("gpu_required", "true"), ("gpu_layers", "1")]).is_ok());
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_hardware_settings_are_reported() {
         for wrong in [
             ("gpu_layers", "-1"),
             ("gpu_layers", "1001"),

@@ -1,23 +1,23 @@
-//! Keys of settings, and the annotated settings file that lists them.
+//! Setting keys, and the annotated settings file that lists them.
 
 use std::fmt::Write as _;
 
-/// Columns of a comment in the listing.
+/// Width of comments in the listing.
 const COMMENT_COLUMNS: usize = 100;
 
-/// One setting. A settings file has it as `name = value`, the environment as `PODIUM__NAME`.
+/// A setting: `name = value` in a settings file, `PODIUM__NAME` in the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Its default; none: the key is unset unless it is given.
+    /// Its default; `None` if it has none.
     pub default: Option<&'static str>,
-    /// A value to show where there is no default.
+    /// An example value for the listing of a key without default.
     example: &'static str,
-    /// What it means, with its unit and its bounds.
+    /// Its meaning with unit and bounds.
     pub about: &'static str,
     is_required: bool,
-    /// The programs that use it; empty: all that have it.
+    /// The programs that use it; empty for all.
     used_by: &'static [&'static str],
 }
 
@@ -27,30 +27,29 @@ impl Key {
         Self { name, default: Some(default), example: "", about, is_required: false, used_by: &[] }
     }
 
-    /// A key that may be left unset; `about` says what happens then.
+    /// An optional key without default; `about` explains what happens if it is unset.
     pub const fn optional(name: &'static str, example: &'static str, about: &'static str) -> Self {
         Self { name, default: None, example, about, is_required: false, used_by: &[] }
     }
 
-    /// A key that must be given.
+    /// A required key.
     pub const fn required(name: &'static str, example: &'static str, about: &'static str) -> Self {
         Self { name, default: None, example, about, is_required: true, used_by: &[] }
     }
 
-    /// The same key, used only by these programs. The others accept it, so that they can share a file, and say that they do
-    /// not use it.
+    /// Restricts the key to these programs. Others accept it, so that programs can share a file, but report it as unused.
     #[must_use]
     pub const fn used_by(self, programs: &'static [&'static str]) -> Self {
         Self { used_by: programs, ..self }
     }
 
-    /// Whether `program` uses it.
+    /// Whether `program` uses the key.
     pub fn is_used_by(&self, program: &str) -> bool {
         self.used_by.is_empty() || self.used_by.contains(&program)
     }
 }
 
-/// A settings file with the defaults of the keys that `program` uses, each explained in a comment.
+/// A settings file with the defaults of the keys that `program` uses, each with a comment.
 pub fn listing(program: &str, keys: &[Key]) -> String {
     let mut text = format!("# Settings of {program}, as `{program} --print-keys` prints them.\n");
     comment(
@@ -91,7 +90,7 @@ fn comment(text: &mut String, about: &str) {
     text.push('\n');
 }
 
-/// A value as TOML writes it.
+/// A value in TOML syntax.
 fn literal(value: &str) -> String {
     if value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok() {
         value.to_owned()

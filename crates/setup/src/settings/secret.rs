@@ -1,26 +1,26 @@
-//! Secrets, which settings only point at.
+//! References to secrets. Settings never contain secrets themselves.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
 
-/// Where a secret is: `env:NAME` or `file:PATH`. Never the secret itself, so that settings can be printed.
+/// The place of a secret: `env:NAME` or `file:PATH`. It can be printed safely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretRef {
     /// In an environment variable.
     Environment(String),
-    /// In a file, without the line break at its end.
+    /// In a file; a final line break is ignored.
     File(PathBuf),
 }
 
 /// Why a secret is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The variable is not set, or is not text.
+    /// The variable is unset or not valid Unicode.
     #[error("the environment variable {0} is not set")]
     NotSet(String),
-    /// The variable or the file holds nothing.
+    /// The variable or file is empty.
     #[error("{0} is empty")]
     Empty(SecretRef),
     /// The file cannot be read.
@@ -28,19 +28,19 @@ pub enum SecretError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl SecretRef {
-    /// Reads a reference as it is written in settings, and checks that its secret is there.
+    /// Parses a reference from settings and checks that its secret exists.
     pub fn read(text: &str) -> Result<Self, String> {
         let reference = match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => Self::Environment(name.to_owned()),
             Some(("file", path)) if !path.is_empty() => Self::File(path.into()),
-            // The text may be a secret that was written here by mistake: it is not repeated.
+            // The text may be a secret that was written here by mistake, so it is not repeated.
             _ => return Err("must be env:NAME or file:PATH, and never the secret itself".to_owned()),
         };
         match reference.resolve() {
@@ -49,7 +49,7 @@ impl SecretRef {
         }
     }
 
-    /// The secret, which is not empty.
+    /// Reads the secret. It is never empty.
     pub fn resolve(&self) -> Result<SecretString, SecretError> {
         let secret = match self {
             Self::Environment(name) => std::env::var(name).map_err(|_| SecretError::NotSet(name.clone()))?,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_is_missing_or_empty_is_refused_when_settings_are_read() {
+    fn a_missing_or_empty_secret_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         let reference = format!("file:{}", path.display());

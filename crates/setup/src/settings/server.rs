@@ -1,4 +1,4 @@
-//! The keys of a server's limits, which every program has that serves clients.
+//! The keys of a server's limits, for every program that serves clients.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub const SERVER_KEYS: [Key; 8] = [
     ),
 ];
 
-/// Reads them.
+/// Reads these keys. Problems are added to the checker.
 pub fn server_limits(checker: &mut Checker) -> Option<ServerLimits> {
     let given = checker.written("connections_max").is_some();
     let connections_max = checker.read_if_given("connections_max", |text| number(text, 1, CONNECTIONS_MAX));
@@ -109,7 +109,7 @@ fn origins(text: &str) -> Result<Vec<String>, String> {
     Ok(origins)
 }
 
-/// `SCHEME://HOST` or `SCHEME://HOST:PORT`, as browsers write it.
+/// `SCHEME://HOST` or `SCHEME://HOST:PORT`, as browsers send it.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
     let is_fine = |part: &str, others: &[char]| {

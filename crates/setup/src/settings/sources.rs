@@ -1,4 +1,4 @@
-//! Gathers values by key from where they may stand; a later source replaces an earlier one.
+//! Collects values by key from all sources; a later source replaces an earlier one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::{Checker, Key};
 
 const PREFIX: &str = "PODIUM__";
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Default,
@@ -30,28 +30,28 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How alike two names are, from 0 to 1, before one is suggested for the other.
+/// Similarity of two names, from 0 to 1, above which one is suggested for the other.
 const ALIKE: f64 = 0.8;
 
-/// Values as they were written, not checked yet.
+/// Unparsed values by key.
 #[derive(Debug)]
 pub struct Sources {
     keys: Vec<Key>,
     pub(super) values: BTreeMap<&'static str, (String, Origin)>,
     pub(super) problems: Vec<String>,
-    /// Whether a file could not be read, so that nobody knows which keys it has.
+    /// Whether a file could not be read, so its keys are unknown.
     pub(super) is_incomplete: bool,
 }
 
 impl Sources {
-    /// The defaults of these keys.
+    /// Starts with the defaults of these keys.
     pub fn new(keys: &[Key]) -> Self {
         let defaults = keys.iter().filter_map(|key| Some((key.name, key.default?.to_owned())));
         let values = defaults.map(|(key, value)| (key, (value, Origin::Default))).collect();
         Self { keys: keys.to_vec(), values, problems: Vec::new(), is_incomplete: false }
     }
 
-    /// Takes in a file of `key = value` lines in TOML.
+    /// Adds a TOML file of `key = value` lines.
     pub fn read_file(&mut self, path: &Path) {
         let problem = |what: String| format!("{}: {what}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"));
@@ -80,7 +80,7 @@ impl Sources {
         }
     }
 
-    /// Takes in the variables whose name begins with `PODIUM__`.
+    /// Adds the variables with the prefix `PODIUM__`.
     pub fn read_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         for (name, value) in variables {
             if let Some(key) = name.strip_prefix(PREFIX) {
@@ -89,14 +89,14 @@ impl Sources {
         }
     }
 
-    /// Takes in a flag, if it was given.
+    /// Adds a flag, if it was given.
     pub fn flag(&mut self, key: &'static str, value: Option<&str>) {
         if let Some(value) = value {
             self.put(key, value.to_owned(), Origin::Flag(key));
         }
     }
 
-    /// Takes in `KEY=VALUE` from the command line.
+    /// Adds `KEY=VALUE` from the command line.
     pub fn set(&mut self, text: &str) {
         match text.split_once('=') {
             Some((key, value)) => self.put(key.trim(), value.to_owned(), Origin::Set),
@@ -118,7 +118,7 @@ impl Sources {
         self.problems.push(format!("{origin}: unknown key `{name}`; {advice}"));
     }
 
-    /// The keys that were given and that `program` does not use, each with its source.
+    /// The keys that are set but unused by `program`, each with its source.
     pub(super) fn unused_by(&self, program: &str) -> Vec<String> {
         let unused = self.keys.iter().filter(|key| !key.is_used_by(program));
         let given = unused.filter_map(|key| match self.values.get(key.name) {
@@ -128,7 +128,7 @@ impl Sources {
         given.collect()
     }
 
-    /// What checks the values.
+    /// Finishes collecting; the checker parses the values.
     pub fn into_checker(self) -> Checker {
         Checker::new(self)
     }

@@ -1,4 +1,4 @@
-//! The step cache's keys, which every program has that calls workers.
+//! The step cache's keys, for every program that calls workers.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use podium_ports::cache::CacheOptions;
 use super::Checker;
 use super::values::number;
 
-/// A day: what is older should be asked again.
+/// A day: older answers should be requested again.
 const TTL_MS_MAX: u64 = 86_400_000;
 const ENTRIES_MAX: u64 = 1_000_000;
 
-/// Reads `step_cache` and what goes with it: how much is remembered; the inner none: nothing.
+/// Reads `step_cache` and its bounds. The inner `None` means that the cache is off.
 pub fn step_cache(checker: &mut Checker) -> Option<Option<CacheOptions>> {
     let is_on = checker.read("step_cache", |text| match text {
         "off" => Ok(false),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_there_when_it_is_asked_for_and_is_bounded() {
+    fn the_cache_is_optional_and_bounded() {
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&[("step_cache", "exact")]), Ok(Some(CacheOptions::default())));
         let wrong = [

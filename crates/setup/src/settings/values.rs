@@ -1,4 +1,4 @@
-//! Readers of values that several programs have. Each says what is wrong in words that follow the key's name.
+//! Parsers of values that several programs use. Their errors follow the key's name in a sentence.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroUsize};
@@ -16,19 +16,18 @@ const DRAIN_MS_MAX: u64 = 3_600_000;
 /// A hundred years.
 const RUNS_KEPT_HOURS_MAX: u64 = 36_500 * 24;
 
-/// Most plans or steps at the same time in one process, for each lane.
+/// Most concurrent plans or steps of one process, per lane.
 pub const SLOTS_MAX: usize = 65_536;
-/// Plans at the same time where no model in the process writes them: enough that the model's own limits decide.
+/// Concurrent plans if no local model writes them: large enough that the model's own limits decide.
 const PLAN_SLOTS: usize = 256;
 
-/// How many plans or steps a process works on at the same time, for each lane: 1 to [`SLOTS_MAX`].
+/// Concurrent plans or steps of one process, per lane: 1 to [`SLOTS_MAX`].
 pub fn slots(text: &str) -> Result<usize, String> {
     let slots = number(text, 1, SLOTS_MAX as u64)?;
     usize::try_from(slots).map_err(|e| e.to_string())
 }
 
-/// Plans at the same time where the settings name no number: as many as a model in the process writes at once, if there is
-/// one.
+/// Default for concurrent plans: the number of sequences of a local model, if there is one.
 pub fn plan_slots(sequences_of_a_model_here: Option<NonZeroU16>) -> usize {
     sequences_of_a_model_here.map_or(PLAN_SLOTS, |sequences| sequences.get().into())
 }
@@ -48,30 +47,30 @@ pub fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("is empty, it must be a file or a folder".to_owned()) } else { Ok(text.into()) }
 }
 
-/// A whole number between two bounds.
+/// A whole number from `min` to `max`.
 pub fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("is `{text}`, it must be {min} to {max}"))
 }
 
-/// How many plans a model in this process writes at the same time.
+/// How many plans a local model writes concurrently.
 pub fn plan_sequences(text: &str) -> Result<NonZeroU16, String> {
     let sequences = number(text, 1, u64::from(SEQUENCES_MAX))?;
     u16::try_from(sequences).and_then(NonZeroU16::try_from).map_err(|e| e.to_string())
 }
 
-/// How many requests may wait for a model in this process.
+/// How many requests may wait for a local model.
 pub fn plans_waiting_max(text: &str) -> Result<NonZeroUsize, String> {
     let waiting = number(text, 1, WAITING_MAX as u64)?;
     usize::try_from(waiting).and_then(NonZeroUsize::try_from).map_err(|e| e.to_string())
 }
 
-/// How long the work under way may still take at the end, in milliseconds.
+/// Time for unfinished work at shutdown, in milliseconds.
 pub fn drain(text: &str) -> Result<Duration, String> {
     number(text, 0, DRAIN_MS_MAX).map(Duration::from_millis)
 }
 
-/// For how long runs are kept after their end: `forever` (none), or a number of days or hours such as `30d` or `12h`.
+/// How long runs are kept after their end: `forever` (`None`), or days or hours such as `30d` or `12h`.
 pub fn runs_kept(text: &str) -> Result<Option<Duration>, String> {
     if text == "forever" {
         return Ok(None);
@@ -92,7 +91,7 @@ pub fn runs_kept(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(Duration::from_hours(hours)))
 }
 
-/// What is logged: levels, or TARGET=LEVEL, separated by commas. A bare word that is no level would silence everything else.
+/// A log filter: levels, or TARGET=LEVEL, separated by commas. A bare word that is not a level would silence everything else.
 pub fn log_filter(text: &str) -> Result<String, String> {
     for part in text.split(',').map(str::trim) {
         let (target, level) =
@@ -109,7 +108,7 @@ pub fn log_filter(text: &str) -> Result<String, String> {
     filter.map(|_| text.to_owned()).map_err(|e| format!("is `{text}`, which cannot be parsed: {e}"))
 }
 
-/// How log lines look.
+/// The format of log lines.
 pub fn log_format(text: &str) -> Result<LogFormat, String> {
     match text {
         "text" => Ok(LogFormat::Text),
@@ -118,7 +117,7 @@ pub fn log_format(text: &str) -> Result<LogFormat, String> {
     }
 }
 
-/// Who plans.
+/// The planning method.
 pub fn conductor(text: &str) -> Result<ConductorChoice, String> {
     let wrong = || {
         format!(
