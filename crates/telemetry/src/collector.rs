@@ -1,4 +1,4 @@
-//! Delivers metrics to a collector, within bounds, and says once when it is away.
+//! Delivers metrics to a collector within time limits, and logs once when it becomes unreachable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,28 +11,30 @@ use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
-/// Longest time for one delivery, connecting included. The library bounds the call alone, and no connecting.
+/// Time limit of one delivery, connecting included. The library limits only the call.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
-/// A collector, as the thread knows it that delivers.
+/// The exporter, as used by the delivery thread.
 #[derive(Debug)]
 pub(crate) struct Collector {
     exporter: MetricExporter,
-    /// Whose timers are used: the thread has none.
+    /// Provides the timers, which the thread does not have.
     runtime: Handle,
-    is_away: AtomicBool,
+    is_unreachable: AtomicBool,
 }
 
 impl Collector {
     pub(crate) fn new(exporter: MetricExporter, runtime: Handle) -> Self {
-        Self { exporter, runtime, is_away: AtomicBool::new(false) }
+        Self { exporter, runtime, is_unreachable: AtomicBool::new(false) }
     }
 
     fn note(&self, delivered: &OTelSdkResult) {
         match delivered {
-            Ok(()) if self.is_away.swap(false, Ordering::Relaxed) => info!("metrics are delivered again"),
-            Err(error) if !self.is_away.swap(true, Ordering::Relaxed) => {
-                warn!(%error, "metrics are not delivered: they are kept and added up until they are");
+            Ok(()) if self.is_unreachable.swap(false, Ordering::Relaxed) => {
+                info!("the metrics collector is reachable again")
+            }
+            Err(error) if !self.is_unreachable.swap(true, Ordering::Relaxed) => {
+                warn!(%error, "metrics cannot be delivered; they accumulate until the next delivery");
             }
             Ok(()) | Err(_) => {}
         }

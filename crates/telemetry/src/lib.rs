@@ -1,9 +1,8 @@
-//! What a program does with what it measures: sends it to an OpenTelemetry collector, shows it to Prometheus, or nothing.
+//! Exports a program's metrics: to an OpenTelemetry collector, to Prometheus, or nowhere.
 //!
-//! Whoever measures does so through the `opentelemetry` crate, which records nothing until [`start`] was called: so that has to
-//! come before anything is made that measures. What is measured is added up in place, instrument by instrument, so nothing queues
-//! up where a collector is away: the next delivery says the same, and later. It goes out on a thread of its own, one delivery at a
-//! time, each bounded in time.
+//! Code measures through the `opentelemetry` crate, which records nothing until [`start`] was called; so `start` must run
+//! before any instrument is created. Values accumulate in their instruments, so nothing queues up while a collector is
+//! unreachable: the next delivery includes them. One thread makes one delivery at a time, each with a time limit.
 #![deny(missing_docs)]
 
 mod collector;
@@ -33,61 +32,61 @@ use collector::Collector;
 pub use page::{Page, PageError};
 pub use settings::TelemetrySettings;
 
-/// Longest time for the last delivery, when the process ends.
+/// Time limit of the last delivery, at the process's end.
 const LAST_DELIVERY_MAX: Duration = Duration::from_secs(3);
 
-/// Which process it is that measures.
+/// Identity of the measuring process.
 #[derive(Clone, Copy, Debug)]
 pub struct Process<'a> {
-    /// Its program, such as `podium-executor`. `OTEL_SERVICE_NAME` wins.
+    /// Its program, such as `podium-executor`. `OTEL_SERVICE_NAME` takes precedence.
     pub name: &'a str,
     /// The program's version.
     pub version: &'a str,
-    /// What tells it from others of the same program.
+    /// Distinguishes it from other processes of the program.
     pub instance: &'a str,
 }
 
-/// Who shows the page of metrics.
+/// How the metrics page is served.
 #[derive(Debug)]
 pub enum Paging {
-    /// Nobody.
+    /// It is not served.
     Nobody,
-    /// Whoever starts to measure, by [`Telemetry::page`].
+    /// By the caller, with [`Telemetry::page`].
     Caller,
-    /// A door of its own.
+    /// By a separate listener.
     Door(TcpListener),
 }
 
-/// Where a door for the page of metrics listens, if there is to be one.
+/// Binds a separate listener for the metrics page, if an address is given.
 pub async fn door(listen: Option<SocketAddr>) -> Result<Paging, TelemetryError> {
     let Some(address) = listen else { return Ok(Paging::Nobody) };
     let listener = TcpListener::bind(address).await;
     listener.map(Paging::Door).map_err(|source| TelemetryError::Listen { address, source })
 }
 
-/// Why nothing can be measured.
+/// Why telemetry cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The collector cannot be delivered to as it was said.
-    #[error("metrics cannot be delivered as otlp_endpoint or the OTEL_EXPORTER_OTLP variables say")]
+    /// The collector's address or options are invalid.
+    #[error("metrics cannot be delivered: otlp_endpoint or an OTEL_EXPORTER_OTLP variable is invalid")]
     Collector(#[source] ExporterBuildError),
-    /// The page's door cannot listen.
+    /// The metrics listener cannot be bound.
     #[error("cannot listen on {address} for metrics")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The page cannot be made.
-    #[error("the page of metrics cannot be made")]
+    /// The metrics page cannot be created.
+    #[error("the metrics page cannot be created")]
     Page(#[source] opentelemetry_sdk::error::OTelSdkError),
 }
 
-/// What is measured in this process. Dropped, the last measurements are lost; see [`Self::shut_down`].
+/// The telemetry of this process. If it is dropped, the last metrics are lost; see [`Self::shut_down`].
 #[derive(Debug)]
-#[must_use = "it has to be shut down, or the last measurements are lost"]
+#[must_use = "without a shutdown the last metrics are lost"]
 pub struct Telemetry {
     provider: Option<SdkMeterProvider>,
     page: Option<Page>,
@@ -95,8 +94,7 @@ pub struct Telemetry {
     ended: CancellationToken,
 }
 
-/// Begins to measure, as far as anybody is interested. Must be called inside a tokio runtime, once, before anything is made that
-/// measures.
+/// Starts the configured exports. Must be called once, within a tokio runtime, before any instrument is created.
 pub fn start(
     settings: &TelemetrySettings,
     process: &Process<'_>,
@@ -131,11 +129,11 @@ pub fn start(
 }
 
 impl TelemetrySettings {
-    /// What delivers, if anything is to be delivered. Where to, how compressed, with which headers and within which time, the
-    /// library reads from the standard variables as far as it is not said here.
+    /// The exporter, if there is an endpoint. Options that are not set here (address, compression, headers, timeout) come
+    /// from the standard variables.
     fn collector(&self) -> Result<Option<MetricExporter>, TelemetryError> {
         let Some(endpoint) = self.endpoint() else { return Ok(None) };
-        // What is not delivered now is in the next delivery.
+        // No retries: the next delivery includes these values.
         let mut exporter = MetricExporter::builder().with_tonic().with_retry_policy(RetryPolicy::disabled());
         if !endpoint.starts_with("http://") {
             exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
@@ -148,31 +146,30 @@ impl TelemetrySettings {
 }
 
 impl Telemetry {
-    /// The page of metrics, if it is shown.
+    /// The metrics page, if it is enabled.
     pub fn page(&self) -> Option<&Page> {
         self.page.as_ref()
     }
 
     fn show(&self, page: Page, listener: TcpListener) {
         if let Ok(address) = listener.local_addr() {
-            info!(%address, "metrics are shown");
+            info!(%address, "the metrics page is served");
         }
         let ended = self.ended.clone();
         self.doors.spawn(async move {
             if let Err(error) = page.serve(listener, ended).await {
-                warn!(%error, "metrics are shown no longer");
+                warn!(%error, "the metrics page is no longer served");
             }
         });
     }
 
-    /// Delivers what was measured last, and ends. Takes a few seconds at most: a collector that does not answer by then goes
-    /// without.
+    /// Delivers the last metrics and stops. Takes a few seconds at most; a collector that does not answer by then misses them.
     pub async fn shut_down(self) {
         self.ended.cancel();
         self.doors.close();
         let Some(provider) = self.provider else { return };
         let (ended, end) = oneshot::channel();
-        // On a thread of its own: it blocks, and nothing waits for such a thread when the process ends.
+        // On a separate thread, because it blocks and a process's end does not wait for threads.
         let shut_down = move || drop(ended.send(provider.shutdown()));
         if std::thread::Builder::new().name("telemetry-end".to_owned()).spawn(shut_down).is_err() {
             return;
@@ -185,20 +182,20 @@ impl Telemetry {
     }
 }
 
-/// Who measures, with what `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say of it.
+/// The process's resource attributes, overridden by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
 fn resource(process: &Process<'_>) -> Resource {
     let own = [
         ("service.name", process.name),
         ("service.version", process.version),
         ("service.instance.id", process.instance),
     ];
-    let said = Resource::builder().build();
-    let is_said = |key: &'static str| {
-        let value = said.get(&key.into());
-        // The library makes up a name where nobody gave one.
+    let environment = Resource::builder().build();
+    let is_set = |key: &'static str| {
+        let value = environment.get(&key.into());
+        // The library generates a name if none is set.
         value.is_some_and(|value| !value.as_str().starts_with("unknown_service"))
     };
-    let missing = own.into_iter().filter(|(key, _)| !is_said(key));
+    let missing = own.into_iter().filter(|(key, _)| !is_set(key));
     Resource::builder()
         .with_attributes(missing.map(|(key, value)| KeyValue::new(key, value.to_owned())))
         .build()

@@ -1,4 +1,4 @@
-//! The page of metrics, `/metrics`, in Prometheus' text format.
+//! The metrics page, `/metrics`, in the Prometheus text format.
 
 use axum::Router;
 use axum::extract::State;
@@ -12,19 +12,19 @@ use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// What the page says.
+/// Renders the metrics page.
 #[derive(Clone, Debug)]
 pub struct Page {
     registry: Registry,
 }
 
-/// The page cannot be written.
+/// The page cannot be encoded.
 #[derive(Debug, thiserror::Error)]
-#[error("the page of metrics cannot be written")]
+#[error("the metrics page cannot be encoded")]
 pub struct PageError(#[source] prometheus::Error);
 
 impl Page {
-    /// A page, and what it reads from.
+    /// Creates a page and the exporter that fills it.
     pub(crate) fn new() -> Result<(Self, PrometheusExporter), OTelSdkError> {
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
@@ -34,12 +34,12 @@ impl Page {
         Ok((Self { registry }, exporter))
     }
 
-    /// All that was measured by now.
+    /// The current values of all metrics.
     pub fn text(&self) -> Result<String, PageError> {
         TextEncoder::new().encode_to_string(&self.registry.gather()).map_err(PageError)
     }
 
-    /// The route `/metrics`, for a door that others reach on purpose only: what it shows is of all tenants.
+    /// The route `/metrics`. It shows data of all tenants, so it belongs on a listener that only operators can reach.
     pub fn router(&self) -> Router {
         Router::new().route("/metrics", get(show)).with_state(self.clone())
     }
@@ -55,7 +55,7 @@ async fn show(State(page): State<Page>) -> Response {
     match page.text() {
         Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "no metrics are shown");
+            tracing::warn!(error = &error as &dyn std::error::Error, "the metrics page cannot be rendered");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -1,26 +1,26 @@
-//! How telemetry is set up.
+//! Settings of the telemetry.
 
 use std::time::Duration;
 
 use podium_setup::settings::{Checker, values};
 use tonic::transport::Uri;
 
-/// Milliseconds between two deliveries.
+/// Valid range of the milliseconds between two deliveries.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
-/// The standard variables that say where metrics go, the one that wins first.
+/// The standard variables with the collector's address; the first one takes precedence.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// What is done with what is measured.
+/// How metrics are exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetrySettings {
-    /// The collector that it is delivered to; none: the one of the standard variables, if they name one.
+    /// The collector's address; `None` for the one of the standard variables, if set.
     pub otlp_endpoint: Option<String>,
-    /// Time between two deliveries; none: as the standard variable says, else a minute.
+    /// Time between two deliveries; `None` for the standard variable's value, or else a minute.
     pub every: Option<Duration>,
 }
 
 impl TelemetrySettings {
-    /// Reads the keys `otlp_endpoint` and `otlp_every_ms`; what is wrong is left with the checker.
+    /// Reads the keys `otlp_endpoint` and `otlp_every_ms`. Problems are added to the checker.
     pub fn read(checker: &mut Checker) -> Self {
         let otlp_endpoint = checker.read_if_given("otlp_endpoint", endpoint);
         let every_ms = |text: &str| values::number(text, *EVERY_MS.start(), *EVERY_MS.end());
@@ -28,7 +28,7 @@ impl TelemetrySettings {
         Self { otlp_endpoint, every }
     }
 
-    /// Where metrics are delivered, if they are.
+    /// The address that metrics are delivered to, if any.
     pub(crate) fn endpoint(&self) -> Option<String> {
         self.otlp_endpoint.clone().or_else(|| {
             let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -37,20 +37,23 @@ impl TelemetrySettings {
     }
 }
 
-/// The address of a collector, without a password: settings may be printed.
+/// Parses a collector's address. It must not contain a password, because settings may be printed.
 fn endpoint(text: &str) -> Result<String, String> {
-    // What is wrong may hold a password, so it is not repeated.
+    // An invalid value may contain a password, so it is not repeated.
     let uri = text.parse::<Uri>().ok();
     let authority = uri.as_ref().and_then(|uri| {
         let has_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
         uri.authority().filter(|_| has_scheme)
     });
     match authority {
-        None => Err("must be a URL that begins with http:// or https://, such as http://127.0.0.1:4317".to_owned()),
-        Some(authority) if authority.as_str().contains('@') => Err(
-            "must not hold a password; the variable OTEL_EXPORTER_OTLP_HEADERS carries what a collector wants to see"
-                .to_owned(),
-        ),
+        None => {
+            Err("must be a URL that begins with http:// or https://, such as http://127.0.0.1:4317"
+                .to_owned())
+        }
+        Some(authority) if authority.as_str().contains('@') => {
+            Err("must not contain a password; put credentials into the variable OTEL_EXPORTER_OTLP_HEADERS"
+                .to_owned())
+        }
         Some(_) => Ok(text.to_owned()),
     }
 }
@@ -73,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_delivered_unless_it_is_said_where() {
+    fn nothing_is_delivered_without_an_endpoint() {
         assert_eq!(read(&[]).unwrap(), TelemetrySettings::default());
         let set = read(&[("otlp_endpoint", "https://collector:4317"), ("otlp_every_ms", "15000")]).unwrap();
         assert_eq!(set.otlp_endpoint.as_deref(), Some("https://collector:4317"));
@@ -81,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_listed_and_no_secret_is_repeated() {
+    fn invalid_settings_are_listed_without_secrets() {
         for wrong in ["collector:4317", "grpc://collector", "http://", "", "http://me:hunter2@collector:4317"]
         {
             let problems = read(&[("otlp_endpoint", wrong), ("otlp_every_ms", "5")]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Metrics reach a collector, and one that is away or hangs stops nothing. Each test is a process of its own.
+//! Metrics reach a collector, and an unreachable or hanging one blocks nothing. Each test runs in its own process.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 const PROCESS: Process<'static> = Process { name: "podium-test", version: "1.2.3", instance: "here-1" };
-/// Longer than the last delivery may take.
+/// Longer than the limit of the last delivery.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// A collector that tells what it is sent.
+/// A collector that forwards what it receives.
 struct Collector(mpsc::Sender<ExportMetricsServiceRequest>);
 
 #[tonic::async_trait]
@@ -32,7 +32,7 @@ impl MetricsService for Collector {
         &self,
         request: Request<ExportMetricsServiceRequest>,
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        self.0.send(request.into_inner()).await.map_err(|_| Status::unavailable("nobody listens"))?;
+        self.0.send(request.into_inner()).await.map_err(|_| Status::unavailable("the receiver is closed"))?;
         Ok(Response::new(ExportMetricsServiceResponse::default()))
     }
 }
@@ -59,7 +59,7 @@ fn count(value: u64) {
     global::meter("test").u64_counter("things").build().add(value, &[KeyValue::new("kind", "small")]);
 }
 
-/// What the collector was told of `things`.
+/// The value of the counter `things` in a request.
 fn things(request: &ExportMetricsServiceRequest) -> i64 {
     let metrics = request.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics);
     let mut things = metrics.filter(|metric| metric.name == "things");
@@ -69,7 +69,7 @@ fn things(request: &ExportMetricsServiceRequest) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_measured_last_is_delivered_at_the_end_and_says_of_whom() {
+async fn the_last_metrics_are_delivered_with_their_resource() {
     let mut tasks = JoinSet::new();
     let (listener, address) = a_listener().await;
     let mut received = collect(listener, &mut tasks);
@@ -82,16 +82,18 @@ async fn what_was_measured_last_is_delivered_at_the_end_and_says_of_whom() {
     let request = received.try_recv().unwrap();
     assert_eq!(things(&request), 7);
     let resource = request.resource_metrics[0].resource.as_ref().unwrap();
-    let said = |key: &str| {
+    let attribute = |key: &str| {
         let value = resource.attributes.iter().find(|attribute| attribute.key == key);
         format!("{:?}", value.and_then(|attribute| attribute.value.clone()))
     };
-    assert!(said("service.name").contains("podium-test"), "{resource:?}");
-    assert!(said("service.version").contains("1.2.3") && said("service.instance.id").contains("here-1"));
+    assert!(attribute("service.name").contains("podium-test"), "{resource:?}");
+    assert!(
+        attribute("service.version").contains("1.2.3") && attribute("service.instance.id").contains("here-1")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_comes_late_is_told_everything() {
+async fn a_late_collector_receives_all_counts() {
     let mut tasks = JoinSet::new();
     let (listener, address) = a_listener().await;
     drop(listener);
@@ -106,8 +108,8 @@ async fn a_collector_that_comes_late_is_told_everything() {
 }
 
 #[tokio::test]
-async fn a_collector_that_hangs_holds_neither_who_measures_nor_the_end() {
-    // It takes connections, as the system does for whoever listens, and says nothing.
+async fn a_hanging_collector_delays_neither_work_nor_shutdown() {
+    // The system accepts the connection, but nothing answers.
     let (_listener, address) = a_listener().await;
     let telemetry = delivering_to(address, Some(Duration::from_millis(20)));
     let began = Instant::now();
@@ -120,7 +122,7 @@ async fn a_collector_that_hangs_holds_neither_who_measures_nor_the_end() {
 }
 
 #[tokio::test]
-async fn nobody_measures_where_nobody_is_interested() {
+async fn nothing_is_recorded_without_an_export() {
     let telemetry = start(&TelemetrySettings::default(), &PROCESS, Paging::Nobody).unwrap();
     count(1);
     assert!(telemetry.page().is_none());

@@ -1,4 +1,4 @@
-//! What is measured reaches those who are interested.
+//! Tests of the metrics exports.
 
 #[cfg(test)]
 mod collector;
