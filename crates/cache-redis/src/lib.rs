@@ -1,14 +1,15 @@
-//! The step cache that many executors share through Redis.
+//! A step cache that executors share through Redis.
 //!
-//! An output is a string that runs out by itself; its key is the hash of the request, so nothing of a prompt is in it. A sorted
-//! set of all of them bounds their number. Each output is stored by one Lua script.
+//! An output is a string that expires. Its key is the hash of the request, so it reveals nothing of a prompt. A sorted set
+//! of all keys bounds their number. A Lua script stores each output.
 //!
-//! All keys of a prefix have one hash tag: the cache lives on one node of a Redis Cluster.
+//! All keys of a prefix have the same hash tag, so the cache is on one node of a Redis Cluster.
 //!
-//! **When Redis is away**, late or full, there is no cache: every call ends within [`RedisOptions::answer_max`] with an error,
-//! and for [`RedisOptions::away_for`] after it at once, without asking. What Redis evicts or loses is asked of workers again.
+//! **If Redis is unreachable**, slow or full, the cache is bypassed: every call ends within [`RedisOptions::answer_max`]
+//! with an error, and for [`RedisOptions::away_for`] after that calls fail at once. Evicted or lost outputs are requested
+//! from workers again.
 //!
-//! Credentials are in the URL only. No error and no `Debug` shows it: of what Redis answers, an error names the code alone.
+//! Credentials are in the URL only. No error and no `Debug` output contains it; of Redis's error answers only the code is shown.
 #![deny(missing_docs)]
 
 mod link;
@@ -24,17 +25,17 @@ use redis::{IntoConnectionInfo, Script};
 
 use crate::link::Link;
 
-/// The form of what is stored, as a part of each key: another form is never read as this one.
+/// Version of the stored form. It is part of each key, so other versions are never decoded as this one.
 const FORM: u8 = 1;
 
-/// How the cache is shared. Processes that share it have the same options.
+/// Options of the cache. Processes that share it must have the same ones.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// What every key begins with: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different ones do not share.
+    /// Prefix of every key: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different prefixes share nothing.
     pub prefix: String,
-    /// How long Redis has to answer, connecting included. Steps wait for it.
+    /// Time limit of a call to Redis, connecting included. Steps wait for it.
     pub answer_max: Duration,
-    /// For how long Redis is not asked after it failed.
+    /// How long Redis is not called after a failure.
     pub away_for: Duration,
 }
 
@@ -48,22 +49,22 @@ impl Default for RedisOptions {
     }
 }
 
-/// The cache could not be made. Nothing was connected to.
+/// The options are invalid. No connection was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The URL cannot be used. It is not repeated: it may hold a password.
+    /// The URL is invalid. It is not repeated because it may contain a password.
     #[error(
         "the URL must be `redis://`, `rediss://` or `unix://` with a host or a path, and what Redis needs besides"
     )]
     Url,
-    /// The prefix cannot be used.
+    /// The prefix is invalid.
     #[error("option `prefix` must be 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`")]
     Prefix,
 }
 
-/// An output in Redis does not read, or a script gave what it never gives.
+/// A cached output, or a script's result, cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("what Redis holds of an output does not read")]
+#[error("a cached output in Redis cannot be decoded")]
 struct Unreadable;
 
 /// A step cache in Redis. Clones share a connection.
@@ -75,13 +76,13 @@ pub struct RedisCache {
 struct Shared {
     link: Link,
     options: CacheOptions,
-    /// With the hash tag that all keys have in common.
+    /// Includes the hash tag that all keys share.
     prefix: String,
     keep: Script,
 }
 
 impl RedisCache {
-    /// Connects to nothing yet. `server` is a URL with credentials; or the same with certificates, from a `redis::Client`.
+    /// Creates the cache without connecting. `server` is a URL with credentials, or a `redis::Client` with certificates.
     pub fn open(
         server: impl IntoConnectionInfo,
         redis: &RedisOptions,
@@ -134,7 +135,7 @@ impl StepCache for RedisCache {
 
 impl fmt::Debug for RedisCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The link holds the URL.
+        // The link contains the URL.
         f.debug_struct("RedisCache").field("options", &self.shared.options).finish_non_exhaustive()
     }
 }
@@ -148,7 +149,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 fn is_a_prefix(text: &str) -> bool {
-    // No braces, which would be another hash tag.
+    // Braces would start another hash tag.
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
     (1..=podium_domain::ids::NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
 }

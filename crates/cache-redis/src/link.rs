@@ -1,4 +1,4 @@
-//! The connection to Redis. Every call through it ends in time, and at once while Redis is away.
+//! The connection to Redis. Every call has a time limit and fails at once while Redis is unreachable.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -13,31 +13,31 @@ use tracing::{info, warn};
 
 use crate::OpenError;
 
-/// Why Redis did not do what it was asked. Whether it did so all the same is not known.
+/// Why a call to Redis failed. Redis may have executed it all the same.
 ///
-/// Nothing here comes from the URL. Of an answer only its first word is kept: the rest may repeat what was sent.
+/// The messages contain nothing of the URL. Of an error answer only the first word is kept: the rest may repeat the request.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     /// No answer in time.
     #[error("Redis did not answer within {answer_max:?}")]
     Late {
-        /// The time that it had.
+        /// The time limit.
         answer_max: Duration,
     },
     /// The connection failed.
-    #[error("Redis cannot be reached: {what}")]
+    #[error("Redis is unreachable: {what}")]
     Unreachable {
-        /// The operating system's or the TLS library's words.
+        /// The message of the operating system or the TLS library.
         what: String,
     },
-    /// It answered with an error.
+    /// Redis answered with an error.
     #[error("Redis answered `{code}`")]
     Refused {
-        /// Such as `LOADING`.
+        /// Its code, such as `LOADING`.
         code: String,
     },
-    /// It failed a moment ago.
-    #[error("Redis failed a moment ago and is not asked")]
+    /// It failed recently.
+    #[error("Redis failed recently and is not called")]
     Away,
 }
 
@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-/// A connection that comes back by itself.
+/// A connection that reconnects by itself.
 pub(crate) struct Link {
     client: Client,
     answer_max: Duration,
@@ -61,12 +61,12 @@ pub(crate) struct Link {
 
 struct State {
     manager: ConnectionManager,
-    /// Until when it is not asked; none while it answers.
+    /// Calls fail until this time; `None` while Redis answers.
     away_until: Option<Timestamp>,
 }
 
 impl Link {
-    /// Connects to nothing yet.
+    /// Creates the link without connecting.
     pub(crate) fn open(
         server: impl IntoConnectionInfo,
         (answer_max, away_for): (Duration, Duration),
@@ -84,16 +84,16 @@ impl Link {
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, CacheError> {
-        self.ask(|mut manager| async move { call.invoke_async(&mut manager).await }).await
+        self.call(|mut manager| async move { call.invoke_async(&mut manager).await }).await
     }
 
     /// Reads a string.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, CacheError> {
-        self.ask(|mut manager| async move { redis::cmd("GET").arg(key).query_async(&mut manager).await })
+        self.call(|mut manager| async move { redis::cmd("GET").arg(key).query_async(&mut manager).await })
             .await
     }
 
-    async fn ask<T, F>(&self, call: impl FnOnce(ConnectionManager) -> F) -> Result<T, CacheError>
+    async fn call<T, F>(&self, call: impl FnOnce(ConnectionManager) -> F) -> Result<T, CacheError>
     where
         F: Future<Output = RedisResult<T>>,
     {
@@ -118,7 +118,7 @@ impl Link {
 
     fn answered(&self) {
         if self.lock().away_until.take().is_some() {
-            info!("Redis is back: outputs are cached again");
+            info!("Redis is reachable again; outputs are cached");
         }
     }
 
@@ -126,9 +126,9 @@ impl Link {
         let until = self.clock.now().after(self.away_for);
         let mut state = self.lock();
         if state.away_until.replace(until).is_none() {
-            warn!(error = failure as &dyn std::error::Error, "Redis is away: no output is cached");
+            warn!(error = failure as &dyn std::error::Error, "Redis is unreachable; outputs are not cached");
         }
-        // A server that answers with an error may be the wrong one, which only another connection finds out.
+        // An error answer may come from the wrong server, which only a new connection can change.
         if let Ok(manager) = manage(&self.client, self.answer_max) {
             state.manager = manager;
         }
@@ -139,7 +139,7 @@ impl Link {
     }
 }
 
-/// A manager that tries to connect once for each call.
+/// A manager that tries to connect once per call.
 fn manage(client: &Client, answer_max: Duration) -> RedisResult<ConnectionManager> {
     let config = ConnectionManagerConfig::new()
         .set_number_of_retries(0)
