@@ -1,4 +1,4 @@
-//! What can go wrong with NATS.
+//! Errors of calls to NATS.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,82 +9,82 @@ use podium_ports::queue::QueueError;
 
 use crate::link::ServerVersion;
 
-/// NATS could not do it. Only a server that is too old, a refusal and an option need a person; the rest may pass by itself.
+/// Why a call to NATS failed. A server that is too old, a refusal and an invalid option need a person; the rest may be temporary.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// An option cannot be.
+    /// An option is invalid.
     #[error("option `{option}` {message}")]
     Option {
-        /// Which.
+        /// The option.
         option: &'static str,
-        /// What it must be.
+        /// The requirement.
         message: String,
     },
-    /// No server could be reached, or none let us in.
+    /// No server is reachable, or none accepts the credentials.
     #[error("could not connect to NATS")]
     Connect(#[source] BoxError),
-    /// The file with credentials cannot be used.
+    /// The credentials file cannot be read.
     #[error("option `credentials`: {} cannot be used", file.display())]
     Credentials {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
     /// There is no connection.
     #[error("NATS did not {call}, since it cannot be reached: {why}")]
     Away {
-        /// What was asked.
+        /// The attempted call.
         call: &'static str,
-        /// What each server that was tried said or did.
+        /// The error of each server that was tried.
         why: String,
     },
-    /// The server cannot do what is needed.
+    /// The server's version is not supported.
     #[error("the NATS server has version {found}; {} or newer is needed", ServerVersion::MIN)]
     TooOld {
-        /// Its version, as it says.
+        /// The version that it reports.
         found: String,
     },
-    /// No answer in time: the connection is down, or the server is busy or stuck.
+    /// No answer in time: the connection is down, or the server is busy or hangs.
     #[error("NATS did not {call} within {} ms", limit.as_millis())]
     Timeout {
-        /// What was asked.
+        /// The attempted call.
         call: &'static str,
         /// The limit.
         limit: Duration,
     },
-    /// Nobody listens for such a request: the stream or consumer is gone, or JetStream is not enabled.
+    /// No responders for the request: the stream or consumer is gone, or JetStream is not enabled.
     #[error("nothing in NATS answers when asked to {call}: is JetStream enabled?")]
     NobodyThere {
-        /// What was asked.
+        /// The attempted call.
         call: &'static str,
     },
-    /// JetStream said no.
+    /// JetStream answered with an error.
     #[error("JetStream refused to {call}, error {code}: {message}")]
     Refused {
-        /// What was asked.
+        /// The attempted call.
         call: &'static str,
-        /// JetStream's own number for the error.
+        /// JetStream's error code.
         code: u64,
-        /// What it said.
+        /// JetStream's description.
         message: String,
     },
-    /// The answer does not read.
+    /// The answer cannot be decoded.
     #[error("NATS answered something that does not read when asked to {call}")]
     Garbled {
-        /// What was asked.
+        /// The attempted call.
         call: &'static str,
-        /// Why it does not.
+        /// The decoding error.
         #[source]
         source: BoxError,
     },
-    /// The client failed.
+    /// The client library failed.
     #[error("the NATS client could not {call}")]
     Client {
-        /// What was asked.
+        /// The attempted call.
         call: &'static str,
-        /// What happened.
+        /// The library's error.
         #[source]
         source: BoxError,
     },

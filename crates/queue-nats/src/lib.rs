@@ -1,10 +1,9 @@
 //! The step queue on NATS JetStream, and the live stream on core NATS.
 //!
-//! NATS may lose everything, or be away, at any time: the store is the truth, and the sweeper publishes again what the
-//! queue forgot. Each call ends within its time limit, streams and consumers are made again when they are gone, and all
-//! that waits is bounded.
+//! NATS may lose all data or be unreachable at any time: the store is the source of truth, and the sweeper republishes what
+//! the queue lost. Each call has a time limit, missing streams and consumers are recreated, and every buffer is bounded.
 //!
-//! The queue and the live stream have a connection each, so that a burst of text does not hold a message up.
+//! The queue and the live stream use separate connections, so that a burst of text does not delay messages.
 #![deny(missing_docs)]
 
 mod error;

@@ -1,7 +1,7 @@
-//! One connection to NATS, with a time limit on everything.
+//! A connection to NATS with a time limit for every call.
 //!
-//! The client reconnects by itself, for ever. While it does, it takes commands into a queue that nobody empties: so a call
-//! waits for the connection first, and for an answer always.
+//! The client reconnects by itself, for ever. Meanwhile it queues commands that are not processed. So a call first waits for
+//! the connection, and always for an answer.
 
 mod version;
 
@@ -20,35 +20,35 @@ use tracing::{debug, info, warn};
 use crate::error::NatsError;
 pub use version::ServerVersion;
 
-/// A connection that says nothing for two to three of these is dead.
+/// A connection without traffic for two to three of these intervals counts as dead.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_AFTER_MAX: Duration = Duration::from_secs(2);
-/// How often it is said why there is no connection.
+/// Interval between log lines about a missing connection.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// How to reach NATS.
+/// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
-    /// The servers of one cluster, such as `nats://127.0.0.1:4222`; with one that is `tls://`, or with certificates, every
+    /// The servers of one cluster, such as `nats://127.0.0.1:4222`. If one is `tls://`, or certificates are given, every
     /// connection is encrypted.
     pub servers: Vec<String>,
-    /// What the connection is called in the server's own monitoring.
+    /// The connection's name in the server's monitoring.
     pub name: String,
-    /// Who this process is to the servers.
+    /// How the process authenticates.
     pub sign_in: SignIn,
-    /// A file with the certificates of who may have signed the servers' ones, in place of those whom the system trusts.
+    /// A file of trusted certificate authorities, instead of the system's.
     pub root_certificates: Option<PathBuf>,
-    /// The files of a certificate and of its key, for servers that ask clients for one.
+    /// The files of a client certificate and its key, for servers that require one.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
-    /// Longest time for a call, unless it is told to wait.
+    /// Time limit of a call, except calls that wait for messages.
     pub call_max: Duration,
-    /// What to do when no server answers at the start.
+    /// What to do if no server answers at the start.
     pub at_start: AtStart,
 }
 
 impl ConnectionOptions {
-    /// Connects to one server, and fails when it is not there.
+    /// Connects to one server, and fails if it is unreachable.
     pub fn new(server: impl Into<String>) -> Self {
         Self {
             servers: vec![server.into()],
@@ -62,47 +62,47 @@ impl ConnectionOptions {
     }
 }
 
-/// Who a process is to the servers.
+/// How a process authenticates.
 #[derive(Clone, Debug)]
 pub enum SignIn {
-    /// Nobody in particular, or whom its certificate names.
+    /// Without credentials, or by its client certificate.
     Nobody,
     /// A user with a password.
     Password {
-        /// Its name.
+        /// The user name.
         user: String,
-        /// Its password.
+        /// The password.
         password: SecretString,
     },
-    /// Whoever has the token.
+    /// With a token.
     Token(SecretString),
-    /// Whoever has the seed of this key.
+    /// With the seed of an nkey.
     NKey(SecretString),
-    /// The user of a file with credentials.
+    /// With a credentials file.
     Credentials(PathBuf),
 }
 
-/// What to do when no server answers at the start. Later on, connections are made again for ever.
+/// What to do if no server answers at the start. Later connections are retried for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtStart {
-    /// Give up.
+    /// Return an error.
     Fail,
-    /// Begin without, and go on trying. Calls fail until then.
+    /// Start without a connection and keep trying. Calls fail until then.
     Retry,
 }
 
-/// What is known about the connection.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) is_connected: bool,
-    /// How often it was made. Whatever a server was told before the last time may be forgotten.
+    /// Number of connections so far. Subscriptions of earlier connections may be lost.
     pub(crate) connections: u64,
-    /// How often the client dropped messages because a subscription was not read fast enough.
+    /// How often the client dropped messages because a subscription was read too slowly.
     pub(crate) overflows: u64,
 }
 
 impl Health {
-    /// Whether messages may have been lost since it was as `before`.
+    /// Whether messages may have been lost since the state was `before`.
     pub(crate) const fn has_lost_since(&self, before: &Self) -> bool {
         self.connections != before.connections || self.overflows != before.overflows
     }
@@ -120,12 +120,12 @@ pub(crate) struct Link {
 /// Why there is no connection.
 #[derive(Debug, Default)]
 struct Away {
-    /// What each server that was tried said or did, as far as that is known; never a secret.
+    /// The error of each server that was tried, as far as known; never a secret.
     why: Option<String>,
     said_at: Option<Instant>,
 }
 
-/// The server's version, read once for each connection.
+/// The server's version, checked once per connection.
 #[derive(Debug, Default)]
 struct Checked {
     connections: u64,
@@ -133,7 +133,7 @@ struct Checked {
 }
 
 impl Link {
-    /// Connects; `subscription_messages_max` bounds what waits in each subscription.
+    /// Connects. Each subscription buffers at most `subscription_messages_max` messages.
     pub(crate) async fn connect(
         options: &ConnectionOptions,
         subscription_messages_max: usize,
@@ -174,18 +174,18 @@ impl Link {
         self.health.borrow().is_connected
     }
 
-    /// The version of the server, if one was ever connected.
+    /// The server's version, if a connection was ever made.
     pub(crate) fn version(&self) -> Option<ServerVersion> {
         self.lock_checked().version
     }
 
-    /// Waits for a connection to a server that will do; returns how often one was made.
+    /// Waits for a connection to a supported server. Returns the number of connections so far.
     pub(crate) async fn connected(&self) -> Result<u64, NatsError> {
         let mut health = self.health.clone();
         let found = health.wait_for(|health| health.is_connected).await;
         let connections = found.map_err(|e| NatsError::Connect(Box::new(e)))?.connections;
         if self.lock_checked().connections != connections {
-            // The client takes commands only once it has noted what the server said of itself.
+            // The client accepts commands only after it has processed the server's INFO.
             self.client.flush().await.map_err(|e| NatsError::Connect(Box::new(e)))?;
             self.check_version(connections)?;
         }
@@ -210,7 +210,7 @@ impl Link {
         lock(&self.checked)
     }
 
-    /// Ends the call when it takes too long.
+    /// Runs a call with the time limit.
     pub(crate) async fn within<T, E: From<NatsError>>(
         &self,
         call: &'static str,
@@ -224,12 +224,12 @@ impl Link {
         timeout(limit, work).await.unwrap_or_else(|_| Err(late().into()))
     }
 
-    /// Why there is no connection, if there is none and it is known.
+    /// The reason for a missing connection, if known.
     fn why_away(&self) -> Option<String> {
         if self.is_connected() { None } else { lock(&self.away).why.clone() }
     }
 
-    /// Asks, and waits for the answer. To be used [`within`](Self::within) a limit.
+    /// Sends a request and waits for the answer. Use it [`within`](Self::within) a limit.
     pub(crate) async fn ask(
         &self,
         call: &'static str,
@@ -252,12 +252,12 @@ impl Link {
         self.client.subscribe(subject).await.map_err(|e| NatsError::Client { call, source: Box::new(e) })
     }
 
-    /// Waits until all that was handed to the client is written. To be used [`within`](Self::within) a limit.
+    /// Waits until the client has written all messages. Use it [`within`](Self::within) a limit.
     pub(crate) async fn flush(&self) -> Result<(), NatsError> {
         self.client.flush().await.map_err(|e| NatsError::Client { call: "flush", source: Box::new(e) })
     }
 
-    /// Hands a message to the client, who writes it when it can.
+    /// Passes a message to the client, which writes it when it can.
     pub(crate) async fn send(
         &self,
         call: &'static str,
@@ -268,7 +268,7 @@ impl Link {
         sent.map_err(|e| NatsError::Client { call, source: Box::new(e) })
     }
 
-    /// As [`send`](Self::send), and says where answers go.
+    /// Like [`send`](Self::send), with a reply subject.
     pub(crate) async fn send_for_reply(
         &self,
         call: &'static str,
@@ -281,7 +281,7 @@ impl Link {
     }
 }
 
-/// The answer as what it should be.
+/// Decodes an answer.
 pub(crate) fn read<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Result<T, NatsError> {
     serde_json::from_slice(body).map_err(|e| NatsError::Garbled { call, source: Box::new(e) })
 }
@@ -306,7 +306,7 @@ async fn client_options(
             let away = Arc::clone(away);
             move |servers, _| {
                 note_failures(&away, &servers);
-                // Which one is next is for the client to choose.
+                // The client chooses the next server.
                 std::future::ready(None)
             }
         })
@@ -326,7 +326,7 @@ async fn client_options(
     if let Some((certificate, key)) = &options.client_certificate {
         client = client.add_client_certificate(certificate.clone(), key.clone());
     }
-    // The servers that a server tells of have no scheme.
+    // Server addresses that a server announces have no scheme.
     let is_encrypted = options.servers.iter().any(|server| server.starts_with("tls://"))
         || options.root_certificates.is_some()
         || options.client_certificate.is_some();
@@ -351,7 +351,7 @@ async fn sign_in(client: ConnectOptions, sign_in: &SignIn) -> Result<ConnectOpti
     })
 }
 
-/// Keeps why servers could not be reached, and says it now and then.
+/// Records why servers are unreachable, and logs it at intervals.
 fn note_failures(away: &Mutex<Away>, servers: &[Server]) {
     let failures = servers.iter().filter_map(|server| {
         let (host, port) = (server.addr.host(), server.addr.port());
@@ -370,11 +370,11 @@ fn note_failures(away: &Mutex<Away>, servers: &[Server]) {
     away.why = Some(why);
 }
 
-/// Which option may have to be another one, of errors that do not pass by themselves.
+/// The option to check, for errors that are not temporary.
 fn advice(error: &str) -> &'static str {
     const ADVICE: [(&str, &str); 6] = [
         ("UnknownIssuer", "; `root_certificates` names who may have signed the server's certificate"),
-        // Of somebody else of the same name.
+        // From another authority with the same name.
         ("BadSignature", "; `root_certificates` names who may have signed the server's certificate"),
         ("not valid for name", "; the certificate is of another host than the address names"),
         ("CertificateRequired", "; the server asks for a `client_certificate`"),
@@ -394,20 +394,20 @@ fn note(told: &watch::Sender<Health>, event: &Event) {
             warn!("the connection to NATS is down");
             told.send_modify(|health| health.is_connected = false);
         }
-        // By this process: the client itself never gives up.
+        // Closed by this process: the client itself never gives up.
         Event::Closed => {
             debug!("the connection to NATS was closed");
             told.send_modify(|health| health.is_connected = false);
         }
         Event::SlowConsumer(_) => told.send_modify(|health| health.overflows += 1),
         Event::ServerError(error) => warn!(%error, "NATS complains"),
-        // One for each attempt to connect, among others.
+        // These include one for each attempt to connect.
         Event::ClientError(error) => debug!(%error, "the NATS client complains"),
         Event::LameDuckMode | Event::Draining => {}
     }
 }
 
-/// Short at first: a server that was restarted is back soon.
+/// Short at first, because a restarted server is usually reachable again soon.
 fn reconnect_after(attempts: usize) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     match attempts {

@@ -1,14 +1,14 @@
 //! The live stream on core NATS.
 //!
-//! `<prefix>.run.<run>` carries a run's signals; nobody stores them. A subscriber then asks on `<prefix>.ask.<run>`, and each
-//! process that holds text of the run's attempts answers with it, from the beginning. So a late watcher gets the text so far from
-//! the process that writes it, and a process that dies takes only text along that nobody was going to finish.
-//! Text is published only while somebody watches; see [`pace`].
+//! `<prefix>.run.<run>` carries a run's signals, which are not stored. A new subscriber asks on `<prefix>.ask.<run>`, and
+//! each process that buffers text of the run's attempts answers with it, from the beginning. So a late watcher gets the
+//! earlier text from the process that writes it. If that process dies, only text of unfinished attempts is lost. Text is
+//! published only while a run has watchers; see [`pace`].
 //!
-//! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it and watch nothing: most clients do. Processes of
-//! earlier versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
+//! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it without watching, as most clients do. Earlier
+//! versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
 
-//! `<prefix>.stop.<run>` tells every process that works on a run to ask the store whether its claims still hold.
+//! `<prefix>.stop.<run>` asks every process that works on a run to check in the store whether its claims are still valid.
 
 mod end;
 mod merge;
@@ -44,27 +44,27 @@ use text::TextSoFar;
 use told::Told;
 use watch::Watch;
 
-/// What waits in the client for one watch, which does nothing but read it.
+/// The client's buffer for one watch, whose task only reads it.
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
-/// Runs whose watchers may have to be told that they missed something.
+/// Most runs whose watchers may have to be notified of missed signals.
 const TOLD_RUNS_MAX: usize = 65_536;
-/// Runs of which it is known whether anybody watches.
+/// Most runs for which this process tracks whether they have watchers.
 const PACED_RUNS_MAX: usize = 65_536;
-/// The name in the subjects of ends.
+/// The fixed name in the subjects of ends.
 const NOBODY: &str = "_";
 
-/// The live stream's bounds and names.
+/// Bounds and names of the live stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// What its subjects begin with; the same in all processes of a cluster.
+    /// Prefix of its subjects; the same in all processes of a cluster.
     pub prefix: String,
-    /// Most signals that a slow watcher may be behind before it misses some.
+    /// Most signals that are buffered for a slow watcher before it misses some.
     pub signals_max: usize,
-    /// Most bytes of text that a slow watcher may be behind.
+    /// Most bytes of text that are buffered for a slow watcher.
     pub watcher_bytes_max: usize,
-    /// Most runs whose text is held here. Beyond it, that of the run that was silent longest is dropped.
+    /// Most runs whose text is buffered here. Beyond it, the run that was silent longest is dropped.
     pub runs_max: usize,
-    /// Most bytes of text that are held of all runs together. Beyond it, as with `runs_max`.
+    /// Most bytes of text that are buffered for all runs together. Beyond it, as with `runs_max`.
     pub text_bytes_max: usize,
 }
 
@@ -80,13 +80,12 @@ impl Default for LiveOptions {
     }
 }
 
-/// Carries signals through NATS.
+/// Transports signals through NATS.
 ///
-/// Publishing waits for nothing: what cannot be handed over at once is dropped, and the run's watchers are told that they
-/// missed something as soon as that can be said. The text of an attempt is held by the process that publishes it, until a
-/// newer attempt at the step begins there, the run falls silent for longer than others, or a bound is reached. So a late
-/// watcher may also get the text of a step that is done, or of an attempt that was given up: it knows the claim from the
-/// store.
+/// Publishing never waits: a signal that cannot be passed on at once is dropped, and the run's watchers are notified of
+/// missed signals as soon as possible. The process that publishes an attempt's text buffers it until a newer attempt at the
+/// step begins there, the run is silent for longer than others, or a bound is reached. So a late watcher may also receive
+/// text of finished or abandoned attempts; it knows the valid claim from the store.
 pub struct NatsLive {
     shared: Arc<Shared>,
     stop: DropGuard,
@@ -98,17 +97,17 @@ struct Shared {
     text: Mutex<TextSoFar>,
     told: Mutex<Told>,
     pace: Mutex<Pace>,
-    /// Where the server says that a probe had no subscriber: followed by the run and the number of the probe.
+    /// The reply subject of probes without subscribers, followed by the run and the probe's number.
     probes: String,
-    /// Rung when text begins to wait.
+    /// Notified when text starts to wait.
     joining: Notify,
-    /// Rung when a signal was dropped.
+    /// Notified when a signal is dropped.
     dropped: Notify,
     tasks: TaskTracker,
 }
 
 impl NatsLive {
-    /// Connects, and begins to answer for the text that will be published here.
+    /// Connects and starts to answer requests for the text that is published here.
     pub async fn connect(connection: &ConnectionOptions, options: LiveOptions) -> Result<Self, NatsError> {
         const CALL: &str = "subscribe to questions";
         if !options.prefix.split('.').all(subjects::is_name) {
@@ -143,12 +142,12 @@ impl NatsLive {
         Ok(Self { shared, stop: stop.drop_guard() })
     }
 
-    /// The version of the server, if one was ever connected.
+    /// The server's version, if a connection was ever made.
     pub fn server_version(&self) -> Option<ServerVersion> {
         self.shared.link.version()
     }
 
-    /// Waits until all that was told is written, at most a call's time, and not without a connection.
+    /// Waits until all signals are written, at most a call's time limit; returns at once without a connection.
     pub async fn flush(&self) {
         let link = &self.shared.link;
         if !link.is_connected() || link.within("flush signals", link.flush()).await.is_err() {
@@ -156,7 +155,7 @@ impl NatsLive {
         }
     }
 
-    /// Ends all watches, and waits until nothing runs any more.
+    /// Ends all watches and waits until all tasks have stopped.
     pub async fn close(self) {
         self.stop.disarm().cancel();
         self.shared.tasks.close();
@@ -181,17 +180,17 @@ impl Shared {
         format!("{}.run.{run}", self.options.prefix)
     }
 
-    /// Where the end of a run is published under `name`.
+    /// The subject of a run's end under `name`.
     fn end_subject(&self, name: &str, run: RunId) -> String {
         format!("{}.end.{name}.{run}", self.options.prefix)
     }
 
-    /// Whether the client took all of it, without waiting.
+    /// Passes on a signal without waiting. False if the client did not take all of it.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
         self.hand_over_for(run, signal, None)
     }
 
-    /// The same, with a reply subject for the first message.
+    /// The same with a reply subject for the first message.
     fn hand_over_for(
         &self,
         run: RunId,
@@ -210,7 +209,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Publishes what workers and conductors write, if anybody may be watching.
+    /// Publishes output of workers and conductors if the run may have watchers.
     fn publish_text(&self, run: RunId, signal: &Signal) -> Result<(), NatsError> {
         let sending = self.lock_pace().sending(run, Instant::now());
         let reply = match sending {
@@ -227,7 +226,7 @@ impl Shared {
         frames.into_iter().try_for_each(|frame| self.publish_text(run, &Signal::Frame(frame)))
     }
 
-    /// Learns from the answers to probes which runs nobody watches.
+    /// Learns from the answers to probes which runs have no watchers.
     async fn learn_who_watches(self: Arc<Self>, mut answers: Subscriber) {
         while let Some(answer) = answers.next().await {
             let mut names = answer.subject.rsplit('.');
@@ -239,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Publishes text that has waited for more.
+    /// Publishes text that was held back to be joined.
     async fn publish_joined(self: Arc<Self>) {
         loop {
             self.joining.notified().await;
@@ -253,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// The same for a run's end, which goes to those who wait for it alone, too.
+    /// The same for a run's end, which is also sent to callers that wait for the end alone.
     fn hand_over_end(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
         for message in wire::write(signal, self.link.client().max_payload()) {
             if !self.hand_over(run, signal)? || !self.try_publish(self.end_subject(NOBODY, run), message?) {
@@ -263,8 +262,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// Whether the client took the message without waiting. Not even for the runtime's sake: a task that has done much would be
-    /// asked to wait although there is room.
+    /// Passes a message to the client without waiting, and without tokio's cooperative budget: a task that has used its
+    /// budget would be made to wait although the client has capacity.
     fn try_publish(&self, subject: String, message: Bytes) -> bool {
         self.try_publish_for(subject, None, message)
     }
@@ -278,7 +277,7 @@ impl Shared {
         sent.is_some_and(|sent| sent.is_ok())
     }
 
-    /// Notes whether something was handed over.
+    /// Records whether a signal was passed on.
     fn note(&self, run: RunId, was_sent: bool) {
         if was_sent {
             self.lock_told().sent(run);
@@ -287,12 +286,12 @@ impl Shared {
         }
     }
 
-    /// Answers with the text so far, for as long as this process lives.
+    /// Answers requests for buffered text as long as this process lives.
     async fn answer(self: Arc<Self>, mut questions: Subscriber) {
         while let Some(question) = questions.next().await {
             let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
             let (Some(run), Some(reply)) = (run, question.reply) else { continue };
-            // What waits is in the answer, and the watchers of before get it here.
+            // The answer includes the text that waits to be joined; existing watchers get it here.
             let waiting = self.lock_pace().flush(run, Instant::now());
             if let Err(error) = self.publish_frames(run, waiting) {
                 debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
@@ -308,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// Tells watchers that they missed something, once that can be said.
+    /// Notifies watchers of missed signals as soon as the connection allows.
     async fn tell_missed(self: Arc<Self>) {
         let mut health = self.link.health();
         let mut connections = health.borrow_and_update().connections;
@@ -328,7 +327,7 @@ impl Shared {
             for run in owed {
                 for subject in [self.run_subject(run), self.end_subject(NOBODY, run)] {
                     if self.send(&subject, &Signal::Missed).await.is_err() {
-                        // The connection is lost again; what is owed stays owed.
+                        // The connection is lost again, so the notification stays due.
                         self.lock_told().dropped(run);
                     }
                 }
@@ -336,7 +335,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the client takes it.
+    /// Waits until the client takes the message.
     async fn send(&self, subject: &str, signal: &Signal) -> Result<(), NatsError> {
         const CALL: &str = "send a signal";
         for message in wire::write(signal, self.link.client().max_payload()) {
@@ -345,7 +344,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A watch whose subscriptions the server knows of, and its question sent.
+    /// Opens a watch. Returns after the server has registered its subscriptions, with the request for buffered text sent.
     async fn open(&self, run: RunId, stop: CancellationToken) -> Result<(Watch, Signals), NatsError> {
         const CALL: &str = "subscribe to a run";
         self.link.connected().await?;
@@ -354,7 +353,7 @@ impl Shared {
         let inbox = self.link.client().new_inbox();
         let live = self.link.subscribe(CALL, self.run_subject(run)).await?;
         let mut answers = self.link.subscribe(CALL, inbox.clone()).await?;
-        // When this comes back, the server knows both subscriptions: what others publish from now on is not missed.
+        // Once this message returns, the server has registered both subscriptions, so later signals are not missed.
         self.link.send(CALL, inbox.clone(), Bytes::new()).await?;
         let Some(_) = answers.next().await else {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
@@ -372,7 +371,7 @@ impl LiveStream for NatsLive {
         let shared = &self.shared;
         let was_sent = match &signal {
             Signal::Frame(frame) => {
-                // Before it is sent: a subscriber that asks in between gets it with the text so far.
+                // Before it is sent: a subscriber that asks in between receives it with the buffered text.
                 shared.lock_text().hold(run, frame);
                 let mut pace = shared.lock_pace();
                 let had_waiting = pace.has_waiting();
@@ -423,7 +422,7 @@ impl LiveStream for NatsLive {
         let (link, inbox) = (&self.shared.link, self.shared.link.client().new_inbox());
         let opening = async {
             let stops = link.subscribe(CALL, format!("{}.stop.*", self.shared.options.prefix)).await?;
-            // When this comes back, the server knows both subscriptions.
+            // Once this message returns, the server has registered both subscriptions.
             let mut echo = link.subscribe(CALL, inbox.clone()).await?;
             link.send(CALL, inbox, Bytes::new()).await?;
             echo.next().await;

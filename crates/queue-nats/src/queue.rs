@@ -1,9 +1,8 @@
 //! The step queue on JetStream.
 //!
-//! Each lane has a stream of its own, a work queue: it is bounded by itself, and refuses a second message of a task until the
-//! first is acked. It has one durable consumer. A stream is made when something is first published to the lane or fetched from
-//! it, a consumer with the first fetch. Both are made again when a server has forgotten them, and a consumer also when it has
-//! lost track of the stream.
+//! Each lane has a separate stream, a work queue with its own bound. It rejects a second message of a task until the first
+//! is acked. It has one durable consumer. A stream is created when its lane is first used, a consumer with the first fetch.
+//! Both are recreated when a server has lost them, and a consumer also when it has lost track of the stream.
 
 mod api;
 mod body;
@@ -31,22 +30,22 @@ use lanes::Lanes;
 pub use options::{QueueOptions, Storage};
 use pull::{Ended, Pull};
 
-/// What is asked of the server, in errors.
+/// Name of the call in errors.
 const STORE: &str = "store a message";
-/// How long a fetch waits in one piece: when its request is lost with a connection, this is how late that is noticed at worst.
+/// Longest wait of one fetch request. If a request is lost with its connection, this is the longest delay until that is noticed.
 const PULL_MAX: Duration = Duration::from_secs(5);
-/// One in so many messages of a full lane may be unknown to its consumer before it counts as having lost track.
+/// Share of a full lane (1 in this many) that may be unknown to its consumer before it counts as having lost track.
 const UNKNOWN_SHARE: usize = 4;
-/// How often one call makes anew what is gone. Twice in a row means that it does not help.
+/// How often one call recreates what is missing. A second time in a row does not help.
 const TRIES: usize = 2;
 /// Most messages of one fetch.
 const FETCH_MESSAGES_MAX: usize = 256;
-/// What waits in one subscription: a fetch's messages, and the word that there are no more.
+/// Buffer of one subscription: a fetch's messages and the final status.
 const SUBSCRIPTION_MESSAGES_MAX: usize = 4 * FETCH_MESSAGES_MAX;
 
 /// A queue on NATS JetStream.
 ///
-/// A message that this version cannot read is put back for a newer process. A fetch takes at most 256 messages.
+/// A message that this version cannot decode is put back for a newer process. A fetch returns at most 256 messages.
 #[derive(Clone)]
 pub struct NatsQueue {
     shared: Arc<Shared>,
@@ -55,7 +54,7 @@ pub struct NatsQueue {
 struct Shared {
     api: Api,
     lanes: Lanes,
-    /// What gives messages back that nobody waits for any more.
+    /// Tasks that put back messages of abandoned fetches.
     tasks: TaskTracker,
 }
 
@@ -67,7 +66,7 @@ struct Stored {
 }
 
 impl NatsQueue {
-    /// Connects. Streams and consumers are made when they are first needed.
+    /// Connects. Streams and consumers are created when they are first needed.
     pub async fn connect(connection: &ConnectionOptions, options: QueueOptions) -> Result<Self, NatsError> {
         options.check()?;
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
@@ -75,12 +74,13 @@ impl NatsQueue {
         Ok(Self { shared: Arc::new(Shared { api, lanes, tasks }) })
     }
 
-    /// The version of the server, if one was ever connected.
+    /// The server's version, if a connection was ever made.
     pub fn server_version(&self) -> Option<ServerVersion> {
         self.shared.api.link.version()
     }
 
-    /// Waits until what was fetched for nobody is given back, at most a call's time, and not without a connection. Call it last.
+    /// Waits until messages of abandoned fetches are put back, at most a call's time limit; returns at once without a
+    /// connection. Must be the last call.
     pub async fn close(&self) {
         self.shared.tasks.close();
         if !self.shared.api.link.is_connected() {
@@ -122,7 +122,7 @@ impl Shared {
         }
     }
 
-    /// JetStream has one number for all of these.
+    /// JetStream uses one error code for all of these.
     fn not_stored(&self, lane: &Lane, message: String) -> Result<Published, QueueError> {
         if message.contains("per subject") {
             return Ok(Published::AlreadyOutstanding);
@@ -168,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// One request to the lane's consumer, and what came of it.
+    /// Sends one request to the lane's consumer and returns its result.
     async fn pull(
         self: &Arc<Self>,
         lane: &Lane,
@@ -188,7 +188,7 @@ impl Shared {
         self.api.link.within(call, work).await
     }
 
-    /// Returns with the connection over which the stream was seen.
+    /// Returns the number of the connection over which the stream was confirmed.
     async fn ensure_stream(&self, lane: &Lane) -> Result<u64, NatsError> {
         let connection = self.api.link.connected().await?;
         if !self.lanes.has_stream(lane, connection) {
@@ -202,7 +202,7 @@ impl Shared {
         let connection = self.ensure_stream(lane).await?;
         if !self.lanes.has_consumer(lane, connection) {
             if let Err(error) = self.api.ensure_consumer(lane).await {
-                // Perhaps the stream is gone.
+                // The stream may be gone.
                 self.lanes.forget_stream(lane, connection);
                 return Err(error);
             }
@@ -211,9 +211,9 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Makes a consumer anew that has lost track of the stream: the stream has messages, and for some seconds the consumer has
-    /// known of none, neither waiting nor in flight, or of far too few. Servers are known to do that after a crash: messages that
-    /// were acked are back, nobody gets them, and they take the room of others.
+    /// Recreates a consumer that has lost track of the stream: the stream has messages, but for some seconds the consumer
+    /// has known of none, or of far too few. Servers do this after a crash: acked messages are back, are never delivered,
+    /// and take the capacity of others.
     async fn look_after(&self, lane: &Lane) {
         let wedged_after = self.api.options.wedged_after;
         if !self.lanes.is_time_to_look(lane, wedged_after) {
@@ -242,7 +242,7 @@ impl Shared {
             return Ok(None);
         };
         let unknown = state.messages.saturating_sub(known);
-        // While much comes and goes the two answers may differ by a little.
+        // Under load the two answers may differ slightly.
         let unknown_max = if known == 0 { 0 } else { self.api.options.lane_messages_max / UNKNOWN_SHARE };
         Ok((unknown > unknown_max).then_some(state.first_seq))
     }

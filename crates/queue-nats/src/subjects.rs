@@ -1,13 +1,13 @@
-//! What streams, consumers and subjects are called.
+//! Names of streams, consumers and subjects.
 //!
-//! Subjects are `<prefix>.<lane>.<run>.<task>`, where the lane is `<tier>.plan` or `<tier>.step.<vendor>`: no lane's subjects
-//! are also another's, as streams demand.
+//! Subjects are `<prefix>.<lane>.<run>.<task>`, where the lane is `<tier>.plan` or `<tier>.step.<vendor>`. Subjects of
+//! different lanes never overlap, as streams require.
 
 use std::fmt::Write;
 
 use podium_ports::queue::{Lane, TaskMessage};
 
-/// The subject of a task's message: the same for each message of the task, so that the stream takes only one at a time.
+/// The subject of a task's messages. It is the same for all of them, so the stream accepts one at a time.
 pub(crate) fn subject(prefix: &str, lane: &Lane, message: &TaskMessage) -> String {
     let task = message.task.to_string().replace('.', "-");
     format!("{prefix}.{}.{}.{task}", tokens(lane, '.'), message.run)
@@ -32,8 +32,8 @@ fn tokens(lane: &Lane, separator: char) -> String {
     }
 }
 
-/// A name as one token of a subject, and as a part of a stream's name: letters, digits and `-` stand for themselves, all
-/// else for its bytes. Different names give different tokens.
+/// A name as one token of a subject or a stream's name. Letters, digits and `-` are kept, other bytes are escaped. Different
+/// names give different tokens.
 fn token(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -47,7 +47,7 @@ fn token(name: &str) -> String {
     token
 }
 
-/// Whether a name can begin that of a stream, which is also a path on the server's disk.
+/// Whether a name can be the prefix of a stream's name, which is also a path on the server's disk.
 pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !name.is_empty() && name.len() <= 32 && name.chars().all(allowed)

@@ -11,11 +11,11 @@ pub struct ServerVersion {
 }
 
 impl ServerVersion {
-    /// The oldest that will do: Debian 12's. It has limits by subject that refuse what is new, and consumers that are named in
-    /// the request which makes them.
+    /// The oldest supported version, that of Debian 12. It has limits per subject that reject new messages, and consumers
+    /// that are named in the request that creates them.
     pub const MIN: Self = Self { major: 2, minor: 9, patch: 10 };
 
-    /// Reads `2.10.27`, or `2.12.0-RC.1`; `None` if it is nothing of the sort.
+    /// Parses `2.10.27` or `2.12.0-RC.1`; `None` if the text is not a version.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let numbers = text.strip_prefix('v').unwrap_or(text);
         let numbers = numbers.split(['-', '+']).next()?;

@@ -1,4 +1,4 @@
-//! A watch for the end alone. There is no text, so nothing to put together and nothing to bound.
+//! A watch for the end alone. It has no text to merge and nothing to bound.
 
 use async_nats::{Message, Subscriber};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::link::{Health, Link};
 pub(super) struct EndWatch {
     live: Subscriber,
     health: watch::Receiver<Health>,
-    /// How the connection was when the subscription began.
+    /// State of the connection when the subscription began.
     seen: Health,
     /// Whether the end was signalled before the watch was ready.
     is_first: bool,
@@ -21,8 +21,8 @@ pub(super) struct EndWatch {
 }
 
 impl EndWatch {
-    /// A watch of `subjects` that the server knows of: what others publish from now on is not missed. `own` is one of these
-    /// subjects, to be sent to.
+    /// Opens a watch of `subjects`. Returns after the server has registered it, so later signals are not missed. `own` is
+    /// one of these subjects, used for a message to itself.
     pub(super) async fn open(
         link: &Link,
         (subjects, own): (String, String),
@@ -33,7 +33,7 @@ impl EndWatch {
         let health = link.health();
         let seen = *health.borrow();
         let mut live = link.subscribe(CALL, subjects).await?;
-        // An empty message comes back from the server; that of another waiter, or a signal, says the same.
+        // The server returns the empty message. Another waiter's message, or a signal, proves the subscription as well.
         link.send(CALL, own, Bytes::new()).await?;
         let Some(message) = live.next().await else {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
@@ -74,8 +74,8 @@ impl EndWatch {
     }
 }
 
-/// Whether the message is a reason to read the store. A message that a waiter sent to itself is not. What else it says is not read:
-/// processes of earlier versions enclose the run.
+/// Whether the message is a reason to read the store. A waiter's message to itself is empty. The content is ignored: earlier
+/// versions enclose the run.
 fn is_signal(message: &Message) -> bool {
     !message.payload.is_empty()
 }

@@ -1,27 +1,27 @@
-//! Puts together what was written so far, which processes answer with, and what comes live.
+//! Merges buffered text, with which processes answer, and live text.
 //!
-//! Both overlap, and either may come first. What a watcher gets of an attempt has no piece twice, and a gap only if nobody
-//! answers with what is missing.
+//! They overlap and arrive in any order. A watcher receives no piece of an attempt twice, and a gap only if no process
+//! answers with the missing text.
 
 use std::collections::{HashMap, VecDeque};
 
 use podium_domain::ids::ClaimId;
 use podium_ports::live::{Frame, Signal};
 
-/// Attempts of a run whose text is followed. Beyond it all of them are taken for new ones.
+/// Most attempts of a run whose text is tracked. Beyond it all attempts are treated as new.
 const ATTEMPTS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Merge {
-    /// How many bytes of each attempt were passed on.
+    /// Bytes of each attempt that were passed on.
     known: HashMap<ClaimId, u64>,
-    /// A live piece that does not follow on what is known, and all that came after it.
+    /// A live piece that does not continue the known text, and all signals after it.
     held: VecDeque<Signal>,
     out: VecDeque<Signal>,
 }
 
 impl Merge {
-    /// A signal that came live. Who has missed something begins anew: what waits is of no use to it.
+    /// Adds a live signal. After missed signals the watcher starts over, so waiting ones are dropped.
     pub(super) fn live(&mut self, signal: Signal) {
         if signal == Signal::Missed {
             self.held.clear();
@@ -30,13 +30,13 @@ impl Merge {
         self.pass_what_follows();
     }
 
-    /// What was written so far.
+    /// Adds buffered text of an answer.
     pub(super) fn answer(&mut self, frame: &Frame) {
         self.pass(frame);
         self.pass_what_follows();
     }
 
-    /// No answer will come: passes on all that waits.
+    /// Passes on all waiting signals, because no answer will come.
     pub(super) fn release(&mut self) {
         while let Some(signal) = self.held.pop_front() {
             match signal {
@@ -46,12 +46,12 @@ impl Merge {
         }
     }
 
-    /// Signals that wait for an answer.
+    /// Number of signals that wait for an answer.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// What may be passed on.
+    /// The next signal to pass on.
     pub(super) fn next(&mut self) -> Option<Signal> {
         self.out.pop_front()
     }
@@ -73,11 +73,11 @@ impl Merge {
         self.known.get(&claim).copied().unwrap_or(0)
     }
 
-    /// Passes on what of a piece is not known yet.
+    /// Passes on the unknown part of a piece.
     fn pass(&mut self, frame: &Frame) {
         let begin = self.known_of(frame.claim).max(frame.offset);
         let known = usize::try_from(begin - frame.offset).unwrap_or(usize::MAX);
-        // Pieces of one text are cut between characters; one that is not is no piece of it.
+        // Pieces of a text are cut between characters; others are invalid and ignored.
         let Some(text) = frame.text.get(known..).filter(|text| !text.is_empty()) else { return };
         if self.known.len() >= ATTEMPTS_MAX && !self.known.contains_key(&frame.claim) {
             self.known.clear();

@@ -1,4 +1,4 @@
-//! The end of a watch that the watcher holds: bounded in signals and in bytes. Who is too slow misses some, and hears of it.
+//! The sending end of a watch, bounded in signals and bytes. A slow watcher misses signals and is notified of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ pub(super) struct Outlet {
     has_missed: bool,
 }
 
-/// An outlet, and the signals that come out of it.
+/// Creates an outlet and the stream of its signals.
 pub(super) fn outlet(signals_max: usize, bytes_max: usize) -> (Outlet, Signals) {
     let (sender, receiver) = mpsc::channel(signals_max.max(1));
     let bytes = Arc::new(AtomicUsize::new(0));
@@ -30,13 +30,13 @@ pub(super) fn outlet(signals_max: usize, bytes_max: usize) -> (Outlet, Signals) 
 }
 
 impl Outlet {
-    /// Hands a signal over, or drops it: then the next that the watcher gets is [`Signal::Missed`].
+    /// Passes on a signal or drops it. After a drop the watcher's next signal is [`Signal::Missed`].
     pub(super) fn push(&mut self, signal: Signal) {
         if self.has_missed {
             return;
         }
         let size = size(&signal);
-        // Only this side adds, so that the sum cannot pass the bound in between.
+        // Only this side adds, so the sum cannot exceed the bound in between.
         let has_room = self.bytes.load(Ordering::Relaxed).saturating_add(size) <= self.bytes_max;
         self.bytes.fetch_add(size, Ordering::Relaxed);
         if !has_room || self.signals.try_send(signal).is_err() {
@@ -45,12 +45,12 @@ impl Outlet {
         }
     }
 
-    /// Something was lost on the way here.
+    /// Records that signals were lost before they got here.
     pub(super) const fn miss(&mut self) {
         self.has_missed = true;
     }
 
-    /// Waits until the watcher is told what it missed, if it missed something; else until it is gone. False when it is gone.
+    /// If signals were missed, waits until the watcher is notified; otherwise until it is gone. False if it is gone.
     pub(super) async fn attend(&mut self) -> bool {
         if !self.has_missed {
             self.signals.closed().await;

@@ -1,10 +1,10 @@
-//! When pieces of text are published: only while somebody watches their run, and not one by one.
+//! Decides when text is published: only while its run has watchers, and joined into larger pieces.
 //!
-//! Nobody tells a process that the last watcher of a run has left. It learns that from the server: a message with a reply subject
-//! that no subscriber gets is answered with "no responders". So the first message of a run is such a probe, and so is one message
-//! a second while the run is watched. A run that nobody watches is silent until somebody asks for its text so far.
+//! A process is not notified when the last watcher of a run leaves. It learns that from the server, which answers a message
+//! with a reply subject but no subscribers with "no responders". So the first message of a run is such a probe, and so is
+//! one message a second while the run is watched. A run without watchers is silent until a subscriber asks for its text.
 //!
-//! The first piece of an attempt is published at once. Later pieces are joined for [`JOIN`], which nobody sees.
+//! The first piece of an attempt is published at once. Later pieces are joined for [`JOIN`], which is not noticeable.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use tokio::time::Instant;
 
 /// How long pieces of an attempt are joined.
 pub(super) const JOIN: Duration = Duration::from_millis(50);
-/// How often a watched run is probed.
+/// Interval between probes of a watched run.
 const PROBE_WATCHED: Duration = Duration::from_secs(1);
-/// How often a run is probed that nobody watched: the question of a new watcher may have been lost.
+/// Interval between probes of a run without watchers, in case a new watcher's request was lost.
 const PROBE_UNWATCHED: Duration = Duration::from_secs(10);
 
-/// The runs that this process writes text of, and who watches them.
+/// The runs whose text this process writes, and whether they have watchers.
 #[derive(Debug)]
 pub(super) struct Pace {
     runs_max: usize,
     runs: HashMap<RunId, Paced>,
-    /// Those of which text waits.
+    /// Runs with text that waits.
     waiting: BTreeSet<RunId>,
-    /// Counts watches, so that the answer to a probe that was sent before a watch does not end it.
+    /// Counts watches, so that the answer to an older probe does not end a new watch.
     watches: u64,
 }
 
@@ -40,7 +40,7 @@ struct Paced {
     attempts: BTreeMap<(u16, StepIndex), Piece>,
 }
 
-/// Text of an attempt that was not published yet.
+/// Unpublished text of an attempt.
 #[derive(Debug)]
 struct Piece {
     frame: Frame,
@@ -50,11 +50,11 @@ struct Piece {
 /// How a signal is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// Nobody watches: the signal is not published.
+    /// Not at all: the run has no watchers.
     Not,
     /// Without a reply subject.
     Plain,
-    /// As a probe. The number comes back with the answer.
+    /// As a probe. Its number comes back with the answer.
     Probe(u64),
 }
 
@@ -73,7 +73,7 @@ impl Pace {
         if paced.is_watched { Sending::Plain } else { Sending::Not }
     }
 
-    /// Adds a piece of text. Returns what is to be published now; the rest waits for [`JOIN`].
+    /// Adds a piece of text. Returns what must be published now; the rest waits for [`JOIN`].
     pub(super) fn add(&mut self, run: RunId, frame: &Frame, now: Instant) -> Vec<Frame> {
         let paced = self.paced(run);
         if !paced.is_watched && !paced.must_probe(now) {
@@ -105,7 +105,7 @@ impl Pace {
         !self.waiting.is_empty()
     }
 
-    /// All text that waits.
+    /// Takes all waiting text.
     pub(super) fn take_waiting(&mut self, now: Instant) -> Vec<(RunId, Frame)> {
         let runs = std::mem::take(&mut self.waiting);
         runs.into_iter()
@@ -113,14 +113,14 @@ impl Pace {
             .collect()
     }
 
-    /// The text of the run that waits: a signal follows that must not overtake it.
+    /// Takes the run's waiting text, which the next signal must not overtake.
     pub(super) fn flush(&mut self, run: RunId, now: Instant) -> Vec<Frame> {
         self.waiting.remove(&run);
         let attempts = self.runs.get_mut(&run).into_iter().flat_map(|paced| paced.attempts.values_mut());
         attempts.filter_map(|piece| piece.take(now)).collect()
     }
 
-    /// Somebody has subscribed to the run. A run that is not known here is probed with its first text.
+    /// Records a new subscriber. A run that is unknown here is probed with its first text.
     pub(super) fn watched(&mut self, run: RunId, now: Instant) {
         self.watches += 1;
         if let Some(paced) = self.runs.get_mut(&run) {
@@ -128,7 +128,7 @@ impl Pace {
         }
     }
 
-    /// The answer to a probe: nobody had subscribed to the run. It does not count if somebody has since.
+    /// Records the answer to a probe without subscribers. Ignored if a subscriber has come since.
     pub(super) fn unwatched(&mut self, run: RunId, watch: u64) {
         if let Some(paced) = self.runs.get_mut(&run).filter(|paced| paced.watch == watch) {
             paced.is_watched = false;
@@ -137,7 +137,7 @@ impl Pace {
         }
     }
 
-    /// The run has ended.
+    /// Forgets a run that has ended.
     pub(super) fn forget(&mut self, run: RunId) {
         self.waiting.remove(&run);
         self.runs.remove(&run);
@@ -149,7 +149,7 @@ impl Pace {
     }
 
     fn paced(&mut self, run: RunId) -> &mut Paced {
-        // A run that is forgotten costs one probe, and at most a piece of text, which its watchers then ask for.
+        // A forgotten run costs one probe, and at most a piece of text, which its watchers then ask for.
         if self.runs.len() >= self.runs_max && !self.runs.contains_key(&run) {
             self.waiting.clear();
             self.runs.clear();
@@ -159,7 +159,7 @@ impl Pace {
 }
 
 impl Paced {
-    /// Taken for watched until the answer to the first probe is there.
+    /// Counts as watched until the answer to the first probe arrives.
     fn new() -> Self {
         Self { is_watched: true, watch: 0, probed_at: None, attempts: BTreeMap::new() }
     }
@@ -215,7 +215,7 @@ mod tests {
             self.pace.sending(self.run, self.now)
         }
 
-        /// Writes more of the text; what is published at once.
+        /// Writes more text. Returns what is published at once.
         fn write(&mut self, text: &str) -> Vec<(u64, String)> {
             let frame = Frame { text: text.to_owned(), ..self.frame.clone() };
             self.frame.offset += text.len() as u64;

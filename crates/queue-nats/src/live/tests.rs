@@ -34,7 +34,7 @@ impl Writer {
         self.live.publish(self.run, Signal::Frame(frame)).await.unwrap();
     }
 
-    /// Writes until it is known that nobody watches.
+    /// Writes until the run is known to have no watchers.
     async fn until_silent(&mut self) {
         while !self.live.shared.lock_pace().is_silent(self.run) {
             self.write(".").await;
@@ -42,7 +42,7 @@ impl Writer {
         }
     }
 
-    /// How many messages the client has written.
+    /// Number of messages that the client has written.
     async fn messages(&self) -> u64 {
         self.live.flush().await;
         self.live.shared.link.client().statistics().out_messages.load(Ordering::Relaxed)
@@ -53,7 +53,7 @@ async fn connect(server: &Nats) -> NatsLive {
     NatsLive::connect(&ConnectionOptions::new(server.url()), LiveOptions::default()).await.unwrap()
 }
 
-/// Reads until all of the text has come.
+/// Reads until `length` bytes of text have arrived.
 async fn read(signals: &mut Signals, length: usize) -> String {
     let mut text = String::new();
     while text.len() < length {

@@ -1,4 +1,4 @@
-//! The text so far of the attempts that this process writes.
+//! Buffers the text of the attempts that this process writes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::policy::OUTPUT_BYTES_MAX;
 use podium_ports::live::Frame;
 
-/// Text by run, bounded in runs and in bytes.
+/// Text by run, bounded in runs and bytes.
 ///
-/// An attempt's text is held until a newer attempt at the same step begins here, its run falls silent for longer than
-/// others, or a bound is reached. One whose beginning was missed, or that exceeds what any policy allows, is not held.
+/// An attempt's text is buffered until a newer attempt at the same step begins here, its run is silent for longer than others, or a
+/// bound is reached. Text whose beginning was missed, or that exceeds the limit of all policies, is not buffered.
 #[derive(Debug)]
 pub(super) struct TextSoFar {
     runs_max: usize,
@@ -56,7 +56,7 @@ impl TextSoFar {
         }
     }
 
-    /// What each attempt at a step of the run wrote, from its beginning.
+    /// The text of each attempt at a step of the run, from its beginning.
     pub(super) fn of(&self, run: RunId) -> Vec<Frame> {
         let attempts = self.runs.get(&run).into_iter().flat_map(|entry| &entry.attempts);
         attempts
@@ -68,7 +68,7 @@ impl TextSoFar {
             .collect()
     }
 
-    /// Keeps the bounds: drops the run that was silent longest, and the one that was told just now only at last.
+    /// Enforces the bounds: drops the run that was silent longest, and the current run only as a last resort.
     fn evict(&mut self, told: RunId) {
         while self.runs.len() > self.runs_max || self.bytes > self.bytes_max {
             let others = self.runs.iter().filter(|(run, _)| **run != told);
@@ -83,7 +83,7 @@ impl RunText {
         self.attempts.values().map(|attempt| attempt.text.len()).sum()
     }
 
-    /// How many bytes the step's attempt had before, and has now.
+    /// Returns the attempt's bytes before and after this piece.
     fn hold(&mut self, frame: &Frame) -> (usize, usize) {
         let step = (frame.round, frame.step);
         match self.attempts.get_mut(&step) {
@@ -100,18 +100,18 @@ impl RunText {
                 self.attempts.insert(step, Attempt { claim: frame.claim, text: frame.text.clone() });
                 (before, frame.text.len())
             }
-            // The middle of an attempt whose beginning is not there: a newer one's place is not for it.
+            // The middle of an attempt without its beginning does not replace a newer attempt.
             _ => (0, 0),
         }
     }
 }
 
 impl Attempt {
-    /// Adds a piece of this attempt; false if a piece before it is missing, or it would be too much.
+    /// Appends a piece. False if an earlier piece is missing, or the text would be too long.
     fn accept(&mut self, frame: &Frame) -> bool {
         let Ok(offset) = usize::try_from(frame.offset) else { return false };
         let Some(known) = self.text.len().checked_sub(offset) else { return false };
-        // A repeated piece, or one that overlaps.
+        // A repeated or overlapping piece.
         let fresh = frame.text.get(known.min(frame.text.len())..);
         let Some(fresh) = fresh.filter(|fresh| self.text.len() + fresh.len() <= OUTPUT_BYTES_MAX) else {
             return false;
@@ -139,7 +139,7 @@ mod tests {
             let runs: Vec<_> = (0..10).map(|_| ids.run_id(TestClock::START)).collect();
             for run in &runs {
                 text.hold(*run, &frame(ids.claim_id(), 0, "text"));
-                // Whoever writes on is not silent.
+                // A run that is still written is not silent.
                 let claim = text.of(runs[0])[0].claim;
                 text.hold(runs[0], &frame(claim, 4, ""));
             }

@@ -1,4 +1,4 @@
-//! Whom signals were sent about lately, because what was sent may have been lost.
+//! Tracks the runs with recent signals, which may have been lost with a connection.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use podium_domain::ids::RunId;
 use tokio::time::Instant;
 
-/// How long it may take until a dead connection is noticed: what was written to it in that time is lost.
+/// Longest time until a dead connection is detected; messages written in that time are lost.
 const UNSURE_FOR: Duration = Duration::from_secs(20);
 
-/// Runs whose watchers may have missed something. Bounded: of very many runs in a short time, the first are forgotten.
+/// Runs whose watchers may have missed signals. Bounded: beyond it the oldest runs are forgotten.
 #[derive(Debug)]
 pub(super) struct Told {
     runs_max: usize,
-    /// Told in the current span of time, and in the one before.
+    /// Runs with signals in the current period, and in the previous one.
     current: HashSet<RunId>,
     before: HashSet<RunId>,
     since: Instant,
-    /// Of these it is certain that something was dropped.
+    /// Runs with signals that were certainly dropped.
     owed: HashSet<RunId>,
 }
 
@@ -27,7 +27,7 @@ impl Told {
         Self { runs_max, current, before, since: Instant::now(), owed }
     }
 
-    /// A signal was written.
+    /// Records a written signal.
     pub(super) fn sent(&mut self, run: RunId) {
         if self.since.elapsed() > UNSURE_FOR || self.current.len() >= self.runs_max {
             self.before = std::mem::take(&mut self.current);
@@ -36,18 +36,18 @@ impl Told {
         self.current.insert(run);
     }
 
-    /// A signal was dropped; false if that was noted already, or cannot be.
+    /// Records a dropped signal. False if that is already recorded, or the bound is reached.
     pub(super) fn dropped(&mut self, run: RunId) -> bool {
         self.owed.len() < self.runs_max && self.owed.insert(run)
     }
 
-    /// The connection was lost: nobody knows what of the last signals has arrived.
+    /// Records the loss of the connection: recent signals may not have arrived.
     pub(super) fn lost(&mut self) {
         let unsure = self.current.drain().chain(self.before.drain());
         self.owed.extend(unsure.take(self.runs_max));
     }
 
-    /// Runs whose watchers are to be told that they missed something.
+    /// Takes the runs whose watchers must be notified of missed signals.
     pub(super) fn take_owed(&mut self) -> Vec<RunId> {
         self.owed.drain().collect()
     }

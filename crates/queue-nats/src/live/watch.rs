@@ -1,4 +1,4 @@
-//! One watch: from the subscriptions to the watcher.
+//! One watch: passes signals from the subscriptions to the watcher.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use super::outlet::Outlet;
 use super::wire;
 use crate::link::Health;
 
-/// How long a live piece waits for what was written before it. Whoever writes holds that, and answers within a round trip
-/// unless it is very busy; only what exceeded a bound is held by nobody.
+/// How long a live piece waits for earlier text. The writing process buffers that and normally answers within a round trip;
+/// only text that exceeded a bound is not buffered anywhere.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Most signals that wait for an answer.
 const HELD_MAX: usize = 256;
 
 pub(super) struct Watch {
-    /// What is published.
+    /// The published signals.
     pub(super) live: Subscriber,
-    /// What those answer who hold text so far.
+    /// The answers with buffered text.
     pub(super) answers: Subscriber,
     pub(super) health: watch::Receiver<Health>,
-    /// How the connection was when the subscriptions began.
+    /// State of the connection when the subscriptions began.
     pub(super) seen: Health,
     pub(super) outlet: Outlet,
     pub(super) stop: CancellationToken,
 }
 
 impl Watch {
-    /// Passes signals on until the watcher is gone. It never waits for the watcher before it reads: what is not read in
-    /// time the client drops.
+    /// Passes signals on until the watcher is gone. It never waits for the watcher before it reads: the client drops
+    /// messages that are not read in time.
     pub(super) async fn run(mut self) {
         let mut merge = Merge::default();
         let mut release_at = Instant::now();
@@ -47,12 +47,12 @@ impl Watch {
                 is_there = self.outlet.attend() => if !is_there { return },
                 message = self.answers.next() => match message {
                     Some(message) => if let Some(Signal::Frame(frame)) = signal(&message) {
-                        // What came live before the answer goes first: the answer may hold it, too.
+                        // Live signals that came before the answer go first: the answer may include them.
                         while let Some(Some(message)) = self.live.next().now_or_never() {
                             hear(&mut merge, &message);
                         }
                         merge.answer(&frame);
-                        // A long text comes in pieces.
+                        // A long text comes in several answers.
                         release_at = Instant::now() + ANSWER_WAIT;
                     },
                     None => return,
@@ -66,7 +66,7 @@ impl Watch {
                     if changed.is_err() {
                         return;
                     }
-                    // Told once there is a connection again: the watcher will then subscribe anew.
+                    // The watcher is notified once the connection is back, and then subscribes again.
                     if now.has_lost_since(&self.seen) {
                         self.seen = now;
                         self.outlet.miss();

@@ -1,7 +1,7 @@
-//! Signals as they travel.
+//! The wire format of signals.
 //!
-//! JSON, with short names: half of a frame is its text anyway, nothing has to be generated, and `nats sub` shows an operator
-//! what goes on. Text is cut into pieces that stay below the server's limit of a message however much JSON escapes.
+//! JSON with short names: half of a frame is text anyway, no code is generated, and operators can read it with `nats sub`.
+//! Text is split into pieces that stay below the server's message limit however much JSON escapes.
 
 use std::borrow::Cow;
 
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::NatsError;
 
-/// The form that this version writes, and the newest that it reads.
+/// The version that this process writes, and the newest that it reads.
 const VERSION: u16 = 1;
 /// Most bytes of text in a message.
 const TEXT_BYTES_MAX: usize = 128 << 10;
-/// What JSON makes of one byte at most: `\u0000`.
+/// Most bytes that JSON makes of one: `\u0000`.
 const ESCAPED_BYTES_MAX: usize = 6;
-/// Room for all but the text.
+/// Bytes reserved for everything except the text.
 const ENVELOPE_BYTES_MAX: usize = 512;
 
-/// What tells the form.
+/// The format's version.
 #[derive(Deserialize)]
 struct Form {
     v: u16,
@@ -39,7 +39,7 @@ enum Wire<'a> {
     #[serde(rename = "c")]
     Committed {
         v: u64,
-        /// Whether that was the end.
+        /// Whether this is the end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         e: bool,
     },
@@ -62,7 +62,7 @@ enum Wire<'a> {
     Missed,
 }
 
-/// The messages of a signal, none longer than `message_bytes_max`, each written when it is asked for.
+/// The messages of a signal, none longer than `message_bytes_max`, each encoded on demand.
 pub(super) fn write(
     signal: &Signal,
     message_bytes_max: usize,
@@ -87,7 +87,7 @@ pub(super) fn write(
     })
 }
 
-/// The signal of a message; `None` if it is of a newer form.
+/// Decodes a message; `None` for a newer version.
 pub(super) fn read(body: &[u8]) -> Result<Option<Signal>, serde_json::Error> {
     if serde_json::from_slice::<Form>(body)?.v > VERSION {
         return Ok(None);
@@ -108,7 +108,7 @@ fn message(wire: Wire<'_>) -> Result<Bytes, NatsError> {
     written.map(Bytes::from).map_err(|e| NatsError::Client { call: "write a signal", source: Box::new(e) })
 }
 
-/// The pieces of a text with their places; one empty piece of an empty text.
+/// Splits a text into pieces with their offsets; an empty text gives one empty piece.
 fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = (usize, &str)> {
     let mut at = Some(0_usize);
     std::iter::from_fn(move || {
@@ -118,7 +118,7 @@ fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = (usize, &str)> {
             end -= 1;
         }
         if end == begin {
-            // Less room than one character takes; it has to go all the same.
+            // The limit is less than one character, which must be sent all the same.
             end = text[begin..].char_indices().nth(1).map_or(text.len(), |(next, _)| begin + next);
         }
         at = (end < text.len()).then_some(end);
@@ -150,7 +150,7 @@ mod tests {
         ]
     }
 
-    /// Processes of several versions talk with each other: what form 1 is does not change.
+    /// Processes of several versions communicate, so version 1 never changes.
     #[test]
     fn form_1_is_written_and_read_as_ever() {
         for (signal, form) in signals() {

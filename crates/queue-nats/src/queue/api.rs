@@ -1,6 +1,6 @@
-//! What is asked of JetStream: the lanes' streams and their consumers, made, described and removed.
+//! JetStream requests: create, describe and remove the lanes' streams and consumers.
 //!
-//! The requests hold only what every supported server knows: newer ones refuse what they do not know. Each must be made
+//! Requests contain only fields that every supported server knows: newer servers reject unknown fields. Each must be made
 //! within a time limit.
 
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::subjects;
 const STREAM_NOT_FOUND: u64 = 10_059;
 const CONSUMER_NOT_FOUND: u64 = 10_014;
 const STREAM_IS_DIFFERENT: u64 = 10_058;
-/// The stream did not store a message; only the text says why.
+/// The stream did not store a message; only the text gives the reason.
 pub(super) const NOT_STORED: u64 = 10_077;
-/// Fetches that wait on one lane, in all processes together.
+/// Most waiting fetches per lane, of all processes together.
 const FETCHES_MAX: usize = 4096;
 /// The one consumer of each stream.
 pub(super) const CONSUMER: &str = "work";
-/// Most bytes of a message: its body, its subject, and what the server adds.
+/// Longest message in bytes: its body, its subject and the server's overhead.
 const MESSAGE_BYTES_MAX: usize = BODY_BYTES_MAX + 1024;
 
 /// JetStream, for the streams of one queue.
@@ -49,11 +49,11 @@ struct Refusal {
     description: String,
 }
 
-/// The part of an answer that nobody reads.
+/// An answer whose fields are not used.
 #[derive(Deserialize)]
 struct Nothing {}
 
-/// What a consumer knows.
+/// A consumer's counters.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct ConsumerInfo {
     num_pending: usize,
@@ -61,7 +61,7 @@ pub(super) struct ConsumerInfo {
 }
 
 impl ConsumerInfo {
-    /// How many messages it knows of: those that wait and those in flight.
+    /// Number of messages that it knows: waiting and in flight.
     pub(super) const fn known(self) -> usize {
         self.num_pending.saturating_add(self.num_ack_pending)
     }
@@ -82,24 +82,24 @@ struct StreamStorage {
     storage: String,
 }
 
-/// What a lane's stream holds.
+/// The state of a lane's stream.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct StreamState {
-    /// Messages, those in flight included.
+    /// Number of messages, including those in flight.
     pub(super) messages: usize,
-    /// The number of the oldest one.
+    /// Sequence number of the oldest message.
     #[serde(default)]
     pub(super) first_seq: u64,
 }
 
 impl Api {
-    /// Makes a lane's stream, or makes it what the options say.
+    /// Creates a lane's stream, or updates it to the options.
     pub(super) async fn ensure_stream(&self, lane: &Lane) -> Result<(), NatsError> {
         let (name, stream) = (self.stream_name(lane), self.stream(lane));
         match self.ask::<Nothing>("make a stream", &format!("STREAM.CREATE.{name}"), &stream).await {
             Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) => {
                 if self.is_stored_otherwise(&name).await? {
-                    // NATS moves no stream. Its messages are published again, by the sweepers and from the store.
+                    // NATS cannot change a stream's storage. The sweepers republish its messages from the store.
                     info!(stream = name, "making the stream again with the storage that the options say");
                     self.remove_stream(&name).await?;
                     let subject = format!("STREAM.CREATE.{name}");
@@ -113,7 +113,7 @@ impl Api {
         }
     }
 
-    /// Whether a stream is there that keeps its messages elsewhere than the options say.
+    /// Whether the stream exists with a storage other than the configured one.
     async fn is_stored_otherwise(&self, name: &str) -> Result<bool, NatsError> {
         let subject = format!("STREAM.INFO.{name}");
         match self.ask::<StreamConfig>("describe a stream", &subject, &Value::Null).await {
@@ -130,7 +130,7 @@ impl Api {
         }
     }
 
-    /// The options' storage, in NATS' words.
+    /// The configured storage, as NATS names it.
     const fn storage(&self) -> &'static str {
         match self.options.storage {
             Storage::File => "file",
@@ -138,7 +138,7 @@ impl Api {
         }
     }
 
-    /// Makes a lane's consumer, or changes what can be changed of it. The stream is there.
+    /// Creates or updates a lane's consumer. The stream must exist.
     pub(super) async fn ensure_consumer(&self, lane: &Lane) -> Result<(), NatsError> {
         let (stream, filter) = (self.stream_name(lane), subjects::filter(&self.options.prefix, lane));
         let subject = format!("CONSUMER.CREATE.{stream}.{CONSUMER}.{filter}");
@@ -153,7 +153,7 @@ impl Api {
         }
     }
 
-    /// What a lane's consumer knows; `None` if there is no such consumer.
+    /// A lane's consumer; `None` if it does not exist.
     pub(super) async fn consumer_info(&self, lane: &Lane) -> Result<Option<ConsumerInfo>, NatsError> {
         let subject = format!("CONSUMER.INFO.{}.{CONSUMER}", self.stream_name(lane));
         match self.ask("describe a consumer", &subject, &Value::Null).await {
@@ -162,7 +162,7 @@ impl Api {
         }
     }
 
-    /// What a lane's stream holds; nothing if there is no such stream.
+    /// State of a lane's stream; empty if it does not exist.
     pub(super) async fn state(&self, lane: &Lane) -> Result<StreamState, NatsError> {
         let subject = format!("STREAM.INFO.{}", self.stream_name(lane));
         match self.ask::<StreamInfo>("describe a stream", &subject, &Value::Null).await {
@@ -176,7 +176,7 @@ impl Api {
         self.ask::<Nothing>("say how it is", "INFO", &Value::Null).await.map(drop)
     }
 
-    /// What a lane's stream is called.
+    /// Name of a lane's stream.
     pub(super) fn stream_name(&self, lane: &Lane) -> String {
         subjects::stream(&self.options.stream, lane)
     }
@@ -196,7 +196,7 @@ impl Api {
         let options = &self.options;
         let bytes_max = match options.storage {
             Storage::File => i64::try_from(options.lane_messages_max * MESSAGE_BYTES_MAX).unwrap_or(i64::MAX),
-            // The server would set so much memory aside. The number of messages is the bound.
+            // The server would reserve this much memory. The number of messages is the bound.
             Storage::Memory => -1,
         };
         json!({
@@ -206,7 +206,7 @@ impl Api {
             "retention": "workqueue",
             "storage": self.storage(),
             "num_replicas": options.replicas,
-            // One message a task, queued or in flight; a second one is refused.
+            // One message per task, queued or in flight; a second one is rejected.
             "max_msgs_per_subject": 1,
             "discard": "new",
             "discard_new_per_subject": true,
@@ -228,9 +228,9 @@ impl Api {
                 "replay_policy": "instant",
                 "ack_policy": "explicit",
                 "ack_wait": nanoseconds(options.ack_wait),
-                // Attempts are counted in the store: a message that was delivered too often would stay for ever.
+                // Attempts are counted in the store. With a limit, a message that was delivered too often would stay for ever.
                 "max_deliver": -1,
-                // All of the lane: the slots of those who fetch are the bound.
+                // The whole lane: the bound is the free slots of the fetching processes.
                 "max_ack_pending": options.lane_messages_max,
                 "max_waiting": FETCHES_MAX,
             }
@@ -238,7 +238,7 @@ impl Api {
     }
 }
 
-/// The body of an answer that is no refusal.
+/// The body of an answer, or the error that it contains.
 pub(super) fn accept<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Result<T, NatsError> {
     let answer: Answer = read(call, body)?;
     match answer.error {

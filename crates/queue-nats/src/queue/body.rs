@@ -1,11 +1,11 @@
-//! Messages as they travel: the ids as JSON.
+//! The wire format of messages: the ids as JSON.
 //!
-//! Earlier versions enclosed the run's events so far. A reader ignores them.
+//! Earlier versions also enclosed the run's events, which are ignored.
 
 use bytes::Bytes;
 use podium_ports::queue::TaskMessage;
 
-/// Longest message. Those of this version are far shorter; those of earlier versions may be as long.
+/// Longest message. Messages of this version are far shorter; those of earlier versions may be this long.
 pub(super) const BODY_BYTES_MAX: usize = 8 << 10;
 
 pub(super) fn write(message: &TaskMessage) -> serde_json::Result<Bytes> {

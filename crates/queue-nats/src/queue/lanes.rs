@@ -1,4 +1,4 @@
-//! What this process believes to be there: the lanes' streams and consumers.
+//! Caches which streams and consumers exist.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use podium_ports::queue::Lane;
 use tokio::time::Instant;
 
-/// As many lanes as there are tiers and vendors.
+/// There are as many lanes as combinations of tiers and vendors.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     state: Mutex<State>,
@@ -20,12 +20,12 @@ struct State {
 
 #[derive(Debug, Default)]
 struct LaneState {
-    /// Over which connection the stream was seen. A server that is connected to anew may have forgotten it.
+    /// The connection over which the stream was confirmed. A server may have lost it before a later connection.
     stream: Option<u64>,
-    /// Over which connection the consumer was seen.
+    /// The connection over which the consumer was confirmed.
     consumer: Option<u64>,
     looked_at: Option<Instant>,
-    /// Since when the consumer seems to know nothing of the stream's oldest message, and which that is.
+    /// Since when the consumer seems not to know the stream's oldest message, and that message's number.
     seems_wedged: Option<(Instant, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl Lanes {
         self.lock().lanes.entry(lane.clone()).or_default().stream = Some(connection);
     }
 
-    /// The stream that was seen over `connection` is gone, and with it its consumer. What was seen later stays.
+    /// Forgets a stream that was confirmed over `connection`, and its consumer. A later confirmation stays.
     pub(super) fn forget_stream(&self, lane: &Lane, connection: u64) {
         if let Some(lane) = self.lock().lanes.get_mut(lane)
             && lane.stream == Some(connection)
@@ -55,7 +55,7 @@ impl Lanes {
         self.lock().lanes.entry(lane.clone()).or_default().consumer = Some(connection);
     }
 
-    /// The consumer that was seen over `connection` is gone, and perhaps the stream.
+    /// Forgets the consumer that was confirmed over `connection`, and the stream.
     pub(super) fn forget(&self, lane: &Lane, connection: u64) {
         self.forget_stream(lane, connection);
         self.forget_consumer(lane);
@@ -67,7 +67,7 @@ impl Lanes {
         }
     }
 
-    /// Whether nobody has looked after the lane for half of `wedged_after`; whoever is told so does.
+    /// Whether the last check of the lane is older than half of `wedged_after`. The caller must then check it.
     pub(super) fn is_time_to_look(&self, lane: &Lane, wedged_after: Duration) -> bool {
         let mut state = self.lock();
         let lane = state.lanes.entry(lane.clone()).or_default();
@@ -78,8 +78,8 @@ impl Lanes {
         is_time
     }
 
-    /// Whether the lane has seemed wedged for `wedged_after`, all the times that somebody looked, with the same oldest message.
-    /// Of a lane that moves, the two answers of a look may differ again and again, but not about one message.
+    /// Whether all checks for `wedged_after` found the lane wedged with the same oldest message. On a busy lane a check's
+    /// two answers may differ repeatedly, but not about the same message.
     pub(super) fn is_wedged(&self, lane: &Lane, oldest: Option<u64>, wedged_after: Duration) -> bool {
         let mut state = self.lock();
         let lane = state.lanes.entry(lane.clone()).or_default();

@@ -5,38 +5,38 @@ use std::time::Duration;
 use crate::error::NatsError;
 use crate::subjects::is_name;
 
-/// The longest lane: a window, not a backlog.
+/// Most messages of a lane: it is a window, not a backlog.
 const LANE_MESSAGES_MAX: usize = 100_000;
 
-/// Where NATS keeps the messages of a lane.
+/// Where NATS stores the messages of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// On its disk: they survive a restart of the server.
+    /// On disk: they survive a restart of the server.
     #[default]
     File,
-    /// In its memory: no disk can fill up, and after a restart the sweepers publish the messages again.
+    /// In memory: no disk can fill up, and after a restart the sweepers republish the messages.
     Memory,
 }
 
-/// The queue's bounds and names. All processes of a cluster use the same: whoever connects last changes the streams to its own.
+/// Bounds and names of the queue. All processes of a cluster must use the same: the last one to connect updates the streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// What the streams' names begin with: 1 to 32 letters, digits, `-` and `_`. The lane follows.
+    /// Prefix of the streams' names: 1 to 32 letters, digits, `-` and `_`. The lane follows.
     pub stream: String,
-    /// What their subjects begin with: such names with dots between. No other stream may have subjects below it.
+    /// Prefix of their subjects: such names, separated by dots. No other stream may have subjects below it.
     pub prefix: String,
-    /// How long a delivery may stay unanswered.
+    /// How long a delivery may stay unacked.
     pub ack_wait: Duration,
-    /// How long a message stays when nobody works on it. The sweeper publishes a ready task's again.
+    /// Maximal age of a message that no process works on. The sweeper republishes messages of ready tasks.
     pub message_age_max: Duration,
-    /// Most messages of a lane, those in flight included: about twice the slots of all processes that serve it. More than that
-    /// only makes tenants wait behind what was chosen before; less than the slots leaves slots empty.
+    /// Most messages of a lane, including those in flight: about twice the slots of all processes that serve it. More only
+    /// makes tenants wait behind messages already published; fewer than the slots leaves slots idle.
     pub lane_messages_max: usize,
-    /// On how many servers of a NATS cluster each message is: 1, 3 or 5.
+    /// Replicas of each message in a NATS cluster: 1, 3 or 5.
     pub replicas: usize,
-    /// Where NATS keeps them.
+    /// Where NATS stores the messages.
     pub storage: Storage,
-    /// For how long a lane's consumer may know nothing of messages that are there before it is made anew.
+    /// How long a lane's consumer may be unaware of existing messages before it is recreated.
     pub wedged_after: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! One request for messages.
 //!
-//! It asks for no more than is wanted, as messages age from the moment the server sends them. With `no_wait` and `expires`
-//! the server sends what it has and ends the request; if it has nothing it waits for the first message.
+//! It asks for no more messages than wanted, because their ack wait starts when the server sends them. With `no_wait` and
+//! `expires` the server sends the available messages and ends the request; if it has none, it waits for the first.
 
 use std::mem;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ const NOT_FOUND: u16 = 404;
 const EXPIRED: u16 = 408;
 const CONFLICT: u16 = 409;
 const HEARTBEAT: u16 = 100;
-/// When a message comes back that nobody here can read: in a while, to whoever can.
+/// Delay after which a message is redelivered that this process cannot decode.
 const UNREADABLE_DELAY: Duration = Duration::from_secs(5);
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// With all messages that there were, or as many as were asked for.
+    /// With all available messages, or as many as requested.
     Asked,
-    /// Without the consumer's word: it is gone, or the connection.
+    /// Without a final status: the consumer or the connection is gone.
     Gone,
 }
 
-/// A request under way. Dropped before its end, it gives back what was meant for it.
+/// A request in progress. If it is dropped before its end, its messages are put back.
 pub(super) struct Pull {
     shared: Arc<Shared>,
     health: watch::Receiver<Health>,
@@ -71,7 +71,7 @@ impl Pull {
         let give_up_at = Instant::now() + wait + link.call_max();
         let health = link.health();
         let taken = Vec::new();
-        // From here on, dropping it gives back what comes.
+        // From here on, dropping it puts back the messages that arrive.
         let pull =
             Self { shared, health, inbox: inbox.clone(), answers: Some(answers), taken, wanted, give_up_at };
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{CONSUMER}", pull.shared.api.stream_name(lane));
@@ -94,7 +94,7 @@ impl Pull {
             }
             let answer = tokio::select! {
                 answer = timeout_at(self.give_up_at, answers.next()) => answer,
-                // What was asked is lost with the connection.
+                // The request is lost with the connection.
                 _ = self.health.wait_for(|health| !health.is_connected) => break Ended::Gone,
             };
             let Ok(Some(answer)) = answer else { break Ended::Gone };
@@ -114,7 +114,7 @@ impl Pull {
         ended
     }
 
-    /// Hands over what came. What still may come is given back.
+    /// Returns the received messages. Later ones are put back.
     pub(super) fn finish(&mut self, ended: Ended) -> Vec<Delivery> {
         if ended == Ended::Asked {
             self.answers = None;
@@ -137,7 +137,7 @@ impl Drop for Pull {
         if answers.is_none() && taken.is_empty() {
             return;
         }
-        // Without a runtime nothing can be done: the messages come back after the ack wait.
+        // Without a runtime nothing can be done: the messages are redelivered after the ack wait.
         let Ok(runtime) = Handle::try_current() else { return };
         let (shared, inbox, wanted) = (Arc::clone(&self.shared), mem::take(&mut self.inbox), self.wanted);
         let give_back = async move {
@@ -151,10 +151,10 @@ impl Drop for Pull {
     }
 }
 
-/// Ends the subscription of a request that was given up, and returns how to answer for the messages that came all the same.
+/// Ends the subscription of an abandoned request. Returns how to answer the messages that arrived all the same.
 ///
-/// A plain end would lose what the server has sent and the client not read yet; the client's draining does, too. So the
-/// subscription is told to end with as many messages as could ever come, and what is missing to that is sent by ourselves.
+/// Unsubscribing would lose messages that the server has sent and the client has not read; so would the client's draining.
+/// So the subscription ends after the largest possible number of messages, and this process sends the missing ones itself.
 async fn last_messages(
     shared: &Arc<Shared>,
     inbox: &str,
@@ -189,7 +189,7 @@ async fn put_back(replies: Vec<NatsReply>, delay: Duration) {
     }
 }
 
-/// Whether a status is the end of the request.
+/// Whether a status ends the request.
 fn end(status: StatusCode, description: Option<&str>) -> Option<Ended> {
     match status.as_u16() {
         HEARTBEAT => None,
@@ -198,7 +198,7 @@ fn end(status: StatusCode, description: Option<&str>) -> Option<Ended> {
             debug!(description, "the request for messages was ended by the server");
             Some(Ended::Gone)
         }
-        // Nobody there (503), or something newer.
+        // No responders (503), or an unknown status.
         status => {
             debug!(status, description, "nobody answered the request for messages");
             Some(Ended::Gone)
@@ -206,7 +206,7 @@ fn end(status: StatusCode, description: Option<&str>) -> Option<Ended> {
     }
 }
 
-/// The message, or how to answer for one that does not read.
+/// Decodes a message. The error is the reply for one that cannot be decoded.
 fn taken(shared: &Arc<Shared>, answer: &Message) -> Result<Taken, Option<NatsReply>> {
     let Some(reply) = reply(shared, answer) else { return Err(None) };
     let message = match body::read(&answer.payload) {
@@ -228,8 +228,8 @@ fn reply(shared: &Arc<Shared>, answer: &Message) -> Option<NatsReply> {
     Some(NatsReply { shared: Arc::clone(shared), subject })
 }
 
-/// How often it was delivered. The server writes that into the subject of the answer:
-/// `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, or with a domain and an account before the stream.
+/// The delivery count, which the server writes into the reply subject: `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, or with
+/// a domain and an account before the stream.
 fn deliveries(reply: &str) -> u32 {
     const TOKENS: usize = 9;
     let tokens = reply.split('.').count();

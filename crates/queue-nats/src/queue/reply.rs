@@ -1,4 +1,4 @@
-//! Answers to deliveries. The server confirms each: an answer that is only written may be lost with the connection.
+//! Replies to deliveries. The server confirms each: a reply that is only written may be lost with the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::error::NatsError;
 
 pub(super) struct NatsReply {
     pub(super) shared: Arc<Shared>,
-    /// Where the server expects the answer.
+    /// The reply subject.
     pub(super) subject: String,
 }
 

@@ -1,4 +1,4 @@
-//! The live stream while its server goes and comes back.
+//! The live stream during and after an outage of its server.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn hear(signals: &mut Signals) -> Signal {
     timeout(SECONDS, signals.next()).await.expect("something must come").expect("the signals go on")
 }
 
-/// As the engine does: whoever missed something subscribes anew.
+/// Subscribes again after missed signals, as the engine does.
 async fn subscribe(live: &NatsLive, run: RunId) -> Signals {
     let tries = async {
         loop {
@@ -84,7 +84,7 @@ async fn publishing_waits_for_no_connection_and_is_heard_again_after_it() {
     let run = ids.run_id(TestClock::START);
     server.kill().await;
     let begun = Instant::now();
-    // More than the client would keep.
+    // More signals than the client buffers.
     for version in 0..5000 {
         writes.publish(run, Signal::Committed { version }).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The live stream through a real server, held to what every live stream must do.
+//! The requirements of every live stream, tested on a real server.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use podium_testkit::live_stream::LiveFixture;
 
 const SIGNALS_MAX: usize = 64;
 
-/// A live stream with its server, which ends with the last one that uses it.
+/// A live stream with its server, which stops with the last user.
 struct Served {
     live: NatsLive,
     _server: Arc<Nats>,
@@ -46,7 +46,7 @@ async fn connect(server: &Arc<Nats>) -> Arc<dyn LiveStream> {
     Arc::new(Served { live, _server: Arc::clone(server) })
 }
 
-/// Two processes, as it were: each has a connection of its own.
+/// Two live streams with separate connections, like two processes.
 async fn fixture() -> LiveFixture {
     let server = Arc::new(Nats::start().await.unwrap());
     let (live, elsewhere) = (connect(&server).await, connect(&server).await);

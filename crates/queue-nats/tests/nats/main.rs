@@ -1,4 +1,4 @@
-//! The adapters against a real server: `PODIUM_TEST_NATS_SERVER` names which; `scripts/setup-nats` gets several versions.
+//! The adapters on a real server. `PODIUM_TEST_NATS_SERVER` names its program; `scripts/setup-nats` installs several versions.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod live_outages;

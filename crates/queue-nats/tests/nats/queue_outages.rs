@@ -1,4 +1,4 @@
-//! The queue while its server goes, comes back, forgets everything, or is not the one that was expected.
+//! The queue while its server is unreachable, restarted, emptied, or has other options than expected.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const LANE: Lane = Lane::Plan(Tier::Ultra);
 /// The stream of that lane.
 const STREAM: &str = "PODIUM-ultra-plan";
 const INSTANT: Duration = Duration::ZERO;
-/// Within which a queue works again after its server does.
+/// Time within which a queue works again after its server does.
 const SECONDS: Duration = Duration::from_secs(10);
 
 fn messages(count: u16) -> Vec<TaskMessage> {
@@ -26,7 +26,7 @@ fn messages(count: u16) -> Vec<TaskMessage> {
     (0..count).map(|round| TaskMessage::new(ids.run_id(TestClock::START), TaskRef::Plan { round })).collect()
 }
 
-/// Tries until it works, as the loops do that call the queue.
+/// Retries until success, as the loops do that use the queue.
 async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let tries = async {
         loop {
@@ -63,7 +63,7 @@ async fn a_server_that_was_killed_and_started_again_keeps_the_messages() {
     let in_hand = queue.fetch(&LANE, 1, INSTANT).await.unwrap().pop().unwrap();
     server.kill().await;
     server.start_again().await.unwrap();
-    // What was in flight may come again at once.
+    // Messages in flight may be redelivered at once.
     loop {
         let next = must_fetch(&queue).await;
         let is_last = *next.message() == messages[2];
@@ -72,7 +72,7 @@ async fn a_server_that_was_killed_and_started_again_keeps_the_messages() {
             break;
         }
     }
-    // Fetched before the crash, answered after it.
+    // Fetched before the crash, acked after it.
     in_hand.ack().await.unwrap();
     assert_eq!(must_publish(&queue, messages[1]).await, Published::Queued);
 }
@@ -90,7 +90,7 @@ async fn a_server_that_forgot_everything_is_put_to_use_again() {
         assert_eq!(must_publish(&queue, message).await, Published::Queued, "nobody knows of it any more");
         let again = must_fetch(&queue).await;
         assert_eq!(again.deliveries(), 1);
-        // Whatever the old one's answer does, it does not hang.
+        // The reply to the old delivery may fail, but does not hang.
         let _ = in_hand.in_progress().await;
         again.ack().await.unwrap();
     }
@@ -132,7 +132,7 @@ async fn a_stream_and_a_consumer_that_somebody_removed_are_made_again() {
     must_fetch(&queue).await.ack().await.unwrap();
 }
 
-/// From now on the consumer delivers each message once, and never again.
+/// From now on the consumer delivers each message only once.
 async fn deliver_once(js: &jetstream::Context) {
     let stream = js.get_stream(STREAM).await.unwrap();
     let consumer: jetstream::consumer::PullConsumer = stream.get_consumer("work").await.unwrap();
@@ -150,7 +150,7 @@ async fn deliver_once(js: &jetstream::Context) {
     stream.create_consumer(config).await.unwrap();
 }
 
-/// As after a crash of a server that then knows messages as delivered, but not that they must be delivered again.
+/// The state after a crash where the server knows messages as delivered, but not that they must be redelivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
     let server = Nats::start().await.unwrap();
@@ -169,7 +169,7 @@ async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
     again.ack().await.unwrap();
 }
 
-/// As above, with others that the consumer knows of: it is never idle, but half of the lane is taken up by what nobody gets.
+/// The same with further messages that the consumer knows: it is never idle, but lost messages take half of the lane.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others() {
     let server = Nats::start().await.unwrap();
@@ -188,9 +188,9 @@ async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others()
     }
     drop(queue.fetch(&LANE, 5, INSTANT).await.unwrap());
     TestClock::new().sleep(Duration::from_millis(600)).await;
-    // The server notices that it may not deliver them again when it is asked for more.
+    // The server notices that it may not redeliver them when more messages are requested.
     must_fetch(&queue).await.ack().await.unwrap();
-    // Whoever wants to dispatch asks for the room again and again.
+    // Dispatchers ask for the capacity repeatedly.
     let stream = js.get_stream(STREAM).await.unwrap();
     until(async || {
         assert_eq!(queue.room(&LANE).await.unwrap(), 3);
@@ -200,7 +200,7 @@ async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others()
     assert_eq!(queue.fetch(&LANE, 10, INSTANT).await.unwrap().len(), 7);
 }
 
-/// The work was done; whoever does it again finds that out in the store.
+/// The work was done; a repetition finds that in the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_zombies_late_ack_removes_the_message_and_hurts_nobody() {
     let server = Nats::start().await.unwrap();
@@ -228,7 +228,7 @@ async fn a_fetch_that_is_given_up_with_a_message_under_way_gives_it_back() {
         let fetch = queue.fetch(&LANE, 1, SECONDS);
         tokio::select! {
             biased;
-            // The server sends the message to the waiting fetch at the time at which it confirms it to the publisher.
+            // The server sends the message to the waiting fetch when it confirms it to the publisher.
             published = queue.publish(&LANE, message) => assert_eq!(published.unwrap(), Published::Queued),
             fetched = fetch => { fetched.unwrap().pop().unwrap().ack().await.unwrap(); continue },
         }
@@ -264,7 +264,7 @@ async fn every_call_ends_within_its_time_while_the_server_is_away() {
     assert!(results.iter().all(|call| matches!(call, Err(QueueError::Unavailable(_)))), "{results:?}");
 
     server.start_again().await.unwrap();
-    // A server that was killed may have forgotten what it had delivered, and does not answer who acks that.
+    // A killed server may have forgotten its deliveries, and does not answer their acks.
     must_publish(&queue, messages[3]).await;
     must_fetch(&queue).await.ack().await.unwrap();
 }
@@ -316,7 +316,7 @@ async fn a_lane_moves_from_the_disk_to_memory_and_back() {
     }
 }
 
-/// A newer process's message waits for one that can read it.
+/// A message of a newer process waits for one that can decode it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
     let server = Nats::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that are encrypted and ask who is there.
+//! Servers with encryption and authentication.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use podium_queue_nats::{AtStart, ConnectionOptions, NatsQueue, QueueOptions, Sig
 
 const PASSWORD: &str = "correct-horse";
 
-/// A server whose certificate is of `localhost` and `127.0.0.1`.
+/// A server whose certificate is valid for `localhost` and `127.0.0.1`.
 async fn start(authority: &Authority, more: &str) -> Nats {
     let own = authority.issue("nats", &["localhost", "127.0.0.1"]).unwrap();
     let file = |path: &PathBuf| path.display().to_string();
@@ -33,11 +33,11 @@ fn password(user: &str, password: &str) -> SignIn {
     SignIn::Password { user: user.to_owned(), password: password.into() }
 }
 
-/// What a queue says once it is connected, or does not connect; the whole chain.
+/// The queue's first answer over a connection, or its whole error chain.
 async fn answer(connection: &ConnectionOptions) -> Result<(), String> {
     let queue = NatsQueue::connect(connection, QueueOptions::default()).await.unwrap();
     let mut answer = Ok(());
-    // The first answer may come before the first try has failed.
+    // The first answer may come before the first attempt has failed.
     for _ in 0..3 {
         answer = queue.ping().await.map_err(|error| {
             let source = std::error::Error::source(&error).map(ToString::to_string);
@@ -70,7 +70,7 @@ async fn who_shows_what_the_server_asks_for_is_let_in_and_others_are_told_why_no
     assert_eq!(answer(&options(&nats, &authority, right.clone())).await, Ok(()));
     let seed = SignIn::NKey(key.seed().unwrap().into());
     assert_eq!(answer(&options(&nats, &authority, seed)).await, Ok(()));
-    // A server that demands encryption gets it from a client that does not.
+    // A server that requires encryption gets it from a client that does not ask for it.
     let mut plain = options(&nats, &authority, right.clone());
     plain.servers = vec![nats.url()];
     assert_eq!(answer(&plain).await, Ok(()));
@@ -84,7 +84,7 @@ async fn who_shows_what_the_server_asks_for_is_let_in_and_others_are_told_why_no
     is_refused(options(&nats, &stranger, right.clone()), "`root_certificates`").await;
     let mut elsewhere = options(&nats, &authority, right);
     elsewhere.servers = vec![format!("tls://127.0.0.2:{}", nats.address().port())];
-    // It listens on 127.0.0.1 only, so that one is not there at all.
+    // The server listens on 127.0.0.1 only, so this one is unreachable.
     is_refused(elsewhere, "cannot be reached: 127.0.0.2").await;
 }
 

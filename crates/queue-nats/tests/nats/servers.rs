@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_harness::Nats;
 use podium_queue_nats::{ConnectionOptions, NatsQueue, QueueOptions};
 
-/// Time limit of a call: generous, as tests share the machine.
+/// Time limit of a call: long, because tests share the machine.
 pub(crate) const CALL_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) fn to(server: &Nats) -> ConnectionOptions {

@@ -1,4 +1,4 @@
-//! The queue on a real server, held to what every queue must do.
+//! The requirements of every queue, tested on a real server.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use podium_queue_nats::QueueOptions;
 use podium_testkit::TestClock;
 use podium_testkit::step_queue::QueueFixture;
 
-/// The queue with its server, which ends when the queue goes.
+/// The queue with its server, which stops when the queue is dropped.
 struct Served<T> {
     queue: T,
     _server: Nats,

@@ -1,4 +1,4 @@
-//! Which servers will do.
+//! Supported server versions.
 
 use podium_harness::Nats;
 use podium_queue_nats::{
@@ -20,7 +20,7 @@ async fn the_servers_version_is_known() {
     }
 }
 
-/// Says what a server says first, and answers pings.
+/// Sends a server's first message and answers pings.
 async fn pretend(stream: TcpStream, version: &str) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let info = format!("INFO {{\"version\":\"{version}\",\"max_payload\":1048576,\"headers\":true}}\r\n");
