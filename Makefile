@@ -1,7 +1,7 @@
 # Podium's tasks. `make` alone lists them.
 #
 # One profile (dev) and one feature set (all of the workspace, llama.cpp included) for demo, test and check, so that
-# they share what they build: a dependency is compiled once.
+# they share their build: a dependency is compiled once.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -69,7 +69,7 @@ test-nats: ## run the queue's tests on nats-server 2.10 and the newest, and the 
 
 .PHONY: test-clients
 test-clients: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
-test-clients: binaries ## run the doors and the simulated vendor with the real clients
+test-clients: binaries ## run the APIs and the simulated vendor with the real clients
 	@scripts/setup test
 	cd tests/clients && uv run --frozen pytest
 	cd tests/clients && uv run --frozen --group node npm ci --prefix node --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -77,7 +77,7 @@ test-clients: binaries ## run the doors and the simulated vendor with the real c
 
 .PHONY: test-emulators
 test-emulators: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
-test-emulators: binaries ## try our adapters and limits on emulators of the vendors that others wrote; MOCKLIMIT_SECONDS (180)
+test-emulators: binaries ## test our adapters and limits with third-party emulators of vendors; MOCKLIMIT_SECONDS (180)
 	@scripts/setup test
 	cargo build $(WORKSPACE) --example tools
 	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -85,7 +85,7 @@ test-emulators: binaries ## try our adapters and limits on emulators of the vend
 
 .PHONY: test-vllm
 test-vllm: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
-test-vllm: binaries ## try the remote conductor on a real vLLM; VLLM_PYTHON names the Python of an environment with vllm and gguf
+test-vllm: binaries ## test the remote conductor with a real vLLM; VLLM_PYTHON names the Python of an environment with vllm and gguf
 	@scripts/setup test
 	cd tests/clients && uv run --frozen pytest vllm -v
 
@@ -114,10 +114,10 @@ nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 
 	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano --n 100 && \
 	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle ../models/nano && \
 	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle ../models/nano
-	@printf 'models/nano has other weights now: make nano-head trains its mini head for them\n'
+	@printf 'models/nano has new weights: run make nano-head to train its mini head for them\n'
 
 .PHONY: nano-head
-nano-head: binaries ## train nano's mini head again, from what the simulated workers make of 1,500 questions (minutes)
+nano-head: binaries ## train nano's mini head again, from the simulated workers' answers to 1,500 questions (minutes)
 	@scripts/setup test
 	mkdir -p $(CACHE)/nano-head
 	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test \
@@ -155,9 +155,9 @@ test-versions: ## replace a cluster of an earlier commit's processes under load,
 	old="$$(scripts/versions build $(VERSIONS_OLD))" && \
 	    PODIUM_TEST_OLD_BINARY="$$old" cargo nextest run -p podium-local-cluster --no-capture --profile chaos --run-ignored only -E 'test(/^versions/)'
 
-# What CI can afford: an hour to build the earlier version is too long, so its binary is kept from the build before.
+# For CI: an hour to build the earlier version is too long, so its binary is kept from an earlier build.
 .PHONY: test-versions-kept
-test-versions-kept: ## the same with the newest binary that is kept of an earlier commit, if there is one; keeps this one
+test-versions-kept: ## the same with the newest kept binary of an earlier commit, if there is one; keeps this one
 	@scripts/setup build llama test
 	@scripts/claim-target
 	@if old="$$(scripts/versions newest)"; then \
@@ -168,19 +168,19 @@ test-versions-kept: ## the same with the newest binary that is kept of an earlie
 	@scripts/versions keep $(CARGO_TARGET_DIR)/debug/podium-local-cluster
 
 .PHONY: bench-store
-bench-store: ## time a new run's store operations beside a million finished runs; BENCH_ARGS for others
+bench-store: ## time a new run's store operations next to a million finished runs; BENCH_ARGS for others
 	@scripts/setup build servers
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-store -- $(BENCH_ARGS)
 
 .PHONY: bench-early
-bench-early: ## time saved by beginning steps while the plan is being written; BENCH_ARGS="--rates 50 --worker-ms 3000"
+bench-early: ## measure the time saved by starting steps while the plan is being written; BENCH_ARGS="--rates 50 --worker-ms 3000"
 	@scripts/setup build
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-early -- $(BENCH_ARGS)
 
 .PHONY: bench-llama
-bench-llama: ## time the local conductor beside bare llama.cpp on random weights; BENCH_ARGS="--rounds 1 --tokens 16 --threads 1"
+bench-llama: ## compare the local conductor with bare llama.cpp on random weights; BENCH_ARGS="--rounds 1 --tokens 16 --threads 1"
 	@scripts/setup build llama test
 	@scripts/claim-target
 	cargo build $(WORKSPACE) --bin podium-bench-llama
@@ -191,22 +191,22 @@ bench-llama: ## time the local conductor beside bare llama.cpp on random weights
 	$(CARGO_TARGET_DIR)/debug/podium-bench-llama all --weights $(CACHE)/bench/random.gguf $(BENCH_ARGS)
 
 .PHONY: bench-limits
-bench-limits: ## 32 executors against a vendor's limits for three minutes; BENCH_ARGS="--seconds 60 --prompt-words 200"
+bench-limits: ## run 32 executors against a vendor's limits for three minutes; BENCH_ARGS="--seconds 60 --prompt-words 200"
 	@scripts/setup build servers
 	@scripts/claim-target
 	cargo run -p podium-bench-limits -- $(BENCH_ARGS)
 
 .PHONY: bench-load
-bench-load: ## a cluster under calls of seconds, 1,000 tenants and 14 processes; BENCH_ARGS="--in-flight 5000", "--compare"
+bench-load: ## load a cluster of 14 processes with calls of seconds and 1,000 tenants; BENCH_ARGS="--in-flight 5000", "--compare"
 	@scripts/setup build test
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-load -- $(BENCH_ARGS)
 
 .PHONY: bench-engines
-bench-engines: ## run Podium and other durable engines in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
+bench-engines: ## compare Podium with other durable engines, in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
 	@scripts/setup build test
 	@scripts/claim-target
-	@# Without the driver of Podium's own, its line is left out.
+	@# Without Podium's own driver, its line is left out.
 	@if [ -d benches/engine ]; then cargo build --release -p podium-bench-engine; fi
 	python3 benches/engines/run.py $(BENCH_ARGS)
 

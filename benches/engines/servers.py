@@ -112,7 +112,7 @@ class Restate:
             raise ServerError(f"there is no Restate server for this machine: {package} was not installed")
         ingress, admin, service = free_port(), free_port(), free_port()
         self.ingress = f"http://127.0.0.1:{ingress}"
-        # What is not said is the server's default; it syncs its log.
+        # All other settings are the server's defaults; it syncs its log.
         config = folder / "restate.toml"
         config.write_text(
             f"""

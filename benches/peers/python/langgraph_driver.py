@@ -35,7 +35,7 @@ def three_nodes() -> StateGraph:
 
 async def main() -> None:
     options = arguments(__doc__)
-    # What the saver's documentation asks of its connections.
+    # The saver's documentation requires these connection settings.
     connection = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
     size = min(options.in_flight, CONNECTIONS_MAX)
     async with AsyncConnectionPool(options.database, min_size=size, max_size=size, kwargs=connection) as pool:

@@ -83,7 +83,7 @@ def test_32_executors_use_what_it_allows_and_are_hardly_refused(mocklimit: str, 
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout)
     assert said["scarce"] == scarce
-    # What was under way at the end was counted there and not here.
+    # Calls under way at the end were counted there and not here.
     finished = said["answered"] + said["answered_429"]
     assert finished <= counted["total_requests"] <= finished + said["callers"]
     assert counted["total_429s"] < counted["total_requests"] / 100

@@ -21,7 +21,7 @@ WHOLE = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight":
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# Of a prompt with instructions, the model is shown the question alone: that is what it was trained on.
+# The model is shown only the question of a prompt with instructions: it was trained on questions alone.
 CHAT = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
     "{{ message['content'].split('<question>')[-1].split('</question>')[0] | trim }}{{ '<|im_end|>\\n' }}{% endfor %}"
