@@ -95,7 +95,7 @@ test-training: ## run the light tests of training/
 	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test pytest
 
 .PHONY: check
-check: ## check lock file, format, lints, layers, documents, licences
+check: ## check lock file, format, lints, layers, documents, spelling, licences
 	@scripts/setup build llama check
 	@scripts/claim-target
 	cargo metadata --locked --format-version 1 >/dev/null
@@ -103,6 +103,7 @@ check: ## check lock file, format, lints, layers, documents, licences
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
 	cargo xtask tidy
+	typos
 	@# Not advisories: they need a git database from the network, which a build machine may not reach.
 	cargo deny --log-level error check licenses bans sources
 
