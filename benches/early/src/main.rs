@@ -1,5 +1,5 @@
-//! `podium-bench-early`: how much sooner a run ends when its steps begin while the rest of the plan is being written, beside a
-//! run that waits for the whole plan.
+//! `podium-bench-early`: how much sooner a run ends when its steps begin while the rest of the plan is being written, compared
+//! with a run that waits for the whole plan.
 //!
 //! The conductor and the workers are simulated: the one writes a given text at a given speed, the others answer after a given
 //! time. The engine, its store (SQLite, with every commit synced) and its queue are the real ones of the embedded system. It
@@ -21,7 +21,7 @@ use simulated::{Course, Order, Shape, Waits};
 /// Steps of the longest plan.
 const STEPS_MAX: u32 = 5;
 
-/// Times runs whose steps begin early beside runs that wait for the whole plan. Conductor and workers are simulated.
+/// Times runs whose steps begin early, and runs that wait for the whole plan. Conductor and workers are simulated.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Tokens a second at which the conductor writes; a token is four bytes.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of a token. English text has about four.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// What a run is to be like; its question says it.
+/// The shape of a run, as its question says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Course {
     /// Tokens a second.

@@ -20,7 +20,7 @@ const QUESTION: &str =
 /// As many clients as workflows shall be in flight.
 pub(crate) struct Clients {
     connections: Vec<Arc<Mutex<Connection>>>,
-    /// What drives the connections.
+    /// The tasks that drive the connections.
     drivers: JoinSet<()>,
 }
 

@@ -49,7 +49,7 @@ steps:
     sees: [2]
 "#;
 
-/// What the cluster consists of, beside a gateway and a planner.
+/// The size of the cluster; it also has a gateway and a planner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) executors: usize,

@@ -1,7 +1,6 @@
 //! `podium-bench-engine`: how many workflows a second a cluster on this machine runs when its workers cost nothing, and what
 //! each workflow costs. A workflow is a chain of three steps; what a step's worker says is there at once, inside the executor.
-//! What is left is Podium's own: HTTP door, engine, Postgres with fsync, NATS with files, Redis limits, each a process of its
-//! own.
+//! The rest is Podium's own: HTTP API, engine, Postgres with fsync, NATS with files, Redis limits, each a process of its own.
 //!
 //! It prints one line of JSON. Under the name of one of the cluster's programs it is that program.
 
@@ -22,7 +21,7 @@ use cluster::{Cluster, Shape};
 
 /// Workflows before the measured ones, for each one in flight: connections, caches and prepared statements are there then.
 const WARM_UP_EACH: usize = 4;
-/// What the workers of the measured cluster are, in the output.
+/// The workers of the measured cluster, as the output names them.
 const NOTE: &str = "a chain of 3 steps; workers answer at once inside the executor; client over HTTP; Postgres fsync \
                     on, NATS JetStream in files, limits in Redis; warm-up not counted";
 

@@ -1,6 +1,6 @@
-//! What a permit and its settlement cost: CPU of the Redis server, and time until the permit is there.
+//! The cost of a permit and its settlement: CPU of the Redis server, and time until the permit is granted.
 //!
-//! One process with a worker that has room for all; with limits a minute and limits of the vendor's account, and without.
+//! One process with a worker that has capacity for all; with limits a minute and limits of the vendor's account, and without.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ struct Case {
     in_flight: u32,
 }
 
-/// What was seen in one turn, in microseconds for each permit.
+/// The results of one turn, in microseconds for each permit.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     cpu_us: f64,

@@ -30,7 +30,7 @@ const TOKEN_BYTES: usize = 4;
 /// How long to wait when Redis fails.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(200);
 
-/// What came of all calls.
+/// The results of all calls.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) answered: AtomicU64,

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Executor, Tally};
 
-/// What has to be used of the scarcer one of requests and tokens.
+/// The share of the scarcer one of requests and tokens that must be used.
 const USED_MIN: f64 = 0.95;
 /// How many calls may be answered 429.
 const LIMITED_MAX: f64 = 0.01;
@@ -48,10 +48,10 @@ struct Arguments {
     /// Calls that each executor would make at the same time.
     #[arg(long, default_value_t = 4)]
     callers: u32,
-    /// What the account allows.
+    /// Limit of the account.
     #[arg(long, default_value_t = 600)]
     requests_per_minute: u64,
-    /// What the account allows.
+    /// Limit of the account.
     #[arg(long, default_value_t = 100_000)]
     tokens_per_minute: u64,
     /// Words of a prompt at most; it has at least a third of that. The answer repeats them.
@@ -74,7 +74,7 @@ struct Arguments {
     base_url: Option<String>,
 }
 
-/// What came of the measured time.
+/// The results of the measured time.
 #[derive(Debug, Default)]
 struct Counted {
     /// Calls at the same time.

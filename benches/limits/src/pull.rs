@@ -137,7 +137,7 @@ pub(crate) async fn run() -> Result<()> {
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
         let mut rates = [0.0; 2];
-        // Who goes first takes turns as well.
+        // The order alternates as well.
         for turn in 0..2 {
             let waits = (turn + round) % 2;
             let house = House::start().await?;
@@ -153,11 +153,11 @@ pub(crate) async fn run() -> Result<()> {
             rates[waits] = house.measure().await?;
             house.stop().await;
         }
-        let [alone, beside] = rates;
-        println!("runs a second: {alone:.1} alone, {beside:.1} beside {WAITING} that wait");
+        let [alone, crowded] = rates;
+        println!("runs a second: {alone:.1} alone, {crowded:.1} with {WAITING} that wait");
         // The first round warms up.
         if round > 0 {
-            ratios.push(beside / alone);
+            ratios.push(crowded / alone);
         }
     }
     ratios.sort_by(f64::total_cmp);

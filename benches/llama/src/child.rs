@@ -40,7 +40,7 @@ pub(crate) enum Figure {
     PlansTogether,
 }
 
-/// What a child is told.
+/// The instructions of a child.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Order {
     #[arg(long)]

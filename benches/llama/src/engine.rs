@@ -191,7 +191,7 @@ fn has_first_subtask(plan: &str) -> bool {
     })
 }
 
-/// What the process grows by for each request that waits.
+/// The memory that the process takes for each waiting request.
 pub(crate) fn bytes_of_waiting(order: &Order) -> Result<f64> {
     Runtime::new()?.block_on(async {
         let engine = load(order, WAITING)?;
@@ -203,7 +203,7 @@ pub(crate) fn bytes_of_waiting(order: &Order) -> Result<f64> {
             let prompt = described(&format!("{number}{}", question(0))).beginning_like(&described(""));
             Ok(engine.handle().submit(request(prompt)?)?)
         };
-        // What grows once for all has grown.
+        // Memory that is taken once for all has been taken.
         let first: Vec<Pending> = (0..WAITING / 10).map(submit).collect::<Result<_>>()?;
         let before = resident_bytes()?;
         let rest: Vec<Pending> = (WAITING / 10..WAITING).map(submit).collect::<Result<_>>()?;

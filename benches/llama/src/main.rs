@@ -1,5 +1,5 @@
-//! What the planner makes of llama.cpp: its speed beside llama.cpp's own in the same loop, and what grammar, shared prefixes and
-//! waiting requests cost. `benches/llama/README.md` says how to run it and what came out.
+//! The planner's engine compared with llama.cpp's own loop: its speed, and the cost of grammar, shared prefixes and waiting
+//! requests. `benches/llama/README.md` says how to run it, and has the results.
 
 mod bare;
 mod child;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Measures the planner's engine beside bare llama.cpp.
+/// Compares the planner's engine with bare llama.cpp.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]

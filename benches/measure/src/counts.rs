@@ -1,4 +1,4 @@
-//! What a run asks of the servers: statements and commits of Postgres, messages of NATS, calls of Redis.
+//! Requests of a run to the servers: statements and commits of Postgres, messages of NATS, calls of Redis.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

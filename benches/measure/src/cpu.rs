@@ -48,7 +48,7 @@ impl CpuTimes {
         Ok(Self { ms })
     }
 
-    /// What was used between two readings.
+    /// The usage between two readings.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let since = |(name, ms): (&String, &u64)| {

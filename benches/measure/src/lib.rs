@@ -1,4 +1,4 @@
-//! What the benchmarks of whole clusters measure: CPU and memory by program, and what a run asks of Postgres, NATS and Redis.
+//! Measurements of whole clusters: CPU and memory by program, and the requests of a run to Postgres, NATS and Redis.
 #![deny(missing_docs)]
 
 mod counts;

@@ -1,4 +1,4 @@
-//! What a run of three steps, one after the other, asks of its store.
+//! The store operations of a run of three steps, one after the other.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ impl Course {
         Ok(last)
     }
 
-    /// Carries it out: each commit follows a look at the run, as whoever decides takes.
+    /// Carries it out: each commit follows a load of the run, as a decision needs it.
     pub(crate) async fn take(&self, store: &Store) -> Result<Duration> {
         let id = self.create.after.id();
         let begun = Instant::now();

@@ -25,7 +25,7 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(50);
 const SWEEP_MAX: u32 = 256;
 const LIST_MAX: u32 = 50;
 
-/// Times the store's operations of new runs beside finished ones, in a Postgres of its own.
+/// Times the store's operations of new runs next to finished ones, in a Postgres of its own.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Finished runs in the full database.
@@ -121,12 +121,12 @@ async fn main() -> Result<()> {
     }
     let ratio = report(&arguments, &subjects, &removed);
     if ratio > RATIO_MAX {
-        bail!("a new run takes {ratio:.2} times as long beside finished runs; the limit is {RATIO_MAX}");
+        bail!("a new run takes {ratio:.2} times as long next to finished runs; the limit is {RATIO_MAX}");
     }
     Ok(())
 }
 
-/// What was removed, and how long the store was busy with it.
+/// The removed runs, and how long the store was busy with them.
 #[derive(Debug, Default)]
 struct Removed {
     runs: u32,

@@ -29,7 +29,7 @@ pub fn main() -> ExitCode {
     process(&PROGRAM, &planner_keys(), check, inspect, |settings| work_until_signal(settings, work))
 }
 
-/// What a model that runs here would be computed on, or that the GPU is missing.
+/// The devices that would compute a local model, or that the GPU is missing.
 #[cfg(feature = "llama")]
 fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     if !settings.cluster.conductors.need_a_model_here() {

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-/// What Linux shows to programs, whatever it counts in.
+/// The unit that Linux shows to programs, whatever it counts in.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// CPU seconds of each of these processes and all below it, those that have ended and were waited for included.
