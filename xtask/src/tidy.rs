@@ -3,14 +3,18 @@
 //! A rule is a pure function from the tree to what breaks it; it never stops at the first finding.
 
 mod code_map;
+mod decisions;
 mod layers;
 mod links;
 mod manifests;
 mod markdown;
 mod migrations;
 mod names;
+mod passages;
 mod paths;
+mod prose;
 mod sources;
+mod walk;
 mod workspace;
 
 use std::fmt;
@@ -63,7 +67,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What all rules found, in the order of the paths.
+/// The findings of all rules, in the order of the paths.
 #[derive(Debug)]
 pub(crate) struct Report {
     findings: Vec<Finding>,
@@ -102,12 +106,15 @@ pub(crate) fn check(tree: &Tree) -> Report {
         }
         Err(finding) => findings.push(finding),
     }
+    findings.extend(decisions::check(tree));
     findings.extend(links::check(tree));
     findings.extend(markdown::check(tree));
     findings.extend(migrations::check(tree));
     findings.extend(names::check(tree));
     findings.extend(paths::check(tree));
+    findings.extend(prose::check(tree));
     findings.extend(sources::check(tree));
+    findings.extend(walk::check(tree));
     findings.sort();
     Report { findings, files: tree.paths().count() }
 }

@@ -40,7 +40,7 @@ pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What the links on one line point at: `[text](target)` and `[label]: target`.
+/// The targets of the links on one line: `[text](target)` and `[label]: target`.
 fn targets(line: &str) -> Vec<&str> {
     let mut rest = line;
     let mut targets = Vec::new();

@@ -1,4 +1,4 @@
-//! Rules on pages: one title each, decision records numbered without a gap, every word of the glossary explained.
+//! Rules on pages: one title each, every word of the glossary explained.
 
 use super::Finding;
 use super::links::prose;
@@ -33,38 +33,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::broken("one-title", path, format!("it has {titles} `# ` titles")));
         }
     }
-    findings.extend(decision_records(tree));
     findings.extend(glossary(tree));
-    findings
-}
-
-/// `docs/adr/NNNN-what-was-decided.md`, counted from 0001, each titled with its number.
-fn decision_records(tree: &Tree) -> Vec<Finding> {
-    const RULE: &str = "decision-record";
-    let mut findings = Vec::new();
-    let mut last = 0;
-    for path in tree.paths() {
-        let Some(stem) = path.strip_prefix("docs/adr/").and_then(|name| name.strip_suffix(".md")) else {
-            continue;
-        };
-        if stem == "README" {
-            continue;
-        }
-        let expected = last + 1;
-        let number = stem.split_once('-').filter(|(digits, _)| digits.len() == 4);
-        let Some(number) = number.and_then(|(digits, _)| digits.parse::<u32>().ok()) else {
-            findings.push(Finding::broken(RULE, path, "it is not named `NNNN-what-was-decided.md`"));
-            continue;
-        };
-        if number != expected {
-            findings.push(Finding::broken(RULE, path, format!("the next number is {expected:04}")));
-        }
-        let title = format!("# {number:04}: ");
-        if tree.text(path).is_some_and(|text| !text.starts_with(&title)) {
-            findings.push(Finding::broken(RULE, path, format!("it does not open with `{title}`")));
-        }
-        last = number;
-    }
     findings
 }
 
@@ -101,25 +70,6 @@ mod tests {
         assert_eq!(
             findings(pages),
             ["none.md: [one-title] it has 0 `# ` titles", "two.md: [one-title] it has 2 `# ` titles"]
-        );
-    }
-
-    #[test]
-    fn decision_records_are_numbered_without_a_gap() {
-        assert_eq!(
-            findings([("docs/adr/0001-a.md", "# 0001: A\n"), ("docs/adr/0002-b.md", "# 0002: B\n")]),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            findings([("docs/adr/0001-a.md", "# 0001: A\n"), ("docs/adr/0003-b.md", "# 0003: B\n")]),
-            ["docs/adr/0003-b.md: [decision-record] the next number is 0002"]
-        );
-        assert_eq!(
-            findings([("docs/adr/0001-a.md", "# A\n"), ("docs/adr/notes.md", "# Notes\n")]),
-            [
-                "docs/adr/0001-a.md: [decision-record] it does not open with `# 0001: `",
-                "docs/adr/notes.md: [decision-record] it is not named `NNNN-what-was-decided.md`",
-            ]
         );
     }
 

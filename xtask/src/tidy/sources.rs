@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn a_rust_file_opens_with_what_it_is_for() {
         let tree = Tree::of([
-            ("good.rs", "//! What it is for.\n"),
-            ("fuzz.rs", "#![no_main]\n//! What it is for.\n"),
+            ("good.rs", "//! Its purpose.\n"),
+            ("fuzz.rs", "#![no_main]\n//! Its purpose.\n"),
             ("bare.rs", "use std::fmt;\n"),
             ("empty_words.rs", "//!\nfn a() {}\n"),
             ("tests/fixtures/any.rs", "fn a() {}\n"),

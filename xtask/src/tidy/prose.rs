@@ -1,0 +1,298 @@
+//! Texts are in plain English: no sentence opens with a clause for its subject, and the trade's words are used.
+//!
+//! Pages, and comments of protocol, settings and script files, are checked everywhere.
+//! Rust files are checked in the folders of `CLEAN` only: the list grows until it has all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Finding;
+use super::passages::{self, Passage};
+use crate::tree::Tree;
+
+const RULE: &str = "prose";
+
+/// Rust folders whose comments and string literals are checked.
+const CLEAN: &[&str] = &[
+    "benches/early/",
+    "benches/engine/",
+    "benches/limits/",
+    "benches/llama/",
+    "benches/measure/",
+    "benches/peers/",
+    "benches/store/",
+    "fuzz/",
+    "services/executor/",
+    "services/planner/",
+];
+
+/// A word or phrase that is refused, in lower case.
+struct Refused {
+    phrase: &'static str,
+    instead: &'static str,
+    /// The words before or after it that give it a usual meaning.
+    fine_after: &'static [&'static str],
+    fine_before: &'static [&'static str],
+}
+
+const fn refused(phrase: &'static str, instead: &'static str) -> Refused {
+    Refused { phrase, instead, fine_after: &[], fine_before: &[] }
+}
+
+impl Refused {
+    const fn but_after(self, fine_after: &'static [&'static str]) -> Self {
+        Self { fine_after, ..self }
+    }
+
+    const fn but_before(self, fine_before: &'static [&'static str]) -> Self {
+        Self { fine_before, ..self }
+    }
+}
+
+const REFUSED: &[Refused] = &[
+    refused("ages later", "\"much later\""),
+    refused("are none", "\"no\", or say which").but_after(&["there"]),
+    refused("be had", "\"available\" or \"unavailable\""),
+    refused("beside", "\"next to\", \"concurrently\" or \"in addition to\""),
+    refused("bought nothing", "\"wasted\""),
+    refused("dear", "\"expensive\""),
+    refused("dearer", "\"more expensive\""),
+    refused("dearest", "\"most expensive\""),
+    refused("door", "\"API\", \"server\", \"listener\" or \"endpoint\""),
+    refused("doors", "\"APIs\", \"servers\", \"listeners\" or \"endpoints\""),
+    refused("form of its answer", "\"response format\""),
+    refused("form of the answer", "\"response format\""),
+    refused("further round", "\"follow-up round\""),
+    refused("further rounds", "\"follow-up rounds\""),
+    refused("in vain", "\"wasted\""),
+    refused("is away", "\"is unreachable\""),
+    refused("is none", "\"no\", or say which").but_after(&["there"]),
+    refused("it turns", "\"it is alive\"").but_before(&["into", "off", "on", "out"]),
+    refused("left alone", "\"back off\""),
+    refused("long since", "\"long ago\""),
+    refused("numbers that are none", "\"NaN or infinity\""),
+    refused("of late", "\"recently\""),
+    refused("picture", "\"image\""),
+    refused("pictures", "\"images\""),
+    refused("stand-in", "\"standby\" (server) or \"fallback\" (worker)"),
+    refused("stand-ins", "\"standbys\" (servers) or \"fallbacks\" (workers)"),
+    refused("taken back", "\"cancelled\""),
+    refused("that there is not", "\"unknown\" or \"missing\""),
+    refused("told of", "\"published\" or \"notified\""),
+    refused("took it back", "\"cancelled it\""),
+    refused("were away", "\"were unreachable\""),
+    refused("was away", "\"was unreachable\""),
+    refused("whoever", "the actor: the gateway, the executor, the caller"),
+    refused("whomever", "the actor: the gateway, the executor, the caller"),
+];
+
+/// Words that open a sentence with a clause for its subject, unless it is a question.
+const CLAUSES: &[&str] = &["Who", "Whom", "Whose", "Whoever", "What", "Whatever"];
+
+/// What may not follow `Of` at the beginning of a sentence. Numbers may: "Of 60 questions, 44 were right".
+const AFTER_OF: &[&str] = &[
+    "a", "an", "the", "this", "that", "these", "those", "what", "whom", "each", "its", "it", "their", "such",
+];
+
+/// Checks every text of the tree that people read. A Rust folder that is clean and not listed gets a note.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut unlisted = BTreeMap::new();
+    for (path, text) in tree.texts() {
+        let found = in_file(path, text);
+        match unlisted_folder(path) {
+            Some(folder) => *unlisted.entry(folder).or_insert(true) &= found.is_empty(),
+            None => findings.extend(found),
+        }
+    }
+    let clean = unlisted.into_iter().filter(|(_, is_clean)| *is_clean);
+    findings.extend(clean.map(|(folder, _)| {
+        Finding::note(RULE, folder, "its Rust texts are clean: add it to `CLEAN` in xtask/src/tidy/prose.rs")
+    }));
+    findings
+}
+
+fn in_file(path: &str, text: &str) -> Vec<Finding> {
+    let passages = readable(path, text);
+    let found = passages.iter().flat_map(|passage| {
+        let found = problems(&passage.text).into_iter();
+        found.map(|(at, message)| Finding::broken(RULE, path, message).at_line(passage.line_at(at)))
+    });
+    found.collect()
+}
+
+/// The folder of a Rust file, its first two parts, unless `CLEAN` has the file.
+fn unlisted_folder(path: &str) -> Option<&str> {
+    let is_rust = Path::new(path).extension().is_some_and(|extension| extension == "rs");
+    if !is_rust || CLEAN.iter().any(|folder| path.starts_with(folder)) {
+        return None;
+    }
+    let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
+    Some(&path[..end])
+}
+
+/// The passages of a file that are checked.
+fn readable(path: &str, text: &str) -> Vec<Passage> {
+    // Migrations are never edited, tests read fixtures as they are, a program prints the settings, and the checksum of a
+    // manifest identifies its bundle.
+    let kept = ["migrations/", "tests/fixtures/", "deploy/settings/", "/conductor.toml"];
+    if kept.iter().any(|name| path.contains(name)) {
+        return Vec::new();
+    }
+    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
+    match extension.unwrap_or_default() {
+        "md" => passages::of_markdown(text),
+        "proto" => passages::of_line_comments(text, "//"),
+        "toml" | "yaml" | "yml" | "py" | "sh" => passages::of_line_comments(text, "#"),
+        "rs" => passages::of_rust(text),
+        "" if path == "Makefile" || path.starts_with("scripts/") => passages::of_line_comments(text, "#"),
+        _ => Vec::new(),
+    }
+}
+
+/// Where a passage breaks the rule, and what to do.
+fn problems(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<_> =
+        sentences(text).filter_map(|(at, sentence)| Some((at, opening(sentence)?))).collect();
+    let lower = text.to_ascii_lowercase();
+    for refused in REFUSED {
+        for at in occurrences(&lower, refused) {
+            found.push((at, format!("\"{}\": write {} instead", refused.phrase, refused.instead)));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The sentences of a passage and where they begin.
+fn sentences(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive(['.', '!', '?', ';', ':']).map(move |piece| {
+        let start = at + piece.len() - piece.trim_start().len();
+        at += piece.len();
+        (start, piece.trim())
+    })
+}
+
+/// Does a sentence open with a clause for its subject?
+fn opening(sentence: &str) -> Option<String> {
+    let mut words = sentence.split_whitespace();
+    let (first, second) = (words.next()?, words.next()?);
+    // A heading or a cell of three words, such as "What it does", is a name.
+    if sentence.ends_with('?') || words.next().is_none() || words.next().is_none() {
+        return None;
+    }
+    if CLAUSES.contains(&first) {
+        return Some(format!("the sentence opens with \"{first} {second}\": name its subject first"));
+    }
+    (first == "Of" && AFTER_OF.contains(&second))
+        .then(|| format!("the sentence opens with \"Of {second}\": begin with its subject"))
+}
+
+/// Where a phrase stands as whole words.
+fn occurrences(lower: &str, refused: &Refused) -> Vec<usize> {
+    let joined = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let whole = |at: &usize| {
+        let (before, after) = (&lower[..*at], &lower[at + refused.phrase.len()..]);
+        let word_before = before.split_whitespace().next_back().unwrap_or_default();
+        let word_after = after.split_whitespace().next().unwrap_or_default();
+        !before.ends_with(joined)
+            && !after.starts_with(joined)
+            && !refused.fine_after.contains(&word_before)
+            && !refused.fine_before.iter().any(|word| word_after.trim_end_matches(['.', ',']) == *word)
+    };
+    lower.match_indices(refused.phrase).map(|(at, _)| at).filter(whole).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings<const N: usize>(files: [(&str, &str); N]) -> Vec<String> {
+        check(&Tree::of(files)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_sentence_that_opens_with_a_clause_is_named_with_its_line() {
+        let page = "# Title\n\nA run ends. Who is refused\nwaits for capacity.\n- What has no permit is refused.\n\
+                    - Of a bundle only the manifest is read.\n";
+        assert_eq!(
+            findings([("a.md", page)]),
+            [
+                "a.md:3: [prose] the sentence opens with \"Who is\": name its subject first",
+                "a.md:5: [prose] the sentence opens with \"What has\": name its subject first",
+                "a.md:6: [prose] the sentence opens with \"Of a\": begin with its subject",
+            ]
+        );
+    }
+
+    #[test]
+    fn questions_names_and_numbers_may_open_a_sentence() {
+        let page = "# What it does\n\nWho may call it, and when?\nOf 60 questions, 44 were right.\n\
+                    The caller, who waits, is answered.\n| What | Who asks |\n";
+        assert_eq!(findings([("a.md", page)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_refused_phrase_is_named_with_what_to_write() {
+        let page = "The worker is\nof Late in Vain.\n";
+        assert_eq!(
+            findings([("a.md", page)]),
+            [
+                "a.md:2: [prose] \"of late\": write \"recently\" instead",
+                "a.md:2: [prose] \"in vain\": write \"wasted\" instead",
+            ]
+        );
+    }
+
+    #[test]
+    fn code_longer_words_and_usual_meanings_pass() {
+        let page = "Besides, `is away` and [x](door.md) are names. If there is none, outdoors, it turns out.\n\
+                    ```\nin vain\n```\n";
+        assert_eq!(findings([("a.md", page)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn comments_of_protocols_settings_and_scripts_are_checked() {
+        let found = findings([
+            ("proto/a.proto", "// The doors.\n"),
+            ("deploy/a.toml", "key = \"door\"\n# A door.\n"),
+            ("scripts/a", "# A door.\n"),
+            ("migrations/a.sql", "-- A door.\n"),
+        ]);
+        let places: Vec<_> = found.iter().map(|finding| finding.split(" [").next().unwrap()).collect();
+        assert_eq!(places, ["deploy/a.toml:2:", "proto/a.proto:1:", "scripts/a:1:"]);
+    }
+
+    #[test]
+    fn rust_is_checked_in_the_folders_that_are_clean() {
+        let clean = format!("{}src/a.rs", CLEAN[0]);
+        let file = "//! A file.\n/// A door.\nconst A: &str = \"in vain\";\n";
+        let found = findings([(clean.as_str(), file), ("crates/elsewhere/a.rs", file)]);
+        assert_eq!(
+            found,
+            [
+                format!(
+                    "{clean}:2: [prose] \"door\": write \"API\", \"server\", \"listener\" or \"endpoint\" instead"
+                ),
+                format!("{clean}:3: [prose] \"in vain\": write \"wasted\" instead"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_clean_folder_that_is_not_listed_gets_a_note() {
+        let (good, bad) = ("//! A file.\n", "//! A door.\n");
+        let found = findings([
+            ("crates/one/src/a.rs", good),
+            ("crates/two/src/a.rs", good),
+            ("crates/two/tests/b.rs", bad),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "crates/one: [note, prose] its Rust texts are clean: add it to `CLEAN` in xtask/src/tidy/prose.rs"
+            ]
+        );
+    }
+}

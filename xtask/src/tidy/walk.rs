@@ -1,0 +1,60 @@
+//! The page that walks through the code names functions that are in the files that it links.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::tree::Tree;
+
+const RULE: &str = "walk";
+const PAGE: &str = "docs/guide/internals.md";
+/// From the page's folder to the root, as its links begin.
+const TO_ROOT: &str = "../../";
+
+/// Checks that each `` `name()` `` is a function of the Rust file that is linked next on its line.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in tree.text(PAGE).unwrap_or_default().lines().enumerate() {
+        for (name, file) in functions(line) {
+            let found = tree.text(file).is_some_and(|text| is_in(text, name));
+            if !found {
+                let message = format!("`{file}` has no function `{name}`");
+                findings.push(Finding::broken(RULE, PAGE, message).at_line(index + 1));
+            }
+        }
+    }
+    findings
+}
+
+/// The functions that a line names, each with the Rust file that is linked after it.
+fn functions(line: &str) -> Vec<(&str, &str)> {
+    let spans = line.match_indices("()`").filter_map(|(end, mark)| {
+        let name = line[..end].rsplit('`').next()?;
+        let (_, target) = line[end + mark.len()..].split_once("](")?;
+        let (target, _) = target.split_once(')')?;
+        let file = target.strip_prefix(TO_ROOT).unwrap_or(target);
+        (Path::new(file).extension()? == "rs").then_some((name, file))
+    });
+    spans.collect()
+}
+
+fn is_in(text: &str, name: &str) -> bool {
+    text.contains(&format!("fn {name}(")) || text.contains(&format!("fn {name}<"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_its_file_lacks_is_named() {
+        let page = "# Internals\n\n`one()` or `two()` in [a.rs](../../a.rs), `three()` in [b.rs](../../b.rs).\n\
+                    `any()` without a link, and `four()` in [a page](../pools.md).\n";
+        let tree = Tree::of([
+            (PAGE, page),
+            ("a.rs", "async fn one<T>() {}\nfn two() {}\n"),
+            ("b.rs", "fn threefold() {}"),
+        ]);
+        let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["docs/guide/internals.md:3: [walk] `b.rs` has no function `three`"]);
+    }
+}
