@@ -1,7 +1,7 @@
 //! Live signals within one process.
 //!
-//! For each run there is the text so far of every attempt that writes, and a channel once somebody watches. Both change
-//! under one lock, so that a subscriber gets the text so far and then every later piece, none twice and none missing.
+//! Each run has the text so far of every attempt that writes, and a channel after the first subscription. Both change under one lock,
+//! so a subscriber gets the text so far and then every later piece, each exactly once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,10 +36,10 @@ const STOPS_MAX: usize = 1024;
 
 /// Carries signals within this process.
 ///
-/// The text of an attempt is held until a newer attempt at the same step begins, the run falls silent for longer than
-/// others, or a bound is reached. So a late subscriber may also get the text of a step that is done: it knows the claim
-/// from the store. An attempt whose beginning was missed, or whose text exceeds what any policy allows, is not held; its
-/// later pieces still go to watchers, which see from their offset that there is a gap.
+/// The text of an attempt is held until a newer attempt at the same step begins, the run is silent for longer than others, or a
+/// bound is reached. So a late subscriber may also get the text of a step that is done; the store has its claim. An attempt is not
+/// held if its beginning was missed, or if its text exceeds what any policy allows. Its later pieces still go to watchers, which see
+/// the gap from the offset.
 #[derive(Debug)]
 pub struct MemoryLive {
     options: LiveOptions,

@@ -24,7 +24,7 @@ const MINUTES: u64 = 3;
 const REQUESTS: u64 = 600;
 const TOKENS: u64 = 100_000;
 
-/// The vendor's count of the last sixty seconds, and how often it was too much.
+/// The vendor's view of the last sixty seconds, and how often its limit was exceeded.
 #[derive(Default)]
 struct Vendor {
     seen: VecDeque<(u64, u64)>,

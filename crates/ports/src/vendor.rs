@@ -278,7 +278,7 @@ pub enum VendorError {
         #[source]
         source: BoxError,
     },
-    /// The answer is not in the vendor's own format, or ended early.
+    /// The answer does not follow the wire format, or ended early.
     #[error("vendor `{vendor}` sent something that cannot be decoded: {message}")]
     Garbled {
         /// The vendor's id.

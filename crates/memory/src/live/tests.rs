@@ -31,7 +31,7 @@ impl Scene {
     }
 }
 
-/// The signals that are there without waiting.
+/// The signals that are available without waiting.
 fn heard(signals: &mut Signals) -> Vec<Signal> {
     std::iter::from_fn(|| signals.next().now_or_never().flatten()).collect()
 }
@@ -132,7 +132,7 @@ async fn the_text_of_silent_runs_is_dropped_beyond_the_bounds() {
             assert!(held.clone().count() >= 2 && held.clone().all(|run| runs[7..].contains(run)));
             assert_eq!(hot.text_bytes, 4 * held.count());
         }
-        // A watcher keeps hearing.
+        // The watcher still gets signals.
         scene.live.publish(runs[0], Signal::Committed { version: 2 }).await.unwrap();
         assert_eq!(heard(&mut watched).len(), 2);
     }
