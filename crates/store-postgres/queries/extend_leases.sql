@@ -1,8 +1,8 @@
 -- extend_leases
--- Nothing waits for the disk: a lease that is lost with the server's machine ends early, and the sweepers hold all leases
--- after an outage. The setting holds for this statement's own transaction.
--- What somebody else has locked is left to extend_lease: who waited here, with other rows locked, could be waited for by a commit
--- in turn, which writes tasks in whatever order.
+-- Nothing waits for the disk: a lease that is lost with the server's machine ends early, and the sweepers hold all leases after
+-- an outage. The setting applies to this statement's own transaction.
+-- Rows that another transaction has locked are left to extend_lease. Waiting here, with other rows locked, could deadlock with a
+-- commit, which writes tasks in any order.
 WITH held AS MATERIALIZED (
     SELECT tasks.run_id, tasks.task
     FROM tasks

@@ -1,5 +1,5 @@
 -- find_backlogs
--- From one lane to the next along the index, not over all that waits.
+-- Skips along the index from one lane to the next, without reading all waiting tasks.
 WITH RECURSIVE lanes AS (
     (
         SELECT lane FROM tasks

@@ -1,5 +1,5 @@
 -- find_created
--- Which run was there: the very same, when a caller asks again, or the one that has the request id.
+-- The existing run: the same one, if the caller repeats the request, or the one with the request id.
 SELECT given.id AS "given!", coalesce(own.id, other.id) AS "found?"
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS given (id, tenant, request_id)
 LEFT JOIN runs AS own ON own.id = given.id

@@ -1,5 +1,5 @@
 -- find_expired
--- A caller whose clock is ahead ends nothing early: its time counts only as far as this server's has come.
+-- A caller whose clock is ahead ends nothing early: its time counts only up to this server's time.
 SELECT run_id AS "run_id!", task AS "task!", claim AS "claim!"
 FROM tasks
 WHERE state = 'running'

@@ -1,5 +1,5 @@
 -- find_unsettled
--- Ended runs that still reserve money. The index holds nothing else.
+-- Ended runs that still reserve money. The index has no other runs.
 SELECT run_id AS "run_id!"
 FROM run_states
 WHERE unsettled AND run_id > $1 AND ended_ms <= $2

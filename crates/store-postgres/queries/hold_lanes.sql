@@ -1,6 +1,6 @@
 -- hold_lanes
--- Gives the lanes that nobody dispatches to the holder, and extends its own. The rows of other holders are read and not locked. Rows
--- are locked in the order of their keys.
+-- Leases to the holder the lanes that no other process dispatches, and extends its own leases. The rows of other holders are read
+-- and not locked. Rows are locked in the order of their keys.
 WITH clock AS MATERIALIZED (
     SELECT floor(extract(EPOCH FROM clock_timestamp()) * 1000)::bigint AS now_ms
 ),

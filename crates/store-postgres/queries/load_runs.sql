@@ -1,6 +1,6 @@
 -- load_runs
--- A run without any event is damaged, not absent: hence the outer join. The order inside of it keeps each run's events a walk
--- along the index, also while the server has no statistics of a table that has just grown and would rather read all of it.
+-- A run without events is damaged, not absent, hence the outer join. The inner order makes each run's events a walk along the
+-- index, even if the server has no statistics of a table that has just grown and would rather scan it.
 SELECT run_states.run_id AS "run_id!",
     run_states.version AS "version!",
     written.first_sequence AS "first_sequence?",

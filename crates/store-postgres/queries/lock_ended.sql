@@ -1,9 +1,9 @@
 -- lock_ended
--- Ids sort by the time of acceptance, and no run ends before it is accepted: so the walk by id stops where nothing can have ended in
--- time, and ended runs need no index, which every run would have to write. The walk begins after the runs that were removed last:
--- their index entries stay until a vacuum may remove them, which a long transaction anywhere prevents. Nothing waits for the disk:
--- what a crash brings back is removed again. The setting holds for this transaction.
--- A caller whose clock is ahead removes nothing early: its time counts only as far as this server's has come.
+-- Ids sort by the time of acceptance, and no run ends before it is accepted. So the walk by id stops where no run can have ended
+-- early enough, and ended runs need no index, which every run would have to write. The walk begins after the runs that were
+-- removed last: their index entries stay until a vacuum may remove them, which a long transaction anywhere prevents. Nothing
+-- waits for the disk: what a crash restores is removed again. The setting applies to this transaction.
+-- A caller whose clock is ahead removes nothing early: its time counts only up to this server's time.
 SELECT run_id AS "run_id!"
 FROM run_states
 WHERE run_id > $5

@@ -1,5 +1,5 @@
 -- open_sums
--- Creates the sums of budgets that nothing was charged to yet in their period, in the order in which commits lock them.
+-- Creates the missing sums of budgets in their period, in the order in which commits lock them.
 INSERT INTO budget_sums (payer, from_ms, spent_nano_usd, reserved_nano_usd)
 SELECT payer, from_ms, 0, 0
 FROM unnest($1::text[], $2::bigint[]) AS sum (payer, from_ms)

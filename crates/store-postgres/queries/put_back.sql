@@ -1,6 +1,6 @@
 -- put_back
--- What somebody else has locked is passed by, for the same reason as in extend_leases: it is being claimed or told of, and if
--- neither comes to pass, it is told of again when its time is over.
+-- Skips rows that another transaction has locked, for the same reason as extend_leases. Such a task is being claimed or
+-- published; if neither happens, it is published again when its time is over.
 WITH refused AS MATERIALIZED (
     SELECT tasks.run_id, tasks.task
     FROM tasks

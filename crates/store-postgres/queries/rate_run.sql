@@ -1,6 +1,6 @@
 -- rate_run
--- Who removes the run locks its state first: so it either waits for this, and removes the rating as well, or this finds no run.
--- Whose the run is, is asked of what was found by its id.
+-- A removal of the run locks its state first. So it waits for this statement and removes the rating too, or this statement finds
+-- no run. The tenant is checked on the row that was found by id.
 WITH ended AS (
     SELECT run_states.run_id, runs.tenant
     FROM run_states

@@ -1,5 +1,5 @@
 -- remove_runs
--- Their states are locked by a statement before this one, so that this one sees all that was ever written of them.
+-- An earlier statement has locked their states, so this one sees everything that was ever written of them.
 WITH events AS (DELETE FROM run_events WHERE run_id = ANY($1::uuid[])),
 done AS (DELETE FROM tasks WHERE run_id = ANY($1::uuid[])),
 ratings AS (DELETE FROM ratings WHERE run_id = ANY($1::uuid[])),

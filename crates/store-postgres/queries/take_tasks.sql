@@ -1,6 +1,7 @@
 -- take_tasks
--- A task's place in line is what its tenant has outstanding in the lane, told or running, and its place among the tenant's own.
--- From one tenant to the next along the index, and of each no more than could be taken: a long backlog is not read.
+-- A task's turn is the number of its tenant's outstanding tasks in the lane, published or running, plus its position among the
+-- tenant's waiting ones. Skips along the index from one tenant to the next, and reads of each no more tasks than could be taken,
+-- so a long backlog is not read.
 WITH RECURSIVE tenants AS (
     (
         SELECT tenant FROM tasks
@@ -41,13 +42,13 @@ line AS MATERIALIZED (
     ORDER BY place, ready_ms
     LIMIT $4
 ),
--- As arrays, or the planner expects a share of the backlog to come out of the line and reads all of it to meet that.
+-- As arrays, or the planner expects a share of the backlog here and reads all of it.
 chosen AS MATERIALIZED (
     SELECT array_agg(run_id) AS runs, array_agg(task) AS tasks, array_agg(place) AS places, array_agg(ready_ms) AS ready_ms
     FROM line
 ),
--- Who comes second to the same rows passes them by. Whether a task is still in the backlog is asked in other words than the
--- index has, or the planner may look the rows up there: without statistics it takes the backlog for short.
+-- A second transaction on the same rows skips them. The condition on the backlog differs from the index's, or the planner may
+-- look the rows up there: without statistics it assumes that the backlog is short.
 taken AS MATERIALIZED (
     SELECT tasks.run_id, tasks.task, candidate.place, candidate.ready_ms
     FROM chosen
