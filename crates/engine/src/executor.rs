@@ -35,7 +35,7 @@ use crate::executor::call::{Call, Cure, Ended, Spent};
 use crate::executor::fallback::Shut;
 use crate::retry;
 use crate::retry_budget::RetryBudget;
-use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
+use crate::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
 
 /// Serves the lanes of steps.
 #[derive(Clone)]
@@ -53,8 +53,6 @@ pub(crate) struct Step {
     worker: Worker,
     permit: Box<dyn Permit>,
     slot: Slot,
-    /// The message that brought it; none for one that was claimed with the result before it.
-    message: Option<InHand>,
 }
 
 /// A step that there is room for.
@@ -141,8 +139,7 @@ impl Executor {
         if may_run { Ok(run) } else { Err(Settle::Ack) }
     }
 
-    /// Claims the step of a message.
-    async fn take(
+    async fn claim(
         &self,
         message: TaskMessage,
         slot: Slot,
@@ -167,7 +164,7 @@ impl Executor {
         let cleared = self.clear(&run, at, (worker, &request), (&in_hand, abandon)).await?;
         let Cleared { worker, permit, reserve, first } = cleared;
         match engine.claim_after(run.id(), first, &in_hand, reserve).await {
-            Ok(claimed) => Ok(Step { claimed, at, worker, permit, slot, message: Some(in_hand) }),
+            Ok(claimed) => Ok(Step { claimed, at, worker, permit, slot }),
             Err(settle) => {
                 permit.settle(Settlement::of(Outcome::NotSent));
                 Err(settle)
@@ -176,15 +173,11 @@ impl Executor {
     }
 
     /// Gives a step back that was not called for.
-    async fn hand_back(
-        &self,
-        claimed: &Claimed,
-        message: Option<&InHand>,
-        abandon: &CancellationToken,
-    ) -> Settle {
+    async fn hand_back(&self, claimed: &Claimed, acked: &Acked, abandon: &CancellationToken) {
         let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
         let hand_back = Command::HandBack { task, claim, usage, cost };
-        self.engine.record_both(claimed.run.id(), (hand_back, None), message, abandon).await.0
+        acked.settled().await;
+        self.engine.record_both(claimed.run.id(), (hand_back, None), None, abandon).await;
     }
 
     /// Finds room for a step: with its worker, or, where nobody is let through to that one, with the next that may stand in.
@@ -275,17 +268,18 @@ impl Executor {
     }
 
     /// Calls the step's worker and records what came of it, together with the claim of a step that can be next.
-    async fn carry_out(&self, step: Step, abandon: &CancellationToken) -> Done<Step> {
-        let Step { claimed, at, worker, permit, slot, message } = step;
+    async fn call(&self, step: Step, acked: &Acked, abandon: &CancellationToken) -> Option<Step> {
+        let Step { claimed, at, worker, permit, slot } = step;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
             // Somebody else tried meanwhile, and the step goes on with another worker: another lane's permit is needed.
             permit.settle(Settlement::of(Outcome::NotSent));
-            return self.hand_back(&claimed, message.as_ref(), abandon).await.into();
+            self.hand_back(&claimed, acked, abandon).await;
+            return None;
         }
         // What the step sees may have failed or changed since the run was loaded: ask by what the claim was granted on.
         let Some(request) = request(&claimed.run, at, &worker) else {
             permit.settle(Settlement::of(Outcome::NotSent));
-            return Settle::Ack.into();
+            return None;
         };
         let call = Call {
             parts: self.engine.parts(),
@@ -301,12 +295,13 @@ impl Executor {
         let ended = call.make(permit, (&claimed.held, abandon)).await;
         self.keep(key, &ended).await;
         let command = self.command_for(&claimed, at, (&worker, &request), ended);
+        if !matches!(command, Command::CompleteStep { .. }) {
+            acked.settled().await;
+        }
         let next = self.next_after(&claimed.run, &command, &slot.lane).await;
         let then = next.as_ref().map(|next| next.wish.command());
-        let recording = self.engine.record_both(claimed.run.id(), (command, then), message.as_ref(), abandon);
-        let (settle, run) = recording.await;
-        let next = next.zip(run).and_then(|(next, run)| self.begin_next(next, run, slot));
-        Done { settle, next }
+        let (_, run) = self.engine.record_both(claimed.run.id(), (command, then), None, abandon).await;
+        next.zip(run).and_then(|(next, run)| self.begin_next(next, run, slot))
     }
 
     fn command_for(
@@ -366,17 +361,19 @@ impl Executor {
 }
 
 impl Work for Executor {
-    type Next = Step;
+    type Task = Step;
 
-    async fn work(&self, message: TaskMessage, slot: Slot, abandon: &CancellationToken) -> Done<Step> {
-        match self.take(message, slot, abandon).await {
-            Ok(step) => self.carry_out(step, abandon).await,
-            Err(settle) => settle.into(),
-        }
+    async fn take(
+        &self,
+        message: TaskMessage,
+        slot: Slot,
+        abandon: &CancellationToken,
+    ) -> Result<Step, Settle> {
+        self.claim(message, slot, abandon).await
     }
 
-    async fn go_on(&self, next: Step, abandon: &CancellationToken) -> Option<Step> {
-        self.carry_out(next, abandon).await.next
+    async fn carry_out(&self, step: Step, acked: &Acked, abandon: &CancellationToken) -> Option<Step> {
+        self.call(step, acked, abandon).await
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
-use podium_domain::time::Timestamp;
 use podium_ports::store::Hold;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -25,8 +24,6 @@ const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Holds {
     /// Ordered, so that the store is asked in one order and a simulation can be repeated.
     held: Arc<Mutex<BTreeMap<Hold, Registered>>>,
-    /// Since when leases could not be extended; none while they can.
-    cut_off_since: Arc<Mutex<Option<Timestamp>>>,
 }
 
 struct Registered {
@@ -68,7 +65,7 @@ impl Drop for Held {
 }
 
 /// How often a lease is extended.
-pub(crate) fn heartbeat_every(lease: Duration) -> Duration {
+fn heartbeat_every(lease: Duration) -> Duration {
     lease / HEARTBEATS
 }
 
@@ -94,17 +91,6 @@ impl Holds {
             .iter()
             .filter(|(hold, _)| hold.run == run && hold.task == task)
             .for_each(|(_, registered)| registered.lost.cancel());
-    }
-
-    /// Whether the store has not been heard of for a whole lease: others may hold the tasks by now.
-    pub(crate) fn are_cut_off(&self, now: Timestamp, lease: Duration) -> bool {
-        let since = *self.cut_off_since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.is_some_and(|since| now.since(since) > lease)
-    }
-
-    fn note(&self, extended: bool, now: Timestamp) {
-        let mut since = self.cut_off_since.lock().unwrap_or_else(PoisonError::into_inner);
-        *since = if extended { None } else { since.or(Some(now)) };
     }
 
     /// Extends all leases, every quarter of a lease, until stopped. Three in a row may fail before a lease runs out.
@@ -152,7 +138,6 @@ impl Holds {
         }
         let now = parts.clock.now();
         let extended = parts.store.extend_leases(&holds, now.after(lease)).await;
-        self.note(extended.is_ok(), now);
         match extended {
             Ok(extended) => {
                 for (hold, _) in holds.iter().zip(extended).filter(|(_, extended)| !extended) {

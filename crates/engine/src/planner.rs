@@ -3,7 +3,6 @@
 
 mod early;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ use crate::engine::{Engine, seed};
 use crate::parts::Parts;
 use crate::planner::early::begin_steps;
 use crate::retry;
-use crate::task::{Claimed, Done, Settle, Slot, Slots, Work, serve_lane};
+use crate::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
 use crate::worth::Question;
 
 /// How much longer than its limit a conductor may take to say what it has consumed. Then it is not waited for.
@@ -194,21 +193,34 @@ async fn tell(parts: &Parts, run: &Run, round: u16, mut heard: mpsc::UnboundedRe
 
 impl Work for Planner {
     /// What a plan makes ready are steps, which others run.
-    type Next = Infallible;
+    type Task = (Claimed, Slot);
 
-    async fn work(&self, message: TaskMessage, slot: Slot, abandon: &CancellationToken) -> Done<Infallible> {
-        let in_hand = InHand { task: message.task, lane: slot.lane.clone() };
+    async fn take(
+        &self,
+        message: TaskMessage,
+        slot: Slot,
+        _abandon: &CancellationToken,
+    ) -> Result<Self::Task, Settle> {
         if let Some(settle) = self.leave(message).await {
-            return settle.into();
+            return Err(settle);
         }
-        match self.engine.claim(message.run, &in_hand).await {
-            Ok(claimed) => self.carry_out(&claimed, (&in_hand, abandon)).await.into(),
-            Err(settle) => settle.into(),
-        }
+        let in_hand = InHand { task: message.task, lane: slot.lane.clone() };
+        Ok((self.engine.claim(message.run, &in_hand).await?, slot))
     }
 
-    async fn go_on(&self, next: Infallible, _abandon: &CancellationToken) -> Option<Infallible> {
-        match next {}
+    async fn carry_out(
+        &self,
+        (claimed, _slot): Self::Task,
+        acked: &Acked,
+        abandon: &CancellationToken,
+    ) -> Option<Self::Task> {
+        if let Some(command) = self.command_for(&claimed, abandon).await {
+            if !matches!(command, Command::CompletePlan { .. }) {
+                acked.settled().await;
+            }
+            self.engine.record_both(claimed.run.id(), (command, None), None, abandon).await;
+        }
+        None
     }
 }
 
@@ -230,13 +242,10 @@ impl Planner {
         engine.leave_to_others(&run)
     }
 
-    async fn carry_out(
-        &self,
-        claimed: &Claimed,
-        (in_hand, abandon): (&InHand, &CancellationToken),
-    ) -> Settle {
+    /// Plans, and says what is to be recorded of it, if anything.
+    async fn command_for(&self, claimed: &Claimed, abandon: &CancellationToken) -> Option<Command> {
         let (claim, task, round) = (claimed.claim, claimed.task, claimed.task.round());
-        let command = match self.plan(claimed, abandon).await {
+        Some(match self.plan(claimed, abandon).await {
             Ok(PlanOutcome { result, usage, cost }) => {
                 let reserve = self.engine.reserve_for(&claimed.run, &result);
                 Command::CompletePlan { round, claim, result, usage, cost, reserve }
@@ -245,7 +254,7 @@ impl Planner {
                 let (usage, cost) = error.consumed();
                 // Fenced: of a claim that was lost, only what was consumed is recorded.
                 if usage == Usage::default() && claimed.held.token().is_cancelled() {
-                    return Settle::Ack;
+                    return None;
                 }
                 Command::HandBack { task, claim, usage, cost }
             }
@@ -255,8 +264,7 @@ impl Planner {
                 let message = told(&error, claimed.run.spec().key.is_some());
                 self.failure((task, claim, failed), message, &error)
             }
-        };
-        self.engine.record(claimed.run.id(), command, in_hand, abandon).await
+        })
     }
 
     fn failure(

@@ -1,8 +1,7 @@
-//! What planning and steps have in common: a lane is served with so many slots, a task is claimed before it is worked on,
-//! and its message is answered once.
+//! What planning and steps have in common: a lane is served with so many slots, and a task is claimed before it is worked on. Its
+//! message is answered once: it is acked when the claim is committed.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use tracing::{debug, warn};
 
 use crate::commands::{CommandError, InHand};
 use crate::engine::Engine;
-use crate::holds::{Held, heartbeat_every};
+use crate::holds::Held;
 
 /// Pause after the queue or the store failed, before the next try.
 pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
@@ -119,39 +118,39 @@ impl Slots {
     }
 }
 
-/// What has become of a task.
-pub(crate) struct Done<N> {
-    /// How to answer the message that brought it.
-    pub(crate) settle: Settle,
-    /// A further task that was claimed together with its result, and so needs no message.
-    pub(crate) next: Option<N>,
-}
-
-impl<N> From<Settle> for Done<N> {
-    fn from(settle: Settle) -> Self {
-        Self { settle, next: None }
-    }
-}
-
 /// One kind of work.
 pub(crate) trait Work: Clone + Send + Sync + 'static {
-    /// A task in hand that came without a message.
-    type Next: Send;
+    /// A task in hand: claimed, with all that it needs.
+    type Task: Send;
 
-    /// Does what the message says, in a slot of its lane. `abandon` orders to hand the work back.
-    fn work(
+    /// Claims the task of a message, to be worked on in a slot of its lane. Otherwise says how to answer the message.
+    fn take(
         &self,
         message: TaskMessage,
         slot: Slot,
         abandon: &CancellationToken,
-    ) -> impl Future<Output = Done<Self::Next>> + Send;
+    ) -> impl Future<Output = Result<Self::Task, Settle>> + Send;
 
-    /// Goes on with a task that was claimed with another one's result.
-    fn go_on(
+    /// Works on a task in hand and records the outcome. Gives a further task that was claimed in the same commit.
+    /// `abandon` orders to hand the work back.
+    fn carry_out(
         &self,
-        next: Self::Next,
+        task: Self::Task,
+        acked: &Acked,
         abandon: &CancellationToken,
-    ) -> impl Future<Output = Option<Self::Next>> + Send;
+    ) -> impl Future<Output = Option<Self::Task>> + Send;
+}
+
+/// Whether the queue has confirmed that the message of a task in hand is gone.
+#[derive(Default)]
+pub(crate) struct Acked(CancellationToken);
+
+impl Acked {
+    /// Waits for it, or until it will not be confirmed any more. A commit that may make the task ready again comes after this:
+    /// the queue refuses a new message of the task before.
+    pub(crate) async fn settled(&self) {
+        self.0.cancelled().await;
+    }
 }
 
 /// Serves a lane with its slots until `stop`, then waits for the work under way.
@@ -195,10 +194,10 @@ pub(crate) async fn serve_lane<W: Work>(
         engine.metrics().lanes().fetched(&lane, deliveries.len(), 1 + slots.free(&lane));
         let mut first = Some(first);
         for delivery in deliveries {
-            let (engine, work, abandon) = (engine.clone(), work.clone(), abandon.clone());
+            let (work, abandon) = (work.clone(), abandon.clone());
             match first.take().or_else(|| slots.try_take(&lane)) {
                 Some(slot) => {
-                    under_way.spawn(async move { handle(&engine, (delivery, slot), &work, &abandon).await });
+                    under_way.spawn(async move { handle((delivery, slot), &work, &abandon).await });
                 }
                 // A chained step took the slot meanwhile: the message is for another process.
                 None => drop(under_way.spawn(answer(delivery, Settle::Nak(Duration::ZERO)))),
@@ -209,19 +208,21 @@ pub(crate) async fn serve_lane<W: Work>(
 }
 
 async fn handle<W: Work>(
-    engine: &Engine,
     (delivery, slot): (Delivery, Slot),
     work: &W,
     abandon: &CancellationToken,
 ) {
-    let message = *delivery.message();
-    let Done { settle, next } = tokio::select! {
-        biased;
-        done = work.work(message, slot, abandon) => done,
-        never = stay_in_progress(engine, &delivery) => match never {},
+    let task = match work.take(*delivery.message(), slot, abandon).await {
+        Ok(task) => task,
+        Err(settle) => return answer(delivery, settle).await,
     };
-    // A task in hand does not wait until the queue has confirmed the answer for the one before it.
-    tokio::join!(answer(delivery, settle), go_on(work, next, abandon));
+    // From the claim on, the lease in the store is what brings the task back. So the queue holds only tasks that wait.
+    let acked = Acked::default();
+    let ack = async {
+        answer(delivery, Settle::Ack).await;
+        acked.0.cancel();
+    };
+    tokio::join!(ack, carry_out(work, task, &acked, abandon));
 }
 
 async fn answer(delivery: Delivery, settle: Settle) {
@@ -238,24 +239,11 @@ async fn answer(delivery: Delivery, settle: Settle) {
     }
 }
 
-/// Goes on with tasks that were claimed with the results of those before them.
-async fn go_on<W: Work>(work: &W, mut next: Option<W::Next>, abandon: &CancellationToken) {
+/// Works on a task in hand, then on those that were claimed with the results of those before them.
+async fn carry_out<W: Work>(work: &W, task: W::Task, acked: &Acked, abandon: &CancellationToken) {
+    let mut next = Some(task);
     while let Some(task) = next {
-        next = work.go_on(task, abandon).await;
-    }
-}
-
-async fn stay_in_progress(engine: &Engine, delivery: &Delivery) -> Infallible {
-    let lease = engine.options().lease;
-    loop {
-        engine.parts().clock.sleep(heartbeat_every(lease)).await;
-        // Who cannot extend the lease in the store must not keep the message from those who can.
-        if engine.holds().are_cut_off(engine.now(), lease) {
-            continue;
-        }
-        if let Err(error) = delivery.in_progress().await {
-            debug!(error = &error as &dyn std::error::Error, "the queue does not know of the progress");
-        }
+        next = work.carry_out(task, acked, abandon).await;
     }
 }
 

@@ -85,8 +85,8 @@ pub const KEYS: &[Key] = &[
     Key::new(
         "lane_messages_max",
         "256",
-        "Most messages that NATS holds for each lane (vendor and tier), 1 to 100000; the rest waits in Postgres. About twice \
-         the slots of all processes that serve the lane.",
+        "Most waiting tasks that NATS holds for each lane (vendor and tier), 1 to 100000; the rest waits in Postgres. Calls \
+         under way do not count.",
     ),
     Key::new(
         "redis",

@@ -109,6 +109,6 @@ impl Executor {
             return None;
         };
         self.engine.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
-        Some(Step { claimed, at, worker, permit, slot, message: None })
+        Some(Step { claimed, at, worker, permit, slot })
     }
 }

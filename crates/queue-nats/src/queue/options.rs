@@ -29,8 +29,8 @@ pub struct QueueOptions {
     pub ack_wait: Duration,
     /// Maximal age of a message that no process works on. The sweeper republishes messages of ready tasks.
     pub message_age_max: Duration,
-    /// Most messages of a lane, including those in flight: about twice the slots of all processes that serve it. More only
-    /// makes tenants wait behind messages already published; fewer than the slots leaves slots idle.
+    /// Most messages of a lane: tasks that wait, and tasks that are being claimed. More than executors take in a tenth of a second
+    /// only makes tenants wait behind messages already published.
     pub lane_messages_max: usize,
     /// Replicas of each message in a NATS cluster: 1, 3 or 5.
     pub replicas: usize,
