@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use podium_bench_measure::{Servers, count_statements};
-use podium_harness::{Nats, Postgres, Redis, Service};
+use podium_bench_measure::{Backbone, Servers, name_programs, start_gateway, start_worker};
+use podium_harness::Service;
 use tempfile::TempDir;
 
 use crate::worker::{self, EXECUTOR};
@@ -63,11 +63,7 @@ pub(crate) struct Shape {
 pub(crate) struct Cluster {
     gateway: Service,
     workers: Vec<Service>,
-    nats: Nats,
-    redis_url: String,
-    database: String,
-    _redis: Redis,
-    _postgres: Postgres,
+    backbone: Backbone,
     _files: TempDir,
 }
 
@@ -75,48 +71,26 @@ impl Cluster {
     /// Starts everything. `binary` is a program whose `main` asks [`dispatch`].
     pub(crate) async fn start(binary: &Path, shape: &Shape) -> Result<Self> {
         let files = tempfile::Builder::new().prefix("podium-bench-").tempdir()?;
+        name_programs(files.path(), binary, &[GATEWAY, PLANNER, EXECUTOR])?;
         let [gateway, planner, executor] = [GATEWAY, PLANNER, EXECUTOR].map(|name| files.path().join(name));
-        for program in [&gateway, &planner, &executor] {
-            std::os::unix::fs::symlink(binary, program).context("naming the programs")?;
-        }
         let write = |name: &str, text: &str| -> Result<String> {
             let path = files.path().join(name);
             std::fs::write(&path, text).with_context(|| format!("writing {name}"))?;
             Ok(path.display().to_string())
         };
-        let mut postgres = Postgres::start().await?;
-        let database = postgres.database().await?;
-        if shape.is_counted {
-            count_statements(&mut postgres, &database).await?;
-        }
-        let (nats, redis) = (Nats::start().await?, Redis::start().await?);
-        let settings = [
-            ("postgres", database.clone()),
-            ("nats", nats.url()),
-            ("redis", redis.url()),
+        let backbone = Backbone::start(shape.is_counted).await?;
+        let mut settings = backbone.settings();
+        settings.extend([
             ("pool", write("pool.toml", POOL)?),
             ("conductor", format!("fixed:{}", write("chain.yaml", WORKFLOW)?)),
             ("step_slots", shape.slots.to_string()),
-            ("log", "warn".to_owned()),
-        ];
+        ]);
         let mut workers = vec![start_worker(&planner, &settings).await?];
         for _ in 0..shape.executors {
             workers.push(start_worker(&executor, &settings).await?);
         }
-        let gateway = Service::start(&gateway, |[http, grpc]: [SocketAddr; 2]| {
-            let own = [("listen", http.to_string()), ("grpc_listen", grpc.to_string())];
-            arguments(settings.iter().chain(&own))
-        });
-        Ok(Self {
-            gateway: gateway.await?,
-            workers,
-            nats,
-            redis_url: redis.url(),
-            database,
-            _redis: redis,
-            _postgres: postgres,
-            _files: files,
-        })
+        let gateway = start_gateway(&gateway, &settings).await?;
+        Ok(Self { gateway, workers, backbone, _files: files })
     }
 
     /// Where the gateway serves HTTP.
@@ -125,8 +99,8 @@ impl Cluster {
     }
 
     /// The servers whose work is counted.
-    pub(crate) fn servers(&self) -> Servers<'_> {
-        Servers { database: &self.database, nats_monitor: self.nats.monitor(), redis: &self.redis_url }
+    pub(crate) fn servers(&self) -> Servers {
+        self.backbone.servers()
     }
 
     /// Asks every process to end, and waits until all have.
@@ -148,15 +122,4 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
         EXECUTOR => Some(worker::main()),
         _ => None,
     }
-}
-
-async fn start_worker(program: &Path, settings: &[(&'static str, String)]) -> Result<Service> {
-    Service::start(program, |[health]: [SocketAddr; 1]| {
-        arguments(settings.iter().chain(&[("listen", health.to_string())]))
-    })
-    .await
-}
-
-fn arguments<'s>(settings: impl Iterator<Item = &'s (&'static str, String)>) -> Vec<String> {
-    settings.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
 }

@@ -1,13 +1,12 @@
 //! The cluster under load: Postgres, NATS, Redis, the simulated vendor and Podium's processes, all on loopback, all gone
-//! when the
-//! value is dropped.
+//! when the value is dropped.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use podium_bench_measure::{Servers, count_statements, resident_bytes};
-use podium_harness::{Nats, Postgres, Redis, Service};
+use podium_bench_measure::{Backbone, Servers, name_programs, resident_bytes, start_gateway, start_worker};
+use podium_harness::Service;
 use podium_local_cluster::PROGRAMS;
 use tempfile::TempDir;
 
@@ -40,11 +39,7 @@ pub(crate) struct Cluster {
     planners: Vec<Service>,
     executors: Vec<Service>,
     vendor: Service,
-    nats: Nats,
-    redis_url: String,
-    database: String,
-    _redis: Redis,
-    _postgres: Postgres,
+    backbone: Backbone,
     _files: TempDir,
 }
 
@@ -52,15 +47,11 @@ impl Cluster {
     /// Starts everything and makes the tenants. `binary` is this program.
     pub(crate) async fn start(binary: &Path, shape: &Shape) -> Result<(Self, Tenants)> {
         let files = tempfile::Builder::new().prefix("podium-load-").tempdir()?;
-        for name in PROGRAMS.into_iter().chain([VENDOR]) {
-            std::os::unix::fs::symlink(binary, files.path().join(name)).context("naming the programs")?;
-        }
+        let [gateway, planner, executor] = PROGRAMS;
+        name_programs(files.path(), binary, &[gateway, planner, executor, VENDOR])?;
         let program = |name: &str| files.path().join(name);
-        let mut postgres = Postgres::start().await?;
-        let database = postgres.database().await?;
-        count_statements(&mut postgres, &database).await?;
-        let (nats, redis) = (Nats::start().await?, Redis::start().await?);
-        let tenants = Tenants::create(&database, shape.tenants).await?;
+        let backbone = Backbone::start(true).await?;
+        let tenants = Tenants::create(backbone.database(), shape.tenants).await?;
         let Durations { first_token_ms: (shortest, longest), tokens_max } = shape.durations;
         let vendor = Service::start(&program(VENDOR), |addresses: [SocketAddr; VENDORS]| {
             let numbers = [shortest, longest, tokens_max].map(|number| number.to_string());
@@ -69,61 +60,35 @@ impl Cluster {
         .await?;
         let pool = files.path().join("pool.toml");
         std::fs::write(&pool, pool_of(&vendor)).context("writing the pool")?;
-        let settings = [
-            ("postgres", database.clone()),
+        let mut settings = backbone.settings();
+        settings.extend([
             ("postgres_connections", POSTGRES_CONNECTIONS.to_string()),
-            ("nats", nats.url()),
-            ("redis", redis.url()),
             ("pool", pool.display().to_string()),
             ("conductor", format!("model:{}#conductor", pool.display())),
             ("step_slots", shape.in_flight.to_string()),
             ("plan_slots", shape.in_flight.to_string()),
             ("plans_waiting_max", shape.in_flight.to_string()),
-            ("lane_messages_max", (2 * shape.in_flight).to_string()),
-            ("log", "warn".to_owned()),
-        ];
-        let mut processes =
-            [(1, shape.planners), (2, shape.executors)].map(|(place, count)| (place, count, vec![]));
-        for (place, count, services) in &mut processes {
-            let program = program(PROGRAMS[*place]);
-            for _ in 0..*count {
-                let started = Service::start(&program, |[health]: [SocketAddr; 1]| {
-                    arguments(settings.iter().chain(&[("listen", health.to_string())]))
-                });
-                services.push(started.await?);
+        ]);
+        let start_all = async |name: &str, count| {
+            let (program, mut services) = (program(name), Vec::new());
+            for _ in 0..count {
+                services.push(start_worker(&program, &settings).await?);
             }
-        }
-        let [(_, _, planners), (_, _, executors)] = processes;
-        let (gateway, mut gateways) = (program(PROGRAMS[0]), Vec::new());
-        for _ in 0..shape.gateways {
-            let started = Service::start(&gateway, |[http, grpc]: [SocketAddr; 2]| {
-                let own = [
-                    ("listen", http.to_string()),
-                    ("grpc_listen", grpc.to_string()),
-                    ("keys_required", "true".to_owned()),
-                ];
-                arguments(settings.iter().chain(&own))
-            });
-            gateways.push(started.await?);
-        }
-        let cluster = Self {
-            gateways,
-            planners,
-            executors,
-            vendor,
-            nats,
-            redis_url: redis.url(),
-            database,
-            _redis: redis,
-            _postgres: postgres,
-            _files: files,
+            anyhow::Ok(services)
         };
-        Ok((cluster, tenants))
+        let planners = start_all(planner, shape.planners).await?;
+        let executors = start_all(executor, shape.executors).await?;
+        let mut gateways = Vec::new();
+        settings.push(("keys_required", "true".to_owned()));
+        for _ in 0..shape.gateways {
+            gateways.push(start_gateway(&program(gateway), &settings).await?);
+        }
+        Ok((Self { gateways, planners, executors, vendor, backbone, _files: files }, tenants))
     }
 
     /// The servers whose work is counted.
-    pub(crate) fn servers(&self) -> Servers<'_> {
-        Servers { database: &self.database, nats_monitor: self.nats.monitor(), redis: &self.redis_url }
+    pub(crate) fn servers(&self) -> Servers {
+        self.backbone.servers()
     }
 
     /// Where executors tell their metrics.
@@ -171,8 +136,4 @@ fn pool_of(vendor: &Service) -> String {
         pool += &worker(&format!("worker-{place}"), place, "load-worker");
     }
     pool + &worker("conductor", 0, CONDUCTOR_MODEL)
-}
-
-fn arguments<'s>(settings: impl Iterator<Item = &'s (&'static str, String)>) -> Vec<String> {
-    settings.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
 }

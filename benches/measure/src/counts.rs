@@ -11,14 +11,14 @@ use sqlx::{Connection as _, PgConnection};
 use crate::{get, rounded};
 
 /// The servers whose counters are read.
-#[derive(Clone, Copy, Debug)]
-pub struct Servers<'s> {
+#[derive(Clone, Debug)]
+pub struct Servers {
     /// URL of the database; its server counts statements, see [`count_statements`].
-    pub database: &'s str,
+    pub database: String,
     /// Where nats-server answers its monitoring requests.
     pub nats_monitor: SocketAddr,
     /// URL of Redis.
-    pub redis: &'s str,
+    pub redis: String,
 }
 
 /// Counters of the servers since they started, by name.
@@ -29,11 +29,11 @@ pub struct Counts {
 
 impl Counts {
     /// Reads the counters of all three servers.
-    pub async fn read(servers: &Servers<'_>) -> Result<Self> {
+    pub async fn read(servers: &Servers) -> Result<Self> {
         let mut counts = BTreeMap::new();
-        postgres(servers.database, &mut counts).await?;
+        postgres(&servers.database, &mut counts).await?;
         nats(servers.nats_monitor, &mut counts).await?;
-        redis(servers.redis, &mut counts).await?;
+        redis(&servers.redis, &mut counts).await?;
         Ok(Self { counts })
     }
 
