@@ -219,12 +219,6 @@ impl Reply for QueueReply {
         self.shared.lock().move_to(self.number, self.delivery, at);
         Ok(())
     }
-
-    async fn in_progress(&self) -> Result<(), QueueError> {
-        let at = self.shared.clock.now().after(self.shared.options.ack_wait);
-        self.shared.lock().move_to(self.number, self.delivery, at);
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -265,7 +259,6 @@ mod tests {
             queue.publish(&lane, message).await.unwrap();
             let mut fetched = queue.fetch(&lane, 1, Duration::ZERO).await.unwrap();
             let delivery = fetched.pop().unwrap();
-            delivery.in_progress().await.unwrap();
             delivery.ack().await.unwrap();
         }
         let state = queue.shared.lock();

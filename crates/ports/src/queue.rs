@@ -182,11 +182,6 @@ impl Delivery {
     pub async fn nak(self, delay: Duration) -> Result<(), QueueError> {
         self.reply.nak(delay).await
     }
-
-    /// Restarts the ack wait, because the work goes on.
-    pub async fn in_progress(&self) -> Result<(), QueueError> {
-        self.reply.in_progress().await
-    }
 }
 
 /// An adapter's way to answer one delivery. Answering a delivery that has timed out is no error.
@@ -196,8 +191,6 @@ pub trait Reply: Send + Sync {
     async fn ack(self: Box<Self>) -> Result<(), QueueError>;
     /// Makes the message available again after `delay`.
     async fn nak(self: Box<Self>, delay: Duration) -> Result<(), QueueError>;
-    /// Restarts the ack wait.
-    async fn in_progress(&self) -> Result<(), QueueError>;
 }
 
 /// The queue failed. The sweeper publishes lost messages again.

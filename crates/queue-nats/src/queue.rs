@@ -237,6 +237,9 @@ impl Shared {
     /// The stream's oldest message, if the consumer seems to have lost track.
     async fn seems_wedged(&self, lane: &Lane) -> Result<Option<u64>, NatsError> {
         let state = self.api.state(lane).await?;
+        if state.messages == 0 {
+            return Ok(None);
+        }
         let Some(known) = self.api.consumer_info(lane).await?.map(ConsumerInfo::known) else {
             self.lanes.forget_consumer(lane);
             return Ok(None);

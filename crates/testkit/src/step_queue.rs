@@ -53,9 +53,8 @@ macro_rules! step_queue_suite {
             a_message_returned_during_a_publish_is_delivered_at_once
             a_returned_message_is_delivered_after_its_delay
             an_unanswered_message_is_redelivered_after_the_ack_wait
-            progress_restarts_the_ack_wait
             a_late_ack_removes_the_message
-            a_late_nak_or_progress_is_no_error
+            a_late_nak_is_no_error
             a_late_ack_does_not_touch_the_tasks_next_message
             lanes_are_separate
             a_full_lane_refuses_until_a_message_is_acked

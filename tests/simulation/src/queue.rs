@@ -262,13 +262,4 @@ impl Reply for SimReply {
         let refuse = move |core: &mut Core| core.move_message(&lane, (number, delivery), in_ms);
         link.ask(Service::Queue, refuse).await.map_err(unavailable)
     }
-
-    async fn in_progress(&self) -> Result<(), QueueError> {
-        let (lane, number, delivery) = (self.lane.clone(), self.number, self.delivery);
-        let extend = move |core: &mut Core| {
-            let ack_wait = core.queue.ack_wait_ms;
-            core.move_message(&lane, (number, delivery), ack_wait);
-        };
-        self.link.ask(Service::Queue, extend).await.map_err(unavailable)
-    }
 }

@@ -237,8 +237,4 @@ impl podium_ports::queue::Reply for NoReply {
     async fn nak(self: Box<Self>, _: Duration) -> Result<(), QueueError> {
         Ok(())
     }
-
-    async fn in_progress(&self) -> Result<(), QueueError> {
-        Ok(())
-    }
 }

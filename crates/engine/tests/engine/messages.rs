@@ -70,10 +70,6 @@ impl Reply for DistantReply {
         self.clock.sleep(ANSWER).await;
         self.delivery.nak(delay).await
     }
-
-    async fn in_progress(&self) -> Result<(), QueueError> {
-        self.delivery.in_progress().await
-    }
 }
 
 /// As in a cluster: what loses its message is found after seconds.

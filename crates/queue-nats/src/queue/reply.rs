@@ -46,8 +46,4 @@ impl Reply for NatsReply {
     async fn nak(self: Box<Self>, delay: Duration) -> Result<(), QueueError> {
         self.put_back(delay).await
     }
-
-    async fn in_progress(&self) -> Result<(), QueueError> {
-        self.answer("note progress", "+WPI").await
-    }
 }

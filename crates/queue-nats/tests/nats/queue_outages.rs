@@ -91,7 +91,7 @@ async fn a_server_that_forgot_everything_is_put_to_use_again() {
         let again = must_fetch(&queue).await;
         assert_eq!(again.deliveries(), 1);
         // The reply to the old delivery may fail, but does not hang.
-        let _ = in_hand.in_progress().await;
+        let _ = in_hand.nak(Duration::ZERO).await;
         again.ack().await.unwrap();
     }
 }
@@ -212,7 +212,6 @@ async fn a_zombies_late_ack_removes_the_message_and_hurts_nobody() {
     let other = must_fetch(&others).await;
     assert_eq!(other.deliveries(), 2);
     zombie.ack().await.unwrap();
-    other.in_progress().await.unwrap();
     assert_eq!(others.publish(&LANE, message).await.unwrap(), Published::Queued);
     other.ack().await.unwrap();
     assert_eq!(others.publish(&LANE, message).await.unwrap(), Published::AlreadyOutstanding);
@@ -256,11 +255,10 @@ async fn every_call_ends_within_its_time_while_the_server_is_away() {
         queue.ping(),
         acked.ack(),
         refused.nak(wait),
-        in_hand[0].in_progress(),
     );
     let took = begun.elapsed();
     assert!(took < 2 * CALL_MAX + wait, "{took:?}");
-    let results = [calls.0, calls.1, calls.2, calls.3, calls.4, calls.5];
+    let results = [calls.0, calls.1, calls.2, calls.3, calls.4];
     assert!(results.iter().all(|call| matches!(call, Err(QueueError::Unavailable(_)))), "{results:?}");
 
     server.start_again().await.unwrap();
@@ -294,7 +292,7 @@ async fn processes_with_other_options_change_the_stream_and_keep_its_messages() 
     let options =
         QueueOptions { lane_messages_max: 1, ack_wait: Duration::from_secs(7), ..QueueOptions::default() };
     let after = a_queue(&server, options).await;
-    must_fetch(&after).await.in_progress().await.unwrap();
+    drop(must_fetch(&after).await);
     let refused = after.publish(&LANE, messages(2)[1]).await;
     assert!(matches!(refused, Err(QueueError::Full { messages_max: 1, .. })), "{refused:?}");
 }

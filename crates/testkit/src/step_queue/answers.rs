@@ -67,19 +67,6 @@ pub(crate) async fn an_unanswered_message_is_redelivered_after_the_ack_wait(queu
     }
 }
 
-pub(crate) async fn progress_restarts_the_ack_wait(queue: &QueueFixture) {
-    queue.must_publish(&a_message()).await;
-    let delivery = queue.fetch_one().await.expect("it was published");
-    for _ in 0..5 {
-        queue.clock.sleep(queue.ack_wait / 2).await;
-        delivery.in_progress().await.unwrap();
-    }
-    queue.clock.sleep(queue.ack_wait / 2).await;
-    assert!(queue.fetch_one().await.is_none());
-    queue.clock.sleep(queue.ack_wait).await;
-    assert_eq!(queue.fetch_due().await.expect("the holder did not answer").deliveries(), 2);
-}
-
 /// As in `JetStream`, an ack counts for any delivery: the work was done, and the store knows whether it was needed.
 pub(crate) async fn a_late_ack_removes_the_message(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
@@ -93,13 +80,12 @@ pub(crate) async fn a_late_ack_removes_the_message(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
 }
 
-/// Whether they count is open: an adapter may ignore them, or treat them as the holder's. Nothing is lost either way.
-pub(crate) async fn a_late_nak_or_progress_is_no_error(queue: &QueueFixture) {
+/// Whether it counts is open: an adapter may ignore it, or treat it as the holder's. Nothing is lost either way.
+pub(crate) async fn a_late_nak_is_no_error(queue: &QueueFixture) {
     queue.must_publish(&a_message()).await;
     let late = queue.fetch_one().await.expect("it was published");
     queue.clock.sleep(queue.ack_wait).await;
     let later = queue.fetch_due().await.expect("it timed out");
-    late.in_progress().await.unwrap();
     late.nak(queue.long).await.unwrap();
     drop(later);
     queue.clock.sleep(queue.long + queue.ack_wait).await;
