@@ -82,7 +82,7 @@ pub(crate) enum Stage {
 }
 
 /// What a sweep finds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) ready: usize,
     pub(crate) expired: usize,

@@ -1,15 +1,18 @@
 //! The sweeper: whatever was lost between a commit and its message, or with a dead process, is found in the store here.
 //!
+//! One process at a time sweeps, under a lease of the store: so the work does not grow with the number of processes. The lease only
+//! saves work: two sweepers of one store share what they find.
+//!
 //! It only looks. What it finds is acted on beside it, so that neither a slow commit nor a queue that does not answer delays the
 //! next look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use podium_domain::ids::RunId;
+use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::Command;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold, ReadyTask, StoreError};
+use podium_ports::store::{Due, Hold, ReadyTask, StoreError, Turn};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -21,12 +24,21 @@ use crate::metrics::Found;
 /// When the store has not answered for so long, or for as long as a heartbeat may be late, it was unreachable, and with it every
 /// heartbeat.
 const OUTAGE: Duration = Duration::from_secs(2);
+/// How often the lease of the turn to sweep is asked for, in sweeps.
+const TURN_SWEEPS: u32 = 2;
+/// How long it lasts, in sweeps: after the death of its holder, another process sweeps within three seconds.
+const TURN_LEASE_SWEEPS: u32 = 4;
 /// Later than any deadline or lease.
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 
 /// Sweeps. Any number may run on one store.
 pub(crate) struct Sweeper {
     engine: Engine,
+    /// Its name in leases.
+    holder: ClaimId,
+    /// Whether it is this process' turn, as of the last answer.
+    is_own_turn: bool,
+    ask_at: Timestamp,
     leases: LeaseGrace,
     /// Expires leases and ends overdue runs, each beside the others: a run that the store does not write delays no other one.
     ending: JoinSet<RunId>,
@@ -65,7 +77,17 @@ impl LeaseGrace {
 impl Sweeper {
     pub(crate) fn new(engine: Engine) -> Self {
         let leases = LeaseGrace::new(engine.now(), engine.options().sweep_every, engine.options().lease);
-        Self { engine, leases, ending: JoinSet::new(), in_hand: BTreeSet::new(), publishing: JoinSet::new() }
+        let (holder, ask_at) = (engine.parts().ids.claim_id(), engine.now());
+        Self {
+            engine,
+            holder,
+            is_own_turn: false,
+            ask_at,
+            leases,
+            ending: JoinSet::new(),
+            in_hand: BTreeSet::new(),
+            publishing: JoinSet::new(),
+        }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -85,17 +107,43 @@ impl Sweeper {
     async fn next(&mut self) -> Result<Found, StoreError> {
         self.engine.parts().clock.sleep(self.engine.options().sweep_every).await;
         self.engine.clock_is_right().await;
+        let except = self.engine.unreadable().left_alone();
+        // Others may be able to read what this process cannot: it keeps no turn from them.
+        if except.is_empty() && !self.is_own_turn().await? {
+            return Ok(Found::default());
+        }
         let now = self.engine.now();
         let options = self.engine.options();
         let (again_at, limit) = (now.after(options.dispatch_grace), options.sweep_tasks_max);
-        let except = self.engine.unreadable().left_alone();
-        let due = self.engine.parts().store.due_except(now, again_at, limit, &except).await?;
-        let mut due = due;
+        let due = self.engine.parts().store.due_except(now, again_at, limit, &except).await;
+        if let Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) = &due {
+            // Another process may be able to read what is due: its turn comes when this lease is over.
+            self.is_own_turn = false;
+            self.ask_at = now.after(options.sweep_every * (TURN_LEASE_SWEEPS + TURN_SWEEPS));
+        }
+        let mut due = due?;
         if !self.leases.answered(self.engine.now()) {
             due.expired.clear();
         }
         self.engine.dispatch().note_backlogs(&due.backlogs);
         Ok(self.hand_over(due))
+    }
+
+    /// Whether this process is to sweep. If another one does, its backlogs are noted.
+    async fn is_own_turn(&mut self) -> Result<bool, StoreError> {
+        let (now, sweep_every) = (self.engine.now(), self.engine.options().sweep_every);
+        if now < self.ask_at {
+            return Ok(self.is_own_turn);
+        }
+        let span = sweep_every * TURN_LEASE_SWEEPS;
+        let turn = self.engine.parts().store.hold_sweep(self.holder, now, span).await?;
+        self.ask_at = now.after(sweep_every * TURN_SWEEPS);
+        self.is_own_turn = turn == Turn::Own;
+        if let Turn::Others { backlogs } = turn {
+            self.leases.answered(self.engine.now());
+            self.engine.dispatch().note_backlogs(&backlogs);
+        }
+        Ok(self.is_own_turn)
     }
 
     /// Has it acted on, except for runs that still are from before, and messages while others are published. Those are found again.

@@ -207,11 +207,7 @@ pub(crate) async fn serve_lane<W: Work>(
     while under_way.join_next().await.is_some() {}
 }
 
-async fn handle<W: Work>(
-    (delivery, slot): (Delivery, Slot),
-    work: &W,
-    abandon: &CancellationToken,
-) {
+async fn handle<W: Work>((delivery, slot): (Delivery, Slot), work: &W, abandon: &CancellationToken) {
     let task = match work.take(*delivery.message(), slot, abandon).await {
         Ok(task) => task,
         Err(settle) => return answer(delivery, settle).await,

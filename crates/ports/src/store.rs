@@ -152,6 +152,20 @@ pub trait RunStore: Send + Sync {
         Ok(lanes.to_vec())
     }
 
+    /// Asks for the turn to sweep: `holder` has it for `span` from now on, unless another process has it. The time is the store's own
+    /// if it has a clock.
+    ///
+    /// It saves work and protects nothing: any number may sweep at once. By default the turn is given, for a store that one process
+    /// uses.
+    async fn hold_sweep(
+        &self,
+        _holder: ClaimId,
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Turn, StoreError> {
+        Ok(Turn::Own)
+    }
+
     /// Returns tasks to the backlogs of their lanes, because their messages were not published after all. Tasks that are no longer
     /// ready are skipped.
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError>;
@@ -192,6 +206,18 @@ pub trait RunStore: Send + Sync {
 
     /// Checks that the store answers; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Which process sweeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The one that asked.
+    Own,
+    /// Another one.
+    Others {
+        /// The lanes with a backlog, in the order of their names.
+        backlogs: Vec<Lane>,
+    },
 }
 
 /// Events to append, the run after them, and the lanes of its tasks.

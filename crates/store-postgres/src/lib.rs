@@ -39,7 +39,7 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Commit, Conflict, Created, Due, Hold, RatedRun, RunStore, RunSummary, StoreError, Unwritten,
+    Commit, Conflict, Created, Due, Hold, RatedRun, RunStore, RunSummary, StoreError, Turn, Unwritten,
 };
 
 pub use call::{NoAnswer, Standby};
@@ -174,6 +174,10 @@ impl RunStore for Store {
         span: Duration,
     ) -> Result<Vec<Lane>, StoreError> {
         sweep::hold_lanes(self, holder, lanes, span).await
+    }
+
+    async fn hold_sweep(&self, holder: ClaimId, _now: Timestamp, span: Duration) -> Result<Turn, StoreError> {
+        sweep::hold_sweep(self, holder, span).await
     }
 
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {

@@ -193,6 +193,13 @@ const STATEMENTS: &[Statement] = &[
         whole: &[],
     },
     Statement {
+        file: "hold_sweep.sql",
+        arguments: &["copied_id(9, 9)", "2000::bigint"],
+        indexes: &["lane_dispatchers_pkey", "tasks_backlog"],
+        // As in find_backlogs.
+        whole: &["tasks_backlog"],
+    },
+    Statement {
         file: "list_budgets.sql",
         arguments: &["'acme'", "1001::bigint"],
         indexes: &["budgets_tenant"],

@@ -7,7 +7,7 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError};
+use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError, Turn};
 use podium_ports::stored::{stored, task};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -113,6 +113,15 @@ pub(crate) async fn hold_lanes(
     let lanes = lanes.iter().map(ToString::to_string).collect();
     let held = store.call(&HoldLanes { lanes, holder, span_ms }).await?;
     Ok(held.iter().filter_map(|lane| lane.parse().ok()).collect())
+}
+
+pub(crate) async fn hold_sweep(store: &Store, holder: ClaimId, span: Duration) -> Result<Turn, StoreError> {
+    let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX >> 1);
+    let TurnRow { is_own, backlogs } = store.call(&HoldSweep { holder: *holder.as_uuid(), span_ms }).await?;
+    if is_own {
+        return Ok(Turn::Own);
+    }
+    Ok(Turn::Others { backlogs: backlogs.iter().filter_map(|lane| lane.parse().ok()).collect() })
 }
 
 pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
@@ -266,6 +275,26 @@ impl Call for HoldLanes {
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         sqlx::query_file_scalar!("queries/hold_lanes.sql", &self.lanes, self.holder, self.span_ms)
             .fetch_all(connection)
+            .await
+    }
+}
+
+struct TurnRow {
+    is_own: bool,
+    backlogs: Vec<String>,
+}
+
+struct HoldSweep {
+    holder: Uuid,
+    span_ms: i64,
+}
+
+impl Call for HoldSweep {
+    type Answer = TurnRow;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        sqlx::query_file_as!(TurnRow, "queries/hold_sweep.sql", self.holder, self.span_ms)
+            .fetch_one(connection)
             .await
     }
 }

@@ -10,7 +10,7 @@ use podium_domain::time::Timestamp;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Created, Hold, RunStore, StoreError};
+use podium_ports::store::{Commit, Created, Hold, RunStore, StoreError, Turn};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan, a_tenant};
 use sqlx::{Connection, PgConnection};
@@ -409,4 +409,27 @@ async fn a_lane_has_one_dispatcher_at_a_time() {
     assert_eq!(hold(first, &plans, long).await, []);
     let both = futures::future::join_all((0..20).map(|_| hold(ids.claim_id(), &plans, long))).await;
     assert!(both.iter().all(Vec::is_empty), "{both:?}");
+}
+
+/// The others learn which lanes have a backlog.
+#[tokio::test]
+async fn one_process_at_a_time_has_the_turn_to_sweep() {
+    let scene = Scene::new(Options::default()).await;
+    let (ids, now) = (SeededIds::new(7), Timestamp::from_unix_ms(1));
+    let [first, second] = [(); 2].map(|()| ids.claim_id());
+    let [long, short] = [Duration::from_mins(1), Duration::from_millis(1)];
+    let hold = async |holder, span| scene.store.hold_sweep(holder, now, span).await.unwrap();
+    assert_eq!(hold(first, long).await, Turn::Own);
+    assert_eq!(hold(second, long).await, Turn::Others { backlogs: Vec::new() });
+    let fill = "INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms)
+                SELECT gen_random_uuid(), 'plan.0', 'ready', lane, 'acme', 0
+                FROM unnest(ARRAY['ultra.plan', 'mini.plan', 'ultra.plan']) AS lane";
+    sqlx::query(fill).execute(&mut scene.raw().await).await.unwrap();
+    let backlogs = Lane::plans().to_vec();
+    assert_eq!(hold(second, long).await, Turn::Others { backlogs });
+    assert_eq!(hold(first, short).await, Turn::Own, "its own is extended");
+    while hold(second, long).await != Turn::Own {}
+    assert_ne!(hold(first, long).await, Turn::Own);
+    let all = join_all((0..20).map(|_| hold(ids.claim_id(), long))).await;
+    assert!(all.iter().all(|turn| *turn != Turn::Own), "{all:?}");
 }

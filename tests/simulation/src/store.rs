@@ -10,7 +10,7 @@ use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError, Unwritten,
+    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError, Turn, Unwritten,
 };
 use podium_testkit::TaskRows;
 
@@ -37,6 +37,7 @@ pub(crate) struct StoreState {
     pub(crate) budgets: BudgetState,
     /// The holder of each lane's dispatching lease, and its end.
     dispatchers: BTreeMap<Lane, (ClaimId, Timestamp)>,
+    sweeper: Option<(ClaimId, Timestamp)>,
     dispatch_grace: Duration,
     mutation: Option<Mutation>,
 }
@@ -44,8 +45,8 @@ pub(crate) struct StoreState {
 impl StoreState {
     pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
         let (rows, tasks, by_request) = (BTreeMap::new(), TaskRows::default(), BTreeMap::new());
-        let (budgets, dispatchers) = (BudgetState::default(), BTreeMap::new());
-        Self { rows, tasks, by_request, budgets, dispatchers, dispatch_grace, mutation }
+        let (budgets, dispatchers, sweeper) = (BudgetState::default(), BTreeMap::new(), None);
+        Self { rows, tasks, by_request, budgets, dispatchers, sweeper, dispatch_grace, mutation }
     }
 
     /// What a creation finds there already.
@@ -223,6 +224,14 @@ impl StoreState {
         held
     }
 
+    fn hold_sweep(&mut self, holder: ClaimId, now: Timestamp, span: Duration) -> Turn {
+        if self.sweeper.is_some_and(|(other, until)| other != holder && now < until) {
+            return Turn::Others { backlogs: self.tasks.backlogs() };
+        }
+        self.sweeper = Some((holder, now.after(span)));
+        Turn::Own
+    }
+
     fn events(&self, run: RunId, after: u64, limit: u32) -> Vec<SequencedEvent> {
         let events = self.rows.get(&run).map_or(&[][..], |row| &row.events);
         events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect()
@@ -391,6 +400,19 @@ impl RunStore for SimStore {
             }
             note!(core, "node {node}: dispatches {} of {} lanes", held.len(), lanes.len());
             held
+        })
+        .await
+    }
+
+    async fn hold_sweep(&self, holder: ClaimId, now: Timestamp, span: Duration) -> Result<Turn, StoreError> {
+        let node = self.0.node;
+        self.ask(move |core| {
+            let turn = core.store.hold_sweep(holder, now, span);
+            if turn != Turn::Own {
+                core.count("swept by another node");
+            }
+            note!(core, "node {node}: {turn:?} sweeps");
+            turn
         })
         .await
     }

@@ -1,17 +1,17 @@
 //! The duties of a process do not wait for each other: what it does while the queue is slow or does not answer, while it cannot
 //! read some runs, while its clock is wrong, and when one of its loops panics. Time is virtual.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use podium_domain::ids::{RunId, StepIndex};
+use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_engine::{Engine, LoopEnded, Options, Roles};
+use podium_engine::{Engine, LoopEnded, Options, Parts, Roles};
 use podium_memory::{MemoryQueue, QueueOptions};
 use podium_ports::clock::{Clock, Skew};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
@@ -273,6 +273,49 @@ async fn the_work_of_a_killed_executor_is_taken_over_within_five_seconds() {
     let attempts = &run.task(STEP).unwrap().attempts;
     let took = attempts[1].started_at.since(killed_at);
     assert!(attempts[1].executor == "second" && took <= Duration::from_secs(5), "{took:?}: {attempts:#?}");
+}
+
+/// A store whose processes take turns to sweep.
+fn taking_turns(turn: &Arc<Mutex<(Option<ClaimId>, Timestamp)>>) -> Arc<StoreFaults> {
+    Arc::new(StoreFaults { turn: Some(Arc::clone(turn)), ..StoreFaults::default() })
+}
+
+#[tokio::test]
+async fn one_process_sweeps_and_another_follows_its_death() {
+    let Scene { house, clock, .. } = a_scene(Options::default()).await;
+    let turn = Arc::default();
+    let [first, second] = [(); 2].map(|()| taking_turns(&turn));
+    let work = |faults: &Arc<StoreFaults>, seed| {
+        let wrap = |parts: &mut Parts| parts.store = FaultyStore::around(Arc::clone(&parts.store), faults);
+        house.beside(Options::default(), seed, wrap).at_work_as(Roles::NONE)
+    };
+    let sweeps = |faults: &Arc<StoreFaults>| faults.sweeps.load(Ordering::SeqCst);
+    let mut one = work(&first, 8);
+    clock.sleep(Duration::from_secs(2)).await;
+    let other = work(&second, 9);
+    clock.sleep(Duration::from_secs(20)).await;
+    assert!(sweeps(&first) >= 30 && sweeps(&second) == 0, "{} and {}", sweeps(&first), sweeps(&second));
+    one.kill().await;
+    let killed = sweeps(&first);
+    let run = house.ask_under(due_in(Duration::from_secs(4))).await;
+    let run = house.ended(run).await;
+    assert!(overran(&run) <= Duration::from_secs(1), "{:?}", overran(&run));
+    assert!(sweeps(&first) == killed && sweeps(&second) > 0, "{}", sweeps(&second));
+    drop(other);
+}
+
+#[tokio::test]
+async fn calls_under_way_take_no_place_in_their_lane() {
+    const CALLS: usize = 5;
+    let Scene { house, clock, .. } = a_scene(Options::default()).await;
+    house.vendor.script("quick", [(); CALLS].map(|()| Answer::hang()));
+    let narrow = QueueOptions { lane_messages_max: 1, ..QueueOptions::default() };
+    let queue = Arc::new(MemoryQueue::new(Arc::new(clock), narrow));
+    let house = house.with_queue(queue, Options::default()).at_work();
+    for _ in 0..CALLS {
+        house.ask().await;
+    }
+    within(house.vendor.until_called(CALLS)).await;
 }
 
 #[tokio::test]

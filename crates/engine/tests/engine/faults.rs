@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::{RunId, TenantId};
+use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError};
+use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError, Turn};
 use podium_testkit::Gate;
 
 /// A store whose faults a test switches on.
@@ -34,6 +34,10 @@ pub(crate) struct StoreFaults {
     pub(crate) commits_refused: AtomicUsize,
     /// Commits that still succeed without saying so.
     pub(crate) answers_lost: AtomicUsize,
+    /// Who has the turn to sweep, and until when, if processes take turns.
+    pub(crate) turn: Option<Arc<Mutex<(Option<ClaimId>, Timestamp)>>>,
+    /// Times that due work was searched for.
+    pub(crate) sweeps: AtomicUsize,
     /// The search for due work panics.
     pub(crate) sweeps_panic: AtomicBool,
     /// Leases are not extended, and nobody is told.
@@ -135,7 +139,18 @@ impl RunStore for FaultyStore {
         except: &[RunId],
     ) -> Result<Due, StoreError> {
         assert!(!self.faults.sweeps_panic.load(Ordering::SeqCst), "a test wants it so");
+        self.faults.sweeps.fetch_add(1, Ordering::SeqCst);
         self.store.due_except(now, again_at, limit, except).await
+    }
+
+    async fn hold_sweep(&self, holder: ClaimId, now: Timestamp, span: Duration) -> Result<Turn, StoreError> {
+        let Some(turn) = &self.faults.turn else { return Ok(Turn::Own) };
+        let mut turn = turn.lock().unwrap();
+        if turn.0.is_some_and(|other| other != holder) && now < turn.1 {
+            return Ok(Turn::Others { backlogs: Vec::new() });
+        }
+        *turn = (Some(holder), now.after(span));
+        Ok(Turn::Own)
     }
 
     async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
