@@ -40,7 +40,7 @@ use crate::supervision::{LoopEnded, Supervision};
 use crate::sweeper::Sweeper;
 use crate::task::Slots;
 use crate::unreadable::Unreadable;
-use crate::watch::{Update, Watcher};
+use crate::watch::{Update, Wants, Watcher};
 
 /// How often it is looked whether the wall clock is right again.
 const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -183,7 +183,7 @@ impl Engine {
         id: RunId,
         after: u64,
     ) -> Result<BoxStream<'static, Result<Update, StoreError>>, WatchError> {
-        Ok(Watcher::new(self.parts().clone(), id, after).await?.into_stream())
+        Ok(Watcher::new(self.parts().clone(), id, after, Wants::Everything).await?.into_stream())
     }
 
     /// The stored events after event `after` of a run that has ended, up to the one that ended it. They are read while they are
@@ -197,7 +197,7 @@ impl Engine {
         &self,
         id: RunId,
     ) -> Result<BoxStream<'static, Result<AnswerPart, AnswerError>>, WatchError> {
-        let updates = self.watch(id, 0).await?;
+        let updates = Watcher::new(self.parts().clone(), id, 0, Wants::Answer).await?.into_stream();
         Ok(answer(self.parts().clone(), id, updates))
     }
 

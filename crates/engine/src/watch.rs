@@ -52,6 +52,15 @@ pub enum Update {
     },
 }
 
+/// What a watcher is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Everything that happens.
+    Everything,
+    /// The answer's text and the end. Events come when they are read for that, which is not with every commit.
+    Answer,
+}
+
 /// What was shown of a step.
 struct Shown {
     claim: ClaimId,
@@ -61,6 +70,7 @@ struct Shown {
 pub(crate) struct Watcher {
     parts: Parts,
     id: RunId,
+    wants: Wants,
     after: u64,
     run: Option<Run>,
     /// None while the live stream fails: then the store is polled, and every poll tries again.
@@ -73,12 +83,13 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    pub(crate) async fn new(parts: Parts, id: RunId, after: u64) -> Result<Self, WatchError> {
+    pub(crate) async fn new(parts: Parts, id: RunId, after: u64, wants: Wants) -> Result<Self, WatchError> {
         // Subscribed before the store is read: what is committed in between is signalled.
-        let signals = subscribe(&parts, id).await;
+        let signals = subscribe(&parts, id, wants).await;
         let (shown, pending) = (HashMap::new(), VecDeque::new());
         let (run, withheld, poll_after) = (None, None, POLL_AFTER);
-        let mut watcher = Self { parts, id, after, run, signals, shown, withheld, pending, poll_after };
+        let mut watcher =
+            Self { parts, id, wants, after, run, signals, shown, withheld, pending, poll_after };
         watcher.read_events().await?;
         if watcher.run.is_none() {
             return Err(WatchError::UnknownRun);
@@ -146,6 +157,10 @@ impl Watcher {
 
     async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
         match signal {
+            // The first frame of the answer, and the end, are what it reads the events for.
+            Some(Signal::Committed { .. }) if self.wants == Wants::Answer && self.withheld.is_none() => {
+                Ok(())
+            }
             Some(Signal::Committed { version } | Signal::Ended { version }) if version > self.version() => {
                 self.poll_after = POLL_AFTER;
                 self.read_events().await
@@ -207,7 +222,7 @@ impl Watcher {
     }
 
     async fn resubscribe(&mut self) -> Result<(), StoreError> {
-        self.signals = subscribe(&self.parts, self.id).await;
+        self.signals = subscribe(&self.parts, self.id, self.wants).await;
         self.read_events().await
     }
 
@@ -261,8 +276,12 @@ impl Watcher {
 }
 
 /// Signals of the run; none when the live stream fails.
-async fn subscribe(parts: &Parts, id: RunId) -> Option<Signals> {
-    or_without(id, parts.live.subscribe(id).await)
+async fn subscribe(parts: &Parts, id: RunId, wants: Wants) -> Option<Signals> {
+    let subscribed = match wants {
+        Wants::Everything => parts.live.subscribe(id).await,
+        Wants::Answer => parts.live.subscribe_to_answer(id).await,
+    };
+    or_without(id, subscribed)
 }
 
 /// The signals, if there are any.

@@ -64,6 +64,17 @@ pub trait LiveStream: Send + Sync {
     /// Notifies all watchers of `run`. Never waits for a watcher.
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError>;
 
+    /// As [`Self::publish`], for a piece of a step that is not the answer. Only watchers of the whole run need it.
+    async fn publish_inner(&self, run: RunId, frame: Frame) -> Result<(), LiveError> {
+        self.publish(run, Signal::Frame(frame)).await
+    }
+
+    /// As [`Self::subscribe`], for a caller that shows only the answer: it need not get what is published as
+    /// [inner](Self::publish_inner).
+    async fn subscribe_to_answer(&self, run: RunId) -> Result<Signals, LiveError> {
+        self.subscribe(run).await
+    }
+
     /// All signals from now on. First comes one frame for each running attempt with its output so far.
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError>;
 

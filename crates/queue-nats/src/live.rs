@@ -1,13 +1,14 @@
 //! The live stream on core NATS.
 //!
-//! `<prefix>.run.<run>` carries a run's signals, which are not stored. A new subscriber asks on `<prefix>.ask.<run>`, and
+//! `<prefix>.run.<run>` carries a run's signals; which are not stored. The text of steps that are not the answer is on
+//! `<prefix>.inner.<run>`: most watchers do not show it. A new subscriber asks on `<prefix>.ask.<run>`, and
 //! each process that buffers text of the run's attempts answers with it, from the beginning. So a late watcher gets the
 //! earlier text from the process that writes it. If that process dies, only text of unfinished attempts is lost. Text is
 //! published only while a run has watchers; see [`pace`].
 //!
 //! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it without watching, as most clients do. Earlier
 //! versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
-
+//!
 //! `<prefix>.stop.<run>` asks every process that works on a run to check in the store whether its claims are still valid.
 
 mod end;
@@ -39,7 +40,7 @@ use crate::link::{ConnectionOptions, Link, ServerVersion};
 use crate::subjects;
 use end::EndWatch;
 use outlet::outlet;
-use pace::{JOIN, Pace, Sending};
+use pace::{Channel, JOIN, Pace, Sending};
 use text::TextSoFar;
 use told::Told;
 use watch::Watch;
@@ -48,8 +49,10 @@ use watch::Watch;
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
 /// Most runs whose watchers may have to be notified of missed signals.
 const TOLD_RUNS_MAX: usize = 65_536;
-/// Most runs for which this process tracks whether they have watchers.
+/// Most channels for which this process tracks whether they have watchers.
 const PACED_RUNS_MAX: usize = 65_536;
+/// The body of the question of a watcher that shows only the answer.
+const ANSWER_ONLY: &[u8] = b"answer";
 /// The fixed name in the subjects of ends.
 const NOBODY: &str = "_";
 
@@ -118,7 +121,7 @@ impl NatsLive {
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
         let questions = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
         let probes = link.client().new_inbox();
-        let answers = link.within(CALL, link.subscribe(CALL, format!("{probes}.*.*"))).await?;
+        let answers = link.within(CALL, link.subscribe(CALL, format!("{probes}.*.*.*"))).await?;
         let shared = Arc::new(Shared {
             text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
             told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
@@ -155,6 +158,14 @@ impl NatsLive {
         }
     }
 
+    async fn watch(&self, run: RunId, only: Option<Channel>) -> Result<Signals, LiveError> {
+        let shared = &self.shared;
+        let opening = shared.open(run, only, self.stop.token().clone());
+        let (watch, signals) = shared.link.within("subscribe to a run", opening).await?;
+        shared.tasks.spawn(watch.run());
+        Ok(signals)
+    }
+
     /// Ends all watches and waits until all tasks have stopped.
     pub async fn close(self) {
         self.stop.disarm().cancel();
@@ -176,8 +187,8 @@ impl Shared {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_subject(&self, run: RunId) -> String {
-        format!("{}.run.{run}", self.options.prefix)
+    fn subject(&self, (run, channel): (RunId, Channel)) -> String {
+        format!("{}.{}.{run}", self.options.prefix, channel.name())
     }
 
     /// The subject of a run's end under `name`.
@@ -187,13 +198,13 @@ impl Shared {
 
     /// Passes on a signal without waiting. False if the client did not take all of it.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
-        self.hand_over_for(run, signal, None)
+        self.hand_over_for((run, Channel::Main), signal, None)
     }
 
     /// The same with a reply subject for the first message.
     fn hand_over_for(
         &self,
-        run: RunId,
+        at: (RunId, Channel),
         signal: &Signal,
         mut reply: Option<String>,
     ) -> Result<bool, NatsError> {
@@ -202,28 +213,51 @@ impl Shared {
         }
         let messages = wire::write(signal, self.link.client().max_payload());
         for message in messages {
-            if !self.try_publish_for(self.run_subject(run), reply.take(), message?) {
+            if !self.try_publish_for(self.subject(at), reply.take(), message?) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Publishes output of workers and conductors if the run may have watchers.
-    fn publish_text(&self, run: RunId, signal: &Signal) -> Result<(), NatsError> {
-        let sending = self.lock_pace().sending(run, Instant::now());
+    /// Publishes output of workers and conductors if the channel may have watchers.
+    fn publish_text(&self, at: (RunId, Channel), signal: &Signal) -> Result<(), NatsError> {
+        let (run, channel) = at;
+        let sending = self.lock_pace().sending(at, Instant::now());
         let reply = match sending {
             Sending::Not => return Ok(()),
             Sending::Plain => None,
-            Sending::Probe(watch) => Some(format!("{}.{run}.{watch}", self.probes)),
+            Sending::Probe(watch) => Some(format!("{}.{run}.{}.{watch}", self.probes, channel.name())),
         };
-        let was_sent = self.hand_over_for(run, signal, reply)?;
+        let was_sent = self.hand_over_for(at, signal, reply)?;
         self.note(run, was_sent);
         Ok(())
     }
 
-    fn publish_frames(&self, run: RunId, frames: Vec<Frame>) -> Result<(), NatsError> {
-        frames.into_iter().try_for_each(|frame| self.publish_text(run, &Signal::Frame(frame)))
+    fn publish_frames(&self, at: (RunId, Channel), frames: Vec<Frame>) -> Result<(), NatsError> {
+        frames.into_iter().try_for_each(|frame| self.publish_text(at, &Signal::Frame(frame)))
+    }
+
+    /// Publishes the run's text that waits: a signal follows that must not overtake it.
+    fn flush_text(&self, run: RunId) -> Result<(), NatsError> {
+        Channel::ALL.into_iter().try_for_each(|channel| {
+            let waiting = self.lock_pace().flush((run, channel), Instant::now());
+            self.publish_frames((run, channel), waiting)
+        })
+    }
+
+    /// Holds a piece for late watchers, and publishes it if anybody watches.
+    fn publish_piece(&self, at: (RunId, Channel), frame: &Frame) -> Result<(), NatsError> {
+        // Before it is sent: a subscriber that asks in between receives it with the buffered text.
+        self.lock_text().hold(at.0, frame);
+        let mut pace = self.lock_pace();
+        let had_waiting = pace.has_waiting();
+        let now = pace.add(at, frame, Instant::now());
+        if pace.has_waiting() && !had_waiting {
+            self.joining.notify_one();
+        }
+        drop(pace);
+        self.publish_frames(at, now)
     }
 
     /// Learns from the answers to probes which runs have no watchers.
@@ -231,9 +265,11 @@ impl Shared {
         while let Some(answer) = answers.next().await {
             let mut names = answer.subject.rsplit('.');
             let watch = names.next().and_then(|watch| watch.parse().ok());
+            let channel = names.next().and_then(Channel::named);
             let run = names.next().and_then(|run| run.parse().ok());
-            if let (Some(StatusCode::NO_RESPONDERS), Some(run), Some(watch)) = (answer.status, run, watch) {
-                self.lock_pace().unwatched(run, watch);
+            let at = run.zip(channel);
+            if let (Some(StatusCode::NO_RESPONDERS), Some(at), Some(watch)) = (answer.status, at, watch) {
+                self.lock_pace().unwatched(at, watch);
             }
         }
     }
@@ -244,9 +280,9 @@ impl Shared {
             self.joining.notified().await;
             sleep_until(Instant::now() + JOIN).await;
             let waiting = self.lock_pace().take_waiting(Instant::now());
-            for (run, frame) in waiting {
-                if let Err(error) = self.publish_frames(run, vec![frame]) {
-                    debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
+            for (at, frame) in waiting {
+                if let Err(error) = self.publish_frames(at, vec![frame]) {
+                    debug!(run = %at.0, error = &error as &dyn std::error::Error, "text was not published");
                 }
             }
         }
@@ -292,11 +328,13 @@ impl Shared {
             let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
             let (Some(run), Some(reply)) = (run, question.reply) else { continue };
             // The answer includes the text that waits to be joined; existing watchers get it here.
-            let waiting = self.lock_pace().flush(run, Instant::now());
-            if let Err(error) = self.publish_frames(run, waiting) {
+            if let Err(error) = self.flush_text(run) {
                 debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
             }
-            self.lock_pace().watched(run, Instant::now());
+            self.lock_pace().watched((run, Channel::Main), Instant::now());
+            if question.payload != ANSWER_ONLY {
+                self.lock_pace().watched((run, Channel::Inner), Instant::now());
+            }
             let so_far = self.lock_text().of(run);
             for frame in so_far {
                 if let Err(error) = self.send(reply.as_str(), &Signal::Frame(frame)).await {
@@ -325,7 +363,7 @@ impl Shared {
             }
             let owed = self.lock_told().take_owed();
             for run in owed {
-                for subject in [self.run_subject(run), self.end_subject(NOBODY, run)] {
+                for subject in [self.subject((run, Channel::Main)), self.end_subject(NOBODY, run)] {
                     if self.send(&subject, &Signal::Missed).await.is_err() {
                         // The connection is lost again, so the notification stays due.
                         self.lock_told().dropped(run);
@@ -344,14 +382,25 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens a watch. Returns after the server has registered its subscriptions, with the request for buffered text sent.
-    async fn open(&self, run: RunId, stop: CancellationToken) -> Result<(Watch, Signals), NatsError> {
+    /// Opens a watch of one channel, or of all. Returns after the server has registered its subscriptions, with the request for
+    /// buffered text sent.
+    async fn open(
+        &self,
+        run: RunId,
+        only: Option<Channel>,
+        stop: CancellationToken,
+    ) -> Result<(Watch, Signals), NatsError> {
         const CALL: &str = "subscribe to a run";
         self.link.connected().await?;
         let health = self.link.health();
         let seen = *health.borrow();
         let inbox = self.link.client().new_inbox();
-        let live = self.link.subscribe(CALL, self.run_subject(run)).await?;
+        let subject = match only {
+            Some(channel) => self.subject((run, channel)),
+            // One subscription keeps the order between the channels.
+            None => format!("{}.*.{run}", self.options.prefix),
+        };
+        let live = self.link.subscribe(CALL, subject).await?;
         let mut answers = self.link.subscribe(CALL, inbox.clone()).await?;
         // Once this message returns, the server has registered both subscriptions, so later signals are not missed.
         self.link.send(CALL, inbox.clone(), Bytes::new()).await?;
@@ -359,7 +408,8 @@ impl Shared {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
         };
         let question = format!("{}.ask.{run}", self.options.prefix);
-        self.link.send_for_reply(CALL, question, inbox, Bytes::new()).await?;
+        let wanted = Bytes::from_static(if only.is_some() { ANSWER_ONLY } else { b"" });
+        self.link.send_for_reply(CALL, question, inbox, wanted).await?;
         let (outlet, signals) = outlet(self.options.signals_max, self.options.watcher_bytes_max);
         Ok((Watch { live, answers, health, seen, outlet, stop }, signals))
     }
@@ -370,30 +420,18 @@ impl LiveStream for NatsLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
         let shared = &self.shared;
         let was_sent = match &signal {
-            Signal::Frame(frame) => {
-                // Before it is sent: a subscriber that asks in between receives it with the buffered text.
-                shared.lock_text().hold(run, frame);
-                let mut pace = shared.lock_pace();
-                let had_waiting = pace.has_waiting();
-                let now = pace.add(run, frame, Instant::now());
-                if pace.has_waiting() && !had_waiting {
-                    shared.joining.notify_one();
-                }
-                drop(pace);
-                return Ok(shared.publish_frames(run, now)?);
-            }
-            Signal::Planning { .. } => return Ok(shared.publish_text(run, &signal)?),
+            Signal::Frame(frame) => return Ok(shared.publish_piece((run, Channel::Main), frame)?),
+            // Only watchers of the whole run show it.
+            Signal::Planning { .. } => return Ok(shared.publish_text((run, Channel::Inner), &signal)?),
             Signal::Ended { .. } => {
-                let waiting = shared.lock_pace().flush(run, Instant::now());
-                shared.publish_frames(run, waiting)?;
+                shared.flush_text(run)?;
                 // A later subscriber reads the store.
                 shared.lock_text().forget(run);
                 shared.lock_pace().forget(run);
                 shared.hand_over_end(run, &signal)?
             }
             Signal::Committed { .. } | Signal::Missed => {
-                let waiting = shared.lock_pace().flush(run, Instant::now());
-                shared.publish_frames(run, waiting)?;
+                shared.flush_text(run)?;
                 shared.hand_over(run, &signal)?
             }
         };
@@ -401,12 +439,16 @@ impl LiveStream for NatsLive {
         Ok(())
     }
 
+    async fn publish_inner(&self, run: RunId, frame: Frame) -> Result<(), LiveError> {
+        Ok(self.shared.publish_piece((run, Channel::Inner), &frame)?)
+    }
+
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
-        let shared = &self.shared;
-        let opening = shared.open(run, self.stop.token().clone());
-        let (watch, signals) = shared.link.within("subscribe to a run", opening).await?;
-        shared.tasks.spawn(watch.run());
-        Ok(signals)
+        self.watch(run, None).await
+    }
+
+    async fn subscribe_to_answer(&self, run: RunId) -> Result<Signals, LiveError> {
+        self.watch(run, Some(Channel::Main)).await
     }
 
     async fn publish_stop(&self, run: RunId) -> Result<(), LiveError> {

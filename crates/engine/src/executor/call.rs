@@ -209,6 +209,14 @@ impl Call<'_> {
         Err(self.failed(progress, "the vendor's answer ended early".to_owned(), Cure::Again(Duration::ZERO)))
     }
 
+    /// Whether the step is known not to be the answer: not before its plan is complete.
+    fn is_inner(&self) -> bool {
+        let ((round, step), run) = (self.at, self.run);
+        let is_planned = run.rounds().get(usize::from(round)).is_some_and(|round| round.plan().is_some());
+        let is_answer = round + 1 >= run.spec().policy.rounds_max && run.is_final_step(round, step);
+        is_planned && !is_answer
+    }
+
     async fn delta(&self, text: String, progress: &mut Progress) -> Result<(), Ended> {
         let bytes_max = self.run.spec().policy.output_bytes_max;
         if progress.text.len() + text.len() > bytes_max {
@@ -220,8 +228,14 @@ impl Call<'_> {
         let (round, step) = self.at;
         let offset = progress.text.len() as u64;
         progress.text.push_str(&text);
-        let signal = Signal::Frame(Frame { round, step, claim: self.claim, offset, text });
-        if let Err(error) = self.parts.live.publish(self.run.id(), signal).await {
+        let frame = Frame { round, step, claim: self.claim, offset, text };
+        let (live, run) = (&self.parts.live, self.run.id());
+        let published = if self.is_inner() {
+            live.publish_inner(run, frame).await
+        } else {
+            live.publish(run, Signal::Frame(frame)).await
+        };
+        if let Err(error) = published {
             debug!(run = %self.run.id(), %error, "watchers were not told");
         }
         Ok(())

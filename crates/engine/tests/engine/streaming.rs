@@ -13,6 +13,7 @@ use podium_engine::{AnswerError, AnswerPart, Parts, Update};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, Driven, Fault, Gate, Planning, SeededIds, a_plan, a_planned, plan_of};
 
+use crate::faults::{FaultyStore, StoreFaults};
 use crate::house::{House, quick, within};
 
 #[tokio::test]
@@ -28,6 +29,20 @@ async fn the_answer_is_seen_while_the_worker_writes_it() {
     let second = within(parts.next()).await.unwrap().unwrap();
     assert_eq!(second, AnswerPart::Text("second".to_owned()));
     assert!(matches!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Ended(_)));
+}
+
+#[tokio::test]
+async fn a_streamed_answer_reads_the_events_only_a_few_times() {
+    let faults = Arc::new(StoreFaults::default());
+    let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
+    house.conductor.otherwise(a_plan());
+    house.vendor.otherwise(Answer::text("fine"));
+    let house = house.at_work();
+    let (texts, _) = house.answer(house.ask().await).await;
+    assert_eq!(texts.concat(), "fine");
+    let commits = faults.written.lock().unwrap().len();
+    let reads = faults.reads.load(Ordering::SeqCst);
+    assert!(reads <= 4 && commits > 4, "{reads} reads, {commits} commits");
 }
 
 /// A live stream that refuses the first watcher, as one does whose server is away for a moment.

@@ -4,6 +4,8 @@
 //! with a reply subject but no subscribers with "no responders". So the first message of a run is such a probe, and so is
 //! one message a second while the run is watched. A run without watchers is silent until a subscriber asks for its text.
 //!
+//! The answer and the text of other steps have channels of their own, as most watchers show only the answer.
+//!
 //! The first piece of an attempt is published at once. Later pieces are joined for [`JOIN`], which is not noticeable.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,16 +22,28 @@ const PROBE_WATCHED: Duration = Duration::from_secs(1);
 /// Interval between probes of a run without watchers, in case a new watcher's request was lost.
 const PROBE_UNWATCHED: Duration = Duration::from_secs(10);
 
-/// The runs whose text this process writes, and whether they have watchers.
+/// A channel of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Channel {
+    /// The answer, all that is not text, and text of which it is not known yet whether it is the answer.
+    Main,
+    /// The text of other steps.
+    Inner,
+}
+
+/// The channels that this process writes text to, and whether they have watchers.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// Most channels.
     runs_max: usize,
-    runs: HashMap<RunId, Paced>,
-    /// Runs with text that waits.
-    waiting: BTreeSet<RunId>,
+    runs: HashMap<At, Paced>,
+    /// Channels with text that waits.
+    waiting: BTreeSet<At>,
     /// Counts watches, so that the answer to an older probe does not end a new watch.
     watches: u64,
 }
+
+type At = (RunId, Channel);
 
 #[derive(Debug)]
 struct Paced {
@@ -58,14 +72,31 @@ pub(super) enum Sending {
     Probe(u64),
 }
 
+impl Channel {
+    pub(super) const ALL: [Self; 2] = [Self::Main, Self::Inner];
+
+    /// Its name in subjects.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Main => "run",
+            Self::Inner => "inner",
+        }
+    }
+
+    /// The channel of that name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|channel| channel.name() == name)
+    }
+}
+
 impl Pace {
     pub(super) fn new(runs_max: usize) -> Self {
         Self { runs_max, runs: HashMap::new(), waiting: BTreeSet::new(), watches: 0 }
     }
 
-    /// How a signal of the run is published now.
-    pub(super) fn sending(&mut self, run: RunId, now: Instant) -> Sending {
-        let paced = self.paced(run);
+    /// How a signal is published now.
+    pub(super) fn sending(&mut self, at: At, now: Instant) -> Sending {
+        let paced = self.paced(at);
         if paced.must_probe(now) {
             paced.probed_at = Some(now);
             return Sending::Probe(paced.watch);
@@ -74,8 +105,8 @@ impl Pace {
     }
 
     /// Adds a piece of text. Returns what must be published now; the rest waits for [`JOIN`].
-    pub(super) fn add(&mut self, run: RunId, frame: &Frame, now: Instant) -> Vec<Frame> {
-        let paced = self.paced(run);
+    pub(super) fn add(&mut self, at: At, frame: &Frame, now: Instant) -> Vec<Frame> {
+        let paced = self.paced(at);
         if !paced.is_watched && !paced.must_probe(now) {
             return Vec::new();
         }
@@ -95,7 +126,7 @@ impl Pace {
         if now.duration_since(piece.sent_at) >= JOIN {
             out.extend(piece.take(now));
         } else {
-            self.waiting.insert(run);
+            self.waiting.insert(at);
         }
         out
     }
@@ -106,55 +137,58 @@ impl Pace {
     }
 
     /// Takes all waiting text.
-    pub(super) fn take_waiting(&mut self, now: Instant) -> Vec<(RunId, Frame)> {
-        let runs = std::mem::take(&mut self.waiting);
-        runs.into_iter()
-            .flat_map(|run| self.flush(run, now).into_iter().map(move |frame| (run, frame)))
+    pub(super) fn take_waiting(&mut self, now: Instant) -> Vec<(At, Frame)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting
+            .into_iter()
+            .flat_map(|at| self.flush(at, now).into_iter().map(move |frame| (at, frame)))
             .collect()
     }
 
-    /// Takes the run's waiting text, which the next signal must not overtake.
-    pub(super) fn flush(&mut self, run: RunId, now: Instant) -> Vec<Frame> {
-        self.waiting.remove(&run);
-        let attempts = self.runs.get_mut(&run).into_iter().flat_map(|paced| paced.attempts.values_mut());
+    /// Takes the waiting text, which the next signal must not overtake.
+    pub(super) fn flush(&mut self, at: At, now: Instant) -> Vec<Frame> {
+        self.waiting.remove(&at);
+        let attempts = self.runs.get_mut(&at).into_iter().flat_map(|paced| paced.attempts.values_mut());
         attempts.filter_map(|piece| piece.take(now)).collect()
     }
 
-    /// Records a new subscriber. A run that is unknown here is probed with its first text.
-    pub(super) fn watched(&mut self, run: RunId, now: Instant) {
+    /// Records a new subscriber. A channel that is unknown here is probed with its first text.
+    pub(super) fn watched(&mut self, at: At, now: Instant) {
         self.watches += 1;
-        if let Some(paced) = self.runs.get_mut(&run) {
+        if let Some(paced) = self.runs.get_mut(&at) {
             (paced.is_watched, paced.watch, paced.probed_at) = (true, self.watches, Some(now));
         }
     }
 
     /// Records the answer to a probe without subscribers. Ignored if a subscriber has come since.
-    pub(super) fn unwatched(&mut self, run: RunId, watch: u64) {
-        if let Some(paced) = self.runs.get_mut(&run).filter(|paced| paced.watch == watch) {
+    pub(super) fn unwatched(&mut self, at: At, watch: u64) {
+        if let Some(paced) = self.runs.get_mut(&at).filter(|paced| paced.watch == watch) {
             paced.is_watched = false;
             paced.attempts.clear();
-            self.waiting.remove(&run);
+            self.waiting.remove(&at);
         }
     }
 
     /// Forgets a run that has ended.
     pub(super) fn forget(&mut self, run: RunId) {
-        self.waiting.remove(&run);
-        self.runs.remove(&run);
+        for channel in Channel::ALL {
+            self.waiting.remove(&(run, channel));
+            self.runs.remove(&(run, channel));
+        }
     }
 
     #[cfg(test)]
-    pub(super) fn is_silent(&self, run: RunId) -> bool {
-        self.runs.get(&run).is_some_and(|paced| !paced.is_watched)
+    pub(super) fn is_silent(&self, at: At) -> bool {
+        self.runs.get(&at).is_some_and(|paced| !paced.is_watched)
     }
 
-    fn paced(&mut self, run: RunId) -> &mut Paced {
-        // A forgotten run costs one probe, and at most a piece of text, which its watchers then ask for.
-        if self.runs.len() >= self.runs_max && !self.runs.contains_key(&run) {
+    fn paced(&mut self, at: At) -> &mut Paced {
+        // A channel that is forgotten costs one probe, and at most a piece of text, which its watchers then ask for.
+        if self.runs.len() >= self.runs_max && !self.runs.contains_key(&at) {
             self.waiting.clear();
             self.runs.clear();
         }
-        self.runs.entry(run).or_insert_with(Paced::new)
+        self.runs.entry(at).or_insert_with(Paced::new)
     }
 }
 
@@ -194,7 +228,7 @@ mod tests {
 
     struct Scene {
         pace: Pace,
-        run: RunId,
+        run: At,
         frame: Frame,
         now: Instant,
     }
@@ -203,7 +237,7 @@ mod tests {
         let ids = SeededIds::new(1);
         let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
         let frame = Frame { round: 0, step: StepIndex::new(0), claim, offset: 0, text: String::new() };
-        Scene { pace: Pace::new(10), run, frame, now: Instant::now() }
+        Scene { pace: Pace::new(10), run: (run, Channel::Main), frame, now: Instant::now() }
     }
 
     impl Scene {
@@ -287,7 +321,7 @@ mod tests {
     fn many_runs_take_no_more_room_than_they_may() {
         let (ids, mut pace) = (SeededIds::new(1), Pace::new(10));
         for _ in 0..1000 {
-            pace.sending(ids.run_id(TestClock::START), Instant::now());
+            pace.sending((ids.run_id(TestClock::START), Channel::Main), Instant::now());
             assert!(pace.runs.len() <= 10);
         }
     }

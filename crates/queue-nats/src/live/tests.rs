@@ -36,7 +36,7 @@ impl Writer {
 
     /// Writes until the run is known to have no watchers.
     async fn until_silent(&mut self) {
-        while !self.live.shared.lock_pace().is_silent(self.run) {
+        while !self.live.shared.lock_pace().is_silent((self.run, Channel::Main)) {
             self.write(".").await;
             self.live.flush().await;
         }
@@ -98,4 +98,55 @@ async fn a_watched_worker_is_read_in_few_messages_and_to_its_last_word() {
     assert_eq!(text, writer.text);
     let messages = writer.messages().await - before;
     assert!(messages < 500, "{messages} messages for 1,000 pieces");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_of_the_answer_gets_no_text_of_other_steps() {
+    let server = Nats::start().await.unwrap();
+    let (mut writer, elsewhere) = (Writer::connect(&server).await, connect(&server).await);
+    let answer = elsewhere.subscribe_to_answer(writer.run).await.unwrap();
+    let inner = SeededIds::new(2).claim_id();
+    let piece = |offset: u64| Frame {
+        round: 0,
+        step: StepIndex::new(1),
+        claim: inner,
+        offset,
+        text: "aside".to_owned(),
+    };
+    let silent = async {
+        let at = (writer.run, Channel::Inner);
+        writer.live.publish_inner(writer.run, piece(0)).await.unwrap();
+        while !writer.live.shared.lock_pace().is_silent(at) {
+            writer.live.flush().await;
+        }
+    };
+    timeout(PATIENCE, silent).await.unwrap();
+    let before = writer.messages().await;
+    for number in 1..1_000 {
+        writer.live.publish_inner(writer.run, piece(5 * number)).await.unwrap();
+    }
+    assert_eq!(writer.messages().await, before);
+    writer.write("the answer").await;
+    // The text so far may hold what was written before the question was answered.
+    let claim = writer.claim;
+    let is_answers = move |signal: &Signal| matches!(signal, Signal::Frame(frame) if frame.claim == claim);
+    let mut answer = answer.filter(move |signal| std::future::ready(is_answers(signal))).boxed();
+    assert_eq!(timeout(PATIENCE, read(&mut answer, 10)).await.unwrap(), "the answer");
+
+    // A watcher of everything gets both, in the order in which they were published.
+    let mut all = elsewhere.subscribe(writer.run).await.unwrap();
+    writer.live.publish_inner(writer.run, piece(5_000)).await.unwrap();
+    writer.live.publish(writer.run, Signal::Committed { version: 9 }).await.unwrap();
+    let mut heard = 0;
+    let until_committed = async {
+        while let Some(signal) = all.next().await {
+            match signal {
+                Signal::Frame(frame) if frame.claim == inner => heard += frame.text.len(),
+                Signal::Committed { .. } => return,
+                _ => {}
+            }
+        }
+    };
+    timeout(PATIENCE, until_committed).await.unwrap();
+    assert_eq!(heard, 5 * 1_001);
 }

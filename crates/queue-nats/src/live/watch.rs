@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::merge::Merge;
 use super::outlet::Outlet;
+use super::pace::Channel;
 use super::wire;
 use crate::link::Health;
 
@@ -87,7 +88,15 @@ impl Watch {
     }
 }
 
+/// The wildcard of a watch of all channels also gets other subjects of the run.
+fn is_of_channel(message: &Message) -> bool {
+    message.subject.rsplit('.').nth(1).is_some_and(|name| Channel::named(name).is_some())
+}
+
 fn hear(merge: &mut Merge, message: &Message) {
+    if !is_of_channel(message) {
+        return;
+    }
     if let Some(signal) = signal(message) {
         merge.live(signal);
     }
