@@ -27,6 +27,9 @@ pub(crate) struct RunReport {
     degraded: bool,
     /// Whether the worker that was to answer declined; `answer` is then what it said.
     pub(crate) refused: bool,
+    /// The failure after which the run was planned anew, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replanned_because: Option<FailureReport>,
     /// Why a further round gave no answer, if one did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     abandoned: Option<String>,
@@ -45,6 +48,12 @@ pub(crate) struct RunReport {
 struct FailureReport {
     code: String,
     message: String,
+}
+
+impl From<&v1::Failure> for FailureReport {
+    fn from(failure: &v1::Failure) -> Self {
+        Self { code: failure.code.clone(), message: failure.message.clone() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -118,15 +127,13 @@ impl RunReport {
             pool: run.pool.clone(),
             question: question.map(|message| message.text.clone()).unwrap_or_default(),
             answer: run.answer.clone(),
-            failure: run.failure.as_ref().map(|failure| FailureReport {
-                code: failure.code.clone(),
-                message: failure.message.clone(),
-            }),
+            failure: run.failure.as_ref().map(Into::into),
             steps: steps.collect(),
             reasoning: run.rounds.iter().map(|round| round.reasoning.clone()).collect(),
             failed_steps: run.failed_steps.iter().map(Into::into).collect(),
             degraded: run.degraded,
             refused: run.refused,
+            replanned_because: run.rounds.iter().find_map(|round| round.corrects.as_ref()).map(Into::into),
             abandoned: run.rounds.iter().find_map(abandoned),
             usage: run.usage.into(),
             planning_usage: run.planning_usage.into(),
@@ -140,15 +147,18 @@ impl RunReport {
         }
     }
 
-    /// What people must know of the answer: which steps gave no output, and whether it was built without one that it needs.
+    /// What people must know of the answer: which steps gave no output, whether it was built without one that it needs, and whether
+    /// it, or the refusal, is of a second plan.
     pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
+        let replanned = self.replanned_because.iter();
+        let replanned = replanned.map(|failure| format!("the run was planned anew: {}", failure.message));
         let degraded = self.degraded.then(|| "the answer was built without a step that it needs".to_owned());
         let failed = self.failed_steps.iter().map(|failed| {
             let FailedStepReport { round, step, worker, reason } = failed;
             let round = if *round == 0 { String::new() } else { format!(" of round {}", round + 1) };
             format!("step {}{round} (worker {worker}) gave no output: {reason}", step + 1)
         });
-        degraded.into_iter().chain(failed)
+        degraded.into_iter().chain(replanned).chain(failed)
     }
 
     /// Why there is no answer, for people.
@@ -369,6 +379,23 @@ fn task_state(state: v1::TaskState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_of_a_refusal_says_that_the_run_was_planned_anew() {
+        let message = "step 1 (worker `quick`) failed, and the answer needs it: no".to_owned();
+        let corrects = Some(v1::Failure { code: "step_failed".to_owned(), message });
+        let rounds = vec![v1::Round::default(), v1::Round { corrects, ..v1::Round::default() }];
+        let run = v1::Run {
+            refused: true,
+            answer: Some("I only do dates.".to_owned()),
+            rounds,
+            ..v1::Run::default()
+        };
+        let notices: Vec<_> = RunReport::of(&run).notices().collect();
+        let expected =
+            "the run was planned anew: step 1 (worker `quick`) failed, and the answer needs it: no";
+        assert_eq!(notices, [expected]);
+    }
 
     #[test]
     fn a_line_shows_waste_savings_and_fallbacks_if_any() {

@@ -1,6 +1,6 @@
 //! Chat Completions responses: whole ones, chunks of streams, models, errors.
 
-use podium_domain::run::{FinishReason, MissingStep, Run, RunState};
+use podium_domain::run::{FailReason, FinishReason, MissingStep, Run, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use serde::{Serialize, Serializer};
@@ -50,6 +50,22 @@ pub(super) struct RunBody {
     degraded: bool,
     /// Whether the worker that was to answer declined.
     refused: bool,
+    /// The failure after which the run was planned anew, if it was. The answer, or the refusal, is of the new plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replanned_because: Option<FailureBody>,
+}
+
+/// Why a run, or a round of it, gave no answer.
+#[derive(Serialize)]
+pub(super) struct FailureBody {
+    code: &'static str,
+    message: String,
+}
+
+impl From<&FailReason> for FailureBody {
+    fn from(reason: &FailReason) -> Self {
+        Self { code: reason.code(), message: reason.to_string() }
+    }
 }
 
 /// A step that gave no output.
@@ -80,6 +96,7 @@ impl RunBody {
             failed_steps: run.failed_steps().into_iter().map(Into::into).collect(),
             degraded: run.is_degraded(),
             refused: run.refusal().is_some(),
+            replanned_because: run.replanned_because().map(Into::into),
         }
     }
 }

@@ -5,7 +5,7 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
-use super::response::{RunBody, UsageBody, json, unix_seconds};
+use super::response::{FailureBody, RunBody, UsageBody, json, unix_seconds};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -17,17 +17,10 @@ struct Body<'a> {
     deadline: u64,
     ended: Option<u64>,
     answer: Option<&'a str>,
-    error: Option<Failure>,
+    error: Option<FailureBody>,
     usage: UsageBody,
     podium: RunBody,
     steps: Vec<StepBody<'a>>,
-}
-
-/// Why there is no answer.
-#[derive(Serialize)]
-struct Failure {
-    code: &'static str,
-    message: String,
 }
 
 #[derive(Serialize)]
@@ -65,9 +58,9 @@ pub fn run_body(run: &Run) -> String {
     })
 }
 
-fn failure(state: &RunState) -> Option<Failure> {
+fn failure(state: &RunState) -> Option<FailureBody> {
     match state {
-        RunState::Failed { reason } => Some(Failure { code: reason.code(), message: reason.to_string() }),
+        RunState::Failed { reason } => Some(reason.into()),
         RunState::Active | RunState::Succeeded { .. } | RunState::Cancelled => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{FinishReason, Run, RunState, StepRun, TaskRef};
+use super::{FailReason, FinishReason, Run, RunState, StepRun, TaskRef};
 use crate::ids::{StepIndex, WorkerId};
 use crate::plan::Step;
 
@@ -65,6 +65,12 @@ impl Run {
     /// Whether a round corrects the previous one, which gave no answer.
     pub fn is_corrective(&self, round: u16) -> bool {
         self.rounds.get(usize::from(round)).is_some_and(|round| round.corrects.is_some())
+    }
+
+    /// The failure after which the run was planned anew, if it was: once at most. It holds however the run ends, also with a worker's
+    /// refusal, which says nothing of it.
+    pub fn replanned_because(&self) -> Option<&FailReason> {
+        self.rounds.iter().find_map(|round| round.corrects.as_ref())
     }
 
     /// The workers that were asked in a round and gave a step no output: they failed for good, or declined.

@@ -203,7 +203,7 @@ impl Run {
             && policy.tier == Tier::Ultra
             && now < self.spec.deadline_at
             && self.earlier_answer(round).is_none()
-            && self.first_failure().is_none()
+            && self.replanned_because().is_none()
     }
 
     fn replan(round: u16, failed: FailReason, mut events: Vec<RunEvent>, now: Timestamp) -> Decision {
@@ -216,7 +216,7 @@ impl Run {
     /// the round was corrective, with the failure that it should have corrected.
     pub(super) fn end_round_without(&self, reason: FailReason, mut events: Vec<RunEvent>) -> Decision {
         let round = self.current_round();
-        match (self.earlier_answer(round), self.first_failure()) {
+        match (self.earlier_answer(round), self.replanned_because()) {
             (Some((answered, step)), _) => {
                 events.push(RunEvent::RoundAbandoned { round, reason });
                 events.push(RunEvent::Succeeded { round: answered, step });
@@ -228,11 +228,6 @@ impl Run {
             (None, None) => events.push(RunEvent::Failed { reason }),
         }
         Decision { events, effects: vec![Effect::Stop] }
-    }
-
-    /// The failure that a later round should have corrected.
-    fn first_failure(&self) -> Option<&FailReason> {
-        self.rounds.iter().find_map(|round| round.corrects.as_ref())
     }
 
     /// The final step of the round before `round`, if it has an output.

@@ -1,7 +1,5 @@
-//! Every reachable state of small runs gets every command and every event. Each transition is checked against the machine's
-//! promises.
+//! Runs that commands take from state to state. Here are their parts, and tests of one state; the modules have the others by subject.
 
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -11,6 +9,7 @@ mod failure;
 mod fallback;
 mod head;
 mod rounds;
+mod walk;
 
 use super::*;
 use crate::answer::AnswerForm;
@@ -20,6 +19,7 @@ use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, PoolRule, Tier, WorkersAl
 use crate::pool::Pool;
 use crate::sampling::Sampling;
 use crate::stops::Stops;
+use walk::{Written, check_is_idempotent, folded, key, walk};
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_000);
 
@@ -67,22 +67,6 @@ fn head_of(access: &str, subtask: &str, policy: &Policy) -> PlanHead {
     let (ids, subtasks) = (list("0"), list(&format!("\"{subtask}\"")));
     let text = format!("model_id = [{ids}]\nsubtasks = [{subtasks}]\naccess_list = {access}");
     PlanDraft::parse(&text).unwrap().head(&pool(), policy, LastStep::Included).unwrap()
-}
-
-/// The plans and heads of the conductor in the walk.
-struct Written {
-    plan: Plan,
-    heads: Vec<PlanHead>,
-    /// The fallbacks of the planned worker.
-    others: Vec<WorkerId>,
-    /// Whether workers may decline.
-    declines: bool,
-}
-
-impl From<Plan> for Written {
-    fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new(), others: Vec::new(), declines: false }
-    }
 }
 
 fn accepted(policy: Policy) -> Run {
@@ -133,216 +117,6 @@ fn error(retry_at: Option<Timestamp>) -> AttemptError {
     let fall_back_to = None;
     let (message, usage, cost) = ("no".to_owned(), Usage::default(), Cost::from_nano_usd(1));
     AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost }
-}
-
-/// All commands on the run, sensible or not, with their times.
-fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
-    let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
-    let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::ReleaseLost];
-    let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
-    let unknown = [TaskRef::Plan { round: 9 }, TaskRef::Step { round: 0, step: StepIndex::new(9) }];
-    for (task, attempts) in known.into_iter().chain(unknown.map(|task| (task, 0))) {
-        // The claims so far, and the next one.
-        for number in 1..=attempts + 1 {
-            let claim = claim_id(task, number);
-            let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
-            all.push(Command::Claim { task, claim: wish });
-            all.push(Command::ExpireLease { task, claim });
-            all.push(Command::HandBack { task, claim, usage, cost });
-            all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
-            match task {
-                TaskRef::Plan { round } => {
-                    let plan = written.plan.clone();
-                    let planned = Planned { plan, reasoning: String::new(), fallback: None };
-                    let mut results = vec![PlanResult::Plan(planned.clone()), PlanResult::KeepAnswer];
-                    for head in &written.heads {
-                        all.push(Command::BeginSteps { round, claim, head: head.clone() });
-                        let fallback = Some("no plan".to_owned());
-                        results.truncate(2);
-                        results.push(PlanResult::Plan(Planned { fallback, ..planned.clone() }));
-                    }
-                    for result in results {
-                        let reserve = Cost::ZERO;
-                        all.push(Command::CompletePlan { round, claim, result, usage, cost, reserve });
-                    }
-                }
-                TaskRef::Step { round, step } => {
-                    all.push(Command::CompleteStep { round, step, claim, result: result() });
-                    if written.declines {
-                        let finish = FinishReason::ContentFilter;
-                        let result = StepResult { finish, ..result() };
-                        all.push(Command::CompleteStep { round, step, claim, result });
-                    }
-                    let blank = StepResult { output: " ".to_owned(), ..result() };
-                    all.push(Command::CompleteStep { round, step, claim, result: blank });
-                }
-            }
-        }
-    }
-    for (task, worker) in
-        written.others.iter().flat_map(|other| run.tasks().map(move |(task, _)| (task, other)))
-    {
-        if let (TaskRef::Step { round, step }, Some(from)) = (task, run.worker_of(task)) {
-            let (from, worker, message) = (from.clone(), worker.clone(), "broken".to_owned());
-            all.push(Command::FallBack { round, step, from, worker, message });
-        }
-    }
-    let late = run.spec().deadline_at;
-    let mut timed: Vec<_> = all.iter().map(|command| (command.clone(), NOW)).collect();
-    timed.push((Command::CheckDeadline, late));
-    timed
-}
-
-/// The part of the state that decides how a run behaves.
-fn key(run: &Run) -> String {
-    let tasks: Vec<_> = run
-        .tasks()
-        .map(|(task, t)| {
-            (
-                task,
-                t.state.clone(),
-                t.attempts.iter().map(|a| (a.claim, a.outcome.clone())).collect::<Vec<_>>(),
-            )
-        })
-        .collect();
-    let workers =
-        |r: &Round| r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks, s.finish)).collect::<Vec<_>>();
-    let known: Vec<_> = run
-        .rounds()
-        .iter()
-        .map(|r| (r.known_steps(), r.superseded, r.plan().is_some(), workers(r)))
-        .collect();
-    format!("{:?} {tasks:?} {known:?}", run.state())
-}
-
-fn folded(run: &Run, events: &[RunEvent]) -> Run {
-    let mut after = run.clone();
-    for event in events {
-        let before = after.clone();
-        let event = SequencedEvent { sequence: after.version() + 1, at: NOW, event: event.clone() };
-        after.apply(&event).unwrap_or_else(|e| panic!("{e}\nin {}", key(run)));
-        for (task, known) in after.tasks().filter(|(task, _)| !event.event.may_change(*task)) {
-            let state = before.task(task).map(|task| &task.state);
-            assert_eq!(state, Some(&known.state), "{event:?} changes {task}, in {}", key(run));
-        }
-    }
-    after
-}
-
-fn check_promises(run: &Run, command: &Command) {
-    let context = || format!("after {command:?}: {}", key(run));
-    for (number, round) in run.rounds().iter().enumerate() {
-        assert_eq!(round.known_steps().len(), round.steps.len(), "{}", context());
-        for (index, step) in (0u16..).map(StepIndex::new).zip(round.known_steps()) {
-            let life = &round.steps[index.as_usize()];
-            if round.is_superseded(index) {
-                assert!(life.task.state.is_final(), "{}", context());
-            }
-            assert!(!step.access.as_slice().iter().any(|seen| round.is_superseded(*seen)), "{}", context());
-            let began = !matches!(life.task.state, TaskState::Waiting | TaskState::Cancelled)
-                && !life.task.attempts.is_empty();
-            let seen_final =
-                step.access.as_slice().iter().all(|i| round.steps[i.as_usize()].task.state.is_final());
-            assert!(!began || seen_final, "a step ran before its inputs, {}", context());
-            assert_eq!(life.output.is_some(), life.task.state == TaskState::Done, "{}", context());
-        }
-        assert!(number + 1 == run.rounds().len() || round.steps.iter().all(|s| s.task.state.is_final()));
-    }
-    for (_, task) in run.tasks() {
-        let accepted = task.attempts.iter().filter(|a| a.outcome == AttemptOutcome::Accepted).count();
-        assert_eq!(accepted, usize::from(task.state == TaskState::Done), "one result counts, {}", context());
-        let running = task.attempts.iter().filter(|a| a.outcome == AttemptOutcome::Running).count();
-        assert_eq!(running, usize::from(matches!(task.state, TaskState::Running { .. })), "{}", context());
-    }
-    if run.is_ended() {
-        assert!(run.tasks().all(|(_, task)| task.state.is_final()), "{}", context());
-    } else {
-        let open = |task: &Task| matches!(task.state, TaskState::Ready { .. } | TaskState::Running { .. });
-        assert!(run.tasks().any(|(_, task)| open(task)), "an active run has something to do, {}", context());
-    }
-    if let RunState::Succeeded { round, .. } = run.state() {
-        assert!(
-            run.answer().is_some_and(|answer| !answer.trim().is_empty()),
-            "never an empty answer, {}",
-            context()
-        );
-        let last = run.rounds().last().unwrap();
-        let is_kept = last.planning.state == TaskState::Done && last.plan().is_none();
-        let needs_reason = *round < run.current_round() && !is_kept;
-        assert_eq!(last.abandoned.is_some(), needs_reason, "the reason is recorded, {}", context());
-    }
-}
-
-/// Visits every reachable state and returns all of them, with every event that occurred.
-fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
-    let attempts_max = begin.spec().policy.attempts_max;
-    let mut seen = HashSet::from([key(&begin)]);
-    let mut events = HashMap::new();
-    let (mut queue, mut states) = (VecDeque::from([begin]), Vec::new());
-    while let Some(run) = queue.pop_front() {
-        for (command, now) in commands(&run, written) {
-            let Ok(decision) = run.decide(&command, now) else {
-                continue;
-            };
-            let after = folded(&run, &decision.events);
-            check_promises(&after, &command);
-            check_is_idempotent(&after, &command, now);
-            for event in decision.events {
-                events.entry(format!("{event:?}")).or_insert(event);
-            }
-            // Handing back is unbounded by design; the walk is bounded.
-            let bounded = after.tasks().all(|(_, task)| task.attempt_number() <= attempts_max);
-            if bounded && seen.insert(key(&after)) {
-                queue.push_back(after);
-            }
-        }
-        states.push(run);
-    }
-    (states, events.into_values().collect())
-}
-
-/// A caller that does not know whether a command succeeded repeats it; this must change nothing.
-fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp) {
-    if let Ok(again) = after.decide(command, now) {
-        assert!(again.events.is_empty(), "{command:?} again: {:?}\nin {}", again.events, key(after));
-    }
-}
-
-#[test]
-fn every_reachable_state_keeps_its_promises() {
-    let from_the_start = [("[[]]", 2, 1), ("[[], [0]]", 1, 1), ("[[]]", 1, 2)];
-    let from_the_start = from_the_start.map(|(access, attempts_max, rounds_max)| {
-        let policy = policy(attempts_max, rounds_max);
-        (accepted(policy.clone()), plan(access, &policy), rounds_max)
-    });
-    let with_a_plan = [("[[], [], [0, 1]]", 1), ("[[], [0]]", 2)];
-    let with_a_plan = with_a_plan.map(|(access, attempts_max)| {
-        let policy = policy(attempts_max, 1);
-        (planned(access, policy.clone()), plan(access, &policy), 1)
-    });
-    for (begin, plan, rounds_max) in from_the_start.into_iter().chain(with_a_plan) {
-        let (states, events) = walk(begin, &Written::from(plan.clone()));
-        let names: HashSet<_> = events.iter().map(RunEvent::name).collect();
-        eprintln!("{} states, {} events", states.len(), events.len());
-        let (mut legal, mut illegal) = (0u32, 0u32);
-        for run in &states {
-            for event in &events {
-                let event = SequencedEvent { sequence: run.version() + 1, at: NOW, event: event.clone() };
-                match run.clone().apply(&event) {
-                    Ok(()) => legal += 1,
-                    Err(_) => illegal += 1,
-                }
-            }
-        }
-        assert!(states.len() > 20 && legal > 0 && illegal > legal, "{plan:?}: {} states", states.len());
-        for name in
-            ["claimed", "step_done", "result_unused", "task_failed", "cancelled", "succeeded", "failed"]
-        {
-            assert!(names.contains(name), "{plan:?}: `{name}` never happened");
-        }
-        assert_eq!(names.contains("round_opened"), rounds_max > 1);
-        assert_eq!(names.contains("answer_kept"), rounds_max > 1);
-    }
 }
 
 /// Carries out commands that must be allowed.

@@ -13,7 +13,7 @@ use podium_engine::{Engine, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::accounts::{Accounts, KeyRecord};
 use podium_ports::clock::Clock;
-use podium_ports::conductor::Conductor;
+use podium_ports::conductor::{Abilities, Conductor};
 use podium_ports::server::ServerLimits;
 use podium_store_sqlite::Store;
 use podium_testkit::{Answer, ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool, plan_of};
@@ -50,20 +50,26 @@ pub(crate) struct House {
 impl House {
     /// Servers that need no key.
     pub(crate) async fn open(limits: ServerLimits) -> Self {
-        Self::with_access(limits, false).await
+        Self::with(limits, false, ScriptedConductor::new()).await
+    }
+
+    /// The same with a conductor that plans anew after a step has failed.
+    pub(crate) async fn that_replans() -> Self {
+        let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new().able_to(abilities)).await
     }
 
     /// Servers that need a key.
     pub(crate) async fn locked(limits: ServerLimits) -> Self {
-        Self::with_access(limits, true).await
+        Self::with(limits, true, ScriptedConductor::new()).await
     }
 
-    async fn with_access(limits: ServerLimits, keys_required: bool) -> Self {
+    async fn with(limits: ServerLimits, keys_required: bool, conductor: ScriptedConductor) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
         let store = Arc::new(Store::open(&path, podium_store_sqlite::Options::default()).await.unwrap());
         let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
-        let (vendor, conductor) = (ScriptedVendor::new(), Arc::new(ScriptedConductor::new()));
+        let (vendor, conductor) = (ScriptedVendor::new(), Arc::new(conductor));
         vendor.otherwise(Answer::text("blue light scatters"));
         conductor.otherwise(plan_of(&[("checker", "answer it", &[])]));
         let parts = Parts {

@@ -2,7 +2,7 @@
 
 use podium_ports::server::ServerLimits;
 use podium_ports::vendor::FinishReason;
-use podium_testkit::{Answer, Fault, plan_of};
+use podium_testkit::{Answer, Fault, Planning, plan_of};
 use serde_json::{Value, json};
 use tonic::client::Grpc;
 use tonic::transport::Endpoint;
@@ -61,6 +61,34 @@ async fn a_completion_lists_the_steps_that_gave_no_output() {
     let stream = house.send(COMPLETIONS, "", &body(true)).await;
     let events = events(&stream.body);
     assert_eq!(&events.last().unwrap()["podium"], podium, "{stream:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_new_plan_says_what_failed_first() {
+    let house = House::that_replans().await;
+    let first = plan_of(&[("quick", "draft it", &[]), ("careful", "check it", &[0])]);
+    for stream in [false, true] {
+        house.conductor.script([Planning::gives(first.clone())]);
+        house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
+        house
+            .vendor
+            .script("checker", [Answer::text("I only do dates.").finish(FinishReason::ContentFilter)]);
+        let reply = house.send(COMPLETIONS, "", &question("why?", stream)).await;
+        let podium = match stream {
+            false => reply.json()["podium"].clone(),
+            true => events(&reply.body).last().unwrap()["podium"].clone(),
+        };
+        assert_eq!(
+            (&podium["refused"], &podium["failed_steps"][0]["worker"]),
+            (&json!(true), &json!("quick"))
+        );
+        let because = &podium["replanned_because"];
+        assert_eq!(because["code"], "step_failed");
+        assert!(
+            because["message"].as_str().unwrap().starts_with("step 1 (worker `quick`) failed"),
+            "{podium}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -84,6 +84,23 @@ async fn a_conductor_that_judges_no_round_plans_anew_without_failed_workers() {
 }
 
 #[tokio::test]
+async fn a_new_plan_that_ends_in_a_refusal_hides_no_earlier_failure() {
+    for house in [correcting().await, planning_anew().await] {
+        house.conductor.script([first_plan(), second_plan()]);
+        house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
+        house.vendor.script("careful", [Answer::text("that is 7")]);
+        house
+            .vendor
+            .script("checker", [Answer::text("I only do dates.").finish(FinishReason::ContentFilter)]);
+        let run = house.ended(house.ask().await).await;
+        assert_eq!((run.refusal(), run.is_degraded()), (Some("I only do dates."), false));
+        let first = run.replanned_because().unwrap();
+        assert!(first.to_string().starts_with("step 1 (worker `quick`) failed"), "{first}");
+        assert_eq!((run.failed_steps()[0].round, run.failed_steps()[0].worker.as_str()), (0, "quick"));
+    }
+}
+
+#[tokio::test]
 async fn a_new_plan_that_fails_as_well_ends_the_run_with_the_first_failure() {
     let house = planning_anew().await;
     house.conductor.script([first_plan(), first_plan()]);

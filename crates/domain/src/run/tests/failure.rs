@@ -106,6 +106,22 @@ fn a_successful_replan_still_lists_the_failed_steps() {
 }
 
 #[test]
+fn a_replan_that_ends_in_a_refusal_still_names_the_first_failure() {
+    let policy = policy_on(FailedStep::Replan);
+    let run = drive(with_a_failed_step(FailedStep::Replan), &[done(1)]);
+    let run = drive(run, &second_plan("[[]]", &policy));
+    let task = in_round_1(0);
+    let run = drive(run, &[claimed(task, 1), declined(task)]);
+    assert_eq!(run.refusal(), Some("I cannot do that."));
+    let because = run.replanned_because().unwrap().to_string();
+    assert_eq!(because, "step 1 (worker `w`) failed, and the answer needs it: no");
+    assert_eq!(run.failed_steps()[0].reason, "no");
+    let first =
+        drive(planned("[[]]", policy_on(FailedStep::Replan)), &[claimed(step(0), 1), declined(step(0))]);
+    assert_eq!((first.refusal().is_some(), first.replanned_because()), (true, None));
+}
+
+#[test]
 fn a_replan_that_fails_ends_the_run_with_the_first_failure() {
     let policy = policy_on(FailedStep::Replan);
     let begin = drive(with_a_failed_step(FailedStep::Replan), &[done(1)]);

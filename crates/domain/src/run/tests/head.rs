@@ -1,5 +1,7 @@
 //! Steps that begin before their plan is complete.
 
+use std::collections::HashSet;
+
 use super::*;
 
 fn begin(head: PlanHead, attempt: u32) -> Command {
