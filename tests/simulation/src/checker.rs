@@ -46,6 +46,8 @@ pub enum Invariant {
     Budget,
     /// No worker has more calls at a time than are allowed, from all nodes, and none is asked during a pause that its vendor wants.
     Limit,
+    /// No node works whose wall clock is far off; no run fails before its deadline.
+    Clock,
     /// A tenant's request id is one run.
     RequestId,
     /// The healed world comes to rest, and nothing is left over.

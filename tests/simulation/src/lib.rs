@@ -15,6 +15,7 @@ mod budgets;
 mod cache;
 mod checker;
 mod clients;
+mod clocks;
 mod conductor;
 mod dice;
 mod faults;

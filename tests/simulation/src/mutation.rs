@@ -28,6 +28,8 @@ pub enum Mutation {
     ForgetLimit,
     /// The limiter forgets the pause that a vendor asked for.
     ForgetPause,
+    /// Nodes go by their wall clocks and do not know that one is wrong.
+    TrustClock,
     /// No node can read what a newer version writes.
     NobodyReads,
     /// The step cache answers a request with the output of another.

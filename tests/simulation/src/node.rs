@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::SimCache;
 use crate::clients::{Errand, UnderWay, run_errand};
+use crate::clocks::NodeClock;
 use crate::conductor::SimConductor;
 use crate::limits::SimLimiter;
 use crate::live::SimLive;
@@ -23,7 +24,7 @@ use crate::queue::SimQueue;
 use crate::simulation::Order;
 use crate::store::SimStore;
 use crate::vendor::SimVendors;
-use crate::world::{Link, NodeClock, World};
+use crate::world::{Link, World};
 
 thread_local! {
     /// Whether the runtime that was polled last found nothing to do.

@@ -109,6 +109,7 @@ impl Simulation {
             limits: LimitsState::new(lot.calls_max),
             old: lot.old,
             ahead_ms: lot.ahead_ms,
+            wall_clock: lot.wall_clock,
         });
         for (at, order) in lot.orders.into_iter().chain(submits) {
             core.order_after(at, order);
@@ -252,6 +253,9 @@ impl Simulation {
         {
             let mut core = self.world.lock();
             core.rates = Rates::default();
+            if core.wall_clock.take().is_some() {
+                core.count("wall clock off");
+            }
             core.away_until.clear();
             core.cut_until.clear();
         }

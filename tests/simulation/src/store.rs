@@ -1,23 +1,22 @@
-//! The store: everything in one place behind a wire that may break.
+//! The store: everything in one place. [`SimStore`] is the wire to it, which may break.
+
+mod wire;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use podium_domain::budget::Shortage;
-use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{
-    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError, Turn, Unwritten,
-};
+use podium_ports::store::{Again, Commit, Conflict, Created, Due, Hold, RunSummary, RunSums, Turn, Unwritten};
 use podium_testkit::TaskRows;
 
 use crate::budgets::BudgetState;
 use crate::mutation::Mutation;
-use crate::trace::note;
-use crate::world::{Broken, Core, Link, Service};
+
+pub(crate) use wire::SimStore;
 
 /// What is kept of a run.
 pub(crate) struct Row {
@@ -278,309 +277,12 @@ fn change_output(events: &mut [SequencedEvent]) {
     }
 }
 
-/// A node's way to the store.
-pub(crate) struct SimStore(pub(crate) Link);
-
-impl SimStore {
-    async fn ask<T: Send + 'static>(
-        &self,
-        effect: impl FnOnce(&mut Core) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.0
-            .ask(Service::Store, effect)
-            .await
-            .map_err(|broken: Broken| StoreError::Unavailable(broken.into()))
-    }
-}
-
-#[async_trait]
-impl RunStore for SimStore {
-    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        let (node, runs) = (self.0.node, runs.to_vec());
-        self.ask(move |core| runs.into_iter().map(|commit| create(core, node, &commit)).collect()).await
-    }
-
-    async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
-        let (node, runs) = (self.0.node, runs.to_vec());
-        self.ask(move |core| {
-            core.must_be_readable(node, &runs)?;
-            Ok(runs.iter().map(|run| core.store.load(*run)).collect())
-        })
-        .await?
-    }
-
-    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        let (node, commits) = (self.0.node, commits.to_vec());
-        self.ask(move |core| {
-            core.must_not_be_locked(&commits)?;
-            Ok(commits.into_iter().map(|commit| append(core, node, &commit)).collect())
-        })
-        .await?
-    }
-
-    async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
-        let (node, runs) = (self.0.node, runs.to_vec());
-        self.ask(move |core| runs.into_iter().map(|commit| create_charged(core, node, &commit)).collect())
-            .await
-    }
-
-    async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
-        let (node, commits) = (self.0.node, commits.to_vec());
-        self.ask(move |core| {
-            core.must_not_be_locked(&commits)?;
-            Ok(commits.into_iter().map(|commit| append_charged(core, node, &commit)).collect())
-        })
-        .await?
-    }
-
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
-        let (node, holds) = (self.0.node, holds.to_vec());
-        self.ask(move |core| {
-            let extended: Vec<_> = holds.iter().map(|hold| core.store.extend(hold, until)).collect();
-            note!(core, "node {node}: leases extended {extended:?}");
-            extended
-        })
-        .await
-    }
-
-    async fn due_except(
-        &self,
-        now: Timestamp,
-        again_at: Timestamp,
-        limit: u32,
-        except: &[RunId],
-    ) -> Result<Due, StoreError> {
-        let (node, except) = (self.0.node, except.to_vec());
-        self.ask(move |core| {
-            let due = core.store.due(now, again_at, limit, &except);
-            if due != Due::default() {
-                let (ready, expired, overdue) = (due.ready.len(), due.expired.len(), due.overdue.len());
-                note!(core, "node {node}: due: {ready} ready, {expired} expired, {overdue} overdue");
-            }
-            due
-        })
-        .await
-    }
-
-    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.ask(move |core| core.store.remove_ended(now.before(kept), limit)).await
-    }
-
-    async fn take(
-        &self,
-        lane: &Lane,
-        now: Timestamp,
-        again_at: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
-        let (node, lane) = (self.0.node, lane.clone());
-        self.ask(move |core| {
-            let taken = core.store.take(&lane, now, again_at, limit);
-            if !taken.is_empty() {
-                core.count("taken from a backlog");
-                note!(core, "node {node}: {} taken from the backlog of {lane}", taken.len());
-            }
-            taken
-        })
-        .await
-    }
-
-    async fn hold_lanes(
-        &self,
-        holder: ClaimId,
-        lanes: &[Lane],
-        now: Timestamp,
-        span: Duration,
-    ) -> Result<Vec<Lane>, StoreError> {
-        let (node, lanes) = (self.0.node, lanes.to_vec());
-        self.ask(move |core| {
-            let held = core.store.hold_lanes(holder, &lanes, now, span);
-            if held.len() < lanes.len() {
-                core.count("dispatched by another node");
-            }
-            note!(core, "node {node}: dispatches {} of {} lanes", held.len(), lanes.len());
-            held
-        })
-        .await
-    }
-
-    async fn hold_sweep(&self, holder: ClaimId, now: Timestamp, span: Duration) -> Result<Turn, StoreError> {
-        let node = self.0.node;
-        self.ask(move |core| {
-            let turn = core.store.hold_sweep(holder, now, span);
-            if turn != Turn::Own {
-                core.count("swept by another node");
-            }
-            note!(core, "node {node}: {turn:?} sweeps");
-            turn
-        })
-        .await
-    }
-
-    async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
-        let tasks = tasks.to_vec();
-        self.ask(move |core| core.store.tasks.put_back(&tasks)).await
-    }
-
-    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
-        let node = self.0.node;
-        self.ask(move |core| {
-            core.must_be_readable(node, &[run])?;
-            Ok(core.store.events(run, after, limit))
-        })
-        .await?
-    }
-
-    async fn list(
-        &self,
-        tenant: &TenantId,
-        before: Option<RunId>,
-        limit: u32,
-    ) -> Result<Vec<RunSummary>, StoreError> {
-        let tenant = tenant.clone();
-        self.ask(move |core| core.store.list(&tenant, before, limit)).await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.ask(|_| ()).await
-    }
-}
-
-fn create(core: &mut Core, node: usize, commit: &Commit) -> Created {
-    let created = core.store.create(commit);
-    note_creation(core, node, commit, created)
-}
-
-fn create_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<Created, Shortage> {
-    let created = core.store.create_charged(commit);
-    note_booking(core, node, commit, created.as_ref().err());
-    let created = note_creation(core, node, commit, created?);
-    check_room(core, commit);
-    Ok(created)
-}
-
-/// What is written down of a creation, whatever became of it.
-fn note_creation(core: &mut Core, node: usize, commit: &Commit, created: Created) -> Created {
-    let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
-    note!(
-        core,
-        "node {node}: create {id} {} is {created:?}",
-        request.as_ref().map_or("-", RequestId::as_str)
-    );
-    if matches!(created, Created::Existing(_)) {
-        core.count("request id repeated");
-    }
-    if let Some(row) = core.store.rows.get(&id) {
-        core.checker.created(&row.run, &row.events);
-        core.checker.written(id, &row.events, &row.run);
-    }
-    if core.is_mutated(Mutation::LoseRun) && core.dice.chance(100) {
-        core.store.rows.remove(&id);
-    }
-    created
-}
-
-fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict> {
-    if core.is_mutated(Mutation::LyingCommit) && core.dice.chance(100) {
-        return Ok(());
-    }
-    let outcome = core.store.append(commit);
-    note_append(core, node, commit, outcome)
-}
-
-fn append_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Unwritten> {
-    let outcome = core.store.append_charged(commit);
-    let shortage = match &outcome {
-        Err(Unwritten::OverBudget(shortage)) => Some(shortage),
-        Ok(()) | Err(Unwritten::Conflict(_)) => None,
-    };
-    note_booking(core, node, commit, shortage);
-    match outcome {
-        Ok(()) => {
-            note_append(core, node, commit, Ok(()))?;
-            check_room(core, commit);
-            Ok(())
-        }
-        Err(Unwritten::Conflict(conflict)) => Ok(note_append(core, node, commit, Err(conflict))?),
-        over_budget => over_budget,
-    }
-}
-
-/// Whether what a commit permits to spend fits the budgets.
-fn check_room(core: &mut Core, commit: &Commit) {
-    if let Some(booking) = commit.booking().filter(|booking| booking.needs_room) {
-        core.checker.permitted(booking, &core.store.budgets);
-    }
-}
-
-/// What is written down of a booking.
-fn note_booking(core: &mut Core, node: usize, commit: &Commit, shortage: Option<&Shortage>) {
-    if let Some(shortage) = shortage {
-        note!(core, "node {node}: {} is over budget: {shortage}", commit.after.id());
-        core.count("over budget");
-    } else if commit.booking().is_some() {
-        core.count("booked");
-    }
-}
-
-/// What is written down of a commit, whatever became of it.
-fn note_append(
-    core: &mut Core,
-    node: usize,
-    commit: &Commit,
-    outcome: Result<(), Conflict>,
-) -> Result<(), Conflict> {
-    let id = commit.after.id();
-    let (names, version): (Vec<_>, _) = if core.trace.is_on() {
-        (commit.events.iter().map(|event| event.event.name()).collect(), commit.after.version())
-    } else {
-        (Vec::new(), 0)
-    };
-    let is_chained = is_chained(&commit.events);
-    let is_once = |event: &SequencedEvent| match &event.event {
-        RunEvent::AttemptFailed { message, .. } => message.contains("its answer had begun"),
-        _ => false,
-    };
-    let is_once = commit.events.iter().any(is_once);
-    let fell_back = commit.events.iter().any(|event| matches!(event.event, RunEvent::FellBack { .. }));
-    note!(
-        core,
-        "node {node}: commit {id} to {version} {names:?} {}",
-        if outcome.is_ok() { "ok" } else { "conflict" }
-    );
-    if outcome.is_err() {
-        core.count("conflict");
-    } else if let Some(row) = core.store.rows.get(&id) {
-        core.checker.written(id, &row.events, &row.run);
-        if is_once {
-            core.count("answer not asked for again");
-        }
-        if is_chained {
-            core.count("claimed with a result");
-        }
-        if fell_back {
-            let has_failed = commit.events.iter().any(|e| matches!(e.event, RunEvent::AttemptFailed { .. }));
-            core.count(if has_failed { "fell back" } else { "went round a breaker" });
-        }
-    }
-    outcome
-}
-
-/// Whether a step is claimed with the result that readied it.
-fn is_chained(events: &[SequencedEvent]) -> bool {
-    let mut readied = events.iter().filter_map(|event| match event.event {
-        RunEvent::StepReady { round, step } => Some(TaskRef::Step { round, step }),
-        _ => None,
-    });
-    let claimed =
-        |ready| events.iter().any(|e| matches!(e.event, RunEvent::Claimed { task, .. } if task == ready));
-    events.iter().any(|event| matches!(event.event, RunEvent::StepDone { .. })) && readied.any(claimed)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+    use async_trait::async_trait;
+    use podium_ports::store::{RunStore, StoreError};
     use podium_testkit::run_store::StoreFixture;
 
     use super::*;

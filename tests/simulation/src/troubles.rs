@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use podium_engine::{Options, Roles};
 
+use crate::clocks::{AHEAD_MS_MAX, WallClock};
 use crate::dice::Dice;
 use crate::simulation::Order;
 use crate::world::Service;
@@ -34,6 +35,8 @@ pub(crate) struct Lot {
     pub(crate) nodes: Vec<Roles>,
     pub(crate) rates: Rates,
     pub(crate) ahead_ms: Vec<u64>,
+    /// A node whose wall clock is far off until the world is healed.
+    pub(crate) wall_clock: Option<WallClock>,
     pub(crate) asks: usize,
     pub(crate) heals_at: u64,
     /// What happens to nodes and services at which time.
@@ -55,9 +58,11 @@ impl Lot {
         let heals_at = dice.between(8_000, 22_000);
         let rates = some_rates(dice);
         let is_ahead = dice.chance(300);
-        let ahead_ms = nodes.iter().map(|_| if is_ahead { dice.below(400) } else { 0 }).collect();
+        let ahead_ms = nodes.iter().map(|_| if is_ahead { dice.below(AHEAD_MS_MAX) } else { 0 }).collect();
         let mut orders = some_orders(dice, nodes.len(), heals_at);
         let old = (nodes.len() > 1 && dice.chance(300)).then(|| nodes.len() - 1);
+        let is_off = nodes.len() > 1 && dice.chance(200);
+        let wall_clock = is_off.then(|| WallClock::draw(dice, nodes.len()));
         let calls_max = dice.chance(300).then(|| dice.index(3) + 1);
         let has_cache = dice.chance(500);
         if has_cache {
@@ -65,6 +70,7 @@ impl Lot {
         }
         Self {
             ahead_ms,
+            wall_clock,
             asks: usize::try_from(dice.between(6, 24)).unwrap_or(6),
             lane_messages_max: if dice.chance(300) { dice.index(4) + 1 } else { 1_000 },
             ack_wait_ms: dice.between(3_000, 6_000),

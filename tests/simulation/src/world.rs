@@ -7,19 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use async_trait::async_trait;
 use podium_domain::ids::RunId;
 use podium_domain::plan::PlanDraft;
-use podium_domain::time::Timestamp;
 use podium_ports::BoxError;
-use podium_ports::clock::Clock;
-use podium_testkit::TestClock;
 
 use crate::cache::CacheState;
 use crate::checker::Checker;
 use crate::clients::{Clients, Errand};
+use crate::clocks::WallClock;
 use crate::dice::Dice;
 use crate::limits::LimitsState;
 use crate::live::LiveState;
@@ -88,6 +84,8 @@ pub(crate) struct Core {
     pub(crate) cut_until: BTreeMap<(usize, Service), u64>,
     /// How far each node's clock is ahead.
     pub(crate) ahead_ms: Vec<u64>,
+    /// The node, if there is one, whose wall clock is far off.
+    pub(crate) wall_clock: Option<WallClock>,
     /// How often what happened.
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) permits: u64,
@@ -113,12 +111,25 @@ pub(crate) struct Beginning {
     pub(crate) limits: LimitsState,
     pub(crate) old: Option<usize>,
     pub(crate) ahead_ms: Vec<u64>,
+    pub(crate) wall_clock: Option<WallClock>,
 }
 
 impl Core {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { dice, trace, rates, mutation, store, queue, cache, clients, limits, old, ahead_ms } =
-            beginning;
+        let Beginning {
+            dice,
+            trace,
+            rates,
+            mutation,
+            store,
+            queue,
+            cache,
+            clients,
+            limits,
+            old,
+            ahead_ms,
+            wall_clock,
+        } = beginning;
         Self {
             now_ms: 0,
             dice,
@@ -139,6 +150,7 @@ impl Core {
             away_until: BTreeMap::new(),
             cut_until: BTreeMap::new(),
             ahead_ms,
+            wall_clock,
             counts: BTreeMap::new(),
             permits: 0,
             calls_under_way: 0,
@@ -416,21 +428,5 @@ impl Drop for Pause {
         if let Some(hour) = self.hour.take() {
             self.link.world.lock().events.remove(&hour);
         }
-    }
-}
-
-/// A node's clock: the world's, a little ahead.
-pub(crate) struct NodeClock(pub(crate) Link);
-
-#[async_trait]
-impl Clock for NodeClock {
-    fn now(&self) -> Timestamp {
-        let core = self.0.world.lock();
-        let ahead_ms = core.ahead_ms.get(self.0.node).copied().unwrap_or(0);
-        TestClock::START.after(Duration::from_millis(core.now_ms + ahead_ms))
-    }
-
-    async fn sleep(&self, span: Duration) {
-        self.0.pause(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).await;
     }
 }

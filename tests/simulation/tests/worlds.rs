@@ -95,6 +95,7 @@ fn everything_holds_in_every_world() {
         "third round",
         "vendor fault",
         "waited for the end",
+        "wall clock off",
         "watcher saw a restart",
         "went round a breaker",
         "wire cut",
@@ -153,6 +154,11 @@ fn a_limiter_that_forgets_how_many_calls_are_allowed_is_caught() {
 #[test]
 fn a_limiter_that_forgets_a_vendors_pause_is_caught() {
     assert!(is_caught(Mutation::ForgetPause, Invariant::Limit));
+}
+
+#[test]
+fn a_node_that_trusts_a_wrong_clock_is_caught() {
+    assert!(is_caught(Mutation::TrustClock, Invariant::Clock));
 }
 
 #[test]
