@@ -146,12 +146,6 @@ impl Backbone {
         std::future::pending().await
     }
 
-    /// The same with workers that are served by others than the pool says, such as by this process itself.
-    #[must_use]
-    pub fn with_vendors(self, vendors: Arc<dyn Vendors>) -> Self {
-        Self { vendors, ..self }
-    }
-
     /// The keys and budgets.
     pub fn accounts(&self) -> Arc<dyn Accounts> {
         Arc::new(self.store.clone())
@@ -176,6 +170,16 @@ impl Backbone {
 
     /// An engine on it. Must be called inside a tokio runtime.
     pub fn engine(&self, settings: &ClusterSettings, conductors: Conductors) -> Engine {
+        self.engine_with(settings, conductors, std::convert::identity)
+    }
+
+    /// An engine on it, some parts of which are replaced.
+    pub(crate) fn engine_with(
+        &self,
+        settings: &ClusterSettings,
+        conductors: Conductors,
+        replaced: fn(Parts) -> Parts,
+    ) -> Engine {
         let parts = Parts {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
@@ -188,7 +192,7 @@ impl Backbone {
             ids: Arc::new(RandomIds),
             pool: Arc::clone(&self.pool),
         };
-        Engine::new(parts, options(settings))
+        Engine::new(replaced(parts), options(settings))
     }
 
     /// What the health door says of the process.

@@ -16,6 +16,7 @@ mod work;
 
 pub use backbone::{Backbone, instance};
 pub use error::ClusterError;
+pub use podium_engine::Parts;
 pub use process::{Program, first_signal, main, main_with_inspection, stop_or_second_signal};
 pub use settings::{
     Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, GATEWAY, KEYS, NatsSettings, NatsUser,

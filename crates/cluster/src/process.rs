@@ -12,7 +12,7 @@ use podium_ports::BoxError;
 use podium_setup::Signals;
 use podium_setup::settings::{Key, SettingsError, Sources, listing};
 use tokio::runtime::{Builder, Runtime};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::ClusterError;
 
@@ -179,7 +179,10 @@ pub async fn first_signal(
             info!(signal = name, "stopping");
             Ok(())
         }
-        error = broke_down => Err(error),
+        error = broke_down => {
+            error!(error = &error as &dyn StdError, "stopping, because a part of this process broke down");
+            Err(error)
+        }
     }
 }
 

@@ -3,12 +3,10 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use podium_engine::{LoopEnded, Roles};
+use podium_engine::{LoopEnded, Parts, Roles};
 use podium_ports::conductors::Conductors;
 use podium_ports::hardware::GpuError;
-use podium_ports::vendor::Vendors;
 use podium_setup::conductor::{OpenBundle, Place};
 use podium_setup::settings::{Checker, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
@@ -49,8 +47,8 @@ pub enum Work {
     Plan(Option<OpenBundle>),
     /// It calls workers.
     Execute,
-    /// It calls workers that are served otherwise than the pool says: for measurements.
-    ExecuteWith(fn() -> Arc<dyn Vendors>),
+    /// It calls workers, on other parts than the settings say: for measurements and tests.
+    ExecuteWith(fn(Parts) -> Parts),
 }
 
 impl Work {
@@ -94,9 +92,6 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let page = telemetry.page().cloned();
     doors.spawn(health::serve(listener, phase, (stopping.clone(), ended.clone()), page));
     let mut backbone = signals.or_end(Backbone::connect(&cluster, roles)).await?;
-    if let Work::ExecuteWith(vendors) = work {
-        backbone = backbone.with_vendors(vendors());
-    }
     let conductors = match signals.or_end(conductors_for(&cluster, &backbone, work)).await {
         Err(ClusterError::Conductor(error)) if GpuError::among(&error).is_some() => {
             backbone.close().await;
@@ -105,7 +100,11 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
         }
         conductors => conductors?,
     };
-    let engine = backbone.engine(&cluster, conductors.clone());
+    let replaced = match work {
+        Work::ExecuteWith(replaced) => replaced,
+        Work::Plan(_) | Work::Execute => std::convert::identity,
+    };
+    let engine = backbone.engine_with(&cluster, conductors.clone(), replaced);
     phases.send_replace(Phase::Working(backbone.readiness(&engine)));
     let mut loops = JoinSet::new();
     loops.spawn({

@@ -2,6 +2,8 @@
 //! process of its own on loopback, all of it gone when the value is dropped.
 #![deny(missing_docs)]
 
+mod panicking;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,9 @@ const SIMULATION_SEED: u64 = 7;
 
 /// The names under which this binary is one of the cluster's programs.
 pub const PROGRAMS: [&str; 3] = ["podium-gateway", "podium-planner", "podium-executor"];
+
+/// The name under which it is an executor whose loop panics as soon as it is given work.
+pub const PANICKING_EXECUTOR: &str = "podium-panicking-executor";
 
 /// How processes reach Postgres.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +210,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// Replaces an executor by one whose loop panics as soon as it is given work. Returns once it is ready.
+    pub async fn replace_by_panicking(&mut self, executor: usize, binary: &Path) -> Result<()> {
+        let program = self.files.path().join(PANICKING_EXECUTOR);
+        std::os::unix::fs::symlink(binary, &program).context("naming the program")?;
+        let executor = self.executors.get_mut(executor).context("there is no such executor")?;
+        executor.set_program(program);
+        executor.start_again().await
+    }
+
     /// Asks every process to end, all at once, and waits until all have. One that does not end well is an error.
     pub async fn stop(mut self) -> Result<()> {
         self.services().try_for_each(|service| service.ask_to_end())?;
@@ -281,6 +295,7 @@ pub fn dispatch() -> Option<std::process::ExitCode> {
         "podium-gateway" => Some(podium_gateway::main()),
         "podium-planner" => Some(podium_planner::main()),
         "podium-executor" => Some(podium_executor::main()),
+        PANICKING_EXECUTOR => Some(panicking::main()),
         _ => None,
     }
 }

@@ -73,9 +73,17 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-local-cluster",
-        uses: &["podium-executor", "podium-gateway", "podium-harness", "podium-planner", "podium-vendor-sim"],
+        uses: &[
+            "podium-cluster",
+            "podium-executor",
+            "podium-gateway",
+            "podium-harness",
+            "podium-planner",
+            "podium-ports",
+            "podium-vendor-sim",
+        ],
         // Budgets are set, and looked at, where operators do it.
-        tests_use: &["podium-api", "podium-domain", "podium-ports", "podium-store-postgres"],
+        tests_use: &["podium-api", "podium-domain", "podium-store-postgres"],
     },
     Layer {
         package: "podium-bench-early",

@@ -30,6 +30,8 @@ mod one_call;
 #[cfg(test)]
 mod one_run;
 #[cfg(test)]
+mod panics;
+#[cfg(test)]
 mod readiness;
 #[cfg(test)]
 mod redis_away;

@@ -1,0 +1,48 @@
+//! An executor with a defect: the loop of a lane panics as soon as it is given work. All else of it is the real one.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_cluster::{
+    EXECUTOR, Parts, Program, Work, check_work, executor_keys, main as process, work_until_signal,
+};
+use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
+
+const PROGRAM: Program = Program {
+    name: EXECUTOR,
+    version: env!("CARGO_PKG_VERSION"),
+    about: "An executor whose loop panics as soon as it is given work, for tests.",
+};
+
+/// Runs the process.
+pub(crate) fn main() -> ExitCode {
+    let work = Work::ExecuteWith(|parts| Parts { queue: Arc::new(Panicking(parts.queue)), ..parts });
+    let check = |sources| check_work(sources, work);
+    process(&PROGRAM, &executor_keys(), check, |settings| work_until_signal(settings, work))
+}
+
+/// A queue that panics where it would give work.
+struct Panicking(Arc<dyn StepQueue>);
+
+#[async_trait]
+impl StepQueue for Panicking {
+    async fn publish(&self, lane: &Lane, message: TaskMessage) -> Result<Published, QueueError> {
+        self.0.publish(lane, message).await
+    }
+
+    async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
+        let deliveries = self.0.fetch(lane, max, wait).await?;
+        assert!(deliveries.is_empty(), "a test wants it so");
+        Ok(deliveries)
+    }
+
+    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.0.room(lane).await
+    }
+
+    async fn ping(&self) -> Result<(), QueueError> {
+        self.0.ping().await
+    }
+}
