@@ -41,16 +41,28 @@ pub(crate) struct Sweeper {
     ask_at: Timestamp,
     leases: LeaseGrace,
     /// Expires leases and ends overdue runs, each beside the others: a run that the store does not write delays no other one.
-    ending: JoinSet<RunId>,
+    ending: JoinSet<(RunId, Taken)>,
     /// The runs that this is about.
     in_hand: BTreeSet<RunId>,
     publishing: JoinSet<()>,
 }
 
-/// After the store was unreachable, holders get one lease's time to extend their leases: they could not do so meanwhile.
+/// Whether the store took what a sweep wanted to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// Yes, or it refused this run.
+    Yes,
+    /// It was unreachable, or takes no writes at all: its disk may be full.
+    No,
+}
+
+/// After the store was unreachable, or took no writes, holders get one lease's time to extend their leases: they could not do so
+/// meanwhile.
 struct LeaseGrace {
     answered_at: Timestamp,
     held_until: Timestamp,
+    /// Whether the last write failed.
+    takes_no_writes: bool,
     silence_max: Duration,
     lease: Duration,
 }
@@ -59,14 +71,37 @@ impl LeaseGrace {
     /// Nobody knows what was before: a process may be started when the store is back, or have waited for it.
     fn new(now: Timestamp, sweep_every: Duration, lease: Duration) -> Self {
         let silence_max = OUTAGE.min(lease / 3) + sweep_every;
-        Self { answered_at: now, held_until: now.after(lease), silence_max, lease }
+        Self { answered_at: now, held_until: now.after(lease), takes_no_writes: false, silence_max, lease }
+    }
+
+    /// The store has answered writes so.
+    fn wrote(&mut self, now: Timestamp, taken: Taken) {
+        if taken == Taken::No {
+            self.held_until = now.after(self.lease);
+            if !self.takes_no_writes {
+                info!(
+                    "the store takes no writes: leases are held for {} ms after it does",
+                    self.lease.as_millis()
+                );
+            }
+        }
+        self.takes_no_writes = taken == Taken::No;
+    }
+
+    /// How many leases may run out now. While the store takes no writes, one is tried: so it is known when it does again.
+    fn may_run_out(&self, may: bool) -> usize {
+        match (may, self.takes_no_writes) {
+            (_, true) => 1,
+            (true, false) => usize::MAX,
+            (false, false) => 0,
+        }
     }
 
     /// The store has answered. Between two answers lie a pause and a look, and no work of ours. Returns whether leases may run
     /// out.
     fn answered(&mut self, now: Timestamp) -> bool {
         if now.since(self.answered_at) > self.silence_max {
-            self.held_until = now.after(self.lease);
+            (self.held_until, self.takes_no_writes) = (now.after(self.lease), false);
             info!("the store was unreachable: leases are held for {} ms", self.lease.as_millis());
         }
         self.answered_at = now;
@@ -122,9 +157,9 @@ impl Sweeper {
             self.ask_at = now.after(options.sweep_every * (TURN_LEASE_SWEEPS + TURN_SWEEPS));
         }
         let mut due = due?;
-        if !self.leases.answered(self.engine.now()) {
-            due.expired.clear();
-        }
+        self.note_ended();
+        let may_run_out = self.leases.answered(self.engine.now());
+        due.expired.truncate(self.leases.may_run_out(may_run_out));
         self.engine.dispatch().note_backlogs(&due.backlogs);
         Ok(self.hand_over(due))
     }
@@ -146,12 +181,17 @@ impl Sweeper {
         Ok(self.is_own_turn)
     }
 
+    /// Notes what has been acted on since the last sweep.
+    fn note_ended(&mut self) {
+        for (run, taken) in ended(&mut self.ending) {
+            self.in_hand.remove(&run);
+            self.leases.wrote(self.engine.now(), taken);
+        }
+    }
+
     /// Has it acted on, except for runs that still are from before, and messages while others are published. Those are found again.
     fn hand_over(&mut self, due: Due) -> Found {
         let Due { ready, mut expired, mut overdue, .. } = due;
-        for run in ended(&mut self.ending) {
-            self.in_hand.remove(&run);
-        }
         expired.retain(|hold| !self.in_hand.contains(&hold.run));
         overdue.retain(|run| !self.in_hand.contains(run));
         let mut found = Found { ready: 0, expired: expired.len(), overdue: overdue.len() };
@@ -159,8 +199,8 @@ impl Sweeper {
             self.in_hand.insert(run);
             let engine = self.engine.clone();
             self.ending.spawn(async move {
-                end(&engine, run, commands).await;
-                run
+                let taken = end(&engine, run, commands).await;
+                (run, taken)
             });
         }
         ended(&mut self.publishing);
@@ -215,14 +255,19 @@ fn endings(expired: &[Hold], overdue: &[RunId]) -> BTreeMap<RunId, Vec<Command>>
     commands
 }
 
-async fn end(engine: &Engine, run: RunId, commands: Vec<Command>) {
+async fn end(engine: &Engine, run: RunId, commands: Vec<Command>) -> Taken {
+    let mut taken = Taken::Yes;
     let sent = commands.into_iter().map(|command| engine.commands().send(run, command));
     for error in futures::future::join_all(sent).await.into_iter().filter_map(Result::err) {
+        if matches!(&error, CommandError::Store(error) if matches!(**error, StoreError::Unavailable(_))) {
+            taken = Taken::No;
+        }
         // A run that cannot be read is logged once, where it is loaded.
         if !matches!(error, CommandError::Refused(_) | CommandError::Damaged) {
             warn!(%run, error = &error as &dyn std::error::Error, "could not act on what is due");
         }
     }
+    taken
 }
 
 async fn publish(engine: &Engine, ready: Vec<ReadyTask>) {
@@ -257,5 +302,26 @@ mod tests {
             assert!(!after(SWEEP));
         }
         assert!(after(SWEEP));
+    }
+
+    #[test]
+    fn leases_are_held_after_the_store_took_no_writes() {
+        let mut now = Timestamp::from_unix_ms(1_000_000);
+        let mut grace = LeaseGrace::new(now, SWEEP, LEASE);
+        let mut after = |taken: Taken| {
+            now = now.after(SWEEP);
+            grace.wrote(now, taken);
+            let may = grace.answered(now);
+            grace.may_run_out(may)
+        };
+        for _ in 0..8 {
+            after(Taken::Yes);
+        }
+        assert_eq!(after(Taken::Yes), usize::MAX);
+        assert_eq!([after(Taken::No), after(Taken::No)], [1, 1], "one is tried");
+        for _ in 0..7 {
+            assert_eq!(after(Taken::Yes), 0);
+        }
+        assert_eq!(after(Taken::Yes), usize::MAX);
     }
 }

@@ -68,6 +68,7 @@ macro_rules! run_store_suite {
             a_claim_is_due_when_its_lease_expired
             a_run_is_due_when_its_deadline_passed
             due_keeps_its_limit
+            runs_that_are_left_alone_are_not_due_and_take_no_place_of_others
             ended_runs_are_never_due
             a_task_of_the_backlog_is_taken_once
             a_taken_task_is_due_when_it_was_not_claimed_in_time

@@ -38,8 +38,15 @@ pub(crate) struct StoreFaults {
     pub(crate) turn: Option<Arc<Mutex<(Option<ClaimId>, Timestamp)>>>,
     /// Times that due work was searched for.
     pub(crate) sweeps: AtomicUsize,
-    /// The search for due work panics.
-    pub(crate) sweeps_panic: AtomicBool,
+    /// Loads that fail after each of these.
+    pub(crate) loads_fail_after_lost: AtomicUsize,
+    loads_fail: AtomicUsize,
+    /// The call that panics, by its name.
+    pub(crate) panics_in: Mutex<Option<&'static str>>,
+    /// A run whose plan other processes are always quicker to commit to.
+    pub(crate) contended: Mutex<Option<RunId>>,
+    /// Nothing is written, and what is there is read: the store's disk is full.
+    pub(crate) writes_fail: AtomicBool,
     /// Leases are not extended, and nobody is told.
     pub(crate) deaf: AtomicBool,
     /// A run whose commits wait.
@@ -60,6 +67,17 @@ impl StoreFaults {
     /// The names of the events of each commit so far, with commas.
     pub(crate) fn commits(&self) -> Vec<String> {
         self.written.lock().unwrap().iter().map(|names| names.join(", ")).collect()
+    }
+
+    fn may_panic(&self, call: &'static str) {
+        let panics = *self.panics_in.lock().unwrap() == Some(call);
+        assert!(!panics, "a test wants it so");
+    }
+
+    fn is_contended(&self, commits: &[Commit]) -> bool {
+        let contended = *self.contended.lock().unwrap();
+        let is_plan = |commit: &Commit| commit.events.iter().any(|event| event.event.name() == "plan_ready");
+        commits.iter().any(|commit| Some(commit.after.id()) == contended && is_plan(commit))
     }
 
     fn note(&self, commit: &Commit) {
@@ -85,6 +103,7 @@ fn unavailable() -> StoreError {
 #[async_trait]
 impl RunStore for FaultyStore {
     async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
+        self.faults.may_panic("create");
         for commit in runs {
             self.faults.note(commit);
         }
@@ -92,7 +111,11 @@ impl RunStore for FaultyStore {
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.faults.may_panic("load");
         self.faults.loads.fetch_add(1, Ordering::SeqCst);
+        if take_one(&self.faults.loads_fail) {
+            return Err(unavailable());
+        }
         let damaged = *self.faults.damaged.lock().unwrap();
         let unreadable = {
             let unreadable = self.faults.unreadable.lock().unwrap();
@@ -105,8 +128,12 @@ impl RunStore for FaultyStore {
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        if take_one(&self.faults.commits_refused) {
+        self.faults.may_panic("commit");
+        if take_one(&self.faults.commits_refused) || self.faults.writes_fail.load(Ordering::SeqCst) {
             return Err(unavailable());
+        }
+        if self.faults.is_contended(commits) {
+            return Ok(vec![Err(Conflict); commits.len()]);
         }
         let held = self.faults.held.lock().unwrap().clone();
         if let Some(Held { run, has_come, may_go }) = held
@@ -121,10 +148,19 @@ impl RunStore for FaultyStore {
                 self.faults.note(commit);
             }
         }
-        if take_one(&self.faults.answers_lost) { Err(unavailable()) } else { outcome }
+        if take_one(&self.faults.answers_lost) {
+            let fail = self.faults.loads_fail_after_lost.load(Ordering::SeqCst);
+            self.faults.loads_fail.store(fail, Ordering::SeqCst);
+            return Err(unavailable());
+        }
+        outcome
     }
 
     async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+        self.faults.may_panic("extend_leases");
+        if self.faults.writes_fail.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
         if self.faults.deaf.load(Ordering::SeqCst) {
             return Ok(vec![true; holds.len()]);
         }
@@ -138,8 +174,8 @@ impl RunStore for FaultyStore {
         limit: u32,
         except: &[RunId],
     ) -> Result<Due, StoreError> {
-        assert!(!self.faults.sweeps_panic.load(Ordering::SeqCst), "a test wants it so");
         self.faults.sweeps.fetch_add(1, Ordering::SeqCst);
+        self.faults.may_panic("due");
         self.store.due_except(now, again_at, limit, except).await
     }
 
@@ -153,7 +189,18 @@ impl RunStore for FaultyStore {
         Ok(Turn::Own)
     }
 
+    async fn unsettled(
+        &self,
+        ended_by: Timestamp,
+        after: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunId>, StoreError> {
+        self.faults.may_panic("unsettled");
+        self.store.unsettled(ended_by, after, limit).await
+    }
+
     async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.faults.may_panic("remove_ended");
         self.store.remove_ended(now, kept, limit).await
     }
 

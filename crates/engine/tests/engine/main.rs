@@ -38,7 +38,11 @@ mod messages;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod outage;
+#[cfg(test)]
 mod paid_plans;
+#[cfg(test)]
+mod panics;
 #[cfg(test)]
 mod planning;
 #[cfg(test)]

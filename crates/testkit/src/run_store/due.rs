@@ -147,6 +147,31 @@ pub(crate) async fn due_keeps_its_limit(store: &StoreFixture) {
     assert!(few.ready.iter().all(|told| !rest.ready.contains(told)));
 }
 
+pub(crate) async fn runs_that_are_left_alone_are_not_due_and_take_no_place_of_others(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let (mut ready, mut held) = (Vec::new(), Vec::new());
+    for is_claimed in [false, true, false, true] {
+        let mut run = Driven::accepted(&ids);
+        store.must_create(run.commit()).await;
+        if is_claimed {
+            run.claim(PLAN, &ids);
+            store.must_commit(run.commit()).await;
+        }
+        if is_claimed { held.push(run.id()) } else { ready.push(run.id()) }
+    }
+    // The oldest of each kind, which come first.
+    let except = [ready[0], held[0]];
+    let end = crate::builders::a_spec().deadline_at;
+    let due = store.first.due_except(end, end.after(MINUTE), 1, &except).await.unwrap();
+    assert_eq!(tasks(due.ready), [(ready[1], PLAN)]);
+    assert_eq!(due.expired.iter().map(|hold| hold.run).collect::<Vec<_>>(), [held[1]]);
+    assert!(due.overdue == [ready[1]] || due.overdue == [held[1]], "{:?}", due.overdue);
+    let due = store.first.due_except(end, end.after(MINUTE), 100, &except).await.unwrap();
+    let mut overdue = due.overdue;
+    overdue.sort_unstable();
+    assert_eq!(overdue, [ready[1], held[1]]);
+}
+
 pub(crate) async fn ended_runs_are_never_due(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut succeeded = Driven::accepted(&ids);

@@ -1,0 +1,165 @@
+//! A minute without the queue; a store whose answers are lost, or that does not write a run. Time is virtual.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use podium_domain::ids::{RunId, StepIndex};
+use podium_domain::policy::Tier;
+use podium_domain::run::{AttemptOutcome, Run, TaskRef};
+use podium_engine::{Options, Roles};
+use podium_ports::clock::Clock as _;
+use podium_ports::queue::Lane;
+use podium_testkit::{Answer, Gate, TestClock};
+
+use crate::duties::{Scene, a_scene, due_in, overran};
+use crate::faults::Held;
+use crate::house::House;
+
+const SECOND: Duration = Duration::from_secs(1);
+const STEP: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
+
+/// The run once it has ended, which may take longer than other tests have patience.
+async fn ended_within(house: &House, clock: TestClock, run: RunId, most: Duration) -> Run {
+    let began = clock.now();
+    loop {
+        let found = house.engine.run(run).await.unwrap().unwrap();
+        if found.is_ended() {
+            return found;
+        }
+        assert!(clock.now().since(began) < most, "{found:#?}");
+        clock.sleep(SECOND / 4).await;
+    }
+}
+
+#[tokio::test]
+async fn a_minute_without_the_queue_delays_no_accept_no_deadline_and_no_stop() {
+    let drain = 3 * SECOND;
+    let Scene { house, queue, clock, .. } = a_scene(Options { drain, ..Options::default() }).await;
+    house.vendor.otherwise(Answer::hang());
+    let mut house = house.at_work();
+    house.ask().await;
+    // It goes on with its call meanwhile.
+    house.vendor.until_called(1).await;
+    queue.is_unreachable.store(true, Ordering::SeqCst);
+    let mut asked = Vec::new();
+    for _ in 0..30 {
+        let began = clock.now();
+        asked.push(house.ask_under(due_in(4 * SECOND)).await);
+        assert!(clock.now().since(began) <= SECOND / 10);
+        clock.sleep(2 * SECOND).await;
+    }
+    for run in asked {
+        let run = ended_within(&house, clock, run, 10 * SECOND).await;
+        assert!(overran(&run) <= 2 * SECOND, "{:?}", overran(&run));
+    }
+    // A lane whose queue fails is asked by one task at a time.
+    let published = queue.published.load(Ordering::SeqCst);
+    assert!(published < 150, "{published} tries in a minute");
+    let began = clock.now();
+    house.stop().await;
+    let took = clock.now().since(began);
+    assert!(took <= drain + SECOND / 10, "{took:?}");
+}
+
+/// Fewer would be published in the time if each waited for the one before.
+#[tokio::test]
+async fn waiting_tasks_are_published_concurrently() {
+    const RUNS: usize = 60;
+    let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
+    queue.is_unreachable.store(true, Ordering::SeqCst);
+    for _ in 0..RUNS {
+        house.ask().await;
+    }
+    let house = house.at_work_as(Roles::NONE);
+    let lane = Lane::Plan(Tier::Ultra);
+    let room = queue.queue.room(&lane).await.unwrap();
+    clock.sleep(10 * SECOND).await;
+    queue.is_slow.store(true, Ordering::SeqCst);
+    queue.is_unreachable.store(false, Ordering::SeqCst);
+    let began = clock.now();
+    while queue.queue.room(&lane).await.unwrap() > room - RUNS {
+        clock.sleep(SECOND / 100).await;
+        let took = clock.now().since(began);
+        assert!(took < 5 * SECOND / 2, "{took:?}");
+    }
+    drop(house);
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_written_delays_no_deadline_of_others() {
+    let options = Options { batches_max: 2, ..Options::default() };
+    let Scene { house, faults, .. } = a_scene(options).await;
+    let stuck = house.ask_under(due_in(SECOND)).await;
+    let other = house.ask_under(due_in(3 * SECOND)).await;
+    *faults.held.lock().unwrap() =
+        Some(Held { run: stuck, has_come: Gate::closed(), may_go: Gate::closed() });
+    let house = house.at_work_as(Roles::NONE);
+    let run = house.ended(other).await;
+    assert!(overran(&run) <= 2 * SECOND, "{:?}", overran(&run));
+}
+
+#[tokio::test]
+async fn leases_do_not_run_out_while_the_store_takes_no_writes() {
+    const RUNS: usize = 5;
+    let options = Options { lease: 3 * SECOND, ..Options::default() };
+    // Heartbeats and sweeps come at other times each time.
+    for offset in 0_u32..8 {
+        let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
+        let gate = Gate::closed();
+        house.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
+        let house = house.at_work();
+        let mut runs = Vec::new();
+        for _ in 0..RUNS {
+            runs.push(house.ask().await);
+        }
+        house.vendor.until_called(RUNS).await;
+        let sweeps = house.beside(options.clone(), 9, |_| ()).at_work_as(Roles::NONE);
+        clock.sleep(10 * SECOND + offset * SECOND / 10).await;
+        faults.writes_fail.store(true, Ordering::SeqCst);
+        clock.sleep(8 * SECOND).await;
+        faults.writes_fail.store(false, Ordering::SeqCst);
+        clock.sleep(8 * SECOND).await;
+        gate.open();
+        for run in runs {
+            assert_eq!(house.ended(run).await.answer(), Some("fine"));
+        }
+        // The one whose lease was tried may be called again, by each process that sweeps.
+        let calls = house.vendor.calls().len();
+        assert!(calls <= RUNS + 2, "{calls} calls, offset {offset}");
+        drop(sweeps);
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_others_keep_from_being_recorded_gives_its_slot_back() {
+    let options = Options { plan_slots: 1, ..Options::default() };
+    let Scene { house, faults, clock, .. } = a_scene(options).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let contended = house.ask().await;
+    *faults.contended.lock().unwrap() = Some(contended);
+    let house = house.at_work();
+    house.conductor.until_requested(1).await;
+    let other = house.ask().await;
+    let run = ended_within(&house, clock, other, 45 * SECOND).await;
+    assert_eq!(run.answer(), Some("fine"));
+}
+
+/// Nobody was called for the claim: its reservation is not to wait for the end of a lease.
+#[tokio::test]
+async fn a_claim_of_which_nothing_was_heard_twice_is_handed_back() {
+    let options = Options { known_runs_max: 0, ..Options::default() };
+    let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let mut planner = house.at_work_as(Roles::PLANNER);
+    let run = planner.ask().await;
+    planner.until(run, |run| run.task(STEP).is_some()).await;
+    planner.kill().await;
+    faults.answers_lost.store(1, Ordering::SeqCst);
+    faults.loads_fail_after_lost.store(1, Ordering::SeqCst);
+    let executor = planner.beside(options, 9, |_| ()).at_work_as(Roles::EXECUTOR);
+    let run = ended_within(&executor, clock, run, 10 * SECOND).await;
+    let attempts = &run.task(STEP).unwrap().attempts;
+    assert_eq!(attempts[0].outcome, AttemptOutcome::HandedBack, "{attempts:#?}");
+    assert_eq!(run.answer(), Some("fine"));
+}

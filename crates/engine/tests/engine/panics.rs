@@ -1,0 +1,53 @@
+//! A process must not outlive one of its loops: it would look healthy and do nothing.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_engine::{LoopEnded, Options, Roles};
+use podium_ports::clock::Clock as _;
+use podium_testkit::Answer;
+use tokio_util::sync::CancellationToken;
+
+use crate::duties::{Scene, a_scene};
+use crate::house::{request, within};
+
+/// The call of the store that panics, the loop that makes it, and what the process is for.
+const CALLS: [(&str, &str, Roles); 7] = [
+    ("due", "sweep", Roles::NONE),
+    ("commit", "command", Roles::ALL),
+    ("create", "creation", Roles::NONE),
+    // Without commands, which load as well.
+    ("load", "load", Roles::NONE),
+    ("extend_leases", "heartbeat", Roles::ALL),
+    ("unsettled", "settlement", Roles::NONE),
+    ("remove_ended", "removal", Roles::NONE),
+];
+
+/// Asks for a run and looks at it again and again.
+async fn use_it(Scene { house, clock, .. }: &Scene) -> Infallible {
+    if let Ok(submitted) = house.engine.submit(request(Policy::new(Tier::Ultra, Effort::Medium))).await {
+        while house.engine.run(submitted.run_id()).await.is_ok() {
+            clock.sleep(Duration::from_millis(100)).await;
+        }
+    }
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn a_loop_that_panics_ends_the_work_and_is_named() {
+    for (call, name, roles) in CALLS {
+        let scene = a_scene(Options::default()).await;
+        scene.house.vendor.otherwise(Answer::hang());
+        *scene.faults.panics_in.lock().unwrap() = Some(call);
+        let work = within(scene.house.engine.work(roles, CancellationToken::new()));
+        let worked = tokio::select! {
+            worked = work => worked,
+            never = use_it(&scene) => match never {},
+        };
+        let message = "a test wants it so".to_owned();
+        assert_eq!(worked, Err(LoopEnded::Panicked { name, message }), "{call}");
+        // Time is paused for one engine at a time.
+        tokio::time::resume();
+    }
+}
