@@ -93,10 +93,11 @@ pub(super) struct StreamState {
 }
 
 impl Api {
-    /// Creates a lane's stream, or updates it to the options.
-    pub(super) async fn ensure_stream(&self, lane: &Lane) -> Result<(), NatsError> {
+    /// Makes a lane's stream. One that is there is made what the options say if `may_change`.
+    pub(super) async fn ensure_stream(&self, lane: &Lane, may_change: bool) -> Result<(), NatsError> {
         let (name, stream) = (self.stream_name(lane), self.stream(lane));
         match self.ask::<Nothing>("make a stream", &format!("STREAM.CREATE.{name}"), &stream).await {
+            Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) if !may_change => Ok(()),
             Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) => {
                 if self.is_stored_otherwise(&name).await? {
                     // NATS cannot change a stream's storage. The sweepers republish its messages from the store.

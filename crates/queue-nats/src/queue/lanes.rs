@@ -22,7 +22,9 @@ struct State {
 struct LaneState {
     /// The connection over which the stream was confirmed. A server may have lost it before a later connection.
     stream: Option<u64>,
-    /// The connection over which the consumer was confirmed.
+    /// Whether the stream was made what the options of this process say.
+    is_configured: bool,
+    /// Over which connection the consumer was seen.
     consumer: Option<u64>,
     looked_at: Option<Instant>,
     /// Since when the consumer seems not to know the stream's oldest message, and that message's number.
@@ -35,7 +37,14 @@ impl Lanes {
     }
 
     pub(super) fn note_stream(&self, lane: &Lane, connection: u64) {
-        self.lock().lanes.entry(lane.clone()).or_default().stream = Some(connection);
+        let mut state = self.lock();
+        let lane = state.lanes.entry(lane.clone()).or_default();
+        (lane.stream, lane.is_configured) = (Some(connection), true);
+    }
+
+    /// Whether the stream was made what the options of this process say, however long ago.
+    pub(super) fn is_configured(&self, lane: &Lane) -> bool {
+        self.lock().lanes.get(lane).is_some_and(|lane| lane.is_configured)
     }
 
     /// Forgets a stream that was confirmed over `connection`, and its consumer. A later confirmation stays.

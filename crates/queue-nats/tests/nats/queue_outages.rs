@@ -297,6 +297,23 @@ async fn processes_with_other_options_change_the_stream_and_keep_its_messages() 
     assert!(matches!(refused, Err(QueueError::Full { messages_max: 1, .. })), "{refused:?}");
 }
 
+/// During a rollout, processes with the old and the new options share a stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_connects_again_leaves_the_stream_to_the_newest_options() {
+    let mut server = Nats::start().await.unwrap();
+    let before = a_queue(&server, QueueOptions::default()).await;
+    must_publish(&before, messages(1)[0]).await;
+    let after = a_queue(&server, QueueOptions { lane_messages_max: 7, ..QueueOptions::default() }).await;
+    must_publish(&after, messages(2)[1]).await;
+    server.start_again().await.unwrap();
+    for queue in [&after, &before] {
+        must_fetch(queue).await.ack().await.unwrap();
+    }
+    must_publish(&before, messages(3)[2]).await;
+    let stream = js(&server).await.get_stream(STREAM).await.unwrap();
+    assert_eq!(stream.cached_info().config.max_messages, 7);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_moves_from_the_disk_to_memory_and_back() {
     let server = Nats::start().await.unwrap();
