@@ -192,7 +192,7 @@ impl Shared {
     async fn ensure_stream(&self, lane: &Lane) -> Result<u64, NatsError> {
         let connection = self.api.link.connected().await?;
         if !self.lanes.has_stream(lane, connection) {
-            // Once: else processes with other options, as during a rollout, would change it back with each connection.
+            // Once for each process: during a rollout, an old process would otherwise change it back with each reconnect.
             let may_change = !self.lanes.is_configured(lane);
             self.api.ensure_stream(lane, may_change).await?;
             self.lanes.note_stream(lane, connection);

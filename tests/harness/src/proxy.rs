@@ -43,6 +43,8 @@ struct Board {
     lost: usize,
     /// Whether it forwards nothing, in either direction, while every connection stays open.
     is_held: bool,
+    /// How much longer each answer takes.
+    delay: Duration,
 }
 
 impl Proxy {
@@ -76,6 +78,11 @@ impl Proxy {
     /// Stops forwarding without closing connections: they are half-open, as behind a firewall that dropped its state.
     pub fn hold(&self) {
         self.shared.board.send_modify(|board| board.is_held = true);
+    }
+
+    /// Delays each of the server's answers by this much from now on.
+    pub fn answer_after(&self, delay: Duration) {
+        self.shared.board.send_modify(|board| board.delay = delay);
     }
 
     /// Forwards what was held, and everything from now on.
@@ -164,12 +171,21 @@ async fn answer(
         if read == 0 {
             return Ok(());
         }
+        let delay = shared.board.borrow().delay;
+        if !delay.is_zero() {
+            pass(delay).await;
+        }
         if doomed.load(Ordering::Acquire) {
             shared.board.send_modify(|board| board.lost += 1);
             return Ok(());
         }
         client.write_all(&bytes[..read]).await?;
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a slow server takes time, and there is nothing to wait for")]
+async fn pass(span: Duration) {
+    tokio::time::sleep(span).await;
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ pub(super) struct StreamState {
 }
 
 impl Api {
-    /// Makes a lane's stream. One that is there is made what the options say if `may_change`.
+    /// Creates a lane's stream. Updates an existing one to the options only if `may_change`.
     pub(super) async fn ensure_stream(&self, lane: &Lane, may_change: bool) -> Result<(), NatsError> {
         let (name, stream) = (self.stream_name(lane), self.stream(lane));
         match self.ask::<Nothing>("make a stream", &format!("STREAM.CREATE.{name}"), &stream).await {

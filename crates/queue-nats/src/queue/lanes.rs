@@ -22,9 +22,9 @@ struct State {
 struct LaneState {
     /// The connection over which the stream was confirmed. A server may have lost it before a later connection.
     stream: Option<u64>,
-    /// Whether the stream was made what the options of this process say.
+    /// Whether this process has updated the stream to its options.
     is_configured: bool,
-    /// Over which connection the consumer was seen.
+    /// The connection over which the consumer was confirmed.
     consumer: Option<u64>,
     looked_at: Option<Instant>,
     /// Since when the consumer seems not to know the stream's oldest message, and that message's number.
@@ -42,7 +42,7 @@ impl Lanes {
         (lane.stream, lane.is_configured) = (Some(connection), true);
     }
 
-    /// Whether the stream was made what the options of this process say, however long ago.
+    /// Whether this process has ever updated the stream to its options.
     pub(super) fn is_configured(&self, lane: &Lane) -> bool {
         self.lock().lanes.get(lane).is_some_and(|lane| lane.is_configured)
     }

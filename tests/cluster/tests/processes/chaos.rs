@@ -3,7 +3,8 @@
 //!
 //! `CHAOS_ROUNDS` (1): so often each kind of trouble happens with time to recover after it, and, from the second round on,
 //! once more without. `CHAOS_CLIENTS` (100): runs at the same time. `CHAOS_SEED` (7): decides order and moments.
-//! `CHAOS_REDIS_AWAY_S` (5): how long Redis is away. Without root there are no disks to fill, and the report says so.
+//! `CHAOS_REDIS_AWAY_S` (5), `CHAOS_NATS_AWAY_S` (3): how long Redis and NATS are away. `CHAOS_POSTGRES_SLOW_S` (3): how long each
+//! answer of Postgres takes 50 ms longer. Without root there are no disks to fill, and the report says so.
 
 mod recovery;
 mod report;
@@ -59,6 +60,8 @@ async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
         rounds: setting("CHAOS_ROUNDS", 1),
         seed: setting("CHAOS_SEED", 7),
         redis_away: Duration::from_secs(setting("CHAOS_REDIS_AWAY_S", 5)),
+        nats_away: Duration::from_secs(setting("CHAOS_NATS_AWAY_S", 3)),
+        postgres_slow: Duration::from_secs(setting("CHAOS_POSTGRES_SLOW_S", 3)),
         frozen: Duration::from_millis(LEASE_MS * 5 / 3),
     };
     let (conductor, _workflow) = diamond();

@@ -46,10 +46,21 @@ pub(crate) struct Ended {
     pub(crate) resumed: usize,
     /// Bytes of streamed text that were compared with what came out.
     pub(crate) compared_bytes: usize,
-    /// Who made the attempts at steps that were lost.
-    pub(crate) lost_attempts: Vec<String>,
+    /// The attempts at steps that were lost.
+    pub(crate) lost_attempts: Vec<LostAttempt>,
+    /// The attempts at steps that were handed back.
+    pub(crate) handed_back: Vec<LostAttempt>,
     pub(crate) asked_at: Instant,
     pub(crate) answered_at: Instant,
+}
+
+/// An attempt whose call, if one was made, is made again.
+#[derive(Clone, Debug)]
+pub(crate) struct LostAttempt {
+    /// The process that made it.
+    pub(crate) executor: String,
+    /// When that was recorded, about.
+    pub(crate) ended_at: Instant,
 }
 
 impl Client {
@@ -73,8 +84,14 @@ impl Client {
         }
         let Self { number, mut faults, turns, resumed, texts, .. } = self;
         faults.extend(texts.faults);
-        let lost_attempts = run.as_ref().map(lost_attempts).unwrap_or_default();
         let (turns, compared_bytes, answered_at) = (turns - first_turn, texts.compared_bytes, Instant::now());
+        let attempts = |is: fn(v1::AttemptOutcome) -> bool| {
+            run.as_ref().map(|run| attempts_that(run, answered_at, is)).unwrap_or_default()
+        };
+        // Those among them, too, that reported later what they had consumed.
+        let is_lost = |it| matches!(it, v1::AttemptOutcome::Lost | v1::AttemptOutcome::Unused);
+        let (lost_attempts, handed_back) =
+            (attempts(is_lost), attempts(|it| it == v1::AttemptOutcome::HandedBack));
         Ended {
             number,
             run_id,
@@ -84,6 +101,7 @@ impl Client {
             resumed,
             compared_bytes,
             lost_attempts,
+            handed_back,
             asked_at,
             answered_at,
         }
@@ -175,11 +193,19 @@ pub(crate) async fn door(address: SocketAddr) -> Option<PodiumServiceClient<Chan
     Some(PodiumServiceClient::new(channel))
 }
 
-/// Who made the attempts at steps that were lost, those among them that told later what they had consumed.
-fn lost_attempts(run: &v1::Run) -> Vec<String> {
+/// The attempts at steps with such an outcome, of a run that has just ended.
+fn attempts_that(run: &v1::Run, now: Instant, is: fn(v1::AttemptOutcome) -> bool) -> Vec<LostAttempt> {
+    let ms = |at: Option<prost_types::Timestamp>| {
+        at.map_or(0, |at| {
+            u64::try_from(at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000).unwrap_or_default()
+        })
+    };
     let steps = run.rounds.iter().flat_map(|round| &round.steps);
-    let attempts = steps.flat_map(|step| &step.attempts);
-    let is_lost = |outcome| matches!(outcome, v1::AttemptOutcome::Lost | v1::AttemptOutcome::Unused);
-    let lost = attempts.filter(|attempt| is_lost(attempt.outcome()));
-    lost.map(|attempt| attempt.executor.clone()).collect()
+    let attempts = steps.flat_map(|step| &step.attempts).filter(|attempt| is(attempt.outcome()));
+    attempts
+        .map(|attempt| {
+            let ago = Duration::from_millis(ms(run.end_time).saturating_sub(ms(attempt.end_time)));
+            LostAttempt { executor: attempt.executor.clone(), ended_at: now.checked_sub(ago).unwrap_or(now) }
+        })
+        .collect()
 }

@@ -1,6 +1,6 @@
 //! What came of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use podium_vendor_sim::{Call, Outcome};
 
 use super::recovery::Recovery;
 use super::troubles::{Kind, Made, Plan};
-use crate::client::Ended;
+use crate::client::{Ended, LostAttempt};
 use crate::load::Life;
 use crate::workflow::{STEPS, wrong};
 
@@ -29,6 +29,9 @@ pub(crate) struct Report<'m> {
     /// Attempts lost with executors that were killed or frozen, and with others.
     attempts_hit: usize,
     attempts_lost_otherwise: usize,
+    /// How many attempts were lost, and handed back, by the trouble that was the last to begin before.
+    lost_in: BTreeMap<&'static str, usize>,
+    handed_back_in: BTreeMap<&'static str, usize>,
     turns: usize,
     resumed: usize,
     compared_bytes: usize,
@@ -52,8 +55,8 @@ impl<'m> Report<'m> {
             let id = run.run_id.as_deref().unwrap_or_default();
             run.faults.iter().map(move |fault| format!("run {id}: {fault}"))
         });
-        let is_hit = |executor: &&String| {
-            let pid = executor.rsplit('-').next().and_then(|pid| pid.parse().ok());
+        let is_hit = |attempt: &&LostAttempt| {
+            let pid = attempt.executor.rsplit('-').next().and_then(|pid| pid.parse().ok());
             pid.is_some_and(|pid| made.hit_executors.contains(&pid))
         };
         let attempts_lost = || ended.iter().flat_map(|run| &run.lost_attempts);
@@ -80,6 +83,8 @@ impl<'m> Report<'m> {
             needed,
             attempts_hit,
             attempts_lost_otherwise: attempts_lost().count() - attempts_hit,
+            lost_in: by_trouble(made, attempts_lost()),
+            handed_back_in: by_trouble(made, ended.iter().flat_map(|run| &run.handed_back)),
             turns: ended.iter().map(|run| run.turns).sum(),
             resumed: ended.iter().map(|run| run.resumed).sum(),
             compared_bytes: ended.iter().map(|run| run.compared_bytes).sum(),
@@ -134,7 +139,13 @@ impl<'m> Report<'m> {
             f,
             "    {} attempts lost otherwise, {unused} answers paid for and not used",
             self.attempts_lost_otherwise
-        )
+        )?;
+        for (what, troubles) in [("lost", &self.lost_in), ("handed back", &self.handed_back_in)] {
+            for (trouble, attempts) in troubles {
+                writeln!(f, "    {attempts:>4} attempts {what} in: {trouble}")?;
+            }
+        }
+        Ok(())
     }
 
     fn of_recoveries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,11 +175,11 @@ impl<'m> Report<'m> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "chaos over simulated workers, nats-server {}", self.nats_version)?;
-        let Plan { kinds, left_out, rounds, seed, redis_away, .. } = &self.made.plan;
-        let (kinds, seconds) = (kinds.len(), redis_away.as_secs());
+        let Plan { kinds, left_out, rounds, seed, redis_away, nats_away, .. } = &self.made.plan;
+        let (kinds, redis, nats) = (kinds.len(), redis_away.as_secs(), nats_away.as_secs());
         writeln!(
             f,
-            "  seed {seed}, {rounds} rounds of {kinds} kinds of trouble, Redis away for {seconds} s at a time"
+            "  seed {seed}, {rounds} rounds of {kinds} kinds of trouble, Redis away for {redis} s and NATS for {nats} s at a time"
         )?;
         if let Some(why) = left_out {
             writeln!(f, "  LEFT OUT: full disks: {why}")?;
@@ -197,6 +208,19 @@ impl fmt::Display for Report<'_> {
         )?;
         self.of_recoveries(f)
     }
+}
+
+/// How many attempts ended in which trouble, by its name.
+fn by_trouble<'a>(
+    made: &Made,
+    attempts: impl Iterator<Item = &'a LostAttempt>,
+) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for attempt in attempts {
+        let before = made.troubles.iter().rfind(|trouble| trouble.began <= attempt.ended_at);
+        *counts.entry(before.map_or("peace", |trouble| trouble.kind.name())).or_default() += 1;
+    }
+    counts
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people to read")]

@@ -31,6 +31,8 @@ const FILL_EVERY: Duration = Duration::from_millis(100);
 /// How far a clock is set off, in seconds, and for how long. Beyond half a minute the process takes no work.
 const CLOCK_OFF_S: std::ops::RangeInclusive<i64> = -600..=600;
 const CLOCK_OFF: Duration = Duration::from_secs(6);
+/// What a slow Postgres takes longer to answer.
+const POSTGRES_DELAY: Duration = Duration::from_millis(50);
 /// How long the workers refuse calls.
 const REFUSING: Duration = Duration::from_secs(6);
 
@@ -43,9 +45,11 @@ pub(crate) enum Kind {
     ExecutorFrozen,
     NatsKilled,
     NatsWiped,
+    NatsAway,
     RedisFlushed,
     RedisAway,
     PostgresCrashed,
+    PostgresSlow,
     GatewayAnswersLost,
     PlannerAnswersLost,
     ExecutorAnswersLost,
@@ -58,16 +62,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::GatewayKilled,
         Self::PlannerKilled,
         Self::ExecutorKilled,
         Self::ExecutorFrozen,
         Self::NatsKilled,
         Self::NatsWiped,
+        Self::NatsAway,
         Self::RedisFlushed,
         Self::RedisAway,
         Self::PostgresCrashed,
+        Self::PostgresSlow,
         Self::GatewayAnswersLost,
         Self::PlannerAnswersLost,
         Self::ExecutorAnswersLost,
@@ -97,9 +103,11 @@ impl Kind {
             Self::ExecutorFrozen => "an executor frozen past its lease",
             Self::NatsKilled => "NATS killed (-9)",
             Self::NatsWiped => "NATS wiped clean",
+            Self::NatsAway => "NATS unreachable",
             Self::RedisFlushed => "Redis flushed",
             Self::RedisAway => "Redis away",
             Self::PostgresCrashed => "Postgres crashed",
+            Self::PostgresSlow => "Postgres answers in 50 ms",
             Self::GatewayAnswersLost => "commit answers lost: gateways",
             Self::PlannerAnswersLost => "commit answers lost: planners",
             Self::ExecutorAnswersLost => "commit answers lost: executors",
@@ -122,6 +130,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) seed: u64,
     pub(crate) redis_away: Duration,
+    pub(crate) nats_away: Duration,
+    pub(crate) postgres_slow: Duration,
     /// Longer than the lease that the cluster is given.
     pub(crate) frozen: Duration,
 }
@@ -235,6 +245,11 @@ impl Troubles {
             }
             Kind::NatsKilled => cluster.nats.start_again().await?,
             Kind::NatsWiped => cluster.nats.wipe().await?,
+            Kind::NatsAway => {
+                cluster.nats.kill().await;
+                crate::pause(plan.nats_away).await;
+                cluster.nats.start_again().await?;
+            }
             Kind::RedisFlushed => cluster.redis.flush().await?,
             Kind::RedisAway => {
                 cluster.redis.kill().await;
@@ -242,6 +257,17 @@ impl Troubles {
                 cluster.redis.start_again().await?;
             }
             Kind::PostgresCrashed => cluster.postgres.restart().await?,
+            Kind::PostgresSlow => {
+                let proxies = self.proxies()?;
+                for proxy in [&proxies.gateways, &proxies.planners, &proxies.executors] {
+                    proxy.answer_after(POSTGRES_DELAY);
+                }
+                crate::pause(self.plan.postgres_slow).await;
+                let proxies = self.proxies()?;
+                for proxy in [&proxies.gateways, &proxies.planners, &proxies.executors] {
+                    proxy.answer_after(Duration::ZERO);
+                }
+            }
             Kind::GatewayAnswersLost => self.lose_answers(|proxies| &proxies.gateways).await?,
             Kind::PlannerAnswersLost => self.lose_answers(|proxies| &proxies.planners).await?,
             Kind::ExecutorAnswersLost => self.lose_answers(|proxies| &proxies.executors).await?,
