@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::cells::CellId;
 use crate::time::Timestamp;
 
 macro_rules! uuid_id {
@@ -44,7 +45,18 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// The id of one request, from acceptance to answer. UUID version 7: sorts by the time of acceptance.
+    /// The id of one request, from acceptance to answer. Sorts by the time of acceptance.
+    ///
+    /// In cell 0 it is a UUID of version 7. In other cells it is of version 8 and has the cell's number where version 7 has its
+    /// first 12 random bits:
+    ///
+    /// | bits | version 7 | version 8 |
+    /// |---|---|---|
+    /// | 48 | milliseconds since 1970 | the same |
+    /// | 4 | 7 | 8 |
+    /// | 12 | random | the cell's number |
+    /// | 2 | the variant | the same |
+    /// | 62 | random | the same |
     RunId
 }
 uuid_id! {
@@ -55,11 +67,35 @@ uuid_id! {
 impl RunId {
     /// The smallest id of runs accepted at `at` or later; the largest id if `at` is beyond the range of ids.
     pub const fn least_at(at: Timestamp) -> Self {
-        // A version 7 UUID begins with the milliseconds, in 48 of its 128 bits.
+        // An id begins with the milliseconds, in 48 of the 128 bits.
         if at.unix_ms() >> 48 == 0 {
             Self(Uuid::from_u128((at.unix_ms() as u128) << 80))
         } else {
             Self(Uuid::max())
+        }
+    }
+
+    /// An id of a run that a cell accepts at `at`. In cell 0 the 12 bits after the version are the highest of `random.0`.
+    ///
+    /// Ids of different cells never collide. Two ids of one cell and millisecond collide with a probability of 2^-62, in cell 0
+    /// of 2^-74.
+    pub const fn in_cell(cell: CellId, at: Timestamp, random: (u16, u64)) -> Self {
+        let (version, middle) = match cell.number() {
+            0 => (7, random.0 & CellId::MAX),
+            number => (8, number),
+        };
+        let high = (at.unix_ms() << 16) | (version << 12) | middle as u64;
+        let low = (random.1 & (u64::MAX >> 2)) | (1 << 63);
+        Self(Uuid::from_u64_pair(high, low))
+    }
+
+    /// The cell that stores the run. Ids of every version but 8 are of cell 0, as ids had no cell before.
+    pub const fn cell(&self) -> CellId {
+        let (high, _) = self.0.as_u64_pair();
+        match (high >> 12) & 0xf {
+            #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
+            8 => CellId::of_bits(high as u16),
+            _ => CellId::of_bits(0),
         }
     }
 }
@@ -242,6 +278,29 @@ mod tests {
         let id: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         assert_eq!(id.to_string().parse::<RunId>(), Ok(id));
         assert_eq!("no".parse::<RunId>(), Err(InvalidId));
+    }
+
+    #[test]
+    fn a_run_id_carries_its_cell() {
+        let at = Timestamp::from_unix_ms(0x0189_0a5d_ac96);
+        let in_cell =
+            |number| RunId::in_cell(CellId::new(number).unwrap(), at, (0xf74b, 0xffce_b302_099a_8057));
+        assert_eq!(in_cell(0).to_string(), "01890a5d-ac96-774b-bfce-b302099a8057");
+        assert_eq!(in_cell(1).to_string(), "01890a5d-ac96-8001-bfce-b302099a8057");
+        assert_eq!(in_cell(4095).to_string(), "01890a5d-ac96-8fff-bfce-b302099a8057");
+        for number in [0, 1, 4095] {
+            assert_eq!(in_cell(number).cell().number(), number);
+            assert!(RunId::least_at(at) <= in_cell(number));
+            assert!(in_cell(number) < RunId::least_at(Timestamp::from_unix_ms(at.unix_ms() + 1)));
+        }
+    }
+
+    #[test]
+    fn ids_without_a_cell_are_of_cell_0() {
+        for id in ["01890a5d-ac96-774b-bcce-b302099a8057", "a987fbc9-4bed-4078-8f07-9141ba07c9f3"] {
+            assert_eq!(id.parse::<RunId>().unwrap().cell(), CellId::default(), "{id}");
+        }
+        assert_eq!(RunId::least_at(Timestamp::default()).cell(), CellId::default());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod budget;
 pub mod bundle;
+pub mod cells;
 pub mod content;
 pub mod conversation;
 pub mod ids;
@@ -19,6 +20,7 @@ pub mod pool;
 pub mod prices;
 pub mod prompt;
 pub mod rating;
+pub mod rendezvous;
 pub mod run;
 pub mod sampling;
 pub mod share;

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use podium_domain::cells::CellId;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::{Clock, Ids};
@@ -26,22 +27,36 @@ impl Clock for SystemClock {
     }
 }
 
-/// Creates ids from the operating system's random numbers.
+/// Creates ids from the operating system's random numbers, for runs of cell 0.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomIds;
 
 impl Ids for RandomIds {
     fn run_id(&self, now: Timestamp) -> RunId {
-        let random = self.claim_id().as_uuid().into_bytes();
-        let mut bytes = [0; 10];
-        // The last ten bytes of a version 4 id: two bits of the variant, which are set again, and 78 random ones.
-        bytes.copy_from_slice(&random[6..]);
-        RunId::new(uuid::Builder::from_unix_timestamp_millis(now.unix_ms(), &bytes).into_uuid())
+        CellIds(CellId::default()).run_id(now)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this creates the ids")]
     fn claim_id(&self) -> ClaimId {
         ClaimId::new(Uuid::new_v4())
+    }
+}
+
+/// The same for runs of this cell.
+#[derive(Clone, Copy, Debug)]
+pub struct CellIds(pub CellId);
+
+impl Ids for CellIds {
+    fn run_id(&self, now: Timestamp) -> RunId {
+        // Of the 128 bits, version 4 fixes four in the upper half, above the lowest 12, and two in the lower half, which the id of
+        // a run fixes too.
+        let (upper, lower) = self.claim_id().as_uuid().as_u64_pair();
+        #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
+        RunId::in_cell(self.0, now, (upper as u16, lower))
+    }
+
+    fn claim_id(&self) -> ClaimId {
+        RandomIds.claim_id()
     }
 }
 
@@ -56,5 +71,16 @@ mod tests {
         assert_eq!(first.as_uuid().get_version_num(), 7);
         assert!(first < second);
         assert_ne!(first, RandomIds.run_id(early));
+        assert_eq!(first.cell(), CellId::default());
+    }
+
+    #[test]
+    fn run_ids_of_a_cell_carry_its_number() {
+        let ids = CellIds(CellId::new(4095).unwrap());
+        let (early, late) = (Timestamp::from_unix_ms(1_000), Timestamp::from_unix_ms(1_001));
+        let first = ids.run_id(early);
+        assert_eq!(first.cell().number(), 4095);
+        assert!(RunId::least_at(early) <= first && first < RunId::least_at(late));
+        assert_ne!(first, ids.run_id(early));
     }
 }

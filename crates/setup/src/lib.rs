@@ -9,7 +9,7 @@ pub mod settings;
 mod signals;
 
 pub use anchored::AnchoredClock;
-pub use clock::{RandomIds, SystemClock};
+pub use clock::{CellIds, RandomIds, SystemClock};
 pub use logging::{Identity, LogFormat, start_log};
 pub use signals::Signals;
 
