@@ -86,7 +86,7 @@ impl Extender {
                     shared.members.saw(look);
                 }
                 if shared.board.set_shared() {
-                    info!("Redis is reachable: limits are shared");
+                    info!(server = shared.link.server(), "Redis is reachable: limits are shared");
                 }
             }
             Err(failure) => {

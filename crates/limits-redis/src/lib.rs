@@ -22,6 +22,9 @@
 //! with that part of them, by meters of its own that were kept all along. The limiter says so ([`RedisLimiter::standing`]) and
 //! only asks whether Redis is reachable again; the permits that are held by then are put back first.
 //!
+//! **Several servers.** With [`SeveralRedisLimiters`] each vendor's account is counted on one of several servers. Each server has a
+//! limiter of its own, so one that is unreachable concerns its own vendors only.
+//!
 //! Credentials are in the URL only. No error and no `Debug` shows it: of what Redis answers, an error names the code alone.
 #![deny(missing_docs)]
 
@@ -36,9 +39,11 @@ mod meters;
 mod options;
 mod place;
 mod script;
+mod several;
 mod standing;
 
 pub use extender::Extender;
 pub use limiter::RedisLimiter;
 pub use options::{Away, OpenError, Options};
+pub use several::{Server, SeveralRedisLimiters};
 pub use standing::{Standing, State};

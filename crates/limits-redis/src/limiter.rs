@@ -137,6 +137,7 @@ impl Shared {
     pub(crate) fn lose(&self, failure: &Failure) {
         if self.set_away() {
             warn!(
+                server = self.link.server(),
                 error = failure as &dyn std::error::Error,
                 state = ?self.board.read().state,
                 "Redis is unreachable: limits are not shared"

@@ -43,6 +43,8 @@ pub(crate) enum Answer {
 
 /// A connection that comes back by itself.
 pub(crate) struct Link {
+    /// Its host and port, or its path.
+    server: String,
     client: Client,
     manager: Mutex<ConnectionManager>,
     scripts: Scripts,
@@ -56,6 +58,7 @@ impl Link {
     pub(crate) fn open(server: impl IntoConnectionInfo, options: &Options) -> Result<Self, OpenError> {
         install_tls_provider();
         let address = server.into_connection_info().map_err(|_| OpenError::Url)?;
+        let place = address.addr().to_string();
         let keepalive = TcpKeepalive::new().with_time(SILENCE_MAX).with_interval(SILENCE_MAX / 3);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         #[cfg(target_os = "linux")]
@@ -63,6 +66,7 @@ impl Link {
         let client = Client::open(address.set_tcp_settings(tcp)).map_err(|_| OpenError::Url)?;
         let manager = manage(&client, options.answer_max).map_err(|_| OpenError::Url)?;
         Ok(Self {
+            server: place,
             client,
             manager: Mutex::new(manager),
             scripts: Scripts::new(),
@@ -75,6 +79,11 @@ impl Link {
                 ask_again_max: options.ask_again_max,
             },
         })
+    }
+
+    /// Where the server is, without credentials.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
     }
 
     /// Asks for calls of one worker, which are decided in this order: as many answers. Their time began at `since`. After a

@@ -7,4 +7,5 @@ mod gathering;
 mod house;
 mod outage;
 mod refusal;
+mod several;
 mod sharing;
