@@ -52,9 +52,9 @@ fn encoded_path(path: &Path) -> String {
     percent_encoded(path.as_os_str().as_encoded_bytes())
 }
 
-/// Where Redis is and whom to trust there.
-pub(crate) fn redis(settings: &RedisSettings) -> Result<ConnectionInfo, ClusterError> {
-    let url = with_password(&settings.url, "redis_password", settings.password.as_ref())?;
+/// Where the Redis server at `url` is and whom to trust there.
+pub(crate) fn redis(settings: &RedisSettings, url: &str) -> Result<ConnectionInfo, ClusterError> {
+    let url = with_password(url, "redis_password", settings.password.as_ref())?;
     let read = |path: &PathBuf| {
         fs::read(path).map_err(|source| ClusterError::Unreadable { path: path.clone(), source })
     };

@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_cache_redis::{RedisCache, RedisOptions};
 use podium_domain::pool::Pool;
-use podium_engine::{Engine, Options, PartState, Parts, Readiness as EngineReadiness, Roles};
-use podium_limits_redis::{Away as RedisAway, Options as LimitOptions, RedisLimiter, State as LimiterState};
+use podium_engine::{Engine, Options, Parts, Readiness as EngineReadiness, Roles};
+use podium_limits_redis::{
+    Away as RedisAway, Options as LimitOptions, RedisLimiter, Server, SeveralRedisLimiters,
+};
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
@@ -17,7 +19,7 @@ use podium_ports::queue::Lane;
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
 use podium_setup::conductor::Callees;
-use podium_setup::{AnchoredClock, RandomIds};
+use podium_setup::{AnchoredClock, CellIds, RandomIds};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,7 @@ use tracing::{info, warn};
 use crate::address::{self, secret};
 use crate::error::ClusterError;
 use crate::postgres::{self, Store};
+use crate::settings::urls::redis_name;
 use crate::settings::{Away, ClusterSettings, NatsSettings, NatsUser, RedisSettings};
 use crate::watch::{self, Answers};
 use crate::{contact, limiter_state};
@@ -42,7 +45,7 @@ pub struct Backbone {
     queue: Arc<NatsQueue>,
     live: Arc<NatsLive>,
     /// Only of those who call workers, or a model that plans.
-    limiter: Option<RedisLimiter>,
+    limiter: Option<SeveralRedisLimiters>,
     /// Only of those who call workers.
     cache: Option<RedisCache>,
     vendors: Arc<dyn Vendors>,
@@ -57,7 +60,8 @@ pub struct Backbone {
 #[derive(Clone)]
 pub(crate) struct Readiness {
     engine: Engine,
-    limiter: Option<RedisLimiter>,
+    limiter: Option<SeveralRedisLimiters>,
+    pool: Arc<Pool>,
 }
 
 impl Readiness {
@@ -65,19 +69,7 @@ impl Readiness {
     pub(crate) async fn look(&self) -> EngineReadiness {
         let mut readiness = self.engine.readiness().await;
         if let Some(limiter) = &self.limiter {
-            let state = limiter.standing().state;
-            let problem = match state {
-                LimiterState::Shared => None,
-                LimiterState::Local => {
-                    Some("Redis does not answer: this process keeps to its own share of each limit")
-                }
-                LimiterState::Holding => {
-                    Some("the limiter does not answer: Redis is unreachable, and no worker is called")
-                }
-            };
-            let is_needed = state != LimiterState::Local;
-            let problem = problem.map(str::to_owned);
-            readiness.parts.push(PartState { part: "limiter", is_needed, problem, note: None });
+            readiness.parts.extend(limiter_state::parts(limiter, &self.pool));
         }
         readiness
     }
@@ -107,7 +99,7 @@ impl Backbone {
         }
         let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
         let clock = Arc::new(clock);
-        let limiter = calls.then(|| redis(settings, clock.clone(), (&mut keepers, &stop))).transpose()?;
+        let limiter = calls.then(|| limits(settings, clock.clone(), (&mut keepers, &stop))).transpose()?;
         if let Some(limiter) = &limiter {
             limiter_state::observe(limiter);
         }
@@ -189,7 +181,7 @@ impl Backbone {
             vendors: Arc::clone(&self.vendors),
             conductors,
             clock: self.clock(),
-            ids: Arc::new(RandomIds),
+            ids: Arc::new(CellIds(settings.cell)),
             pool: Arc::clone(&self.pool),
         };
         Engine::new(replaced(parts), options(settings))
@@ -197,7 +189,7 @@ impl Backbone {
 
     /// What the health door says of the process.
     pub(crate) fn readiness(&self, engine: &Engine) -> Readiness {
-        Readiness { engine: engine.clone(), limiter: self.limiter.clone() }
+        Readiness { engine: engine.clone(), limiter: self.limiter.clone(), pool: Arc::clone(&self.pool) }
     }
 
     /// Gives back what is held, and lets go.
@@ -292,14 +284,34 @@ fn limit_options(lease: Duration, away: RedisAway) -> LimitOptions {
     LimitOptions { lease_ttl, extend_every, away, ..defaults }
 }
 
+/// The limiter on all servers of the limits.
+fn limits(
+    cluster: &ClusterSettings,
+    clock: Arc<dyn Clock>,
+    (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
+) -> Result<SeveralRedisLimiters, ClusterError> {
+    let mut open = |url: &String| {
+        let limiter = redis(cluster, url, clock.clone(), (&mut *keepers, stop))?;
+        Ok(Server { name: redis_name(url).to_owned(), limiter })
+    };
+    let (first, others) = match cluster.redis.limits.split_first() {
+        Some((first, others)) => (first, others),
+        None => (&cluster.redis.url, &[][..]),
+    };
+    let first = open(first)?;
+    let others = others.iter().map(open).collect::<Result<Vec<_>, ClusterError>>()?;
+    Ok(SeveralRedisLimiters::new(first, others))
+}
+
 fn redis(
     cluster: &ClusterSettings,
+    url: &str,
     clock: Arc<dyn Clock>,
     (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
 ) -> Result<RedisLimiter, ClusterError> {
     let settings = &cluster.redis;
-    let server = address::redis(settings)?;
-    keepers.spawn(contact::say_why_not(server.clone(), stop.clone()));
+    let server = address::redis(settings, url)?;
+    keepers.spawn(contact::say_why_not((redis_name(url).to_owned(), server.clone()), stop.clone()));
     let away = match settings.away {
         Away::Hold => RedisAway::Hold,
         Away::Local(share) => RedisAway::Local { share },
@@ -317,7 +329,7 @@ fn cache(
     clock: Arc<dyn Clock>,
     options: CacheOptions,
 ) -> Result<RedisCache, ClusterError> {
-    RedisCache::open(address::redis(settings)?, &RedisOptions::default(), options, clock)
+    RedisCache::open(address::redis(settings, &settings.url)?, &RedisOptions::default(), options, clock)
         .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })
 }
 

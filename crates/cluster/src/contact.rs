@@ -26,16 +26,16 @@ enum Refusal {
 }
 
 /// Until it was let in once, or is told to stop.
-pub(crate) async fn say_why_not(server: ConnectionInfo, stop: CancellationToken) {
+pub(crate) async fn say_why_not((name, server): (String, ConnectionInfo), stop: CancellationToken) {
     while let Err(error) = knock(&server).await {
         let advice = advice(Server::Redis, &error);
-        warn!(%error, "Redis cannot be used, and is tried again{advice}");
+        warn!(server = %name, %error, "Redis cannot be used, and is tried again{advice}");
         tokio::select! {
             () = stop.cancelled() => return,
             () = SystemClock.sleep(SAY_EVERY) => {}
         }
     }
-    info!("Redis lets this process in");
+    info!(server = %name, "Redis lets this process in");
 }
 
 async fn knock(server: &ConnectionInfo) -> Result<(), Refusal> {

@@ -1,14 +1,51 @@
-//! By what the limiter of an executor grants, as a metric.
+//! By what a limiter grants, for readiness and as a metric.
 
 use opentelemetry::{KeyValue, global};
-use podium_limits_redis::{RedisLimiter, State};
+use podium_domain::pool::Pool;
+use podium_engine::PartState;
+use podium_limits_redis::{Server, SeveralRedisLimiters, State};
 
 /// The states, by their names in settings and metrics.
 const STATES: [(&str, State); 3] =
     [("shared", State::Shared), ("local", State::Local), ("holding", State::Holding)];
 
-/// Shows the limiter's state from now on: 1 for the one that it is in, 0 for the others.
-pub(crate) fn observe(limiter: &RedisLimiter) {
+/// What readiness says of each server. A process without Redis is ready if the setting `redis_away` lets it call models, and one
+/// with several servers as long as it may call the models of one of them.
+pub(crate) fn parts(limiter: &SeveralRedisLimiters, pool: &Pool) -> Vec<PartState> {
+    let servers = limiter.servers();
+    let no_calls = servers.iter().all(|server| server.limiter.standing().state == State::Holding);
+    let part = |server: &Server| {
+        let state = server.limiter.standing().state;
+        let problem = match state {
+            State::Shared => None,
+            State::Local => Some("Redis does not answer: this process keeps to its own share of each limit"),
+            State::Holding if no_calls => {
+                Some("the limiter does not answer: Redis is unreachable, and no worker is called")
+            }
+            State::Holding => Some(
+                "the limiter does not answer: Redis is unreachable, and no worker of these vendors is called",
+            ),
+        };
+        let is_needed = match state {
+            State::Shared => true,
+            State::Local => false,
+            State::Holding => no_calls,
+        };
+        let note = (servers.len() > 1).then(|| whose(limiter, server, pool));
+        PartState { part: "limiter", is_needed, problem: problem.map(str::to_owned), note }
+    };
+    servers.iter().map(part).collect()
+}
+
+fn whose(limiter: &SeveralRedisLimiters, server: &Server, pool: &Pool) -> String {
+    let vendors = pool.vendors().iter().filter(|vendor| limiter.server_of(&vendor.id).name == server.name);
+    let vendors: Vec<_> = vendors.map(|vendor| vendor.id.as_str()).collect();
+    let vendors = if vendors.is_empty() { "none".to_owned() } else { vendors.join(", ") };
+    format!("server {} with vendors: {vendors}", server.name)
+}
+
+/// Shows the state of each server's limiter from now on: 1 for the one that it is in, 0 for the others.
+pub(crate) fn observe(limiter: &SeveralRedisLimiters) {
     let limiter = limiter.clone();
     let _ = global::meter("podium.cluster")
         .u64_observable_gauge("podium.limiter.state")
@@ -17,9 +54,12 @@ pub(crate) fn observe(limiter: &RedisLimiter) {
             "1 for what the limiter grants by now: Redis, this process' share of each limit, or nothing",
         )
         .with_callback(move |observer| {
-            let now = limiter.standing().state;
-            for (name, state) in STATES {
-                observer.observe(u64::from(state == now), &[KeyValue::new("podium.state", name)]);
+            for Server { name: server, limiter } in limiter.servers() {
+                let now = limiter.standing().state;
+                for (name, state) in STATES {
+                    let server = KeyValue::new("server.address", server.clone());
+                    observer.observe(u64::from(state == now), &[KeyValue::new("podium.state", name), server]);
+                }
             }
         })
         .build();
@@ -30,7 +70,7 @@ mod tests {
     use std::sync::Arc;
 
     use podium_harness::Redis;
-    use podium_limits_redis::{Away, Options};
+    use podium_limits_redis::{Away, Options, RedisLimiter};
     use podium_ports::clock::Ids as _;
     use podium_setup::{RandomIds, SystemClock};
     use podium_testkit::metrics::{Meters, assert_described};
@@ -51,10 +91,11 @@ mod tests {
             RedisLimiter::open(redis.url(), options, instance, Arc::new(SystemClock)).unwrap();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(extender.run(stop.clone()));
-        observe(&limiter);
+        let server = Server { name: "redis:6379".to_owned(), limiter: limiter.clone() };
+        observe(&SeveralRedisLimiters::new(server, []));
         let seen = || {
             let state = &meters.read()["podium.limiter.state"];
-            STATES.map(|(name, _)| state.value(&format!("podium.state={name}")))
+            STATES.map(|(name, _)| state.value(&format!("podium.state={name},server.address=redis:6379")))
         };
         let until = async |state| {
             let mut standing = limiter.watch_standing();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_domain::cells::{CellId, Cells};
 use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
 use podium_ports::conductor::LocalLimits;
@@ -18,7 +19,7 @@ use crate::instance;
 mod certificates;
 mod keys;
 mod servers;
-mod urls;
+pub(crate) mod urls;
 
 pub use certificates::{Certificates, ClientCertificate};
 pub use keys::{EXECUTOR, GATEWAY, KEYS, PLANNER, executor_keys, planner_keys};
@@ -60,6 +61,10 @@ pub struct ClusterSettings {
     pub runs_kept: Option<Duration>,
     /// How long work under way may still take at the end.
     pub drain: Duration,
+    /// The cell that this process belongs to.
+    pub cell: CellId,
+    /// All cells; none: there is only this one.
+    pub cells: Option<Cells>,
     /// Where metrics are delivered.
     pub telemetry: TelemetrySettings,
     /// What is logged.
@@ -98,6 +103,10 @@ impl ClusterSettings {
         });
         let runs_kept = checker.read("runs_kept", values::runs_kept);
         let drain = checker.read("drain_ms", values::drain);
+        let (cell, cells) = match program {
+            GATEWAY => cells(checker),
+            _ => (Some(CellId::default()), None),
+        };
         let telemetry = TelemetrySettings::read(checker);
         let log = checker.read("log", values::log_filter);
         let log_format = checker.read("log_format", values::log_format);
@@ -120,6 +129,8 @@ impl ClusterSettings {
             clock_skew_max: Duration::from_millis(skew?),
             runs_kept: runs_kept?,
             drain: drain?,
+            cell: cell?,
+            cells,
             telemetry,
             log: log?,
             log_format: log_format?,
@@ -143,6 +154,26 @@ fn conductor(text: &str) -> Result<ConductorChoice, String> {
         ConductorChoice::Auto => Err("is `auto`, which a cluster does not have: say who plans".to_owned()),
         choice => Ok(choice),
     }
+}
+
+/// The number of this cell, and all cells, which must include it.
+fn cells(checker: &mut Checker) -> (Option<CellId>, Option<Cells>) {
+    let cell = checker.read("cell", |text| text.parse::<CellId>().map_err(|e| format!("is `{text}`: {e}")));
+    let cells = checker.read_if_given("cells", |text| {
+        let path = values::path(text)?;
+        let file =
+            std::fs::read_to_string(&path).map_err(|e| format!("is `{text}`, which cannot be read: {e}"))?;
+        Cells::parse(&file).map_err(|e| format!("is `{text}`, which cannot be used: {e}"))
+    });
+    if let (Some(cell), Some(cells)) = (cell, &cells)
+        && cells.get(cell).is_none()
+    {
+        checker.problem(
+            "cells",
+            &format!("does not list cell {cell}, which `cell` says this gateway belongs to"),
+        );
+    }
+    (cell, cells)
 }
 
 /// A pool file, read and checked, so that its problems are listed with all others.
@@ -188,6 +219,18 @@ mod tests {
         // The pool is missing, too.
         assert_eq!(problems.len(), 9, "{problems:#?}");
         assert!(!problems.concat().contains("hunter2"), "{problems:#?}");
+    }
+
+    #[test]
+    fn the_own_cell_must_be_in_the_file_of_cells() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cells.toml");
+        let file = "schema = 1\n[[cells]]\nnumber = 3\nhttp = [\"http://a:1\"]\ngrpc = [\"http://a:2\"]\n";
+        std::fs::write(&path, file).unwrap();
+        let path = path.to_str().unwrap();
+        assert!(problem(&[("cells", path)]).contains("does not list cell 0"));
+        assert!(problem(&[("cell", "4096")]).contains("0 to 4095"));
+        assert!(problem(&[("cells", "/no/cells.toml")]).contains("cannot be read"));
     }
 
     /// What is said of one wrong value, beside the keys that are missing.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::{KeyValue, global};
-use podium_limits_redis::{RedisLimiter, State as LimiterState};
+use podium_limits_redis::{Server, SeveralRedisLimiters, State as LimiterState};
 use podium_ports::clock::Clock as _;
 use podium_ports::queue::StepQueue as _;
 use podium_ports::store::StoreError;
@@ -111,7 +111,7 @@ impl Said {
 }
 
 /// Shows the skew, and what answered last, as metrics.
-pub(crate) fn observe(clock: &AnchoredClock, answers: &Answers, limiter: Option<&RedisLimiter>) {
+pub(crate) fn observe(clock: &AnchoredClock, answers: &Answers, limiter: Option<&SeveralRedisLimiters>) {
     let meter = global::meter("podium.cluster");
     let clock = clock.clone();
     let _ = meter
@@ -135,7 +135,8 @@ pub(crate) fn observe(clock: &AnchoredClock, answers: &Answers, limiter: Option<
             show("postgres", answers.postgres.load(Ordering::Relaxed));
             show("nats", answers.nats.load(Ordering::Relaxed));
             if let Some(limiter) = &limiter {
-                show("redis", limiter.standing().state == LimiterState::Shared);
+                let is_up = |server: &Server| server.limiter.standing().state == LimiterState::Shared;
+                show("redis", limiter.servers().iter().all(is_up));
             }
         })
         .build();

@@ -3,6 +3,7 @@
 
 mod access;
 mod asking;
+mod cells;
 mod connections;
 mod grpc;
 mod http;
@@ -13,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 pub use access::{Access, ApiKey, Caller, sums};
 pub use asking::{chain, load, submit, watch_error};
+pub use cells::{CellRouter, ConnectorError};
 pub use grpc::{GrpcError, Runs};
 pub use open::{DoorError, Doors, ListenError, Listeners};
 

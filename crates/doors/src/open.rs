@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tracing::info;
 
 use crate::access::Access;
+use crate::cells::CellRouter;
 use crate::connections::{Connections, Protocol};
 use crate::grpc::GrpcError;
 use crate::{Closing, grpc, http};
@@ -24,6 +25,7 @@ const CUT_WAIT: Duration = Duration::from_secs(1);
 pub struct Listeners {
     http: TcpListener,
     grpc: TcpListener,
+    cells: Option<CellRouter>,
 }
 
 /// A server cannot listen.
@@ -53,7 +55,7 @@ pub enum DoorError {
 impl Listeners {
     /// Binds both ports, so that one in use is found before anything else is started.
     pub async fn bind(http: SocketAddr, grpc: SocketAddr) -> Result<Self, ListenError> {
-        Ok(Self { http: bind(http, "HTTP").await?, grpc: bind(grpc, "gRPC").await? })
+        Ok(Self { http: bind(http, "HTTP").await?, grpc: bind(grpc, "gRPC").await?, cells: None })
     }
 
     /// The addresses: HTTP, gRPC.
@@ -61,11 +63,17 @@ impl Listeners {
         Ok((self.http.local_addr()?, self.grpc.local_addr()?))
     }
 
+    /// The same for one of several cells: requests of other cells are passed on to gateways there.
+    #[must_use]
+    pub fn in_cells(self, cells: CellRouter) -> Self {
+        Self { cells: Some(cells), ..self }
+    }
+
     /// Serves an engine within limits. `started` is in seconds since the Unix epoch.
     pub fn open(self, engine: &Engine, access: &Access, limits: ServerLimits, started: u64) -> Doors {
         let closing = Closing::default();
         let mut tasks = JoinSet::new();
-        let shared = || (engine.clone(), access.clone());
+        let shared = || (engine.clone(), access.clone(), self.cells.clone());
         let http = http::router(shared(), &limits, started, closing.clone());
         let connections = Connections::new(limits);
         let stopping = closing.stopping.clone();

@@ -10,7 +10,7 @@ use podium_cluster::{
     Backbone, ClusterError, GATEWAY, Program, broke_down, first_signal, instance, main as process,
     stop_or_second_signal,
 };
-use podium_doors::{Access, Listeners};
+use podium_doors::{Access, CellRouter, Listeners};
 use podium_engine::Roles;
 use podium_setup::conductor::Elsewhere;
 use podium_setup::{Signals, conductor};
@@ -50,9 +50,14 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
     let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
     let access = Access::new(backbone.accounts(), backbone.clock(), keys_required);
+    let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
+    let listeners = match cells.map_err(|e| ClusterError::Door(Box::new(e)))? {
+        None => listeners,
+        Some(cells) => listeners.in_cells(cells),
+    };
     let mut doors = listeners.open(&engine, &access, limits, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
-    info!(%http, %grpc, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
+    info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     if !keys_required && [http, grpc].iter().any(|address| !address.ip().is_loopback()) {
         warn!(
             "other machines can reach this gateway and need no key; keys_required = true refuses requests without one"

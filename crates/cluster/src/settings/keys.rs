@@ -95,7 +95,14 @@ pub const KEYS: &[Key] = &[
          with TLS.",
     )
     .used_by(CALLERS),
-    Key::optional("redis_password", "file:/run/secrets/redis_password", "The Redis password: env:NAME or file:PATH.")
+    Key::optional(
+        "redis_limits",
+        "redis://limits-a:6379, redis://limits-b:6379",
+        "The Redis servers that hold the vendors' limits, in the form of `redis`, with commas: each vendor is on one of them. The \
+         same in all processes, and in all cells whose pools share vendors' accounts. Unset: the server of `redis`.",
+    )
+    .used_by(CALLERS),
+    Key::optional("redis_password", "file:/run/secrets/redis_password", "The password of all Redis servers: env:NAME or file:PATH.")
         .used_by(CALLERS),
     Key::optional(
         "redis_root_certificates",
@@ -240,6 +247,20 @@ pub const KEYS: &[Key] = &[
         "60000",
         "Milliseconds between two deliveries of metrics. Unset: OTEL_METRIC_EXPORT_INTERVAL, else 60000.",
     ),
+    Key::new(
+        "cell",
+        "0",
+        "The number of this cell, 0 to 4095, which the ids of its runs carry. The same in all gateways on one database; it must \
+         never change.",
+    )
+    .used_by(GATEWAYS),
+    Key::optional(
+        "cells",
+        "/etc/podium/cells.toml",
+        "A file that lists all cells with their gateways, and which tenants they serve; the same in all gateways of all cells. \
+         Unset: there is one cell.",
+    )
+    .used_by(GATEWAYS),
     Key::new("log", "info", "What is logged: a level, or a list such as info,podium_engine=debug."),
     Key::new("log_format", "text", "How log lines look: text or json."),
 ];

@@ -77,8 +77,10 @@ pub enum NatsUser {
 /// Where Redis is.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// Without a password.
+    /// The server of the step cache, and of the limits unless `limits` names others. Without a password.
     pub url: String,
+    /// The servers of the limits, each vendor on one of them. At least one.
+    pub limits: Vec<String>,
     /// Where the password is, if one is needed.
     pub password: Option<SecretRef>,
     /// Whom to trust, and as whom to show oneself.
@@ -193,14 +195,23 @@ fn credentials(text: &str) -> Result<PathBuf, String> {
 
 pub(super) fn redis(checker: &mut Checker) -> Option<RedisSettings> {
     let url = checker.read("redis", urls::redis);
+    let limits = checker.read_if_given("redis_limits", urls::several_redis);
     let password = checker.read_if_given("redis_password", SecretRef::read);
     let certificates = Certificates::read(checker, "redis");
     let away = checker.read("redis_away", away);
-    let ((url, is_encrypted), certificates) = (url?, certificates?);
-    if certificates.are_given() && !is_encrypted {
-        checker.problem("redis", "is redis://, but certificates are given: rediss:// is encrypted");
+    let (url, certificates) = (url?, certificates?);
+    let given = limits.map(|limits| ("redis_limits", limits));
+    let (key, limits) = given.unwrap_or_else(|| ("redis", vec![url.clone()]));
+    for (key, (_, is_encrypted)) in
+        [("redis", &url)].into_iter().chain(limits.iter().map(|server| (key, server)))
+    {
+        if certificates.are_given() && !is_encrypted {
+            checker.problem(key, "is redis://, but certificates are given: rediss:// is encrypted");
+            break;
+        }
     }
-    Some(RedisSettings { url, password, certificates, away: away? })
+    let limits = limits.into_iter().map(|(url, _)| url).collect();
+    Some(RedisSettings { url: url.0, limits, password, certificates, away: away? })
 }
 
 fn away(text: &str) -> Result<Away, String> {

@@ -112,6 +112,23 @@ pub(super) fn redis(text: &str) -> Result<(String, bool), String> {
     Ok((text.to_owned(), text.starts_with("rediss://")))
 }
 
+/// Several such addresses, of different servers.
+pub(super) fn several_redis(text: &str) -> Result<Vec<(String, bool)>, String> {
+    let servers: Vec<_> = text.split(',').map(|server| redis(server.trim())).collect::<Result<_, _>>()?;
+    for (index, (server, _)) in servers.iter().enumerate() {
+        if servers[..index].iter().any(|(other, _)| redis_name(other) == redis_name(server)) {
+            return Err("names a server twice".to_owned());
+        }
+    }
+    Ok(servers)
+}
+
+/// What tells a Redis server from others: its host, port and database, without a user and without the scheme.
+pub(crate) fn redis_name(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.rsplit_once('@').map_or(rest, |(_, place)| place).trim_end_matches('/')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +147,17 @@ mod tests {
         assert!(nats("nats://a:4222, nats://b:99999").unwrap_err().contains("port"));
         assert!(redis("redis://cache:99999").unwrap_err().contains("port"));
         assert!(redis("redis://[::1]").is_ok());
+    }
+
+    #[test]
+    fn several_redis_servers_are_told_apart_by_host_port_and_database() {
+        let servers = several_redis("redis://a:6379, rediss://user@b:6379/1,redis://b:6379").unwrap();
+        let names: Vec<_> = servers.iter().map(|(url, _)| redis_name(url)).collect();
+        assert_eq!(names, ["a:6379", "b:6379/1", "b:6379"]);
+        for twice in ["redis://a:6379,redis://a:6379", "redis://a:6379, rediss://user@a:6379/"] {
+            assert!(several_redis(twice).unwrap_err().contains("twice"), "{twice}");
+        }
+        assert!(several_redis("redis://a:6379,").is_err());
+        assert!(several_redis("redis://:hunter2@a:6379").is_err_and(|error| !error.contains("hunter2")));
     }
 }

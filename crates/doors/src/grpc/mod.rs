@@ -1,6 +1,7 @@
 //! The gRPC API: `podium.v1`, health, reflection.
 
 mod deadline;
+mod passing;
 mod ratings;
 mod service;
 mod watch;
@@ -27,6 +28,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::access::Access;
+use crate::cells::CellRouter;
 use crate::connections::{Connections, Protocol};
 
 pub use service::Runs;
@@ -96,7 +98,7 @@ pub enum GrpcError {
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
-    (engine, access): (Engine, Access),
+    (engine, access, cells): (Engine, Access, Option<CellRouter>),
     stop: CancellationToken,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -113,10 +115,15 @@ pub(crate) async fn serve(
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .prepare();
-    let router = services
-        .into_axum_router()
-        .layer(middleware::from_fn_with_state(access, identify))
-        .layer(deadline::DeadlineLayer);
+    let router = match cells {
+        None => services.into_axum_router(),
+        Some(cells) => {
+            let passing = middleware::from_fn_with_state((cells, stop.clone()), passing::pass_on);
+            services.into_axum_router().layer(passing)
+        }
+    };
+    let router =
+        router.layer(middleware::from_fn_with_state(access, identify)).layer(deadline::DeadlineLayer);
     let not_serving = async {
         stop.cancelled().await;
         health.set_not_serving::<PodiumServiceServer<Runs>>().await;

@@ -9,6 +9,7 @@ mod leaving;
 mod models;
 mod money;
 mod outer;
+mod passing;
 mod ratings;
 mod reply;
 mod runs;
@@ -35,6 +36,7 @@ use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::Access;
+use crate::cells::CellRouter;
 use crate::connections::BodyTimeout;
 use crate::{Closing, asking};
 use front::shown;
@@ -65,7 +67,7 @@ struct Door {
 
 /// The HTTP API. `started` is in seconds since the Unix epoch.
 pub(crate) fn router(
-    (engine, access): (Engine, Access),
+    (engine, access, cells): (Engine, Access, Option<CellRouter>),
     limits: &ServerLimits,
     started: u64,
     closing: Closing,
@@ -83,8 +85,15 @@ pub(crate) fn router(
         .route("/v1/runs/{id}/cancel", post(runs::cancel))
         .route("/v1/runs/{id}/rating", post(ratings::rate))
         .route("/v1/models", get(models::list))
-        .route("/v1/models/{id}", get(models::one))
-        .route_layer(middleware::from_fn_with_state(door.clone(), front::check));
+        .route("/v1/models/{id}", get(models::one));
+    // The caller is known before its cell is looked for.
+    let api = match cells {
+        None => api,
+        Some(cells) => {
+            api.route_layer(middleware::from_fn_with_state((door.clone(), cells), passing::pass_on))
+        }
+    };
+    let api = api.route_layer(middleware::from_fn_with_state(door.clone(), front::check));
     let all = api
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -100,7 +109,7 @@ pub(crate) fn router(
 }
 
 /// The whole body of a request.
-async fn whole(mut body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn whole(mut body: Body) -> Result<Bytes, ApiError> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| broke_off(&error))?.into_data() else { continue };

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod budgets;
 #[cfg(test)]
+mod cells;
+#[cfg(test)]
 mod chaos;
 #[cfg(test)]
 mod client;

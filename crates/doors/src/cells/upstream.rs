@@ -1,0 +1,200 @@
+//! The connections to another cell's gateways.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    TRANSFER_ENCODING, UPGRADE, VARY,
+};
+use axum::http::uri::{InvalidUri, Uri};
+use axum::http::{HeaderMap, HeaderName, request};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::connections::Protocol;
+
+/// How long a gateway may take to accept a connection before the next one is tried.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// How often a gateway that sends nothing is asked whether it is alive, and how long it may take to answer.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+const ALIVE_WAIT: Duration = Duration::from_secs(5);
+/// How long an unused connection is kept: less than gateways keep it by default.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// Headers of one connection, which end with it. [`CONTENT_LENGTH`] and [`HOST`] are written anew.
+const OF_A_CONNECTION: [HeaderName; 7] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Nothing can be sent to other cells.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectorError {
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up, which https:// needs")]
+    Tls(#[from] rustls::Error),
+    /// An address cannot be used.
+    #[error("`{address}` is not the address of a gateway")]
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        #[source]
+        source: InvalidUri,
+    },
+}
+
+/// A request could not be sent, or was not answered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    /// No gateway accepted a connection.
+    #[error("none of its {gateways} gateways accepts a connection")]
+    Unconnected {
+        gateways: usize,
+        #[source]
+        source: ClientError,
+    },
+    /// The connection broke before the response began.
+    #[error("its gateway broke off before it answered")]
+    Unanswered(#[source] ClientError),
+    /// The path cannot be asked of another gateway.
+    #[error("the request's target is invalid")]
+    Target(#[from] axum::http::Error),
+}
+
+/// The gateways of another cell, for one protocol.
+pub(crate) struct Upstream {
+    addresses: Vec<Uri>,
+    /// The address that is used. It changes when a connection to it fails.
+    at: AtomicUsize,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    protocol: Protocol,
+}
+
+impl Upstream {
+    pub(super) fn new(addresses: &[String], protocol: Protocol) -> Result<Self, ConnectorError> {
+        let uri = |address: &String| {
+            address.parse().map_err(|source| ConnectorError::Address { address: address.clone(), source })
+        };
+        let addresses: Vec<Uri> = addresses.iter().map(uri).collect::<Result<_, _>>()?;
+        let mut client = Client::builder(TokioExecutor::new());
+        client.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_MAX);
+        if protocol == Protocol::Grpc {
+            client
+                .http2_only(true)
+                .http2_keep_alive_interval(ALIVE_EVERY)
+                .http2_keep_alive_timeout(ALIVE_WAIT);
+        }
+        let is_encrypted = addresses.iter().any(|address| address.scheme_str() == Some("https"));
+        let client = client.build(connector(protocol, is_encrypted)?);
+        Ok(Self { addresses, at: AtomicUsize::new(0), client, protocol })
+    }
+
+    /// Sends a request to the first gateway that accepts a connection. A request that a gateway may have read is not sent again.
+    pub(super) async fn send(&self, head: &request::Parts, body: Bytes) -> Result<Response, SendError> {
+        let gateways = self.addresses.len();
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let at = self.at.load(Ordering::Relaxed);
+            let request = self.request(head, &self.addresses[at % gateways], body.clone())?;
+            match self.client.request(request).await {
+                Ok(response) => return Ok(self.received(response.map(Body::new))),
+                Err(error) if !error.is_connect() => return Err(SendError::Unanswered(error)),
+                Err(source) => {
+                    // Of several requests that fail together, one changes it.
+                    let next = (at + 1) % gateways;
+                    let _ = self.at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
+                    if tried >= gateways {
+                        return Err(SendError::Unconnected { gateways, source });
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        head: &request::Parts,
+        address: &Uri,
+        body: Bytes,
+    ) -> Result<axum::http::Request<Full<Bytes>>, SendError> {
+        let mut target = Uri::builder();
+        if let (Some(scheme), Some(authority)) = (address.scheme(), address.authority()) {
+            target = target.scheme(scheme.clone()).authority(authority.clone());
+        }
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let uri = target.path_and_query(path).build()?;
+        let mut request = axum::http::Request::new(Full::new(body));
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = head.headers.clone();
+        let headers = request.headers_mut();
+        without_connection(headers);
+        // The length is that of the body as it was read. The origin was checked here.
+        for name in [CONTENT_LENGTH, HOST, ORIGIN] {
+            headers.remove(name);
+        }
+        if self.protocol == Protocol::Http {
+            // This gateway compresses what its client gets.
+            headers.remove(ACCEPT_ENCODING);
+        }
+        Ok(request)
+    }
+
+    fn received(&self, mut response: Response) -> Response {
+        let headers = response.headers_mut();
+        without_connection(headers);
+        if self.protocol == Protocol::Http {
+            headers.remove(VARY);
+        }
+        response
+    }
+}
+
+fn without_connection(headers: &mut HeaderMap) {
+    for name in OF_A_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+fn connector(
+    protocol: Protocol,
+    is_encrypted: bool,
+) -> Result<HttpsConnector<HttpConnector>, ConnectorError> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT_MAX));
+    http.set_keepalive(Some(ALIVE_EVERY));
+    http.set_keepalive_interval(Some(ALIVE_WAIT));
+    http.set_keepalive_retries(Some(2));
+    let tls = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
+    let tls = tls.with_safe_default_protocol_versions()?;
+    let roots = if is_encrypted { authorities() } else { rustls::RootCertStore::empty() };
+    let tls = tls.with_root_certificates(roots).with_no_client_auth();
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    Ok(match protocol {
+        Protocol::Http => builder.enable_http1().wrap_connector(http),
+        Protocol::Grpc => builder.enable_http2().wrap_connector(http),
+    })
+}
+
+/// The system's certificate authorities. Those that cannot be read are left out; a gateway that needs one is refused then.
+fn authorities() -> rustls::RootCertStore {
+    let mut store = rustls::RootCertStore::empty();
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    store
+}
