@@ -393,6 +393,29 @@ pub struct RunSums {
     pub saved: Cost,
     /// How often a step continued with another worker.
     pub fallbacks: u32,
+    /// What its answer lacks. None while the run is active, and of a run that a version ended which did not store this.
+    pub lack: Option<Lack>,
+}
+
+/// What the answer of an ended run lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lack {
+    /// The steps that gave no output, as [`Run::failed_steps`] has them.
+    pub failed_steps: u32,
+    /// Whether the answer was built without the output of a step that it needs.
+    pub degraded: bool,
+    /// Whether the worker of the final step declined to answer.
+    pub refused: bool,
+}
+
+impl Lack {
+    fn of(run: &Run) -> Self {
+        Self {
+            failed_steps: u32::try_from(run.failed_steps().len()).unwrap_or(u32::MAX),
+            degraded: run.is_degraded(),
+            refused: run.refusal().is_some(),
+        }
+    }
 }
 
 impl RunSums {
@@ -405,6 +428,7 @@ impl RunSums {
             wasted: run.wasted_cost(),
             saved: run.saved().cost,
             fallbacks: run.fallbacks(),
+            lack: run.ended_at().is_some().then(|| Lack::of(run)),
         }
     }
 }

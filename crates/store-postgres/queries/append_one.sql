@@ -11,13 +11,16 @@ WITH appended AS (
         wasted_nano_usd = $8,
         saved_nano_usd = $9,
         fallbacks = $10,
-        unsettled = $11
+        unsettled = $11,
+        failed_steps = $12,
+        degraded = $13,
+        refused = $14
     WHERE run_id = $1 AND version = $2
     RETURNING run_id
 ),
 events AS (
     INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
-    SELECT run_id, $12, $13, $14, $15, $16
+    SELECT run_id, $15, $16, $17, $18, $19
     FROM appended
 ),
 -- A task whose state and claim stay the same keeps its times, as in commit.sql.
@@ -26,7 +29,7 @@ changed AS (
     SELECT appended.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
         new.lease_until_ms
     FROM appended,
-        unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::bigint[], $22::bigint[], $23::uuid[], $24::bigint[])
+        unnest($20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::uuid[], $27::bigint[])
             AS new (task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     ON CONFLICT (run_id, task) DO UPDATE
     SET state = excluded.state,
@@ -42,6 +45,6 @@ changed AS (
 gone AS (
     DELETE FROM tasks
     USING appended
-    WHERE tasks.run_id = appended.run_id AND tasks.task = ANY ($25::text[])
+    WHERE tasks.run_id = appended.run_id AND tasks.task = ANY ($28::text[])
 )
 SELECT run_id AS "run_id!" FROM appended

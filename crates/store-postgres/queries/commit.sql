@@ -13,9 +13,9 @@ WITH first AS (
 given AS (
     SELECT *
     FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[],
-                $15::bigint[], $16::bigint[], $17::bigint[], $18::bool[])
+                $15::bigint[], $16::bigint[], $17::bigint[], $18::bool[], $19::bigint[], $20::bool[], $21::bool[])
         AS given (run_id, version_before, version, state, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd,
-                  fallbacks, unsettled)
+                  fallbacks, unsettled, failed_steps, degraded, refused)
 ),
 locked AS MATERIALIZED (
     SELECT run_states.run_id
@@ -31,7 +31,7 @@ writable AS (
 ),
 charges AS (
     SELECT charge.*
-    FROM unnest($36::uuid[], $37::text[], $38::text[], $39::bigint[], $40::bigint[], $41::bigint[], $42::bool[])
+    FROM unnest($39::uuid[], $40::text[], $41::text[], $42::bigint[], $43::bigint[], $44::bigint[], $45::bool[])
         WITH ORDINALITY AS charge (run_id, payer, period, from_ms, spent, reserved, needs_room, place)
     JOIN writable ON writable.run_id = charge.run_id
 ),
@@ -76,9 +76,9 @@ created AS (
 ),
 begun AS (
     INSERT INTO run_states (run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd,
-                            saved_nano_usd, fallbacks, hedges, unsettled)
+                            saved_nano_usd, fallbacks, hedges, unsettled, failed_steps, degraded, refused)
     SELECT given.run_id, version, state, deadline_ms, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
-        0, unsettled
+        0, unsettled, failed_steps, degraded, refused
     FROM given
     JOIN first ON first.id = given.run_id
     JOIN created ON created.id = given.run_id
@@ -94,7 +94,10 @@ appended AS (
         wasted_nano_usd = given.wasted_nano_usd,
         saved_nano_usd = given.saved_nano_usd,
         fallbacks = given.fallbacks,
-        unsettled = given.unsettled
+        unsettled = given.unsettled,
+        failed_steps = given.failed_steps,
+        degraded = given.degraded,
+        refused = given.refused
     FROM fitting
     JOIN given ON given.run_id = fitting.run_id
     WHERE run_states.run_id = fitting.run_id AND run_states.version = given.version_before
@@ -107,8 +110,8 @@ written AS (
 ),
 events AS (
     INSERT INTO run_events (run_id, first_sequence, last_sequence, kinds, format, data)
-    SELECT new.run_id, first_sequence, last_sequence, kinds, $19, data
-    FROM unnest($20::uuid[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
+    SELECT new.run_id, first_sequence, last_sequence, kinds, $22, data
+    FROM unnest($23::uuid[], $24::bigint[], $25::bigint[], $26::text[], $27::text[])
         AS new (run_id, first_sequence, last_sequence, kinds, data)
     JOIN written ON written.run_id = new.run_id
 ),
@@ -119,8 +122,8 @@ changed AS (
     INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
         new.lease_until_ms
-    FROM unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::uuid[],
-                $33::bigint[])
+    FROM unnest($28::uuid[], $29::text[], $30::text[], $31::text[], $32::text[], $33::bigint[], $34::bigint[], $35::uuid[],
+                $36::bigint[])
         AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task
@@ -143,7 +146,7 @@ changed AS (
 -- Tasks that are neither ready nor running any more.
 gone AS (
     DELETE FROM tasks
-    USING unnest($34::uuid[], $35::text[]) AS final (run_id, task), written
+    USING unnest($37::uuid[], $38::text[]) AS final (run_id, task), written
     WHERE written.run_id = final.run_id AND tasks.run_id = final.run_id AND tasks.task = final.task
 ),
 -- No sum goes beyond what its column holds: an error here would refuse every later commit of the payer.

@@ -11,6 +11,9 @@ SELECT runs.id AS "id!",
     wasted_nano_usd AS "wasted_nano_usd!",
     saved_nano_usd AS "saved_nano_usd!",
     fallbacks AS "fallbacks!",
+    failed_steps AS "failed_steps?",
+    degraded AS "degraded?",
+    refused AS "refused?",
     accepted_ms AS "accepted_ms!",
     ended_ms AS "ended_ms?"
 FROM runs

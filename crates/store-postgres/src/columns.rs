@@ -59,11 +59,14 @@ pub(crate) struct StateRow {
     pub(crate) saved_nano_usd: i64,
     pub(crate) fallbacks: i64,
     pub(crate) unsettled: bool,
+    pub(crate) failed_steps: Option<i64>,
+    pub(crate) degraded: Option<bool>,
+    pub(crate) refused: Option<bool>,
 }
 
 impl StateRow {
     fn new(run: &Run, version_before: u64) -> Self {
-        let RunSums { steps, cost, wasted, saved, fallbacks } = RunSums::of(run);
+        let RunSums { steps, cost, wasted, saved, fallbacks, lack } = RunSums::of(run);
         Self {
             run: *run.id().as_uuid(),
             version_before: stored(version_before),
@@ -76,6 +79,9 @@ impl StateRow {
             saved_nano_usd: stored(saved.nano_usd()),
             fallbacks: fallbacks.into(),
             unsettled: run.is_unsettled(),
+            failed_steps: lack.map(|lack| lack.failed_steps.into()),
+            degraded: lack.map(|lack| lack.degraded),
+            refused: lack.map(|lack| lack.refused),
         }
     }
 }

@@ -12,6 +12,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/postgres/0001_create_runs.sql")),
     (2, "release reservations", include_str!("../../../migrations/postgres/0002_release_reservations.sql")),
     (3, "one dispatcher a lane", include_str!("../../../migrations/postgres/0003_one_dispatcher_a_lane.sql")),
+    (
+        4,
+        "list what answers lack",
+        include_str!("../../../migrations/postgres/0004_list_what_answers_lack.sql"),
+    ),
 ];
 
 fn all() -> Vec<Migration> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::store::{RunSummary, RunSums, StoreError};
+use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
 use podium_ports::stored::{Damage, StoredEvents, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -145,6 +145,9 @@ struct SummaryRow {
     wasted_nano_usd: i64,
     saved_nano_usd: i64,
     fallbacks: i64,
+    failed_steps: Option<i64>,
+    degraded: Option<bool>,
+    refused: Option<bool>,
     accepted_ms: i64,
     ended_ms: Option<i64>,
 }
@@ -156,6 +159,9 @@ impl SummaryRow {
             .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
         let cost = |nano| Cost::from_nano_usd(unsigned(nano));
         let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        let lack = |failed_steps| {
+            Some(Lack { failed_steps: count(failed_steps), degraded: self.degraded?, refused: self.refused? })
+        };
         Ok(RunSummary {
             id,
             tenant,
@@ -168,6 +174,7 @@ impl SummaryRow {
                 wasted: cost(self.wasted_nano_usd),
                 saved: cost(self.saved_nano_usd),
                 fallbacks: count(self.fallbacks),
+                lack: self.failed_steps.and_then(lack),
             },
             accepted_at: time(self.accepted_ms),
             ended_at: self.ended_ms.map(time),

@@ -2,9 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use podium_harness::{Fsync, Postgres};
-use podium_ports::store::RunStore as _;
+use podium_ports::store::{Lack, RunStore as _};
 use podium_store_postgres::{Migrate, OpenError, Options, Store};
-use podium_testkit::{Driven, SeededIds};
+use podium_testkit::{Driven, SeededIds, a_tenant, plan_of};
 use sqlx::{Connection as _, PgConnection};
 
 /// The tables of the first version, as sqlx leaves them.
@@ -59,6 +59,26 @@ async fn a_database_of_the_first_version_is_migrated_when_it_opens() {
                                        saved_nano_usd, fallbacks, hedges)
                VALUES ('00000000-0000-0000-0000-000000000001', 1, 'active', 0, 0, 0, 0, 0, 0, 0)";
     sqlx::query(old).execute(&mut raw).await.unwrap();
+}
+
+/// A process of the previous version next to this one: its statements neither name the columns of later migrations nor change them.
+#[tokio::test]
+async fn a_run_that_the_previous_version_ends_is_listed_with_nothing_known_of_its_answer() {
+    let (_postgres, address, mut raw) = a_database().await;
+    let store = Store::open(&address, Options::default()).await.unwrap();
+    let (ids, mut run) = (SeededIds::new(1), Driven::accepted(&SeededIds::new(1)));
+    store.create(&[run.commit()]).await.unwrap();
+    let end = "UPDATE run_states SET version = version + 1, state = 'succeeded', ended_ms = 1";
+    sqlx::query(end).execute(&mut raw).await.unwrap();
+    let listed = async || store.list(&a_tenant(), None, 1).await.unwrap().remove(0);
+    let ended = listed().await;
+    assert_eq!((ended.state.as_str(), ended.sums.lack), ("succeeded", None));
+    // A later commit of this version fills them in, as it does for a result that comes late.
+    sqlx::query("UPDATE run_states SET version = version - 1").execute(&mut raw).await.unwrap();
+    run.plan(plan_of(&[("quick", "answer", &[])]), &ids);
+    run.step(0, "fine", &ids);
+    store.commit(&[run.commit()]).await.unwrap().remove(0).unwrap();
+    assert_eq!(listed().await.sums.lack, Some(Lack::default()));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use sqlx::{SqlSafeStr as _, SqlitePool};
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql")),
     (2, "release reservations", include_str!("../../../migrations/sqlite/0002_release_reservations.sql")),
+    (3, "list what answers lack", include_str!("../../../migrations/sqlite/0003_list_what_answers_lack.sql")),
 ];
 
 fn all() -> Vec<Migration> {

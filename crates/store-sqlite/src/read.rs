@@ -6,7 +6,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_domain::time::Timestamp;
-use podium_ports::store::{RunSummary, RunSums, StoreError};
+use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
 use podium_ports::stored::{Damage, stored, time, unsigned};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -26,7 +26,7 @@ SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND seque
 
 pub(crate) const LIST_RUNS: &str = "-- list_runs
 SELECT id, tenant, model, state, question, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
-       accepted_ms, ended_ms
+       failed_steps, degraded, refused, accepted_ms, ended_ms
 FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
 pub(crate) const FIND_UNSETTLED: &str = "-- find_unsettled
@@ -121,6 +121,13 @@ fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
     let tenant = TenantId::new(text("tenant")?)
         .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
     let ended_ms: Option<i64> = row.try_get("ended_ms").map_err(unavailable)?;
+    let failed_steps: Option<i64> = row.try_get("failed_steps").map_err(unavailable)?;
+    let is = |column: &str| row.try_get::<Option<bool>, _>(column).map_err(unavailable);
+    let (degraded, refused) = (is("degraded")?, is("refused")?);
+    let lack = |failed_steps| {
+        let failed_steps = u32::try_from(failed_steps).unwrap_or(u32::MAX);
+        Some(Lack { failed_steps, degraded: degraded?, refused: refused? })
+    };
     Ok(RunSummary {
         id,
         tenant,
@@ -133,6 +140,7 @@ fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
             wasted: cost("wasted_nano_usd")?,
             saved: cost("saved_nano_usd")?,
             fallbacks: count("fallbacks")?,
+            lack: failed_steps.and_then(lack),
         },
         accepted_at: time(number("accepted_ms")?),
         ended_at: ended_ms.map(time),

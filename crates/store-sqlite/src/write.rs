@@ -17,8 +17,9 @@ type SqliteQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
 
 pub(crate) const INSERT_RUN: &str = "-- insert_run
 INSERT INTO runs (id, tenant, request_id, model, question, accepted_ms, deadline_ms, version, state, ended_ms, steps,
-                  cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges, unsettled)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 0, ?16)
+                  cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks, hedges, unsettled, failed_steps, degraded,
+                  refused)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 0, ?16, ?17, ?18, ?19)
 ON CONFLICT DO NOTHING";
 
 pub(crate) const FIND_RUN: &str = "-- find_run
@@ -26,7 +27,7 @@ SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) LIMIT 1";
 
 pub(crate) const UPDATE_RUN: &str = "-- update_run
 UPDATE runs SET version = ?3, state = ?4, ended_ms = ?5, steps = ?6, cost_nano_usd = ?7, wasted_nano_usd = ?8,
-                saved_nano_usd = ?9, fallbacks = ?10, unsettled = ?11
+                saved_nano_usd = ?9, fallbacks = ?10, unsettled = ?11, failed_steps = ?12, degraded = ?13, refused = ?14
 WHERE id = ?1 AND version = ?2";
 
 pub(crate) const READ_VERSION: &str = "-- read_version
@@ -134,7 +135,7 @@ async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
 
 /// The columns of a run that change: the version and all after it.
 fn bind_state<'q>(query: SqliteQuery<'q>, run: &Run) -> SqliteQuery<'q> {
-    let RunSums { steps, cost, wasted, saved, fallbacks } = RunSums::of(run);
+    let RunSums { steps, cost, wasted, saved, fallbacks, lack } = RunSums::of(run);
     query
         .bind(stored(run.version()))
         .bind(run.state().as_str())
@@ -145,6 +146,9 @@ fn bind_state<'q>(query: SqliteQuery<'q>, run: &Run) -> SqliteQuery<'q> {
         .bind(stored(saved.nano_usd()))
         .bind(fallbacks)
         .bind(run.is_unsettled())
+        .bind(lack.map(|lack| lack.failed_steps))
+        .bind(lack.map(|lack| lack.degraded))
+        .bind(lack.map(|lack| lack.refused))
 }
 
 /// Writes a run. Returns false if it exists and does not have the version that the commit follows.

@@ -58,6 +58,7 @@ macro_rules! run_store_suite {
             events_are_gap_free_and_come_in_pages
             the_list_is_newest_first_and_comes_in_pages
             the_list_has_state_sums_and_end
+            the_list_says_what_an_answer_lacks
             a_lease_is_extended_for_the_holding_claim_only
             an_extended_lease_does_not_expire_before_its_new_time
             an_extended_lease_survives_other_commits

@@ -274,6 +274,10 @@ pub(crate) struct SummaryReport {
     wasted_usd: f64,
     saved_usd: f64,
     fallbacks: u32,
+    /// This and the two below are unknown while the run is active.
+    failed_steps: Option<u32>,
+    degraded: Option<bool>,
+    refused: Option<bool>,
     accepted_at_ms: u64,
     /// In UTC, to the second.
     #[serde(skip)]
@@ -294,6 +298,9 @@ impl SummaryReport {
             wasted_usd: usd(run.wasted_cost_nano_usd),
             saved_usd: usd(run.saved_cost_nano_usd),
             fallbacks: run.fallbacks,
+            failed_steps: run.failed_steps,
+            degraded: run.degraded,
+            refused: run.refused,
             accepted_at_ms: run.accept_time.as_ref().map(unix_ms).unwrap_or_default(),
             accepted_at: run
                 .accept_time
@@ -307,10 +314,21 @@ impl SummaryReport {
     pub(crate) fn line(&self) -> String {
         let question: String = self.question.split_whitespace().collect::<Vec<_>>().join(" ");
         let question: String = question.chars().take(60).collect();
-        let Self { run_id, state, steps, cost_usd, model, .. } = self;
+        let Self { run_id, steps, cost_usd, model, .. } = self;
+        let state = self.outcome();
         let beside = self.beside();
         let (at, steps, cost) = (&self.accepted_at, count(*steps, "step"), dollars(*cost_usd));
         format!("{run_id}  {at}  {state:<9}  {steps}  {cost}{beside}  {model}  {question}")
+    }
+
+    /// The state, or the short word for what the answer of a run that succeeded lacks: no wider, so that it is seen on narrow
+    /// terminals too.
+    fn outcome(&self) -> &'static str {
+        match (self.refused, self.degraded) {
+            (Some(true), _) => "refused",
+            (_, Some(true)) => "degraded",
+            _ => self.state,
+        }
     }
 
     /// What went beside the plan, if anything did.
@@ -321,6 +339,7 @@ impl SummaryReport {
             money(self.wasted_usd, "wasted"),
             money(self.saved_usd, "saved"),
             times(self.fallbacks, "fallback"),
+            times(self.failed_steps.unwrap_or_default(), "failed step"),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
@@ -422,5 +441,27 @@ mod tests {
         };
         let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallback)  podium-ultra";
         assert!(line(&beside).contains(expected), "{}", line(&beside));
+    }
+
+    #[test]
+    fn a_line_says_in_place_of_succeeded_what_the_answer_lacks() {
+        let run = |failed_steps, degraded, refused| v1::RunSummary {
+            run_id: "01234567-89ab-7def-8123-456789abcdef".to_owned(),
+            state: v1::RunState::Succeeded.into(),
+            accept_time: Some(Timestamp { seconds: 1_795_392_000, nanos: 0 }),
+            failed_steps,
+            degraded,
+            refused,
+            ..v1::RunSummary::default()
+        };
+        let line = |run: &v1::RunSummary| SummaryReport::of(run).line();
+        let unknown = line(&run(None, None, None));
+        assert_eq!(line(&run(Some(0), Some(false), Some(false))), unknown, "nothing is lacking");
+        assert!(unknown.contains("  succeeded  0 steps  $0.000000  "), "{unknown}");
+        let degraded = line(&run(Some(2), Some(true), Some(false)));
+        assert!(degraded.contains("  degraded   0 steps  $0.000000 (2 failed steps)  "), "{degraded}");
+        assert!(line(&run(Some(0), Some(false), Some(true))).contains("  refused    0 steps  $0.000000  "));
+        // It stands within the first 80 columns.
+        assert!(degraded.find("degraded").is_some_and(|at| at + "degraded".len() <= 80), "{degraded}");
     }
 }

@@ -211,6 +211,9 @@ fn summary(run: &RunSummary) -> v1::RunSummary {
         wasted_cost_nano_usd: run.sums.wasted.nano_usd(),
         saved_cost_nano_usd: run.sums.saved.nano_usd(),
         fallbacks: run.sums.fallbacks,
+        failed_steps: run.sums.lack.map(|lack| lack.failed_steps),
+        degraded: run.sums.lack.map(|lack| lack.degraded),
+        refused: run.sums.lack.map(|lack| lack.refused),
         accept_time: Some(timestamp(run.accepted_at)),
         end_time: run.ended_at.map(timestamp),
     }

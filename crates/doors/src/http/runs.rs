@@ -43,6 +43,10 @@ struct SummaryBody<'a> {
     cost_nano_usd: u64,
     wasted_cost_nano_usd: u64,
     fallbacks: u32,
+    /// This and the two below are null while the run is active, and where the store does not know them.
+    failed_step_count: Option<u32>,
+    degraded: Option<bool>,
+    refused: Option<bool>,
 }
 
 impl<'a> SummaryBody<'a> {
@@ -59,6 +63,9 @@ impl<'a> SummaryBody<'a> {
             cost_nano_usd: run.sums.cost.nano_usd(),
             wasted_cost_nano_usd: run.sums.wasted.nano_usd(),
             fallbacks: run.sums.fallbacks,
+            failed_step_count: run.sums.lack.map(|lack| lack.failed_steps),
+            degraded: run.sums.lack.map(|lack| lack.degraded),
+            refused: run.sums.lack.map(|lack| lack.refused),
         }
     }
 }

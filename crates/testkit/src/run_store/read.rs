@@ -3,13 +3,14 @@
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::run::{AttemptError, Command, RunSpec, Saved, StepResult, TaskRef};
+use podium_domain::policy::{FailedStep, Policy};
+use podium_domain::run::{AttemptError, Command, FinishReason, RunSpec, Saved, StepResult, TaskRef};
 use podium_domain::usage::Usage;
 use podium_ports::clock::Ids;
-use podium_ports::store::RunSums;
+use podium_ports::store::{Lack, RunSums};
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant};
+use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant, plan_of};
 use crate::ids::SeededIds;
 
 pub(crate) async fn unknown_runs_load_as_none(store: &StoreFixture) {
@@ -96,9 +97,50 @@ pub(crate) async fn the_list_has_state_sums_and_end(store: &StoreFixture) {
     // All values differ, so that none can be mistaken for another.
     let nano = Cost::from_nano_usd;
     let (cost, wasted, saved) = (nano(360_000 + 7), nano(7), nano(5));
-    let expected = RunSums { steps: 3, cost, wasted, saved, fallbacks: 1 };
+    let lack = Some(Lack::default());
+    let expected = RunSums { steps: 3, cost, wasted, saved, fallbacks: 1, lack };
     assert_eq!((last.state.as_str(), last.sums), ("succeeded", expected));
     assert_eq!((last.ended_at, last.question.as_str()), (run.run.ended_at(), question));
+}
+
+pub(crate) async fn the_list_says_what_an_answer_lacks(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let listed = async |run: &mut Driven| {
+        store.must_commit(run.commit()).await;
+        store.first.list(&a_tenant(), None, 1).await.unwrap().remove(0).sums.lack
+    };
+    let mut degraded = going_on(store, &ids).await;
+    for step in 0..2 {
+        let task = TaskRef::Step { round: 0, step: StepIndex::new(step) };
+        let claim = degraded.claim(task, &ids);
+        degraded.fail(task, claim, None);
+    }
+    assert_eq!(listed(&mut degraded).await, None, "it is active");
+    degraded.step(2, "middle", &ids);
+    degraded.step(3, "built without two", &ids);
+    let lack = Lack { failed_steps: 2, degraded: true, refused: false };
+    assert_eq!(listed(&mut degraded).await, Some(lack));
+    let mut refused = going_on(store, &ids).await;
+    refused.step(0, "left", &ids);
+    refused.step(1, "right", &ids);
+    refused.step(2, "middle", &ids);
+    let last = StepIndex::new(3);
+    let claim = refused.claim(TaskRef::Step { round: 0, step: last }, &ids);
+    let result = StepResult { finish: FinishReason::ContentFilter, ..a_result("I cannot do that.") };
+    refused.drive(&Command::CompleteStep { round: 0, step: last, claim, result });
+    let lack = Lack { failed_steps: 0, degraded: false, refused: true };
+    assert_eq!(listed(&mut refused).await, Some(lack));
+}
+
+/// A stored run of four steps, the last of which sees the others and is done without those that fail.
+async fn going_on(store: &StoreFixture, ids: &SeededIds) -> Driven {
+    let spec = a_spec();
+    let policy = Policy { failed_step: FailedStep::Continue, ..spec.policy.clone() };
+    let mut run = Driven::accept(ids.run_id(spec.accepted_at), RunSpec { policy, ..spec });
+    store.must_create(run.commit()).await;
+    let seen = ["left", "right", "middle"].map(|subtask| ("quick", subtask, &[][..]));
+    run.plan(plan_of(&[&seen[..], &[("careful", "join", &[0, 1, 2])]].concat()), ids);
+    run
 }
 
 /// Fails the first step with `quick`, at a cost; it continues with `checker`.
