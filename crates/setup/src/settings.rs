@@ -16,7 +16,7 @@ pub use checker::Checker;
 pub use hardware::hardware;
 pub use key::{Key, listing};
 pub use secret::{SecretError, SecretRef};
-pub use server::{SERVER_KEYS, server_limits};
+pub use server::{SERVER_KEYS, keyless_warning, server_limits};
 pub use sources::Sources;
 pub use step_cache::step_cache;
 

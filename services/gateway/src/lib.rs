@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    Backbone, ClusterError, GATEWAY, Program, broke_down, first_signal, instance, main as process,
-    stop_or_second_signal,
+    Backbone, ClusterError, GATEWAY, Program, broke_down, first_signal, instance,
+    main_with_inspection as process, stop_or_second_signal,
 };
 use podium_doors::{Access, CellRouter, Listeners};
 use podium_engine::Roles;
@@ -30,10 +30,12 @@ const PROGRAM: Program = Program {
 
 /// Runs the process.
 pub fn main() -> ExitCode {
-    process(&PROGRAM, &keys(), check, serve)
+    let inspect = |settings: &Settings| Ok(settings.warning().map(|warning| format!("warning: {warning}")));
+    process(&PROGRAM, &keys(), check, inspect, serve)
 }
 
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
+    let warning = settings.warning();
     let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required, limits } = settings;
     cluster.start_log(PROGRAM.name, PROGRAM.version);
     let system = |what| move |source| ClusterError::System { what, source };
@@ -58,11 +60,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let mut doors = listeners.open(&engine, &access, limits, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
-    if !keys_required && [http, grpc].iter().any(|address| !address.ip().is_loopback()) {
-        warn!(
-            "other machines can reach this gateway and need no key; keys_required = true refuses requests without one"
-        );
-    }
+    warning.into_iter().for_each(|warning| warn!("{warning}"));
     let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());
     loops.spawn({
         let stopping = stopping.clone();

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use podium_cluster::{ClusterSettings, GATEWAY, KEYS};
 use podium_ports::server::ServerLimits;
 use podium_setup::conductor::Place;
-use podium_setup::settings::{Key, SERVER_KEYS, SettingsError, Sources, server_limits, values};
+use podium_setup::settings::{
+    Key, SERVER_KEYS, SettingsError, Sources, keyless_warning, server_limits, values,
+};
 
 /// A checked setup.
 pub(crate) struct Settings {
@@ -21,6 +23,13 @@ pub(crate) struct Settings {
     pub(crate) keys_required: bool,
     /// What clients may take of the gateway.
     pub(crate) limits: ServerLimits,
+}
+
+impl Settings {
+    /// What is allowed and hardly meant.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        keyless_warning([self.listen, self.grpc_listen], self.keys_required)
+    }
 }
 
 pub(crate) fn keys() -> Vec<Key> {
@@ -71,6 +80,23 @@ mod tests {
     use podium_setup::settings::listing;
 
     use super::*;
+
+    #[test]
+    fn a_gateway_that_others_reach_without_a_key_warns() {
+        let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
+        let warns = |own: &[(&'static str, &'static str)]| {
+            let keys = keys();
+            let mut sources = Sources::new(&keys);
+            let cluster =
+                [("postgres", "postgres://podium@127.0.0.1/podium"), ("pool", pool), ("conductor", "direct")];
+            cluster.iter().chain(own).for_each(|(key, value)| sources.flag(key, Some(value)));
+            check(sources).map(|settings| settings.warning().is_some())
+        };
+        let remote = [("listen", "0.0.0.0:8080"), ("allow_remote", "true")];
+        assert_eq!(warns(&[]), Ok(false));
+        assert_eq!(warns(&remote), Ok(true));
+        assert_eq!(warns(&[remote[0], remote[1], ("keys_required", "true")]), Ok(false));
+    }
 
     #[test]
     fn the_example_file_is_what_print_keys_prints() {

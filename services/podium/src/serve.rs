@@ -7,6 +7,7 @@ use podium_api::openai::unix_seconds;
 use podium_doors::{Doors, Listeners};
 use podium_ports::clock::Clock as _;
 use podium_setup::conductor::{ConductorChoice, demo_bundle};
+use podium_setup::settings::keyless_warning;
 use podium_setup::{Signals, SystemClock};
 use podium_telemetry::{Process, Telemetry};
 use tracing::{error, info, warn};
@@ -27,6 +28,7 @@ pub(crate) fn report(settings: &Settings) -> Result<ExitCode, Error> {
         pool.version(),
         settings.conductors
     ))?;
+    warnings(settings).iter().try_for_each(|warning| cli::print_line(&format!("warning: {warning}")))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -36,6 +38,18 @@ fn without_demo_conductor(settings: &Settings) -> Option<String> {
         return None;
     }
     demo_bundle(&pool::read(&settings.pool).ok()?, OPEN_BUNDLE).err()
+}
+
+/// What is allowed and hardly meant.
+fn warnings(settings: &Settings) -> Vec<String> {
+    let keyless = keyless_warning([settings.listen, settings.grpc_listen], settings.keys_required);
+    let wrong = without_demo_conductor(settings).map(|problem| {
+        format!(
+            "the answers are going to be wrong: no model plans, and each question goes as it is to one simulated worker that \
+             can do one kind of task; {problem}, or name workers of your own with --pool"
+        )
+    });
+    wrong.into_iter().chain(keyless.map(str::to_owned)).collect()
 }
 
 /// Serves until a signal.
@@ -53,17 +67,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
-    if let Some(problem) = without_demo_conductor(&settings) {
-        warn!(
-            "the answers are going to be wrong: no model plans, and each question goes as it is to one simulated worker that \
-             can do one kind of task; {problem}, or name workers of your own with --pool"
-        );
-    }
-    if !settings.keys_required && [http, grpc].iter().any(|address| !address.ip().is_loopback()) {
-        warn!(
-            "other machines can reach this server and need no key; keys_required = true refuses requests without one"
-        );
-    }
+    warnings(&settings).iter().for_each(|warning| warn!("{warning}"));
     let access = embedded.access(settings.keys_required);
     let mut doors =
         listeners.open(&engine, &access, settings.limits.clone(), unix_seconds(SystemClock.now()));

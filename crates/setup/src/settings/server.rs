@@ -1,5 +1,6 @@
 //! The keys of a server's limits, for every program that serves clients.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use podium_ports::server::ServerLimits;
@@ -85,6 +86,14 @@ pub fn server_limits(checker: &mut Checker) -> Option<ServerLimits> {
     })
 }
 
+/// A warning if other machines can reach a server at one of these addresses and need no key.
+pub fn keyless_warning(addresses: [SocketAddr; 2], keys_required: bool) -> Option<&'static str> {
+    let is_reachable = addresses.iter().any(|address| !address.ip().is_loopback());
+    (is_reachable && !keys_required).then_some(
+        "other machines can reach this server and need no key; keys_required = true refuses requests without one",
+    )
+}
+
 fn hosts(text: &str) -> Result<Vec<String>, String> {
     let names: Vec<_> = text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
     let is_name = |name: &String| {
@@ -136,6 +145,19 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_limits() {
         assert_eq!(read(&[]), Ok(ServerLimits::default()));
+    }
+
+    #[test]
+    fn a_server_that_others_reach_without_a_key_is_warned_about() {
+        let [here, everywhere] = ["127.0.0.1:1", "0.0.0.0:2"].map(|address| address.parse().unwrap());
+        for (addresses, keys_required, warns) in [
+            ([here, here], false, false),
+            ([here, everywhere], false, true),
+            ([everywhere, here], false, true),
+            ([everywhere, everywhere], true, false),
+        ] {
+            assert_eq!(keyless_warning(addresses, keys_required).is_some(), warns, "{addresses:?}");
+        }
     }
 
     #[test]

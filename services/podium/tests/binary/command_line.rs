@@ -360,6 +360,13 @@ fn a_pool_without_any_key_is_refused_before_anything_is_planned() {
 fn a_right_configuration_and_a_right_pool_are_said_to_be_right() {
     let output = run(&["serve", "--check-config"]);
     assert!(output.status.success() && stdout(&output).contains("pool demo-1"), "{}", stderr(&output));
+    assert!(!stdout(&output).contains("need no key"), "{}", stdout(&output));
+    let remote = ["serve", "--check-config", "--listen", "0.0.0.0:80", "--allow-remote"];
+    let output = run(&remote);
+    let warned = stdout(&output).contains("warning: other machines can reach this server and need no key");
+    assert!(output.status.success() && warned, "{}{}", stdout(&output), stderr(&output));
+    let output = run(&[&remote[..], &["--keys-required"]].concat());
+    assert!(output.status.success() && !stdout(&output).contains("need no key"), "{}", stdout(&output));
     let output = run(&["pool", "check"]);
     assert!(output.status.success() && stdout(&output).contains("sim-generalist"), "{}", stderr(&output));
 }
