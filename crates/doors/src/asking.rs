@@ -206,6 +206,14 @@ pub(crate) fn overloaded(run: RunId) -> ApiError {
     ApiError::new(ErrorCode::Overloaded, message)
 }
 
+/// The same for a client that watches, and has all events up to `sequence`.
+pub(crate) fn overloaded_watch(sequence: u64) -> ApiError {
+    let message = format!(
+        "too many bytes of answers wait for clients that do not read them; watch again after event {sequence}"
+    );
+    ApiError::new(ErrorCode::Overloaded, message)
+}
+
 /// The error for a run that cannot be cancelled.
 pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
     match error {

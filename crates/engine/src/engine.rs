@@ -27,7 +27,7 @@ use crate::dispatch::Dispatch;
 use crate::dispatcher::Dispatcher;
 use crate::executor::Executor;
 use crate::gather::{self, ChargedCreations, Creations, Gathering, Loads};
-use crate::history::history;
+use crate::history::{Reads, history};
 use crate::holds::Holds;
 use crate::known::{Bounds as KnownBounds, Known};
 use crate::metrics::Metrics;
@@ -45,6 +45,9 @@ use crate::watch::{Update, Wants, Watcher};
 /// How often it is looked whether the wall clock is right again.
 const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Runs that are loaded at once: each may be some MB long, and a batch is in memory as a whole.
+const LOADS_MAX: usize = 16;
+
 /// The front half (accept, watch, read, cancel) and, through [`Engine::work`], the loops. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
@@ -61,6 +64,7 @@ struct Shared {
     creations: Creations,
     charged_creations: ChargedCreations,
     loads: Loads,
+    reads: Reads,
     unreadable: Unreadable,
     metrics: Metrics,
     supervision: Supervision,
@@ -107,7 +111,7 @@ impl Engine {
         let (commands, command_loop) = Commands::new(sides, bounds);
         let (creations, to_create) = Gathering::new(bounds);
         let (charged_creations, to_create_charged) = Gathering::new(bounds);
-        let (loads, to_load) = Gathering::new(bounds);
+        let (loads, to_load) = Gathering::new(Bounds { batch: LOADS_MAX, ..bounds });
         let loops = TaskTracker::new();
         let supervision = Supervision::default();
         loops.spawn(supervision.clone().of("command", command_loop.run()));
@@ -127,6 +131,7 @@ impl Engine {
             creations,
             charged_creations,
             loads,
+            reads: Reads::new(),
             unreadable,
             metrics,
             supervision,
@@ -189,7 +194,7 @@ impl Engine {
     /// The stored events after event `after` of a run that has ended, up to the one that ended it. They are read while they are
     /// taken, so that a slow reader holds few of them.
     pub fn history(&self, id: RunId, after: u64) -> BoxStream<'static, Result<SequencedEvent, StoreError>> {
-        history(self.parts().clone(), id, after)
+        history((self.parts().clone(), self.shared.reads.clone()), id, after)
     }
 
     /// The answer as it is written: texts that concatenate to the run's answer, then the run as it ended.

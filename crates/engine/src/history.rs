@@ -1,20 +1,37 @@
 //! The events of a run that has ended, read from the store while they are taken.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use podium_domain::ids::RunId;
 use podium_domain::run::SequencedEvent;
 use podium_ports::store::StoreError;
+use tokio::sync::Semaphore;
 
 use crate::parts::Parts;
 
 /// Events read at a time: an event may hold a whole output, and the reader may be slow.
 const PAGE: u32 = 4;
 
+/// Histories that read the store at the same time; the others wait. So however many clients ask for long answers at once, few of
+/// them are in memory before it is known how long they are, and few of the store's connections are taken.
+const READS_MAX: usize = 4;
+
+/// The places of histories that read the store. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Reads(Arc<Semaphore>);
+
+impl Reads {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(READS_MAX)))
+    }
+}
+
 struct History {
     parts: Parts,
+    reads: Reads,
     id: RunId,
     after: u64,
     page: VecDeque<SequencedEvent>,
@@ -23,11 +40,11 @@ struct History {
 
 /// A run's events after `after`, up to the one that ended it.
 pub(crate) fn history(
-    parts: Parts,
+    (parts, reads): (Parts, Reads),
     id: RunId,
     after: u64,
 ) -> BoxStream<'static, Result<SequencedEvent, StoreError>> {
-    let history = History { parts, id, after, page: VecDeque::new(), is_over: false };
+    let history = History { parts, reads, id, after, page: VecDeque::new(), is_over: false };
     stream::unfold(history, |mut history| async { Some((history.next().await.transpose()?, history)) })
         .boxed()
 }
@@ -35,6 +52,8 @@ pub(crate) fn history(
 impl History {
     async fn next(&mut self) -> Result<Option<SequencedEvent>, StoreError> {
         if self.page.is_empty() && !self.is_over {
+            // Nothing closes the semaphore.
+            let _place = self.reads.0.acquire().await.ok();
             let events = self.parts.store.events(self.id, self.after, PAGE).await;
             // After an error nothing follows.
             self.is_over = events.is_err();

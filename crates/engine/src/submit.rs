@@ -1,5 +1,6 @@
 //! Accepting a request.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use podium_domain::answer::{AnswerForm, AnswerFormError};
@@ -55,19 +56,20 @@ pub struct Submit {
 }
 
 /// Which run a request became.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Submitted {
-    /// A new one.
-    New(RunId),
+    /// A new one, as it was accepted. It may have come further since.
+    New(Arc<Run>),
     /// The one that the same request id had become before.
     Existing(RunId),
 }
 
 impl Submitted {
     /// The run.
-    pub const fn run_id(self) -> RunId {
+    pub fn run_id(&self) -> RunId {
         match self {
-            Self::New(id) | Self::Existing(id) => id,
+            Self::New(run) => run.id(),
+            Self::Existing(id) => *id,
         }
     }
 }
@@ -258,7 +260,7 @@ impl Engine {
             Created::Already => {}
         }
         self.announce(&draft);
-        Ok(Submitted::New(draft.commit.after.id()))
+        Ok(Submitted::New(draft.commit.after))
     }
 
     /// The run that the same request id had become before, if it is of the same request. One that was accepted before digests

@@ -51,7 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { dispatch_grace: Duration::from_secs(2), readers: 4 }
+        Self { dispatch_grace: Duration::from_secs(2), readers: 6 }
     }
 }
 

@@ -260,7 +260,7 @@ async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
     };
     let (run, mut ending) = {
         let mut core = link.world.lock();
-        let what = submitted.as_ref().map(|(submitted, _)| submitted);
+        let what = submitted.as_ref().map(|(submitted, _)| submitted.run_id());
         note!(core, "node {}: client {number} submitted: {what:?}", link.node);
         match submitted {
             Ok((submitted, None)) => {

@@ -1,5 +1,7 @@
 //! The calls of `podium.v1`.
 
+use std::sync::Arc;
+
 use futures::stream::BoxStream;
 use podium_api::v1::podium_service_server::PodiumService;
 use podium_api::v1::{self, Run};
@@ -7,6 +9,7 @@ use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
 use podium_domain::ids::RunId;
 use podium_engine::{Engine, Submitted};
 use podium_ports::store::RunSummary;
+use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
@@ -14,6 +17,7 @@ use super::ratings;
 use super::watch::watch;
 use crate::access::{Access, Caller};
 use crate::asking;
+use crate::connections::Unread;
 
 const AUTHORIZATION: &str = "authorization";
 const PAGE_SIZE_DEFAULT: u32 = 50;
@@ -54,9 +58,11 @@ impl PodiumService for Runs {
         let tenant = caller.tenant.clone();
         let new_run = NewRun::try_from(request.into_inner())?;
         let submitted = asking::submit(&self.engine, caller, new_run).await?;
-        let run = asking::load(&self.engine, &tenant, submitted.run_id()).await?;
-        let existing = matches!(submitted, Submitted::Existing(_));
-        Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&run)), existing }))
+        let (run, existing) = match submitted {
+            Submitted::New(run) => (run, false),
+            Submitted::Existing(id) => (Arc::new(asking::load(&self.engine, &tenant, id).await?), true),
+        };
+        Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&*run)), existing }))
     }
 
     type WatchRunStream = BoxStream<'static, Result<v1::WatchRunResponse, Status>>;
@@ -66,9 +72,10 @@ impl PodiumService for Runs {
         request: Request<v1::WatchRunRequest>,
     ) -> Result<Response<Self::WatchRunStream>, Status> {
         let tenant = self.caller(&request).await?.tenant;
+        let terms = (self.stop.clone(), unread(&request));
         let request = request.into_inner();
         let id = run_id(&request.run_id)?;
-        let stream = watch(&self.engine, (&tenant, id), request.after_sequence, self.stop.clone()).await?;
+        let stream = watch(&self.engine, (&tenant, id), request.after_sequence, terms).await?;
         Ok(Response::new(stream))
     }
 
@@ -77,8 +84,13 @@ impl PodiumService for Runs {
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
         let tenant = self.caller(&request).await?.tenant;
-        let run = asking::load(&self.engine, &tenant, run_id(&request.into_inner().run_id)?).await?;
-        Ok(Response::new(v1::GetRunResponse { run: Some(Run::from(&run)) }))
+        let unread = unread(&request);
+        let id = run_id(&request.into_inner().run_id)?;
+        let run = Run::from(&asking::load(&self.engine, &tenant, id).await?);
+        if !unread.is_none_or(|unread| unread.admits(run.encoded_len())) {
+            return Err(asking::overloaded(id).into());
+        }
+        Ok(Response::new(v1::GetRunResponse { run: Some(run) }))
     }
 
     async fn cancel_run(
@@ -166,6 +178,11 @@ impl PodiumService for Runs {
         let tenant = self.caller(&request).await?.tenant;
         Ok(Response::new(ratings::outcomes(&self.engine, &tenant, request.into_inner()).await?))
     }
+}
+
+/// What the server holds of answers that clients have not read. None where no server is asked.
+fn unread<T>(request: &Request<T>) -> Option<Unread> {
+    request.extensions().get::<Unread>().cloned()
 }
 
 /// How many lines a page has.

@@ -11,10 +11,12 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::TaskRef;
 use podium_engine::{Engine, Update};
 use podium_ports::store::StoreError;
+use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::asking;
+use crate::connections::Unread;
 
 /// Silence after which a heartbeat is sent.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
@@ -25,14 +27,17 @@ struct Watch {
     /// The sequence number of the last event that was sent.
     sequence: u64,
     stop: CancellationToken,
+    /// None where no server holds what is sent.
+    unread: Option<Unread>,
 }
 
-/// The updates of a run after event `after`. Ends after its final event, or with an error when `stop` is cancelled.
+/// The updates of a run after event `after`. Ends after its final event, or with an error: when `stop` is cancelled, and when an
+/// update is too long for what `unread` can still hold.
 pub(super) async fn watch(
     engine: &Engine,
     (tenant, id): (&TenantId, RunId),
     after: u64,
-    stop: CancellationToken,
+    (stop, unread): (CancellationToken, Option<Unread>),
 ) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
     let run = asking::load(engine, tenant, id).await?;
     let attempts = AttemptNumbers::of(&run);
@@ -42,11 +47,11 @@ pub(super) async fn watch(
         engine.watch(id, after).await.map_err(|e| asking::watch_error(id, &e))?
     };
     drop(run);
-    let watch = Watch { updates, attempts, sequence: after, stop };
+    let watch = Watch { updates, attempts, sequence: after, stop, unread };
     let messages = stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;
         match watch.next().await? {
-            Ok(update) => Some((Ok(WatchRunResponse { update: Some(update) }), Some(watch))),
+            Ok(update) => Some((Ok(update), Some(watch))),
             Err(error) => Some((Err(Status::from(error)), None)),
         }
     });
@@ -54,18 +59,22 @@ pub(super) async fn watch(
 }
 
 impl Watch {
-    async fn next(&mut self) -> Option<Result<Told, ApiError>> {
+    async fn next(&mut self) -> Option<Result<WatchRunResponse, ApiError>> {
+        let before = self.sequence;
         let update = tokio::select! {
             biased;
             update = tokio::time::timeout(HEARTBEAT_EVERY, self.updates.next()) => update,
             () = self.stop.cancelled() => return Some(Err(asking::stopping())),
         };
-        match update {
-            Ok(Some(Ok(update))) => Some(Ok(self.told(update))),
-            Ok(Some(Err(error))) => Some(Err(asking::store_error(&error))),
-            Ok(None) => None,
-            Err(_silence) => Some(Ok(Told::Heartbeat(v1::Heartbeat { sequence: self.sequence }))),
-        }
+        let update = match update {
+            Ok(Some(Ok(update))) => self.told(update),
+            Ok(Some(Err(error))) => return Some(Err(asking::store_error(&error))),
+            Ok(None) => return None,
+            Err(_silence) => Told::Heartbeat(v1::Heartbeat { sequence: self.sequence }),
+        };
+        let message = WatchRunResponse { update: Some(update) };
+        let is_admitted = self.unread.as_ref().is_none_or(|unread| unread.admits(message.encoded_len()));
+        Some(if is_admitted { Ok(message) } else { Err(asking::overloaded_watch(before)) })
     }
 
     fn told(&mut self, update: Update) -> Told {

@@ -1,6 +1,7 @@
 //! `POST /v1/chat/completions`.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -13,7 +14,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use podium_api::openai::{ChatRequest, Completion, ErrorBody};
 use podium_api::{ApiError, ErrorCode};
-use podium_domain::ids::{RequestId, RunId, TenantId};
+use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::Run;
 use podium_engine::{AnswerError, AnswerPart, Ending, Submitted};
 use tokio_util::sync::CancellationToken;
@@ -57,7 +58,11 @@ pub(super) async fn complete(
     let asking = async move { asking::submit(&engine, caller, new_run).await };
     let (submitted, leaving) = accept(&door, is_findable, asking, |submitted| submitted.run_id()).await?;
     let id = submitted.run_id();
-    let mut response = streamed(&door, (&tenant, id), leaving, (request.include_usage, &unread)).await?;
+    let run = match submitted {
+        Submitted::New(run) => run,
+        Submitted::Existing(id) => Arc::new(asking::load(&door.engine, &tenant, id).await?),
+    };
+    let mut response = streamed(&door, run, leaving, (request.include_usage, &unread)).await?;
     name_run(&mut response, id);
     Ok(response)
 }
@@ -87,12 +92,11 @@ type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
 
 async fn streamed(
     door: &Door,
-    (tenant, id): (&TenantId, RunId),
+    run: Arc<Run>,
     leaving: Leaving,
     (include_usage, unread): (bool, &Unread),
 ) -> Result<Response, ApiError> {
-    let run = asking::load(&door.engine, tenant, id).await?;
-    let completion = Completion::of(&run);
+    let (id, completion) = (run.id(), Completion::of(&run));
     let (answer, held) = if run.is_ended() {
         // It is there as a whole, and counts as held until it is read.
         let bytes = run.answer().map_or(0, str::len);
@@ -108,12 +112,12 @@ async fn streamed(
 }
 
 /// The answer of a run that has ended, in pieces.
-fn replayed(run: Run) -> Answer {
-    stream::unfold(Some((Box::new(run), 0)), |state| async {
+fn replayed(run: Arc<Run>) -> Answer {
+    stream::unfold(Some((run, 0)), |state| async {
         let (run, at) = state?;
         let rest = run.answer().map_or("", |answer| &answer[at..]);
         if rest.is_empty() {
-            return Some((Ok(AnswerPart::Ended(run)), None));
+            return Some((Ok(AnswerPart::Ended(Box::new(Arc::unwrap_or_clone(run)))), None));
         }
         let piece = rest[..rest.floor_char_boundary(PIECE_BYTES_MAX)].to_owned();
         let at = at + piece.len();

@@ -2,6 +2,7 @@
 
 use podium_api::v1;
 use podium_ports::server::ServerLimits;
+use podium_testkit::Answer;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
 use tonic_types::StatusExt as _;
@@ -23,6 +24,47 @@ async fn a_call_with_too_many_messages_is_refused_in_few_words() {
     let status = within(client.create_run(with(1000))).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(status.get_error_details().bad_request().unwrap().field_violations.len(), 12);
+}
+
+#[tokio::test]
+async fn an_answer_beyond_what_may_be_held_unread_is_refused_in_a_status_over_grpc() {
+    let house = House::open(ServerLimits { unread_bytes_max: 64 << 10, ..ServerLimits::default() }).await;
+    let mut client = house.client().await;
+    let mut events = async |text: &str, after_sequence| {
+        house.vendor.otherwise(Answer::text(text));
+        let message =
+            v1::Message { role: v1::Role::User.into(), text: "why?".to_owned(), ..Default::default() };
+        let request = v1::CreateRunRequest { messages: vec![message], ..Default::default() };
+        let run_id = within(client.create_run(request)).await.unwrap().into_inner().run.unwrap().run_id;
+        house.ended(run_id.parse().unwrap()).await;
+        let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence };
+        let mut updates = within(client.watch_run(watch)).await.unwrap().into_inner();
+        let mut sequence = 0;
+        let end = loop {
+            match within(updates.message()).await {
+                Ok(Some(update)) => {
+                    let Some(v1::watch_run_response::Update::Event(event)) = update.update else { continue };
+                    sequence = event.sequence;
+                }
+                Ok(None) => break None,
+                Err(status) => break Some(status),
+            }
+        };
+        let got = within(client.get_run(v1::GetRunRequest { run_id })).await;
+        (sequence, end, got.err())
+    };
+    let (last, end, got) = events("short", 0).await;
+    assert!(last > 4 && end.is_none() && got.is_none(), "{last} {end:?} {got:?}");
+    let (before, end, got) = events(&"x".repeat(200 << 10), 0).await;
+    for status in [end.unwrap(), got.unwrap()] {
+        assert_eq!(status.code(), Code::Unavailable);
+        assert_eq!(status.get_error_details().error_info().unwrap().reason, "OVERLOADED");
+        let words = [format!("watch again after event {before}"), "returns the answer later".to_owned()];
+        assert!(words.iter().any(|words| status.message().ends_with(words)), "{}", status.message());
+    }
+    // It was the event with the answer that was not sent: what follows it is.
+    let (last, end, _) = events(&"x".repeat(200 << 10), before + 1).await;
+    assert!(last > before + 1 && end.is_none(), "{last} {end:?}");
 }
 
 #[tokio::test]

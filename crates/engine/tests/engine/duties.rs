@@ -439,6 +439,30 @@ async fn a_process_that_only_accepts_is_ready_without_the_queue_and_hears_it_wit
     }
 }
 
+#[tokio::test]
+async fn few_histories_read_the_store_at_once_and_the_others_wait() {
+    let Scene { house, faults, .. } = a_scene(Options::default()).await;
+    house.vendor.script("quick", [Answer::text("fine")]);
+    let run = house.ask_under(due_in(Duration::from_mins(20))).await;
+    let house = house.at_work();
+    house.ended(run).await;
+    let (gate, before) = (Gate::closed(), faults.reads.load(Ordering::SeqCst));
+    *faults.reads_wait.lock().unwrap() = Some(gate.clone());
+    let mut reading = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        reading.spawn(house.engine.history(run, 0).count());
+    }
+    // Enough for each of them to come to the store, if it could.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(faults.reads.load(Ordering::SeqCst) - before, 4);
+    gate.open();
+    let events = house.engine.history(run, 0).count().await;
+    let read = within(reading.join_all()).await;
+    assert!(events > 4 && read == [events; 40], "{read:?}");
+}
+
 /// A worker that thinks for a long time. Its run commits nothing, and whoever watches it hears nothing.
 #[tokio::test]
 async fn a_silent_run_is_hardly_ever_read_by_who_watches_it() {

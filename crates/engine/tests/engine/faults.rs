@@ -59,6 +59,8 @@ pub(crate) struct StoreFaults {
     pub(crate) loads: AtomicUsize,
     /// Times that events were read.
     pub(crate) reads: AtomicUsize,
+    /// Where reading events waits.
+    pub(crate) reads_wait: Mutex<Option<Gate>>,
     /// What was written to runs, in order: the names of the events of one commit.
     pub(crate) written: Mutex<Vec<Vec<&'static str>>>,
 }
@@ -220,6 +222,10 @@ impl RunStore for FaultyStore {
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
         self.faults.reads.fetch_add(1, Ordering::SeqCst);
+        let gate = self.faults.reads_wait.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
         self.store.events(run, after, limit).await
     }
 
