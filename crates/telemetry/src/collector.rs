@@ -20,20 +20,18 @@ pub(crate) struct Collector {
     exporter: MetricExporter,
     /// Provides the timers, which the thread does not have.
     runtime: Handle,
-    is_unreachable: AtomicBool,
+    is_down: AtomicBool,
 }
 
 impl Collector {
     pub(crate) fn new(exporter: MetricExporter, runtime: Handle) -> Self {
-        Self { exporter, runtime, is_unreachable: AtomicBool::new(false) }
+        Self { exporter, runtime, is_down: AtomicBool::new(false) }
     }
 
     fn note(&self, delivered: &OTelSdkResult) {
         match delivered {
-            Ok(()) if self.is_unreachable.swap(false, Ordering::Relaxed) => {
-                info!("the metrics collector is reachable again")
-            }
-            Err(error) if !self.is_unreachable.swap(true, Ordering::Relaxed) => {
+            Ok(()) if self.is_down.swap(false, Ordering::Relaxed) => info!("metrics are delivered again"),
+            Err(error) if !self.is_down.swap(true, Ordering::Relaxed) => {
                 warn!(%error, "metrics cannot be delivered; they accumulate until the next delivery");
             }
             Ok(()) | Err(_) => {}
