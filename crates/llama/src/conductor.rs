@@ -37,7 +37,7 @@ use crate::sampler::Sampling;
 /// Most tries at a plan. Tries differ only in the sampled tokens.
 const TRIES_MAX: u32 = 3;
 
-/// What the machine provides for a conductor. The bundle defines what the model needs.
+/// Resources of the machine for a conductor. The bundle defines what the model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlamaOptions {
     /// Most plans that are written concurrently; see [`EngineOptions::sequences_max`].
@@ -94,9 +94,9 @@ pub enum OpenError {
     Head {
         /// Name and version.
         bundle: String,
-        /// What the head was trained on.
+        /// The source that the head was trained on.
         theirs: String,
-        /// What the bundle produces.
+        /// The source of the bundle's hidden states.
         ours: String,
     },
     /// Its weights cannot be loaded.

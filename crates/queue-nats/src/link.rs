@@ -43,7 +43,7 @@ pub struct ConnectionOptions {
     pub client_certificate: Option<(PathBuf, PathBuf)>,
     /// Time limit of a call, except calls that wait for messages.
     pub call_max: Duration,
-    /// What to do if no server answers at the start.
+    /// The reaction if no server answers at the start.
     pub at_start: AtStart,
 }
 
@@ -82,7 +82,7 @@ pub enum SignIn {
     Credentials(PathBuf),
 }
 
-/// What to do if no server answers at the start. Later connections are retried for ever.
+/// The reaction if no server answers at the start. Later connections are retried for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtStart {
     /// Return an error.

@@ -222,7 +222,7 @@ impl Chosen {
     }
 }
 
-/// What conductors need to call remote models.
+/// The services that conductors need to call remote models.
 #[derive(Clone)]
 pub struct Callees {
     /// Calls the pool's workers.

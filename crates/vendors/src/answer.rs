@@ -136,7 +136,7 @@ enum Progress {
     Tail,
 }
 
-/// What was read of an answer so far. `items` fills as pieces arrive; its last one is an error or `Finished`.
+/// The part of an answer that was read so far. `items` fills as pieces arrive; its last one is an error or `Finished`.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) faults: Faults,

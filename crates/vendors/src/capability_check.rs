@@ -49,7 +49,7 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
     .collect()
 }
 
-/// What a wire format accepts with restrictions, or separately but not in combination.
+/// Features that a wire format accepts with restrictions, or separately but not in combination.
 fn combination(worker: &Worker, request: &ChatRequest) -> Option<&'static str> {
     if worker.api != WireFormat::Anthropic {
         return None;

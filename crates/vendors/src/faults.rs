@@ -204,7 +204,7 @@ pub(crate) fn json_or_text(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_else(as_text)
 }
 
-/// What a caller can do about an error.
+/// The reaction that may help after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Retry later and more slowly.

@@ -27,7 +27,7 @@ pub enum BuildError {
         vendor: VendorId,
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A vendor's `base_url` is not an HTTP address.
@@ -64,7 +64,7 @@ impl Roots {
     }
 }
 
-/// What the calls of one client have in common: route, file of trusted authorities, connect timeout in milliseconds.
+/// The properties that the calls of one client share: route, file of trusted authorities, connect timeout in milliseconds.
 type ClientKey = (Route, Option<String>, u64);
 
 /// HTTP clients by route, trusted authorities and connect timeout: reqwest sets each of these once for all calls of a client.

@@ -70,7 +70,7 @@ pub(super) struct Workflow {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) description: String,
-    /// What happens after a failed step, since no model can plan again.
+    /// The reaction to a failed step, since no model can plan again.
     pub(super) failed_step: FailedStep,
     pub(super) steps: Vec<FixedStep>,
     pub(super) templates: Templates,
@@ -106,7 +106,7 @@ struct WorkflowFile {
     steps: Vec<StepEntry>,
 }
 
-/// What happens after a failed step. A workflow is fixed, so `replan` does not exist.
+/// The reaction to a failed step. A workflow is fixed, so `replan` does not exist.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OnFailure {

@@ -59,7 +59,7 @@ pub struct RemoteOptions {
     pub waiting_max: usize,
     /// Reasoning effort; the vendor's default if absent.
     pub effort: Option<Effort>,
-    /// What the model may be asked for.
+    /// The plans that the model may be asked for.
     pub abilities: Abilities,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Memory {
     weights: u64,
     /// Size of the key-value cache, if the file contains the dimensions.
     text: Option<u64>,
-    /// What llama.cpp's memory check does not count: the context for hidden states, and the adapter.
+    /// Bytes that llama.cpp's memory check does not count: the context for hidden states, and the adapter.
     pub(super) uncounted: u64,
     /// Number of contexts, and tokens of each.
     texts: (u64, u32),

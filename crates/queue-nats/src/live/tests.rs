@@ -1,4 +1,4 @@
-//! What is published through a real server, and when.
+//! Tests of the published messages on a real server.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -132,7 +132,7 @@ pub(super) struct SchemaBody<'a> {
     pub(super) strict: bool,
 }
 
-/// What a stream contains in addition to text.
+/// Additional content of a stream.
 #[derive(Debug, Serialize)]
 pub(super) struct StreamOptions {
     pub(super) include_usage: bool,

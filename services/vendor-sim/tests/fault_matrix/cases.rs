@@ -84,7 +84,7 @@ impl Outcome {
         }
     }
 
-    /// What an attempt's error says then.
+    /// The text of an attempt's error.
     pub(crate) fn words(&self) -> &'static str {
         match self {
             Self::Answered(_) => "exceeds output_bytes_max",
