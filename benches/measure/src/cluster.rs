@@ -1,4 +1,4 @@
-//! What the clusters of the benchmarks are started from: private servers, and one binary under the names of the programs.
+//! The parts of the benchmarks' clusters: private servers, and one binary under the names of the programs.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;

@@ -21,9 +21,17 @@ const CLEAN: &[&str] = &[
     "benches/measure/",
     "benches/peers/",
     "benches/store/",
+    "crates/bundle/",
+    "crates/head/",
+    "crates/memory/",
+    "crates/store-postgres/",
+    "crates/store-sqlite/",
+    "crates/telemetry/",
+    "crates/testkit/",
     "fuzz/",
     "services/executor/",
     "services/planner/",
+    "tests/harness/",
 ];
 
 /// A word or phrase that is refused, in lower case.
