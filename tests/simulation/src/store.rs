@@ -10,7 +10,9 @@ use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Commit, Conflict, Created, Due, Hold, RunSummary, RunSums, Turn, Unwritten};
+use podium_ports::store::{
+    Again, Commit, Conflict, Created, Due, Hold, RunSummary, RunSums, Turn, Unwritten,
+};
 use podium_testkit::TaskRows;
 
 use crate::budgets::BudgetState;
