@@ -4,8 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt};
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_ports::live::{Frame, LiveError, Signal, Signals};
@@ -20,6 +21,8 @@ use crate::parts::Parts;
 /// before it. Past the deadline of the run, soon after which it ends, it is read as often as at first.
 const POLL_AFTER: Duration = Duration::from_secs(1);
 const POLL_AFTER_MAX: Duration = Duration::from_secs(30);
+/// How long a watcher waits for the live stream before it goes on without. It subscribes in the meantime.
+const SUBSCRIBE_WAIT: Duration = Duration::from_millis(50);
 /// Events read at a time.
 const EVENTS_PAGE: u32 = 256;
 
@@ -75,6 +78,8 @@ pub(crate) struct Watcher {
     run: Option<Run>,
     /// None while the live stream fails: then the store is polled, and every poll tries again.
     signals: Option<Signals>,
+    /// A subscription that takes long: it is used from then on.
+    subscribing: Option<BoxFuture<'static, Option<Signals>>>,
     shown: HashMap<(u16, StepIndex), Shown>,
     /// The round of which text is not shown yet: until the plan is there nobody knows whether it is the answer.
     withheld: Option<u16>,
@@ -84,13 +89,12 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     pub(crate) async fn new(parts: Parts, id: RunId, after: u64, wants: Wants) -> Result<Self, WatchError> {
-        // Subscribed before the store is read: what is committed in between is signalled.
-        let signals = subscribe(&parts, id, wants).await;
         let (shown, pending) = (HashMap::new(), VecDeque::new());
         let (run, withheld, poll_after) = (None, None, POLL_AFTER);
+        let (signals, subscribing) = (None, None);
         let mut watcher =
-            Self { parts, id, wants, after, run, signals, shown, withheld, pending, poll_after };
-        watcher.read_events().await?;
+            Self { parts, id, wants, after, run, signals, subscribing, shown, withheld, pending, poll_after };
+        watcher.resubscribe().await?;
         if watcher.run.is_none() {
             return Err(WatchError::UnknownRun);
         }
@@ -125,6 +129,10 @@ impl Watcher {
             let pause = self.pause();
             tokio::select! {
                 biased;
+                signals = finish(&mut self.subscribing) => {
+                    self.signals = signals;
+                    self.read_events().await?;
+                }
                 signal = next_of(&mut self.signals) => self.heed(signal).await?,
                 () = self.parts.clock.sleep(pause) => self.poll().await?,
             }
@@ -147,6 +155,7 @@ impl Watcher {
                 self.poll_after = POLL_AFTER_MAX.min(self.poll_after * 2);
                 self.read_events().await?;
             }
+            None if self.subscribing.is_some() => self.read_events().await?,
             None => self.resubscribe().await?,
         }
         if self.version() > version || self.signals.is_none() {
@@ -221,8 +230,16 @@ impl Watcher {
         Ok(())
     }
 
+    /// Subscribes anew and then reads the store: what is committed in between is signalled. A live stream that does not answer at
+    /// once delays nobody, since a gateway accepts requests while it is unreachable.
     async fn resubscribe(&mut self) -> Result<(), StoreError> {
-        self.signals = subscribe(&self.parts, self.id, self.wants).await;
+        let subscribing = subscribe(self.parts.clone(), self.id, self.wants);
+        (self.signals, self.subscribing) = (None, Some(subscribing.boxed()));
+        self.signals = tokio::select! {
+            biased;
+            signals = finish(&mut self.subscribing) => signals,
+            () = self.parts.clock.sleep(SUBSCRIBE_WAIT) => None,
+        };
         self.read_events().await
     }
 
@@ -276,12 +293,20 @@ impl Watcher {
 }
 
 /// Signals of the run; none when the live stream fails.
-async fn subscribe(parts: &Parts, id: RunId, wants: Wants) -> Option<Signals> {
+async fn subscribe(parts: Parts, id: RunId, wants: Wants) -> Option<Signals> {
     let subscribed = match wants {
         Wants::Everything => parts.live.subscribe(id).await,
         Wants::Answer => parts.live.subscribe_to_answer(id).await,
     };
     or_without(id, subscribed)
+}
+
+/// Waits for a subscription that is under way; never returns if there is none.
+async fn finish(subscribing: &mut Option<BoxFuture<'static, Option<Signals>>>) -> Option<Signals> {
+    let Some(work) = subscribing else { return std::future::pending().await };
+    let signals = work.await;
+    *subscribing = None;
+    signals
 }
 
 /// The signals, if there are any.

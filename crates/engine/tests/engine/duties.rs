@@ -11,7 +11,7 @@ use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_engine::{Engine, Options, Parts, Roles};
+use podium_engine::{Engine, Options, Parts, Roles, Update};
 use podium_memory::{MemoryQueue, QueueOptions};
 use podium_ports::clock::{Clock, Skew};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
@@ -461,6 +461,52 @@ async fn few_histories_read_the_store_at_once_and_the_others_wait() {
     let events = house.engine.history(run, 0).count().await;
     let read = within(reading.join_all()).await;
     assert!(events > 4 && read == [events; 40], "{read:?}");
+}
+
+/// A live stream whose server does not answer until a test lets it.
+struct Unanswered {
+    live: Arc<dyn LiveStream>,
+    gate: Gate,
+}
+
+#[async_trait]
+impl LiveStream for Unanswered {
+    async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
+        self.live.publish(run, signal).await
+    }
+
+    async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
+        self.gate.pass().await;
+        self.live.subscribe(run).await
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_does_not_wait_for_a_live_stream_that_does_not_answer() {
+    let Scene { house, clock, .. } = a_scene(Options::default()).await;
+    let (worker, live) = (Gate::closed(), Gate::closed());
+    house.vendor.script("quick", [Answer::text("first ").wait(&worker).say("second")]);
+    let run = house.ask_under(due_in(Duration::from_mins(20))).await;
+    let house = house.at_work();
+    within(house.vendor.until_called(1)).await;
+    let gateway = house.beside(Options::default(), 8, |parts| {
+        parts.live = Arc::new(Unanswered { live: Arc::clone(&parts.live), gate: live.clone() });
+    });
+    let began = clock.now();
+    let mut updates = gateway.engine.watch(run, 0).await.unwrap();
+    assert!(matches!(updates.next().await, Some(Ok(Update::Event(_)))));
+    assert!(clock.now().since(began) < Duration::from_millis(100));
+    // Once it answers, the watcher sees what was written before and what is written from then on.
+    live.open();
+    let mut text = String::new();
+    while text != "first " {
+        if let Update::Frame { frame, .. } = within(updates.next()).await.unwrap().unwrap() {
+            text += &frame.text;
+        }
+    }
+    worker.open();
+    while within(updates.next()).await.is_some() {}
+    assert_eq!(house.ended(run).await.answer(), Some("first second"));
 }
 
 /// A worker that thinks for a long time. Its run commits nothing, and whoever watches it hears nothing.
