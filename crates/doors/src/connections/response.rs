@@ -206,7 +206,8 @@ async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) 
         }
         while !data.is_empty() {
             let piece = data.split_to(data.len().min(PIECE_BYTES_MAX));
-            send(Piece::Frame(Ok(Frame::data(piece)))).await?;
+            // A copy: an HTTP/2 connection keeps the frame that it wrote last, and with it the whole buffer that it is cut from.
+            send(Piece::Frame(Ok(Frame::data(Bytes::copy_from_slice(&piece))))).await?;
         }
     }
 }
@@ -233,6 +234,18 @@ mod tests {
         let body = send(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_11);
         assert_eq!(body.size_hint().exact(), Some(100_000));
         assert_eq!(body.collect().await.unwrap().to_bytes(), sent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_keeps_a_frame_keeps_no_more_of_the_answer() {
+        let sent = Bytes::from(vec![7; 1 << 20]);
+        let body = send(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_2);
+        let mut body = std::pin::pin!(body);
+        let mut kept = None;
+        while let Some(frame) = body.frame().await {
+            kept = frame.unwrap().into_data().ok();
+        }
+        assert!(sent.is_unique() && kept.is_some_and(|frame| frame.len() <= PIECE_BYTES_MAX));
     }
 
     #[tokio::test(start_paused = true)]
