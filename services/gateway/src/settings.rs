@@ -26,7 +26,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What is allowed and hardly meant.
+    /// Settings that are allowed and rarely intended.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         keyless_warning([self.listen, self.grpc_listen], self.keys_required)
     }

@@ -40,7 +40,7 @@ fn without_demo_conductor(settings: &Settings) -> Option<String> {
     demo_bundle(&pool::read(&settings.pool).ok()?, OPEN_BUNDLE).err()
 }
 
-/// What is allowed and hardly meant.
+/// Settings that are allowed and rarely intended.
 fn warnings(settings: &Settings) -> Vec<String> {
     let keyless = keyless_warning([settings.listen, settings.grpc_listen], settings.keys_required);
     let wrong = without_demo_conductor(settings).map(|problem| {

@@ -87,7 +87,7 @@ impl PodiumService for Runs {
         let unread = unread(&request);
         let id = run_id(&request.into_inner().run_id)?;
         let run = Run::from(&asking::load(&self.engine, &tenant, id).await?);
-        if !unread.is_none_or(|unread| unread.admits(run.encoded_len())) {
+        if unread.is_some_and(|unread| !unread.admits(run.encoded_len())) {
             return Err(asking::overloaded(id).into());
         }
         Ok(Response::new(v1::GetRunResponse { run: Some(run) }))
@@ -180,7 +180,7 @@ impl PodiumService for Runs {
     }
 }
 
-/// What the server holds of answers that clients have not read. None where no server is asked.
+/// Counts the bytes of answers that the server holds until clients read them. None outside of a server.
 fn unread<T>(request: &Request<T>) -> Option<Unread> {
     request.extensions().get::<Unread>().cloned()
 }

@@ -47,7 +47,8 @@ enum Command {
     Serve(ServeArgs),
     /// Ask a question; draw its workflow while it runs, then print the answer.
     Ask(ask::AskArgs),
-    /// Let the conductor plan a question, and run nothing.
+    /// Let the conductor plan a question, and run nothing. Plans in this process, not in a server; `podium runs show` shows a
+    /// server's plans.
     Plan(plan::PlanArgs),
     /// Estimate the cost of a question, and run nothing.
     Estimate(estimate::EstimateArgs),
