@@ -1,4 +1,4 @@
-//! Decision records: numbered without a gap, titled by their decision, with a status, a date and a row in the index.
+//! Decision records: each with a number of its own, titled by their decision, with a status, a date and a row in the index.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -15,7 +15,7 @@ const STATES: &[&str] = &["accepted", "proposed", "rejected", "superseded"];
 /// Sections of every record.
 const SECTIONS: &[&str] = &["## Context", "## Decision", "## Consequences"];
 
-/// Checks `docs/adr/NNNN-what-was-decided.md`, counted from 0001.
+/// Checks `docs/adr/NNNN-what-was-decided.md`. A gap is a number that was reserved and not needed.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let index = tree.text(INDEX).unwrap_or_default();
@@ -27,14 +27,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         if stem == "README" {
             continue;
         }
-        let expected = last + 1;
         let number = stem.split_once('-').filter(|(digits, _)| digits.len() == 4);
         let Some(number) = number.and_then(|(digits, _)| digits.parse::<u32>().ok()) else {
             findings.push(Finding::broken(RULE, path, "it is not named `NNNN-what-was-decided.md`"));
             continue;
         };
-        if number != expected {
-            findings.push(Finding::broken(RULE, path, format!("the next number is {expected:04}")));
+        if number == last {
+            findings.push(Finding::broken(RULE, path, format!("the number {number:04} is used twice")));
         }
         last = number;
         let text = tree.text(path).unwrap_or_default();
@@ -129,12 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn records_are_numbered_without_a_gap() {
-        let second = RECORD.replace("0001", "0003");
-        let index = format!("{ROW}{}", ROW.replace("0001", "0003"));
+    fn a_number_is_used_once() {
+        let index = format!("{ROW}{}", ROW.replace("0001-a", "0001-b"));
         assert_eq!(
-            findings([("docs/adr/0001-a.md", RECORD), ("docs/adr/0003-a.md", &second), (INDEX, &index)]),
-            ["docs/adr/0003-a.md: [decision-record] the next number is 0002"]
+            findings([("docs/adr/0001-a.md", RECORD), ("docs/adr/0001-b.md", RECORD), (INDEX, &index)]),
+            ["docs/adr/0001-b.md: [decision-record] the number 0001 is used twice"]
         );
         assert_eq!(
             findings([("docs/adr/0001-a.md", "# A\n"), ("docs/adr/notes.md", "# Notes\n")]),
