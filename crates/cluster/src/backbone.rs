@@ -99,7 +99,9 @@ impl Backbone {
         }
         let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
         let clock = Arc::new(clock);
-        let limiter = calls.then(|| limits(settings, clock.clone(), (&mut keepers, &stop))).transpose()?;
+        let limiter = calls
+            .then(|| limits(settings, &(Arc::clone(&clock) as Arc<dyn Clock>), (&mut keepers, &stop)))
+            .transpose()?;
         if let Some(limiter) = &limiter {
             limiter_state::observe(limiter);
         }
@@ -287,11 +289,11 @@ fn limit_options(lease: Duration, away: RedisAway) -> LimitOptions {
 /// The limiter on all servers of the limits.
 fn limits(
     cluster: &ClusterSettings,
-    clock: Arc<dyn Clock>,
+    clock: &Arc<dyn Clock>,
     (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
 ) -> Result<SeveralRedisLimiters, ClusterError> {
     let mut open = |url: &String| {
-        let limiter = redis(cluster, url, clock.clone(), (&mut *keepers, stop))?;
+        let limiter = redis(cluster, url, Arc::clone(clock), (&mut *keepers, stop))?;
         Ok(Server { name: redis_name(url).to_owned(), limiter })
     };
     let (first, others) = match cluster.redis.limits.split_first() {

@@ -60,7 +60,9 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let mut doors = listeners.open(&engine, &access, limits, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
-    warning.into_iter().for_each(|warning| warn!("{warning}"));
+    if let Some(warning) = warning {
+        warn!("{warning}");
+    }
     let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());
     loops.spawn({
         let stopping = stopping.clone();

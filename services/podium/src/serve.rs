@@ -67,7 +67,9 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));
-    warnings(&settings).iter().for_each(|warning| warn!("{warning}"));
+    for warning in warnings(&settings) {
+        warn!("{warning}");
+    }
     let access = embedded.access(settings.keys_required);
     let mut doors =
         listeners.open(&engine, &access, settings.limits.clone(), unix_seconds(SystemClock.now()));

@@ -84,18 +84,16 @@ impl CellRouter {
         whose: impl FnOnce() -> String,
     ) -> Result<Option<&Other>, ApiError> {
         let Some(other) = self.0.others.get(&cell) else { return Ok(None) };
-        match headers.get(PASSED_ON) {
-            None => Ok(Some(other)),
-            Some(_) => {
-                let (whose, own) = (whose(), self.0.own);
-                tracing::warn!(%own, %cell, %whose, "a request was passed on to a gateway of the wrong cell");
-                let message = format!(
-                    "a gateway of cell {own} was passed a request for {whose}, which belongs to cell {cell}; the gateways' \
-                     `cells` files differ"
-                );
-                Err(ApiError::new(ErrorCode::Unavailable, message))
-            }
+        if !headers.contains_key(PASSED_ON) {
+            return Ok(Some(other));
         }
+        let (whose, own) = (whose(), self.0.own);
+        tracing::warn!(%own, %cell, %whose, "a request was passed on to a gateway of the wrong cell");
+        let message = format!(
+            "a gateway of cell {own} was passed a request for {whose}, which belongs to cell {cell}; the gateways' \
+             `cells` files differ"
+        );
+        Err(ApiError::new(ErrorCode::Unavailable, message))
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn complete(
     }
     let tenant = caller.tenant.clone();
     let asking = async move { asking::submit(&engine, caller, new_run).await };
-    let (submitted, leaving) = accept(&door, is_findable, asking, |submitted| submitted.run_id()).await?;
+    let (submitted, leaving) = accept(&door, is_findable, asking, podium_engine::Submitted::run_id).await?;
     let id = submitted.run_id();
     let run = match submitted {
         Submitted::New(run) => run,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_domain::ids::{RunId, TenantId};
+use podium_domain::policy::FailedStep;
 use podium_domain::run::Run;
 use podium_doors::{Access, ApiKey, Doors, Listeners};
 use podium_engine::{Engine, Options, Parts, Roles};

@@ -74,9 +74,10 @@ async fn a_refusal_after_a_new_plan_says_what_failed_first() {
             .vendor
             .script("checker", [Answer::text("I only do dates.").finish(FinishReason::ContentFilter)]);
         let reply = house.send(COMPLETIONS, "", &question("why?", stream)).await;
-        let podium = match stream {
-            false => reply.json()["podium"].clone(),
-            true => events(&reply.body).last().unwrap()["podium"].clone(),
+        let podium = if stream {
+            events(&reply.body).last().unwrap()["podium"].clone()
+        } else {
+            reply.json()["podium"].clone()
         };
         assert_eq!(
             (&podium["refused"], &podium["failed_steps"][0]["worker"]),

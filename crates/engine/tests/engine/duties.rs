@@ -1,13 +1,13 @@
 //! The duties of a process do not wait for each other: what it does while the queue is slow or does not answer, while it cannot
 //! read some runs, while its clock is wrong, and when one of its loops panics. Time is virtual.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use podium_domain::ids::{ClaimId, RunId, StepIndex};
+use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
 use podium_domain::time::Timestamp;
@@ -20,7 +20,7 @@ use podium_ports::store::RunStore;
 use podium_testkit::{Answer, Gate, TestClock, TestStore, plan_of};
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::{FaultyStore, StoreFaults};
+use crate::faults::{FaultyStore, StoreFaults, SweepTurn};
 use crate::house::{House, within};
 
 /// How long `NatsQueue` takes to fail without a connection.
@@ -278,7 +278,7 @@ async fn the_work_of_a_killed_executor_is_taken_over_within_five_seconds() {
 }
 
 /// A store whose processes take turns to sweep.
-fn taking_turns(turn: &Arc<Mutex<(Option<ClaimId>, Timestamp)>>) -> Arc<StoreFaults> {
+fn taking_turns(turn: &Arc<SweepTurn>) -> Arc<StoreFaults> {
     Arc::new(StoreFaults { turn: Some(Arc::clone(turn)), ..StoreFaults::default() })
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct Held {
     pub(crate) may_go: Gate,
 }
 
+/// The holder of the turn to sweep, and the end of its lease.
+pub(crate) type SweepTurn = Mutex<(Option<ClaimId>, Timestamp)>;
+
 #[derive(Default)]
 pub(crate) struct StoreFaults {
     /// Commits that still fail, before anything is written.
@@ -35,12 +38,12 @@ pub(crate) struct StoreFaults {
     /// Commits that still succeed without saying so.
     pub(crate) answers_lost: AtomicUsize,
     /// Who has the turn to sweep, and until when, if processes take turns.
-    pub(crate) turn: Option<Arc<Mutex<(Option<ClaimId>, Timestamp)>>>,
+    pub(crate) turn: Option<Arc<SweepTurn>>,
     /// Times that due work was searched for.
     pub(crate) sweeps: AtomicUsize,
     /// Loads that fail after each of these.
     pub(crate) loads_fail_after_lost: AtomicUsize,
-    loads_fail: AtomicUsize,
+    pub(crate) loads_fail: AtomicUsize,
     /// The call that panics, by its name.
     pub(crate) panics_in: Mutex<Option<&'static str>>,
     /// A run whose plan other processes are always quicker to commit to.

@@ -50,7 +50,7 @@ impl House {
             .unwrap();
     }
 
-    /// A worker in each format that show_fault the fault, and one without faults.
+    /// A worker in each format that shows the fault, and one without faults.
     pub(crate) fn pool(&self, case: &Case) -> Pool {
         let (scheme, address) = match case.trouble {
             Trouble::Scripted(_) => ("http", self.sim.addr().to_string()),
