@@ -224,9 +224,9 @@ fn options(settings: &ClusterSettings) -> Options {
     }
 }
 
-/// How long a message may stay unanswered. A process that works on a task extends its lease and answers for its message every
-/// quarter of a lease. If the process dies, the sweepers find the lease within a sweep of its end, and the message comes back
-/// then: if it comes earlier, it is put back for another sweep.
+/// How long a message may stay unacked. A process acks it when it has claimed the task, which takes milliseconds. If the process
+/// dies before, the message is delivered again after this time; if it dies later, the sweepers publish the task at the end of its
+/// lease.
 fn ack_wait(lease: Duration) -> Duration {
     lease + Options::default().sweep_every
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use podium_local_cluster::Shape;
+use podium_vendor_sim::Options;
 use tokio::task::JoinSet;
 
 use crate::client::Client;
@@ -15,7 +16,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_loop_panics_ends_with_an_error_and_loses_no_run() {
     let (conductor, _workflow) = diamond();
-    let mut cluster = crate::start(&Shape::new(1, 1, 2, conductor)).await;
+    let workers = Options { generalist_accuracy: 1.0, ..Options::loopback(7) };
+    let mut cluster = crate::start(&Shape { workers, ..Shape::new(1, 1, 2, conductor) }).await;
     let binary = Path::new(env!("CARGO_BIN_EXE_podium-local-cluster"));
     cluster.replace_by_panicking(1, binary).await.unwrap();
     let mut asked = JoinSet::new();

@@ -71,7 +71,10 @@ async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
 /// Whether the executor's page of metrics says so of its limiter.
 async fn limiter_is(executor: &Service, state: &str) -> bool {
     let (status, page) = get(executor.address(0), "/metrics").await.unwrap();
-    status == 200 && page.contains(&format!("podium_limiter_state{{podium_state=\"{state}\"}} 1"))
+    let is_state = |line: &str| {
+        line.starts_with(&format!("podium_limiter_state{{podium_state=\"{state}\",")) && line.ends_with(" 1")
+    };
+    status == 200 && page.lines().any(is_state)
 }
 
 /// Asks for all runs at once.

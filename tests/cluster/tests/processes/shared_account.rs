@@ -148,9 +148,10 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     let times = by_model(&calls);
     let (plans, steps) = (&times["sim-conductor"], &times["sim-arithmetic"]);
     assert_eq!((plans.len(), steps.len()), (planned, direct + planned));
-    // Older runs go first, though the vendor reports its limit to each worker.
-    let before = steps.iter().filter(|at| **at < plans[0]).count();
-    assert!(before > direct / 2, "{before} steps were called before the first plan: {plans:?}, {steps:?}");
+    // Older runs go first, though the vendor reports its limit to each worker. A turn that a busy executor misses goes to a plan,
+    // so single plans may come early.
+    let before = steps.iter().filter(|at| **at < plans[planned / 2]).count();
+    assert!(before > direct / 2, "{before} steps were called before half of the plans: {plans:?}, {steps:?}");
 
     // The planner uses it up, and the executor waits.
     let told_before = of_executor("rate").await;
