@@ -313,7 +313,7 @@ fn redis(
 ) -> Result<RedisLimiter, ClusterError> {
     let settings = &cluster.redis;
     let server = address::redis(settings, url)?;
-    keepers.spawn(contact::say_why_not((redis_name(url).to_owned(), server.clone()), stop.clone()));
+    keepers.spawn(contact::log_refusals(redis_name(url).to_owned(), server.clone(), stop.clone()));
     let away = match settings.away {
         Away::Hold => RedisAway::Hold,
         Away::Local(share) => RedisAway::Local { share },

@@ -25,9 +25,9 @@ enum Refusal {
     Answer(String),
 }
 
-/// Until it was let in once, or is told to stop.
-pub(crate) async fn say_why_not((name, server): (String, ConnectionInfo), stop: CancellationToken) {
-    while let Err(error) = knock(&server).await {
+/// Logs why the server refuses this process, until it has accepted one connection or `stop` is cancelled.
+pub(crate) async fn log_refusals(name: String, server: ConnectionInfo, stop: CancellationToken) {
+    while let Err(error) = check(&server).await {
         let advice = advice(Server::Redis, &error);
         warn!(server = %name, %error, "Redis cannot be used, and is tried again{advice}");
         tokio::select! {
@@ -35,10 +35,10 @@ pub(crate) async fn say_why_not((name, server): (String, ConnectionInfo), stop: 
             () = SystemClock.sleep(SAY_EVERY) => {}
         }
     }
-    info!(server = %name, "Redis lets this process in");
+    info!(server = %name, "Redis accepts connections of this process");
 }
 
-async fn knock(server: &ConnectionInfo) -> Result<(), Refusal> {
+async fn check(server: &ConnectionInfo) -> Result<(), Refusal> {
     ping(server).await.map_err(|error| match error.kind() {
         ErrorKind::Io | ErrorKind::InvalidClientConfig => Refusal::Unreachable(error),
         _ => Refusal::Answer(error.code().unwrap_or(error.category()).to_owned()),

@@ -194,7 +194,7 @@ impl Engine {
     /// The stored events after event `after` of a run that has ended, up to the one that ended it. They are read while they are
     /// taken, so that a slow reader holds few of them.
     pub fn history(&self, id: RunId, after: u64) -> BoxStream<'static, Result<SequencedEvent, StoreError>> {
-        history((self.parts().clone(), self.shared.reads.clone()), id, after)
+        history(self.parts().clone(), self.shared.reads.clone(), id, after)
     }
 
     /// The answer as it is written: texts that concatenate to the run's answer, then the run as it ended.

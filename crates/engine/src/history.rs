@@ -40,7 +40,8 @@ struct History {
 
 /// A run's events after `after`, up to the one that ended it.
 pub(crate) fn history(
-    (parts, reads): (Parts, Reads),
+    parts: Parts,
+    reads: Reads,
     id: RunId,
     after: u64,
 ) -> BoxStream<'static, Result<SequencedEvent, StoreError>> {

@@ -1,10 +1,10 @@
-//! The sweeper: whatever was lost between a commit and its message, or with a dead process, is found in the store here.
+//! The sweeper finds in the store what was lost between a commit and its message, or with a dead process.
 //!
-//! One process at a time sweeps, under a lease of the store: so the work does not grow with the number of processes. The lease only
+//! One process at a time sweeps, under a lease in the store, so the work does not grow with the number of processes. The lease only
 //! saves work: two sweepers of one store share what they find.
 //!
-//! It only looks. What it finds is acted on beside it, so that neither a slow commit nor a queue that does not answer delays the
-//! next look.
+//! The sweeper only searches. Other tasks act on what it finds, so neither a slow commit nor an unreachable queue delays the next
+//! search.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::commands::CommandError;
 use crate::engine::Engine;
 use crate::metrics::Found;
 
-/// When the store has not answered for so long, or for as long as a heartbeat may be late, it was unreachable, and with it every
-/// heartbeat.
+/// If the store has not answered for this time, or for as long as a heartbeat may be late, it was unreachable, also for all
+/// heartbeats.
 const OUTAGE: Duration = Duration::from_secs(2);
-/// How often the lease of the turn to sweep is asked for, in sweeps.
+/// Interval between requests for the turn to sweep, in sweeps.
 const TURN_SWEEPS: u32 = 2;
-/// How long it lasts, in sweeps: after the death of its holder, another process sweeps within three seconds.
+/// Length of the turn's lease, in sweeps. After the death of its holder, another process sweeps within three seconds.
 const TURN_LEASE_SWEEPS: u32 = 4;
 /// Later than any deadline or lease.
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
@@ -47,17 +47,17 @@ pub(crate) struct Sweeper {
     publishing: JoinSet<()>,
 }
 
-/// Whether the store took what a sweep wanted to write.
+/// Whether the store accepts writes, as far as one write shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// Yes, or it refused this run.
+    /// It wrote, or refused this run only.
     Yes,
-    /// It was unreachable, or takes no writes at all: its disk may be full.
+    /// It was unreachable, or it accepts no writes: its disk may be full.
     No,
 }
 
-/// After the store was unreachable, or took no writes, holders get one lease's time to extend their leases: they could not do so
-/// meanwhile.
+/// Expires no lease for one lease's time after the store was unreachable or accepted no writes, because holders could not extend
+/// their leases in that time.
 struct LeaseGrace {
     answered_at: Timestamp,
     held_until: Timestamp,
@@ -68,19 +68,19 @@ struct LeaseGrace {
 }
 
 impl LeaseGrace {
-    /// Nobody knows what was before: a process may be started when the store is back, or have waited for it.
+    /// A new process does not know whether the store was unreachable until now.
     fn new(now: Timestamp, sweep_every: Duration, lease: Duration) -> Self {
         let silence_max = OUTAGE.min(lease / 3) + sweep_every;
         Self { answered_at: now, held_until: now.after(lease), takes_no_writes: false, silence_max, lease }
     }
 
-    /// The store has answered writes so.
+    /// Notes the outcome of a write.
     fn wrote(&mut self, now: Timestamp, taken: Taken) {
         if taken == Taken::No {
             self.held_until = now.after(self.lease);
             if !self.takes_no_writes {
                 info!(
-                    "the store takes no writes: leases are held for {} ms after it does",
+                    "the store accepts no writes; no lease expires until {} ms after it does",
                     self.lease.as_millis()
                 );
             }
@@ -88,7 +88,7 @@ impl LeaseGrace {
         self.takes_no_writes = taken == Taken::No;
     }
 
-    /// How many leases may run out now. While the store takes no writes, one is tried: so it is known when it does again.
+    /// Returns how many leases may be expired now. While the store accepts no writes, one is tried, which shows when it does again.
     fn may_run_out(&self, may: bool) -> usize {
         match (may, self.takes_no_writes) {
             (_, true) => 1,
@@ -97,12 +97,11 @@ impl LeaseGrace {
         }
     }
 
-    /// The store has answered. Between two answers lie a pause and a look, and no work of ours. Returns whether leases may run
-    /// out.
+    /// Notes an answer of the store, and returns whether leases may be expired. Only a pause and a search lie between two answers.
     fn answered(&mut self, now: Timestamp) -> bool {
         if now.since(self.answered_at) > self.silence_max {
             (self.held_until, self.takes_no_writes) = (now.after(self.lease), false);
-            info!("the store was unreachable: leases are held for {} ms", self.lease.as_millis());
+            info!("the store was unreachable; no lease expires for {} ms", self.lease.as_millis());
         }
         self.answered_at = now;
         now >= self.held_until
@@ -164,7 +163,7 @@ impl Sweeper {
         Ok(self.hand_over(due))
     }
 
-    /// Whether this process is to sweep. If another one does, its backlogs are noted.
+    /// Whether this process is to sweep. If another one does, this notes the lanes with a backlog.
     async fn is_own_turn(&mut self) -> Result<bool, StoreError> {
         let (now, sweep_every) = (self.engine.now(), self.engine.options().sweep_every);
         if now < self.ask_at {
@@ -181,7 +180,7 @@ impl Sweeper {
         Ok(self.is_own_turn)
     }
 
-    /// Notes what has been acted on since the last sweep.
+    /// Notes the outcome of what the last sweeps found.
     fn note_ended(&mut self) {
         for (run, taken) in ended(&mut self.ending) {
             self.in_hand.remove(&run);

@@ -8,7 +8,6 @@ use podium_domain::rendezvous;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError};
 
 use crate::limiter::RedisLimiter;
-use crate::standing::Standing;
 
 /// One of several servers.
 #[derive(Clone, Debug)]
@@ -41,11 +40,6 @@ impl SeveralRedisLimiters {
         let names = self.0.iter().map(|server| (server.name.as_str(), 1));
         let chosen = if self.0.len() == 1 { None } else { rendezvous::choose(vendor.as_str(), names) };
         &self.0[chosen.unwrap_or_default()]
-    }
-
-    /// By what calls of a vendor are granted now.
-    pub fn standing_of(&self, vendor: &VendorId) -> Standing {
-        self.server_of(vendor).limiter.standing()
     }
 }
 

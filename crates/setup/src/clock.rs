@@ -48,8 +48,8 @@ pub struct CellIds(pub CellId);
 
 impl Ids for CellIds {
     fn run_id(&self, now: Timestamp) -> RunId {
-        // Of the 128 bits, version 4 fixes four in the upper half, above the lowest 12, and two in the lower half, which the id of
-        // a run fixes too.
+        // Version 4 fixes four bits of the upper half, above the lowest 12, and two bits of the lower half. A run id fixes those two
+        // as well.
         let (upper, lower) = self.claim_id().as_uuid().as_u64_pair();
         #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
         RunId::in_cell(self.0, now, (upper as u16, lower))

@@ -20,25 +20,25 @@ use crate::asking;
 use crate::cells::{CellRouter, Ending, LastWords, Other};
 use crate::connections::Protocol;
 
-/// Whom a request is about.
+/// What decides the cell of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Subject {
     Run(RunId),
     /// The caller's tenant.
     Tenant,
-    /// Nobody: every gateway answers the same.
-    Nobody,
+    /// Nothing: every gateway gives the same answer.
+    Neither,
 }
 
 impl Subject {
     fn of(path: &str) -> Self {
         if path == "/v1/models" || path.starts_with("/v1/models/") {
-            return Self::Nobody;
+            return Self::Neither;
         }
         let Some(rest) = path.strip_prefix("/v1/runs/") else { return Self::Tenant };
         let id = rest.split('/').next().unwrap_or_default();
-        // What is not an id is refused where ids are read.
-        id.parse().map_or(Self::Nobody, Self::Run)
+        // The handler refuses an invalid id.
+        id.parse().map_or(Self::Neither, Self::Run)
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn pass_on(
     let other = match Subject::of(request.uri().path()) {
         Subject::Run(id) => cells.of_run(id, request.headers())?,
         Subject::Tenant => cells.of_tenant(&caller.tenant, request.headers())?,
-        Subject::Nobody => None,
+        Subject::Neither => None,
     };
     let Some(other) = other else { return Ok(next.run(request).await) };
     if door.stopping.is_cancelled() {
@@ -98,12 +98,12 @@ mod tests {
         for (path, subject) in [
             (format!("/v1/runs/{id}"), Subject::Run(id)),
             (format!("/v1/runs/{id}/cancel"), Subject::Run(id)),
-            ("/v1/runs/x".to_owned(), Subject::Nobody),
+            ("/v1/runs/x".to_owned(), Subject::Neither),
             ("/v1/runs".to_owned(), Subject::Tenant),
             ("/v1/chat/completions".to_owned(), Subject::Tenant),
             ("/v1/budgets".to_owned(), Subject::Tenant),
-            ("/v1/models".to_owned(), Subject::Nobody),
-            ("/v1/models/podium-mini".to_owned(), Subject::Nobody),
+            ("/v1/models".to_owned(), Subject::Neither),
+            ("/v1/models/podium-mini".to_owned(), Subject::Neither),
         ] {
             assert_eq!(Subject::of(&path), subject, "{path}");
         }

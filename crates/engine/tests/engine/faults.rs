@@ -37,7 +37,7 @@ pub(crate) struct StoreFaults {
     pub(crate) commits_refused: AtomicUsize,
     /// Commits that still succeed without saying so.
     pub(crate) answers_lost: AtomicUsize,
-    /// Who has the turn to sweep, and until when, if processes take turns.
+    /// The holder of the turn to sweep and the end of its lease; none if every process has the turn.
     pub(crate) turn: Option<Arc<SweepTurn>>,
     /// Times that due work was searched for.
     pub(crate) sweeps: AtomicUsize,

@@ -78,7 +78,7 @@ async fn a_server_that_is_unreachable_concerns_its_own_vendors_only() {
     pair.servers[0].kill().await;
     assert!(!is_granted(&first_limiter, &on_a).await, "without its server the process holds calls");
     first[0].wait_for(State::Holding).await;
-    assert_eq!(first_limiter.standing_of(&on_b.vendor).state, State::Shared);
+    assert_eq!(first_limiter.server_of(&on_b.vendor).limiter.standing().state, State::Shared);
 
     // The limit of the other server's vendor still holds over both processes.
     let held = first_limiter.acquire(&Caller::new(0).wish(&on_b)).await.unwrap();

@@ -53,7 +53,7 @@ pub(crate) async fn a_watcher_that_left_affects_no_other(scene: &Scene) {
 
 pub(crate) async fn publishing_waits_for_no_watcher(scene: &Scene) {
     let claim = scene.ids.claim_id();
-    // More than any bound, first without watchers and then with one that does not read.
+    // This exceeds every bound: first without watchers, then with a watcher that does not read.
     for _ in 0..10 * scene.fixture.signals_max {
         scene.say(committed(1)).await;
     }

@@ -8,7 +8,7 @@ use super::*;
 pub(super) struct Written {
     pub(super) plan: Plan,
     pub(super) heads: Vec<PlanHead>,
-    /// Who may stand in for the planned worker.
+    /// Workers that a step may fall back to.
     pub(super) others: Vec<WorkerId>,
     /// Whether workers may decline.
     pub(super) declines: bool,
@@ -186,7 +186,7 @@ pub(super) fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
     (states, events.into_values().collect())
 }
 
-/// Who does not know whether a command went through asks again: nothing may change.
+/// A sender that does not know whether its command was carried out sends it again: that must change nothing.
 pub(super) fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp) {
     if let Ok(again) = after.decide(command, now) {
         assert!(again.events.is_empty(), "{command:?} again: {:?}\nin {}", again.events, key(after));
