@@ -26,6 +26,7 @@ const CLEAN: &[&str] = &[
     "crates/head/",
     "crates/llama/",
     "crates/memory/",
+    "crates/setup/",
     "crates/store-postgres/",
     "crates/store-sqlite/",
     "crates/telemetry/",
