@@ -20,27 +20,27 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-use crate::answer::{AnswerError, AnswerPart, answer};
-use crate::cache_counts::CacheCounts;
-use crate::commands::{Bounds, CommandError, Commands, Sides};
-use crate::dispatch::Dispatch;
-use crate::dispatcher::Dispatcher;
+use crate::claims::leases::Holds;
+use crate::commit::run_cache::{Bounds as KnownBounds, Known};
+use crate::commit::store_batching::{self, ChargedCreations, Creations, Gathering, Loads};
+use crate::commit::{Bounds, CommandError, Commands, Sides};
 use crate::executor::Executor;
-use crate::gather::{self, ChargedCreations, Creations, Gathering, Loads};
-use crate::history::{Reads, history};
-use crate::holds::Holds;
-use crate::known::{Bounds as KnownBounds, Known};
+use crate::front::answer::{AnswerError, AnswerPart, answer};
+use crate::front::history::{Reads, history};
+use crate::front::submit::within_abilities;
+use crate::front::watch::{Update, Wants, Watcher};
+use crate::lanes::dispatcher::Dispatcher;
+use crate::lanes::publisher::Dispatch;
+use crate::lanes::task::Slots;
 use crate::metrics::Metrics;
-use crate::parts::{Options, Parts, Roles};
+use crate::metrics::cache_counts::CacheCounts;
+use crate::options::{Options, Parts, Roles};
 use crate::planner::{MayRetry, Planner, Planning};
-use crate::remover::Remover;
-use crate::settler::Settler;
-use crate::submit::within_abilities;
-use crate::supervision::{LoopEnded, Supervision};
-use crate::sweeper::Sweeper;
-use crate::task::Slots;
-use crate::unreadable::Unreadable;
-use crate::watch::{Update, Wants, Watcher};
+use crate::upkeep::retention::Remover;
+use crate::upkeep::settler::Settler;
+use crate::upkeep::supervision::{LoopEnded, Supervision};
+use crate::upkeep::sweeper::Sweeper;
+use crate::upkeep::unreadable::Unreadable;
 
 /// How often it is looked whether the wall clock is right again.
 const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -115,11 +115,11 @@ impl Engine {
         let loops = TaskTracker::new();
         let supervision = Supervision::default();
         loops.spawn(supervision.clone().of("command", command_loop.run()));
-        let create = gather::create(to_create, Arc::clone(&parts.store));
+        let create = store_batching::create(to_create, Arc::clone(&parts.store));
         loops.spawn(supervision.clone().of("creation", create));
-        let create = gather::create_charged(to_create_charged, Arc::clone(&parts.store));
+        let create = store_batching::create_charged(to_create_charged, Arc::clone(&parts.store));
         loops.spawn(supervision.clone().of("charged creation", create));
-        loops.spawn(supervision.clone().of("load", gather::load(to_load, Arc::clone(&parts.store))));
+        loops.spawn(supervision.clone().of("load", store_batching::load(to_load, Arc::clone(&parts.store))));
         let is_at_work = AtomicBool::new(false);
         let shared = Shared {
             parts,

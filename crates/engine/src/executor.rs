@@ -8,7 +8,9 @@
 pub(crate) mod call;
 mod chain;
 mod fallback;
-mod recall;
+pub(crate) mod retry;
+pub(crate) mod retry_budget;
+mod step_cache;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +31,12 @@ use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::commands::InHand;
+use crate::commit::InHand;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended, Spent};
 use crate::executor::fallback::Shut;
-use crate::retry;
-use crate::retry_budget::RetryBudget;
-use crate::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
+use crate::executor::retry_budget::RetryBudget;
+use crate::lanes::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
 
 /// Serves the lanes of steps.
 #[derive(Clone)]

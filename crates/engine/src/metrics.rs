@@ -7,6 +7,7 @@
 //! of them.
 
 mod cache;
+pub(crate) mod cache_counts;
 mod call;
 mod events;
 mod lanes;

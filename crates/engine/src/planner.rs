@@ -22,13 +22,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::commands::InHand;
+use crate::commit::InHand;
+use crate::cost_bounds::Question;
 use crate::engine::{Engine, seed};
-use crate::parts::Parts;
+use crate::executor::retry;
+use crate::lanes::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
+use crate::options::Parts;
 use crate::planner::early::begin_steps;
-use crate::retry;
-use crate::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
-use crate::worth::Question;
 
 /// How much longer than its limit a conductor may take to say what it has consumed. Then it is not waited for.
 const OVERTIME: Duration = Duration::from_secs(1);

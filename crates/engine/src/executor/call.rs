@@ -21,9 +21,9 @@ use podium_ports::vendor::{AnswerForm, ChatEvent, ChatRequest, ChatStream, NoTex
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::holds::Held;
+use crate::claims::leases::Held;
 use crate::metrics::{CallMeter, Metrics};
-use crate::parts::Parts;
+use crate::options::Parts;
 
 /// Bytes that are taken for a token where nobody says better. English text has about four.
 const BYTES_PER_TOKEN: u64 = 4;

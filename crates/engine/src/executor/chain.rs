@@ -11,8 +11,8 @@ use podium_ports::queue::Lane;
 use podium_ports::vendor::ChatRequest;
 
 use super::{Executor, Step, call, fallback, request};
-use crate::commands::rehearse;
-use crate::task::{Slot, Wish};
+use crate::commit::rehearse;
+use crate::lanes::task::{Slot, Wish};
 
 /// How long a result waits for the permit of the step after it before it is recorded alone.
 const PERMIT_WAIT: Duration = Duration::from_millis(50);

@@ -11,7 +11,7 @@ use podium_ports::vendor::ChatRequest;
 
 use super::call::prompt_tokens;
 use super::{Cleared, Executor, NoRoom, request};
-use crate::task::Settle;
+use crate::lanes::task::Settle;
 
 /// The first of those whom the pool has for `worker` that the policy allows, that the step has not been with, and that can
 /// take what is asked.

@@ -4,7 +4,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 
 use super::OUTCOME;
-use crate::cache_counts::{CacheCounters, CacheCounts};
+use crate::metrics::cache_counts::{CacheCounters, CacheCounts};
 
 /// Instruments of the step cache.
 pub(crate) struct Cache {

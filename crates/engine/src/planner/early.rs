@@ -10,9 +10,9 @@ use podium_domain::run::{Command, Run, TaskRef};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use crate::commands::CommandError;
+use crate::commit::CommandError;
 use crate::engine::Engine;
-use crate::task::Claimed;
+use crate::lanes::task::Claimed;
 
 /// Pieces of text that are read before the plan is looked at.
 const TEXTS_MAX: usize = 256;

@@ -17,12 +17,12 @@ use podium_domain::stops::Stops;
 use podium_ports::conductor::{Conductor, PlanOutcome};
 use podium_ports::store::{Commit, Created, StoreError};
 
-use crate::commands::rehearse;
-use crate::ending::Ending;
+use crate::commit::rehearse;
+use crate::cost_bounds::Question;
 use crate::engine::Engine;
 use crate::executor::call;
+use crate::front::wait_for_end::Ending;
 use crate::metrics::Stage;
-use crate::worth::Question;
 
 /// A request, already read and bounded by a door.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use podium_ports::queue::StepQueue;
 use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 
-use crate::retry_budget::RetryLimits;
+use crate::executor::retry_budget::RetryLimits;
 
 /// Everything from outside that the engine needs.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use podium_domain::run::Run;
 use podium_ports::store::{Commit, Created, RunStore, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::commands::Bounds;
+use crate::commit::Bounds;
 
 /// Runs to be created.
 pub(crate) type Creations = Gathering<Commit, Created>;

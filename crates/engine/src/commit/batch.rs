@@ -17,12 +17,12 @@ use tracing::{debug, warn};
 use super::apart::Apart;
 use super::decide::{Change, Decided, InHand, decide_all};
 use super::{CONFLICTS_MAX, CommandError, Request};
-use crate::dispatch::Dispatch;
-use crate::holds::Holds;
-use crate::known::Known;
+use crate::claims::leases::Holds;
+use crate::commit::run_cache::Known;
+use crate::lanes::publisher::Dispatch;
 use crate::metrics::{Metrics, Stage};
-use crate::parts::Parts;
-use crate::unreadable::Unreadable;
+use crate::options::Parts;
+use crate::upkeep::unreadable::Unreadable;
 
 /// Batches whose messages and signals are on their way while later ones are decided.
 const FOLLOW_UPS_MAX: usize = 32;

@@ -7,7 +7,7 @@ use podium_ports::store::StoreError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::commands::CommandError;
+use crate::commit::CommandError;
 use crate::engine::Engine;
 
 /// Runs that are released at once.

@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::metrics::Metrics;
-use crate::parts::Parts;
-use crate::unreadable::Unreadable;
+use crate::options::Parts;
+use crate::upkeep::unreadable::Unreadable;
 
 /// Most tasks that wait to be put back into the backlog. The sweeper finds what is beyond, after the grace.
 const REFUSED_MAX: usize = 4096;

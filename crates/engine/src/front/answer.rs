@@ -7,8 +7,8 @@ use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::store::StoreError;
 
-use crate::parts::Parts;
-use crate::watch::Update;
+use crate::front::watch::Update;
+use crate::options::Parts;
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,6 +4,8 @@
 mod apart;
 mod batch;
 mod decide;
+pub(crate) mod run_cache;
+pub(crate) mod store_batching;
 mod waiting;
 
 use std::sync::Arc;

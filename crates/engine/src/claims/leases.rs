@@ -11,7 +11,7 @@ use podium_ports::store::Hold;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::parts::Parts;
+use crate::options::Parts;
 
 /// Heartbeats in the time of a lease.
 const HEARTBEATS: u32 = 4;

@@ -8,8 +8,8 @@ use podium_domain::run::Run;
 use podium_ports::live::EndSignals;
 
 use crate::engine::{Engine, WatchError};
-use crate::parts::Parts;
-use crate::watch::{next_of, or_without};
+use crate::front::watch::{next_of, or_without};
+use crate::options::Parts;
 
 /// When the store is first read without a signal, which is lost with a process that dies between a commit and its signal.
 /// Then after twice that, and so on up to the most: so a lost signal delays an end by no more than the run took already.

@@ -14,8 +14,8 @@ use podium_ports::store::{ReadyTask, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::dispatch::Todo;
 use crate::engine::Engine;
+use crate::lanes::publisher::Todo;
 
 /// A lease lasts for so many sweeps, and is asked for once in a sweep's time: after the death of its holder, another process has the
 /// lane after at most four of them, 2 s.

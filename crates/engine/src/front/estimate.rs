@@ -6,9 +6,9 @@ use podium_domain::run::PlanResult;
 use podium_ports::conductor::Conductor;
 use podium_ports::store::StoreError;
 
+use crate::cost_bounds::Question;
 use crate::engine::Engine;
-use crate::submit::{Submit, SubmitError};
-use crate::worth::Question;
+use crate::front::submit::{Submit, SubmitError};
 
 /// How many of a tenant's latest runs are looked at for what is typical.
 const LATEST_MAX: u32 = 200;

@@ -14,7 +14,7 @@ use podium_ports::store::StoreError;
 use tracing::debug;
 
 use crate::engine::WatchError;
-use crate::parts::Parts;
+use crate::options::Parts;
 
 /// When the store is first read without a signal, and how often while there is no live stream. With one, the next read comes after
 /// twice that, and so on up to the most, until something has happened: a lost signal delays a watcher by no more than the silence

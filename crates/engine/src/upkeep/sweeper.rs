@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::commands::CommandError;
+use crate::commit::CommandError;
 use crate::engine::Engine;
 use crate::metrics::Found;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::ids::ClaimId;
 
-use crate::parts::Options;
+use crate::options::Options;
 
 /// Pause before the next attempt after `failed` failed ones: exponential with full jitter, but never less than what the
 /// vendor asked for. The jitter comes from the claim, which is random already.

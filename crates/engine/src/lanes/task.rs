@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::commands::{CommandError, InHand};
+use crate::claims::leases::Held;
+use crate::commit::{CommandError, InHand};
 use crate::engine::Engine;
-use crate::holds::Held;
 
 /// Pause after the queue or the store failed, before the next try.
 pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);

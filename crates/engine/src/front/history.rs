@@ -10,7 +10,7 @@ use podium_domain::run::SequencedEvent;
 use podium_ports::store::StoreError;
 use tokio::sync::Semaphore;
 
-use crate::parts::Parts;
+use crate::options::Parts;
 
 /// Events read at a time: an event may hold a whole output, and the reader may be slow.
 const PAGE: u32 = 4;

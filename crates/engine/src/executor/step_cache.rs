@@ -17,10 +17,10 @@ use tracing::debug;
 
 use super::call::{self, Ended};
 use super::{Executor, request};
-use crate::commands::InHand;
+use crate::commit::InHand;
 use crate::engine::Engine;
+use crate::lanes::task::{Claimed, Settle};
 use crate::metrics::CacheUse;
-use crate::task::{Claimed, Settle};
 
 /// A request of a step as the cache knows it.
 pub(super) struct Recall<'a> {

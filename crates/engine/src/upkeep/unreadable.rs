@@ -12,7 +12,7 @@ use podium_ports::store::StoreError;
 use tracing::error;
 
 use crate::metrics::Metrics;
-use crate::parts::Parts;
+use crate::options::Parts;
 
 /// How long sweeps leave such a run alone before it is tried again.
 const LEFT_ALONE: Duration = Duration::from_secs(30);

@@ -1,0 +1,3 @@
+//! The claims that this process holds, and their leases.
+
+pub(crate) mod leases;

@@ -1,0 +1,10 @@
+//! What a client may ask: accept a run, watch it, read its answer, estimate its cost, rate it.
+
+pub(crate) mod answer;
+pub(crate) mod estimate;
+pub(crate) mod history;
+pub(crate) mod ratings;
+pub(crate) mod readiness;
+pub(crate) mod submit;
+pub(crate) mod wait_for_end;
+pub(crate) mod watch;
