@@ -94,16 +94,27 @@ test-training: ## run the light tests of training/
 	@scripts/setup test
 	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test pytest
 
+.PHONY: quick
+quick: ## check format, lints and unit tests of the packages that changed since the last commit (BASE names another)
+	@scripts/setup build test check
+	@scripts/claim-target
+	@scripts/quick $(BASE)
+
 .PHONY: check
-check: ## check lock file, format, lints, layers, documents, spelling, licences
+check: ## check lock file, format, lints, layers, documents, spelling, proto files, dependencies, licences
 	@scripts/setup build llama check
 	@scripts/claim-target
 	cargo metadata --locked --format-version 1 >/dev/null
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	cargo xtask tidy
 	typos
+	buf lint proto
+	buf format proto --diff --exit-code
+	@scripts/proto-breaking
+	cargo machete
 	@# Not advisories: they need a git database from the network, which a build machine may not reach.
 	cargo deny --log-level error check licenses bans sources
 

@@ -174,7 +174,7 @@ pub async fn a_revoked_key_stays_revoked(store: AccountsFixture) {
     assert_eq!(found.revoked_at, Some(first));
 }
 
-/// The bound is [`KEYS_MAX`](podium_ports::accounts::KEYS_MAX).
+/// The bound is [`KEYS_MAX`].
 pub async fn the_keys_of_a_tenant_are_bounded(store: AccountsFixture) {
     let hash = |number: u32| {
         let mut hash = [0; 32];

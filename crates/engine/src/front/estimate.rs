@@ -32,13 +32,12 @@ pub struct Estimate {
     pub typical: Option<Typical>,
 }
 
-/// What runs of the same model and tenant cost, whatever they asked and with whatever effort: those of its latest
-/// [`LATEST_MAX`] runs that succeeded.
+/// What the tenant's latest successful runs of the same model cost, whatever they asked and with whatever effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typical {
     /// The median.
     pub cost: Cost,
-    /// How many they are, at least [`TYPICAL_RUNS_MIN`].
+    /// How many runs that is.
     pub runs: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Reads a text by reduction: finds an operation whose operands are all known, computes it, replaces its words by its
 //! output, and repeats until nothing is found. So nested, chained and joined operations need no separate grammar: "write in
-//! words the product of 12 and <output>" is found once the inner part is an output.
+//! words the product of 12 and `<output>`" is found once the inner part is an output.
 
 use std::collections::{HashMap, HashSet};
 
@@ -515,7 +515,7 @@ fn antecedent(tokens: &[Token], before: usize) -> Option<Source> {
     })
 }
 
-/// The output that "it" means in "Square it, where it is <output>."
+/// The output that "it" means in "Square it, where it is `<output>`."
 fn explained_later(tokens: &[Token], after: usize) -> Option<Source> {
     let is_where = tokens.iter().skip(after).position(|token| token.word() == Some("where"))? + after;
     let is = tokens.iter().skip(is_where).take(6).position(|token| token.word() == Some("is"))? + is_where;
