@@ -61,7 +61,7 @@ pub enum ClusterError {
     /// Something that must run as long as the process does has ended or panicked.
     #[error("the process broke down")]
     BrokeDown(#[source] BoxError),
-    /// A door broke down.
-    #[error("a door broke down")]
-    Door(#[source] BoxError),
+    /// A listener failed.
+    #[error("a listener failed")]
+    Listener(#[source] BoxError),
 }

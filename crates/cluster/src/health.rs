@@ -1,4 +1,4 @@
-//! The health door of a process that has no other: `/healthz` (it turns) and `/readyz` (what it stands on answers),
+//! The health server of a process that has no other server: `/healthz` (it is alive) and `/readyz` (what it stands on answers),
 //! `/metrics` (what it measured).
 
 use std::io;

@@ -10,7 +10,7 @@ use podium_ports::hardware::GpuError;
 use podium_setup::conductor::{OpenBundle, Place};
 use podium_setup::settings::{Checker, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
-use podium_telemetry::{Paging, Process};
+use podium_telemetry::{MetricsPage, Process};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -27,7 +27,7 @@ use crate::{Backbone, first_signal, health, instance, stop_or_second_signal};
 pub struct WorkSettings {
     /// What every process is told.
     pub cluster: ClusterSettings,
-    /// Where the health door listens.
+    /// Address of the health server.
     pub listen: SocketAddr,
 }
 
@@ -82,21 +82,22 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     cluster.start_log(work.program(), env!("CARGO_PKG_VERSION"));
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
-    let listener = TcpListener::bind(listen).await.map_err(system("the health door cannot listen"))?;
-    let address = listener.local_addr().map_err(system("the health door has no address"))?;
+    let listener =
+        TcpListener::bind(listen).await.map_err(system("cannot bind the health server's address"))?;
+    let address = listener.local_addr().map_err(system("cannot read the health server's address"))?;
     let (stopping, ended) = (CancellationToken::new(), CancellationToken::new());
     let (phases, phase) = watch::channel(Phase::Starting);
-    let mut doors = JoinSet::new();
+    let mut servers = JoinSet::new();
     let process = Process { name: work.program(), version: env!("CARGO_PKG_VERSION"), instance: &instance() };
-    let telemetry = podium_telemetry::start(&cluster.telemetry, &process, Paging::Caller)?;
+    let telemetry = podium_telemetry::start(&cluster.telemetry, &process, MetricsPage::ByCaller)?;
     let page = telemetry.page().cloned();
-    doors.spawn(health::serve(listener, phase, (stopping.clone(), ended.clone()), page));
+    servers.spawn(health::serve(listener, phase, (stopping.clone(), ended.clone()), page));
     let mut backbone = signals.or_end(Backbone::connect(&cluster, roles)).await?;
     let conductors = match signals.or_end(conductors_for(&cluster, &backbone, work)).await {
         Err(ClusterError::Conductor(error)) if GpuError::among(&error).is_some() => {
             backbone.close().await;
-            info!(health = %address, "the health door answers");
-            return stay_unready(&error, &phases, &mut signals, &mut doors).await;
+            info!(health = %address, "the health server listens");
+            return stay_unready(&error, &phases, &mut signals, &mut servers).await;
         }
         conductors => conductors?,
     };
@@ -117,7 +118,7 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
         tokio::select! {
             ended = loops.join_next() => broke_down(ended),
             error = backbone.broke_down() => error,
-            error = closed(&mut doors) => error,
+            error = closed(&mut servers) => error,
         }
     };
     let outcome = first_signal(&mut signals, breakdown).await;
@@ -142,9 +143,9 @@ pub fn broke_down(ended: Option<Result<Result<(), LoopEnded>, JoinError>>) -> Cl
     })
 }
 
-/// Why the health door closed, when it does.
-async fn closed(doors: &mut JoinSet<io::Result<()>>) -> ClusterError {
-    ClusterError::Door(match doors.join_next().await {
+/// Waits until the health server ends, which it should not, and returns the error.
+async fn closed(servers: &mut JoinSet<io::Result<()>>) -> ClusterError {
+    ClusterError::Listener(match servers.join_next().await {
         None | Some(Ok(Ok(()))) => "it closed by itself".into(),
         Some(Ok(Err(error))) => error.into(),
         Some(Err(panic)) => panic.into(),
@@ -157,7 +158,7 @@ async fn stay_unready(
     error: &(dyn Error + 'static),
     phases: &watch::Sender<Phase>,
     signals: &mut Signals,
-    doors: &mut JoinSet<io::Result<()>>,
+    servers: &mut JoinSet<io::Result<()>>,
 ) -> Result<(), ClusterError> {
     error!(error, "not ready, and nothing will change that here");
     let mut why = error.to_string();
@@ -167,7 +168,7 @@ async fn stay_unready(
         cause = error.source();
     }
     phases.send_replace(Phase::Refused(why));
-    first_signal(signals, closed(doors)).await
+    first_signal(signals, closed(servers)).await
 }
 
 async fn conductors_for(

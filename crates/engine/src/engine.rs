@@ -1,4 +1,4 @@
-//! The engine's handle: everything that the doors may ask, and the loops.
+//! The engine's handle: everything that the servers may ask, and the loops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -48,20 +48,22 @@ pub struct Process<'a> {
 
 /// How the metrics page is served.
 #[derive(Debug)]
-pub enum Paging {
+pub enum MetricsPage {
     /// It is not served.
-    Nobody,
+    Disabled,
     /// By the caller, with [`Telemetry::page`].
-    Caller,
-    /// By a separate listener.
-    Door(TcpListener),
+    ByCaller,
+    /// On a separate listener.
+    OnListener(TcpListener),
 }
 
-/// Binds a separate listener for the metrics page, if an address is given.
-pub async fn door(listen: Option<SocketAddr>) -> Result<Paging, TelemetryError> {
-    let Some(address) = listen else { return Ok(Paging::Nobody) };
-    let listener = TcpListener::bind(address).await;
-    listener.map(Paging::Door).map_err(|source| TelemetryError::Listen { address, source })
+impl MetricsPage {
+    /// Binds a separate listener for the page, if an address is given.
+    pub async fn bind(listen: Option<SocketAddr>) -> Result<Self, TelemetryError> {
+        let Some(address) = listen else { return Ok(Self::Disabled) };
+        let listener = TcpListener::bind(address).await;
+        listener.map(Self::OnListener).map_err(|source| TelemetryError::Listen { address, source })
+    }
 }
 
 /// Why telemetry cannot start.
@@ -90,7 +92,7 @@ pub enum TelemetryError {
 pub struct Telemetry {
     provider: Option<SdkMeterProvider>,
     page: Option<Page>,
-    doors: TaskTracker,
+    listeners: TaskTracker,
     ended: CancellationToken,
 }
 
@@ -98,12 +100,16 @@ pub struct Telemetry {
 pub fn start(
     settings: &TelemetrySettings,
     process: &Process<'_>,
-    paging: Paging,
+    metrics_page: MetricsPage,
 ) -> Result<Telemetry, TelemetryError> {
     let collector = settings.collector()?;
-    let mut telemetry =
-        Telemetry { provider: None, page: None, doors: TaskTracker::new(), ended: CancellationToken::new() };
-    if collector.is_none() && matches!(paging, Paging::Nobody) {
+    let mut telemetry = Telemetry {
+        provider: None,
+        page: None,
+        listeners: TaskTracker::new(),
+        ended: CancellationToken::new(),
+    };
+    if collector.is_none() && matches!(metrics_page, MetricsPage::Disabled) {
         return Ok(telemetry);
     }
     let mut provider = SdkMeterProvider::builder().with_resource(resource(process));
@@ -114,10 +120,10 @@ pub fn start(
         }
         provider = provider.with_reader(reader.build());
     }
-    if !matches!(paging, Paging::Nobody) {
+    if !matches!(metrics_page, MetricsPage::Disabled) {
         let (page, reader) = Page::new().map_err(TelemetryError::Page)?;
         provider = provider.with_reader(reader);
-        if let Paging::Door(listener) = paging {
+        if let MetricsPage::OnListener(listener) = metrics_page {
             telemetry.show(page.clone(), listener);
         }
         telemetry.page = Some(page);
@@ -156,7 +162,7 @@ impl Telemetry {
             info!(%address, "the metrics page is served");
         }
         let ended = self.ended.clone();
-        self.doors.spawn(async move {
+        self.listeners.spawn(async move {
             if let Err(error) = page.serve(listener, ended).await {
                 warn!(%error, "the metrics page is no longer served");
             }
@@ -166,7 +172,7 @@ impl Telemetry {
     /// Delivers the last metrics and stops. Takes a few seconds at most; a collector that does not answer by then misses them.
     pub async fn shut_down(self) {
         self.ended.cancel();
-        self.doors.close();
+        self.listeners.close();
         let Some(provider) = self.provider else { return };
         let (ended, end) = oneshot::channel();
         // On a separate thread, because it blocks and a process's end does not wait for threads.

@@ -10,11 +10,11 @@ use podium_cluster::{
     Backbone, ClusterError, GATEWAY, Program, broke_down, first_signal, instance,
     main_with_inspection as process, stop_or_second_signal,
 };
-use podium_doors::{Access, CellRouter, Listeners};
 use podium_engine::Roles;
+use podium_server::{Authenticator, CellRouter, Listeners};
 use podium_setup::conductor::Elsewhere;
 use podium_setup::{Signals, conductor};
-use podium_telemetry::Process;
+use podium_telemetry::{MetricsPage, Process};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -42,22 +42,22 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
     // Both ports are taken before anything is connected to: a port in use is found out at once.
     let listeners =
-        Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Door(Box::new(e)))?;
-    let (http, grpc) = listeners.addresses().map_err(system("a door's address cannot be read"))?;
+        Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Listener(Box::new(e)))?;
+    let (http, grpc) = listeners.addresses().map_err(system("cannot read the servers' addresses"))?;
     let process = Process { name: PROGRAM.name, version: PROGRAM.version, instance: &instance() };
-    let paging = podium_telemetry::door(metrics_listen).await?;
-    let telemetry = podium_telemetry::start(&cluster.telemetry, &process, paging)?;
+    let metrics_page = MetricsPage::bind(metrics_listen).await?;
+    let telemetry = podium_telemetry::start(&cluster.telemetry, &process, metrics_page)?;
     let mut backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
     let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
     let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
-    let access = Access::new(backbone.accounts(), backbone.clock(), keys_required);
+    let auth = Authenticator::new(backbone.accounts(), backbone.clock(), keys_required);
     let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
-    let listeners = match cells.map_err(|e| ClusterError::Door(Box::new(e)))? {
+    let listeners = match cells.map_err(|e| ClusterError::Listener(Box::new(e)))? {
         None => listeners,
         Some(cells) => listeners.in_cells(cells),
     };
-    let mut doors = listeners.open(&engine, &access, limits, unix_seconds(backbone.clock().now()));
+    let mut servers = listeners.open(&engine, &auth, limits, unix_seconds(backbone.clock().now()));
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     if let Some(warning) = warning {
@@ -70,14 +70,14 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     });
     let breakdown = async {
         tokio::select! {
-            error = doors.broke_down() => ClusterError::Door(Box::new(error)),
+            error = servers.broke_down() => ClusterError::Listener(Box::new(error)),
             ended = loops.join_next() => broke_down(ended),
             error = backbone.broke_down() => error,
         }
     };
     let outcome = first_signal(&mut signals, breakdown).await;
     let stop = async {
-        doors.close(cluster.drain).await;
+        servers.close(cluster.drain).await;
         stopping.cancel();
         while loops.join_next().await.is_some() {}
         backbone.close().await;

@@ -13,9 +13,9 @@ use podium_setup::settings::{
 pub(crate) struct Settings {
     /// What every process is told.
     pub(crate) cluster: ClusterSettings,
-    /// Where the HTTP door listens.
+    /// Address of the HTTP server.
     pub(crate) listen: SocketAddr,
-    /// Where the gRPC door listens.
+    /// Address of the gRPC server.
     pub(crate) grpc_listen: SocketAddr,
     /// Where metrics are shown; none: nowhere.
     pub(crate) metrics_listen: Option<SocketAddr>,

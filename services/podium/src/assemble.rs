@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use podium_domain::ids::VendorId;
 use podium_domain::pool::Pool;
-use podium_doors::Access;
 use podium_engine::{Engine, LoopEnded, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::BoxError;
@@ -13,6 +12,7 @@ use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
 use podium_ports::conductors::Conductors;
 use podium_ports::vendor::Vendors;
+use podium_server::Authenticator;
 use podium_setup::conductor::{self, Callees, Chosen, ChosenAll};
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::{Options as StoreOptions, Store};
@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::pool::{self, Pace, Workers};
 use crate::settings::{Settings, instance};
 
-/// Share of the drain time, in tenths, that is kept for the engine; the doors have the rest before it.
+/// Share of the drain time, in tenths, that is kept for the engine; the servers have the rest before it.
 pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
 
 /// An engine in this process, and all that it stands on.
@@ -149,8 +149,8 @@ impl Embedded {
     }
 
     /// Who may ask.
-    pub(crate) fn access(&self, keys_required: bool) -> Access {
-        Access::new(Arc::new(self.store.clone()), Arc::new(SystemClock), keys_required)
+    pub(crate) fn access(&self, keys_required: bool) -> Authenticator {
+        Authenticator::new(Arc::new(self.store.clone()), Arc::new(SystemClock), keys_required)
     }
 
     /// The workers whose vendor's key is set or not needed; none if that is all of them.

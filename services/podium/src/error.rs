@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use podium_bundle::BundleError;
 use podium_domain::bundle::OtherPool;
 use podium_domain::pool::PoolError;
-use podium_doors::{DoorError, ListenError};
 use podium_engine::NotReady;
 use podium_ports::BoxError;
 use podium_ports::conductor::ConductorError;
 use podium_ports::store::StoreError;
+use podium_server::{ListenError, ServerError};
 use podium_setup::conductor::ChooseError;
 use podium_setup::settings::SettingsError;
 use podium_telemetry::TelemetryError;
@@ -127,12 +127,12 @@ pub(crate) enum Error {
     /// The engine does not come up.
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    /// A door does not open.
+    /// A server cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A door broke down.
+    /// A server failed.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Server(#[from] ServerError),
     /// A server refused, or the engine in this process did.
     #[error("{0}")]
     Refused(String),

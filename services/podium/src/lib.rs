@@ -1,4 +1,4 @@
-//! Podium in one process: the command line, and the server with its doors.
+//! Podium in one process: the command line, and the embedded server.
 //!
 //! This is where the adapters are chosen and put together; the engine that runs on them is the same everywhere.
 

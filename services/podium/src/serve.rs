@@ -1,15 +1,15 @@
-//! `podium serve`: both doors and the engine in one process, until told to stop.
+//! `podium serve`: both servers and the engine in one process, until told to stop.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use podium_api::openai::unix_seconds;
-use podium_doors::{Doors, Listeners};
 use podium_ports::clock::Clock as _;
+use podium_server::{Listeners, Servers};
 use podium_setup::conductor::{ConductorChoice, demo_bundle};
 use podium_setup::settings::keyless_warning;
 use podium_setup::{Signals, SystemClock};
-use podium_telemetry::{Process, Telemetry};
+use podium_telemetry::{MetricsPage, Process, Telemetry};
 use tracing::{error, info, warn};
 
 use crate::assemble::{ENGINE_DRAIN_TENTHS, Embedded};
@@ -61,8 +61,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let listeners = Listeners::bind(settings.listen, settings.grpc_listen).await?;
     let (http, grpc) = listeners.addresses().map_err(system("a listener's address cannot be read"))?;
     let process = Process { name: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
-    let paging = podium_telemetry::door(settings.metrics_listen).await?;
-    let telemetry = podium_telemetry::start(&settings.telemetry, &process, paging)?;
+    let metrics_page = MetricsPage::bind(settings.metrics_listen).await?;
+    let telemetry = podium_telemetry::start(&settings.telemetry, &process, metrics_page)?;
     let mut embedded = signals.or_end(Embedded::start(&settings, pool::Pace::Instant)).await?;
     let engine = embedded.engine().clone();
     engine.ready().await?;
@@ -71,7 +71,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
         warn!("{warning}");
     }
     let access = embedded.access(settings.keys_required);
-    let mut doors =
+    let mut servers =
         listeners.open(&engine, &access, settings.limits.clone(), unix_seconds(SystemClock.now()));
     let (conductor, pool) = (engine.conductor_ids().collect::<Vec<_>>().join(", "), engine.pool().version());
     info!(%http, %grpc, conductor, pool, "listening");
@@ -85,10 +85,10 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
             error!(error = &*error as &dyn std::error::Error, "the engine broke down");
             Ok(run_failed())
         }
-        error = doors.broke_down() => Err(error.into()),
+        error = servers.broke_down() => Err(error.into()),
     };
     tokio::select! {
-        () = stop(embedded, doors, settings.drain, telemetry) => info!("stopped"),
+        () = stop(embedded, servers, settings.drain, telemetry) => info!("stopped"),
         name = signals.next() => {
             warn!(signal = name, "ending at once; runs under way go on after the next start");
             std::process::exit(INTERRUPTED);
@@ -98,8 +98,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
 }
 
 /// Requests first, then the engine's own work; whatever is not done in time goes on after the next start.
-async fn stop(embedded: Embedded, doors: Doors, drain: Duration, telemetry: Telemetry) {
-    doors.close(drain.saturating_sub(drain * ENGINE_DRAIN_TENTHS / 10)).await;
+async fn stop(embedded: Embedded, servers: Servers, drain: Duration, telemetry: Telemetry) {
+    servers.close(drain.saturating_sub(drain * ENGINE_DRAIN_TENTHS / 10)).await;
     embedded.stop().await;
     telemetry.shut_down().await;
 }

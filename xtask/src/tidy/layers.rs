@@ -103,7 +103,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "podium-bench-measure",
             "podium-domain",
-            "podium-doors",
+            "podium-server",
             "podium-harness",
             "podium-local-cluster",
             "podium-ports",
@@ -149,7 +149,7 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
-        package: "podium-doors",
+        package: "podium-server",
         uses: &["podium-api", "podium-domain", "podium-engine", "podium-ports"],
         // The servers are tried over sockets, with an engine behind them.
         tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
@@ -181,7 +181,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "podium-api",
             "podium-cluster",
-            "podium-doors",
+            "podium-server",
             "podium-engine",
             "podium-ports",
             "podium-setup",
@@ -201,7 +201,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "podium-api",
             "podium-bundle",
-            "podium-doors",
+            "podium-server",
             "podium-domain",
             "podium-engine",
             "podium-head",

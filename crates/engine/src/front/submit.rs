@@ -24,7 +24,7 @@ use crate::executor::call;
 use crate::front::wait_for_end::Ending;
 use crate::metrics::Stage;
 
-/// A request, already read and bounded by a door.
+/// A request, already parsed and bounded by a server.
 #[derive(Clone, Debug)]
 pub struct Submit {
     /// Whose it is.

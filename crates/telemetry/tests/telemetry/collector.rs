@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
 use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
-use podium_telemetry::{Paging, Process, Telemetry, TelemetrySettings, start};
+use podium_telemetry::{MetricsPage, Process, Telemetry, TelemetrySettings, start};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -52,7 +52,7 @@ async fn a_listener() -> (TcpListener, SocketAddr) {
 
 fn delivering_to(address: SocketAddr, every: Option<Duration>) -> Telemetry {
     let settings = TelemetrySettings { otlp_endpoint: Some(format!("http://{address}")), every };
-    start(&settings, &PROCESS, Paging::Caller).unwrap()
+    start(&settings, &PROCESS, MetricsPage::ByCaller).unwrap()
 }
 
 fn count(value: u64) {
@@ -123,7 +123,7 @@ async fn a_hanging_collector_delays_neither_work_nor_shutdown() {
 
 #[tokio::test]
 async fn nothing_is_recorded_without_an_export() {
-    let telemetry = start(&TelemetrySettings::default(), &PROCESS, Paging::Nobody).unwrap();
+    let telemetry = start(&TelemetrySettings::default(), &PROCESS, MetricsPage::Disabled).unwrap();
     count(1);
     assert!(telemetry.page().is_none());
     telemetry.shut_down().await;

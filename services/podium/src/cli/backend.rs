@@ -7,7 +7,7 @@ use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_api::v1::podium_service_server::PodiumService as _;
 use podium_domain::policy::{Effort, Tier};
-use podium_doors::Runs;
+use podium_server::Runs;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::service::Interceptor;

@@ -7,10 +7,10 @@ use podium_api::v1;
 use podium_domain::budget::{Budget, Payer, Period};
 use podium_domain::ids::{KeyId, TenantId};
 use podium_domain::money::Cost;
-use podium_doors::sums;
 use podium_ports::accounts::BudgetSum;
 use podium_ports::clock::Clock as _;
 use podium_ports::stored::stored;
+use podium_server::sums;
 use podium_setup::SystemClock;
 use serde::Serialize;
 

@@ -15,8 +15,8 @@ use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
 use podium_domain::usage::Usage;
-use podium_doors::Caller;
 use podium_engine::Engine;
+use podium_server::Caller;
 use serde::{Deserialize, Serialize};
 
 use super::output::{print_json, print_line};
@@ -179,12 +179,12 @@ pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<O
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
     let caller = Caller::local().map_err(|e| Error::Refused(e.to_string()))?;
-    let id = podium_doors::submit(engine, caller.clone(), new_run).await.map_err(refused)?.run_id();
-    let mut updates = engine.watch(id, 0).await.map_err(|e| refused(podium_doors::watch_error(id, &e)))?;
+    let id = podium_server::submit(engine, caller.clone(), new_run).await.map_err(refused)?.run_id();
+    let mut updates = engine.watch(id, 0).await.map_err(|e| refused(podium_server::watch_error(id, &e)))?;
     while let Some(update) = updates.next().await {
         update?;
     }
-    let run = podium_doors::load(engine, &caller.tenant, id).await.map_err(refused)?;
+    let run = podium_server::load(engine, &caller.tenant, id).await.map_err(refused)?;
     Ok(outcome(item, &run))
 }
 

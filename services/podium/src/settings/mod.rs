@@ -30,9 +30,9 @@ pub(crate) fn instance() -> String {
 /// A checked setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Where the HTTP door listens.
+    /// Address of the HTTP server.
     pub(crate) listen: SocketAddr,
-    /// Where the gRPC door listens.
+    /// Address of the gRPC server.
     pub(crate) grpc_listen: SocketAddr,
     /// Where metrics are shown; none: nowhere.
     pub(crate) metrics_listen: Option<SocketAddr>,

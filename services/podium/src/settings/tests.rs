@@ -74,7 +74,7 @@ fn an_address_that_others_reach_must_be_allowed() {
 }
 
 #[test]
-fn both_doors_cannot_share_a_port() {
+fn both_servers_cannot_share_a_port() {
     assert_eq!(problems(&[], &[("grpc_listen", "127.0.0.1:8080")]).len(), 1);
     settings(&[], &[("listen", "127.0.0.1:0"), ("grpc_listen", "127.0.0.1:0")]);
 }

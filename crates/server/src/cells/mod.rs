@@ -1,0 +1,127 @@
+//! Requests about runs and tenants of other cells: a gateway passes them on to a gateway of that cell, byte for byte.
+//!
+//! The caller's own headers go along, so the other gateway identifies the caller again and knows its deadline and its trace. A
+//! request is passed on once: if the other gateway would pass it on again, the gateways disagree about the cells, and it is
+//! refused.
+
+mod guarded_body;
+mod upstream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, request};
+use axum::response::Response;
+use bytes::Bytes;
+use podium_api::{ApiError, ErrorCode};
+use podium_domain::cells::{Cell, CellId, Cells};
+use podium_domain::ids::{RunId, TenantId};
+
+use crate::connections::Protocol;
+use crate::error_mapping;
+use upstream::Upstream;
+
+pub(crate) use guarded_body::{GuardedBody, LastFrames};
+pub use upstream::ConnectorError;
+
+/// The header of a request that was passed on: the number of the cell that it was passed on to.
+const PASSED_ON: &str = "x-podium-cell";
+
+/// Finds the cell of a request. Clones are the same.
+#[derive(Clone)]
+pub struct CellRouter(Arc<Inner>);
+
+struct Inner {
+    own: CellId,
+    cells: Cells,
+    /// All cells but this one.
+    others: BTreeMap<CellId, OtherCell>,
+}
+
+/// Another cell's gateways.
+pub(crate) struct OtherCell {
+    id: CellId,
+    http: Upstream,
+    grpc: Upstream,
+}
+
+impl CellRouter {
+    /// For a gateway of the cell `own`. Connects to nothing yet.
+    pub fn new(own: CellId, cells: Cells) -> Result<Self, ConnectorError> {
+        let other = |(id, cell): (CellId, &Cell)| {
+            let http = Upstream::new(&cell.http, Protocol::Http)?;
+            let grpc = Upstream::new(&cell.grpc, Protocol::Grpc)?;
+            Ok::<_, ConnectorError>((id, OtherCell { id, http, grpc }))
+        };
+        let others =
+            cells.iter().filter(|(id, _)| *id != own).map(other).collect::<Result<_, ConnectorError>>()?;
+        Ok(Self(Arc::new(Inner { own, cells, others })))
+    }
+
+    /// The other cell that has a run; none if it is this cell's.
+    pub(crate) fn of_run(&self, id: RunId, headers: &HeaderMap) -> Result<Option<&OtherCell>, ApiError> {
+        let cell = id.cell();
+        if self.0.cells.get(cell).is_none() && cell != self.0.own {
+            return Err(error_mapping::unknown_run(id));
+        }
+        self.elsewhere(cell, headers, || format!("run {id}"))
+    }
+
+    /// The other cell that a tenant's requests belong to; none if it is this one.
+    pub(crate) fn of_tenant(
+        &self,
+        tenant: &TenantId,
+        headers: &HeaderMap,
+    ) -> Result<Option<&OtherCell>, ApiError> {
+        self.elsewhere(self.0.cells.of_tenant(tenant), headers, || format!("tenant {tenant}"))
+    }
+
+    fn elsewhere(
+        &self,
+        cell: CellId,
+        headers: &HeaderMap,
+        whose: impl FnOnce() -> String,
+    ) -> Result<Option<&OtherCell>, ApiError> {
+        let Some(other) = self.0.others.get(&cell) else { return Ok(None) };
+        if !headers.contains_key(PASSED_ON) {
+            return Ok(Some(other));
+        }
+        let (whose, own) = (whose(), self.0.own);
+        tracing::warn!(%own, %cell, %whose, "a request was passed on to a gateway of the wrong cell");
+        let message = format!(
+            "a gateway of cell {own} was passed a request for {whose}, which belongs to cell {cell}; the gateways' \
+             `cells` files differ"
+        );
+        Err(ApiError::new(ErrorCode::Unavailable, message))
+    }
+}
+
+impl OtherCell {
+    /// Passes a request on and returns the other gateway's response as soon as it begins.
+    pub(crate) async fn forward(
+        &self,
+        mut head: request::Parts,
+        body: Bytes,
+        protocol: Protocol,
+    ) -> Result<Response, ApiError> {
+        let upstream = match protocol {
+            Protocol::Http => &self.http,
+            Protocol::Grpc => &self.grpc,
+        };
+        head.headers.insert(PASSED_ON, self.id.number().into());
+        upstream.send(&head, body).await.map_err(|error| {
+            let cell = self.id;
+            tracing::warn!(%cell, error = error_mapping::chain(&error), "a request cannot be passed on");
+            ApiError::new(
+                ErrorCode::Unavailable,
+                format!("cell {cell} is unreachable: {error}; try again later"),
+            )
+        })
+    }
+
+    /// The error for a response that breaks off.
+    pub(crate) fn broke_off(&self) -> ApiError {
+        let message = format!("the response of cell {} broke off; the run goes on there", self.id);
+        ApiError::new(ErrorCode::Unavailable, message)
+    }
+}

@@ -1,0 +1,272 @@
+//! The connections of a server: how many there are, and how long they may be silent.
+//!
+//! All listeners share one limit. At the limit, a new connection takes the place of the one that has waited for its client for
+//! longest, and waits itself while every connection is being answered. So somebody who opens connections and stays silent
+//! keeps nobody else out, and uses up no files that the store needs.
+
+mod activity;
+mod files;
+mod request;
+mod response;
+mod stall;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use podium_ports::server::ServerLimits;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use tracing::{info, warn};
+
+use activity::Activity;
+use request::TimedBody;
+use response::{Terms, send};
+use stall::StallGuard;
+
+pub(crate) use request::BodyTimeout;
+pub(crate) use response::{Held, Unread};
+
+/// Pause after a connection could not be accepted, mostly because there are too many open files.
+const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
+/// How long a silent client may take to close its connection.
+const LINGER: Duration = Duration::from_secs(1);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
+const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
+/// Most requests of one HTTP/2 connection at the same time.
+const STREAMS_MAX: u32 = 1024;
+const HEADER_BYTES_MAX: u32 = 16 << 10;
+
+/// What a listener's clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1, or HTTP/2 with prior knowledge.
+    Http,
+    /// HTTP/2.
+    Grpc,
+}
+
+impl Protocol {
+    fn builder(self) -> Builder<TokioExecutor> {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEPALIVE_EVERY)
+            .keep_alive_timeout(KEEPALIVE_WAIT)
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(HEADER_BYTES_MAX);
+        match self {
+            Self::Http => builder,
+            Self::Grpc => builder.http2_only(),
+        }
+    }
+}
+
+/// The connections of all listeners of a process.
+pub(crate) struct Connections {
+    limits: ServerLimits,
+    most: usize,
+    unread: Unread,
+    open: Mutex<HashMap<u64, Arc<Activity>>>,
+    next: AtomicU64,
+    /// There may be room for another connection.
+    freed: Arc<Notify>,
+    /// The tasks that hand answers over; each ends with its connection.
+    relays: TaskTracker,
+}
+
+impl Connections {
+    /// Raises the process' limit of open files as far as it may, and takes part of it.
+    pub(crate) fn new(limits: ServerLimits) -> Arc<Self> {
+        let most = files::connections_max(limits.connections_max);
+        info!(connections_max = most, "accepting connections");
+        Arc::new(Self {
+            most,
+            unread: Unread::new(limits.unread_bytes_max),
+            limits,
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            freed: Arc::default(),
+            relays: TaskTracker::new(),
+        })
+    }
+
+    /// Serves a listener until `stopping` and the requests under way are done.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        router: Router,
+        protocol: Protocol,
+        stopping: CancellationToken,
+    ) {
+        let builder = Arc::new(protocol.builder());
+        let mut tasks = JoinSet::new();
+        while let Some(accepted) = stopping.run_until_cancelled(listener.accept()).await {
+            while tasks.try_join_next().is_some() {}
+            match accepted {
+                Ok((stream, _)) => {
+                    let Some(place) = stopping.run_until_cancelled(self.place()).await else { break };
+                    let connection = Connection {
+                        place,
+                        router: router.clone(),
+                        builder: Arc::clone(&builder),
+                        stopping: stopping.clone(),
+                    };
+                    tasks.spawn(connection.serve(stream));
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    warn!(error = &error as &dyn std::error::Error, "a connection could not be accepted");
+                    end_oldest(&self.lock());
+                    stopping.run_until_cancelled(sleep_until(Instant::now() + TROUBLE_PAUSE)).await;
+                }
+            }
+        }
+        drop(listener);
+        while tasks.join_next().await.is_some() {}
+        self.relays.close();
+    }
+
+    /// A place for a new connection, which another one may have to give up.
+    async fn place(self: &Arc<Self>) -> Place {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // From here on nothing that is freed is missed.
+            freed.as_mut().enable();
+            {
+                let mut open = self.lock();
+                if open.len() < self.most {
+                    let id = self.next.fetch_add(1, Ordering::Relaxed);
+                    let activity = Arc::new(Activity::new(Arc::clone(&self.freed)));
+                    open.insert(id, Arc::clone(&activity));
+                    return Place { id, activity, connections: Arc::clone(self) };
+                }
+                end_oldest(&open);
+            }
+            freed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Activity>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the connection that has waited for its client for longest, unless one is ending already.
+fn end_oldest(open: &HashMap<u64, Arc<Activity>>) {
+    let mut oldest: Option<(Instant, &Arc<Activity>)> = None;
+    for activity in open.values() {
+        if activity.close.is_cancelled() {
+            return;
+        }
+        let Some(since) = activity.waiting_since() else { continue };
+        if oldest.is_none_or(|(before, _)| since < before) {
+            oldest = Some((since, activity));
+        }
+    }
+    if let Some((_, activity)) = oldest {
+        activity.close.cancel();
+    }
+}
+
+/// Whether accepting failed because of what that one client did.
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// A connection's place among the others, given up when this is dropped.
+struct Place {
+    id: u64,
+    activity: Arc<Activity>,
+    connections: Arc<Connections>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.lock().remove(&self.id);
+        self.connections.freed.notify_waiters();
+    }
+}
+
+struct Connection {
+    place: Place,
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    stopping: CancellationToken,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream) {
+        let Self { place, router, builder, stopping } = self;
+        let (activity, connections) = (&place.activity, &place.connections);
+        let limits = &connections.limits;
+        // A stream of small chunks must not wait to fill packets; a connection that refuses works all the same.
+        let _ = stream.set_nodelay(true);
+        let io = TokioIo::new(StallGuard::new(stream, limits.stall));
+        let terms = Terms {
+            stall: limits.stall,
+            unread: connections.unread.clone(),
+            close: activity.close.clone(),
+            relays: connections.relays.clone(),
+        };
+        let answer = |request: Request<Incoming>| answer(request, router.clone(), activity, &terms, limits);
+        let connection = builder.serve_connection(io, service_fn(answer));
+        tokio::pin!(connection);
+        let is_silent = tokio::select! {
+            _ = connection.as_mut() => return,
+            () = activity.close.cancelled() => return,
+            () = activity.is_silent(limits) => true,
+            () = stopping.cancelled() => false,
+        };
+        // What went wrong on a connection concerns its client alone, which knows.
+        connection.as_mut().graceful_shutdown();
+        let patience = async {
+            if !is_silent {
+                activity.is_silent(limits).await;
+            }
+            sleep_until(Instant::now() + LINGER).await;
+        };
+        tokio::select! {
+            _ = connection => {}
+            () = activity.close.cancelled() => {}
+            () = patience => {}
+        }
+    }
+}
+
+/// Answers one request.
+fn answer(
+    request: Request<Incoming>,
+    router: Router,
+    activity: &Arc<Activity>,
+    terms: &Terms,
+    limits: &ServerLimits,
+) -> impl Future<Output = Result<http::Response<Body>, Infallible>> + Send + use<> {
+    let guard = Arc::new(activity.begin());
+    let (version, terms, limit) = (request.version(), terms.clone(), limits.body);
+    let mut request = request.map(|body| Body::new(TimedBody::new(body, limit, Arc::clone(&guard))));
+    request.extensions_mut().insert(terms.unread.clone());
+    async move {
+        let response = router.oneshot(request).await?;
+        guard.received();
+        Ok(response.map(|body| send(body, guard, &terms, version)))
+    }
+}

@@ -1,0 +1,168 @@
+//! Errors of the engine and the store, as a client sees them.
+
+use std::error::Error;
+
+use podium_api::{ApiError, ErrorCode};
+use podium_domain::ids::RunId;
+use podium_domain::pool::Feature;
+use podium_domain::run::{FailReason, Run, RunState};
+use podium_engine::{AnswerError, CommandError, RateError, SubmitError, WatchError};
+use podium_ports::store::StoreError;
+
+/// The error for a run that does not exist.
+pub(crate) fn unknown_run(id: RunId) -> ApiError {
+    ApiError::on_field(ErrorCode::RunNotFound, "run_id", format!("there is no run `{id}`"))
+}
+
+/// Why a run that ended has no answer; none if it has one.
+pub(crate) fn run_error(run: &Run) -> Option<ApiError> {
+    match run.state() {
+        RunState::Succeeded { .. } => None,
+        RunState::Failed { reason } => Some(fail_error(run.id(), reason)),
+        RunState::Cancelled => {
+            Some(ApiError::new(ErrorCode::RunCancelled, format!("run {} was cancelled", run.id())))
+        }
+        RunState::Active => {
+            Some(ApiError::new(ErrorCode::Internal, format!("run {} has not ended", run.id())))
+        }
+    }
+}
+
+fn fail_error(run: RunId, reason: &FailReason) -> ApiError {
+    ApiError::new(ErrorCode::of_failure(reason), format!("run {run} has no answer: {reason}"))
+}
+
+pub(crate) fn submit_error(error: &SubmitError) -> ApiError {
+    match error {
+        SubmitError::Policy(e) => {
+            ApiError::on_field(ErrorCode::InvalidValue, format!("policy.{}", e.field), e.to_string())
+        }
+        SubmitError::UnknownConductor { .. } => {
+            ApiError::on_field(ErrorCode::ModelNotFound, "model", error.to_string())
+        }
+        SubmitError::Sampling(e) => {
+            ApiError::on_field(ErrorCode::InvalidValue, format!("sampling.{}", e.field), e.to_string())
+        }
+        SubmitError::Answer(e) => ApiError::on_field(
+            ErrorCode::InvalidValue,
+            format!("response_format.{}", e.field()),
+            e.to_string(),
+        ),
+        SubmitError::NoneTakes(e) => {
+            let field = match e.feature {
+                Feature::Image => "messages",
+                Feature::Stop => "stop",
+                _ => "response_format",
+            };
+            ApiError::on_field(ErrorCode::NoWorkerAllowed, field, e.to_string())
+        }
+        SubmitError::ContextExceeded { .. } => {
+            ApiError::on_field(ErrorCode::ContextLengthExceeded, "messages", error.to_string())
+        }
+        SubmitError::NoWorkerAllowed => {
+            ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
+        }
+        SubmitError::OtherRequest { .. } => ApiError::new(ErrorCode::IdempotencyMismatch, error.to_string()),
+        SubmitError::OverBudget(e) => ApiError::new(ErrorCode::InsufficientQuota, e.to_string()),
+        SubmitError::Store(e) => store_error(e),
+        SubmitError::Illegal(e) => defect(e),
+    }
+}
+
+/// The error for a run that cannot be watched.
+pub fn watch_error(id: RunId, error: &WatchError) -> ApiError {
+    match error {
+        WatchError::UnknownRun => unknown_run(id),
+        WatchError::Store(e) => store_error(e),
+    }
+}
+
+/// The error for an answer that breaks off. It says where the rest is, as the client has no run id from a header in every SDK.
+pub(crate) fn answer_error(run: RunId, error: &AnswerError) -> ApiError {
+    let error = match error {
+        AnswerError::Store(e) => store_error(e),
+        AnswerError::Diverged { .. } => ApiError::new(ErrorCode::AnswerRestarted, error.to_string()),
+        AnswerError::Unreadable { .. } => defect(error),
+    };
+    ApiError::new(error.code, format!("{}; GET /v1/runs/{run} returns the answer", error.message))
+}
+
+/// The error for a stream that is cut off because the server stops.
+pub(crate) fn stopping_stream(run: RunId) -> ApiError {
+    let message = format!("the server is stopping, the run goes on; GET /v1/runs/{run} returns the answer");
+    ApiError::new(ErrorCode::Stopping, message)
+}
+
+/// The error for an answer that cannot be held, as other clients do not read theirs.
+pub(crate) fn overloaded(run: RunId) -> ApiError {
+    let message = format!(
+        "too many bytes of answers wait for clients that do not read them; GET /v1/runs/{run} returns the answer later"
+    );
+    ApiError::new(ErrorCode::Overloaded, message)
+}
+
+/// The same for a client that watches, and has all events up to `sequence`.
+pub(crate) fn overloaded_watch(sequence: u64) -> ApiError {
+    let message = format!(
+        "too many bytes of answers wait for clients that do not read them; watch again after event {sequence}"
+    );
+    ApiError::new(ErrorCode::Overloaded, message)
+}
+
+/// The error for a run that cannot be cancelled.
+pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
+    match error {
+        CommandError::UnknownRun => unknown_run(id),
+        CommandError::Refused(_) => ApiError::new(ErrorCode::RunEnded, format!("run {id} has ended already")),
+        CommandError::Damaged => ApiError::new(ErrorCode::Internal, format!("run {id} cannot be read")),
+        CommandError::Contended => ApiError::new(ErrorCode::Unavailable, error.to_string()),
+        CommandError::Store(e) => store_error(e),
+        CommandError::Stopped => stopping(),
+    }
+}
+
+/// The error for a run that cannot be rated.
+pub(crate) fn rate_error(id: RunId, error: &RateError) -> ApiError {
+    match error {
+        RateError::UnknownRun => unknown_run(id),
+        RateError::NotEnded => {
+            ApiError::new(ErrorCode::RunNotEnded, format!("run {id} has not ended; it cannot be rated yet"))
+        }
+        RateError::Store(e) => store_error(e),
+    }
+}
+
+/// The error for a store that fails. The details go to the log.
+pub(crate) fn store_error(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Unavailable(_) | StoreError::Refused(_) => {
+            tracing::error!(error = chain(error), "the store failed");
+            ApiError::new(ErrorCode::Unavailable, "the store does not answer; try again later")
+        }
+        StoreError::Inconsistent { .. } => defect(error),
+        StoreError::Removed { run } => unknown_run(*run),
+    }
+}
+
+/// The error for a server that is stopping.
+pub(crate) fn stopping() -> ApiError {
+    ApiError::new(ErrorCode::Stopping, "the server is stopping")
+}
+
+/// The error for a defect. The details go to the log.
+pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
+    tracing::error!(error = chain(error), "a request met a defect");
+    ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more")
+}
+
+/// An error with everything that caused it, in one line.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

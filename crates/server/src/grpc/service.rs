@@ -1,0 +1,239 @@
+//! The calls of `podium.v1`.
+
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use podium_api::v1::podium_service_server::PodiumService;
+use podium_api::v1::{self, Run};
+use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
+use podium_domain::ids::RunId;
+use podium_engine::{Engine, Submitted};
+use podium_ports::store::RunSummary;
+use prost::Message as _;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use super::ratings;
+use super::watch::watch;
+use crate::auth::{Authenticator, Caller};
+use crate::connections::Unread;
+use crate::error_mapping;
+use crate::use_cases;
+
+const AUTHORIZATION: &str = "authorization";
+const PAGE_SIZE_DEFAULT: u32 = 50;
+const PAGE_SIZE_MAX: u32 = 200;
+
+/// `podium.v1` over an engine.
+#[derive(Clone)]
+pub struct Runs {
+    engine: Engine,
+    auth: Authenticator,
+    stop: CancellationToken,
+}
+
+impl Runs {
+    /// Watches end when `stop` is cancelled.
+    pub fn new(engine: Engine, auth: Authenticator, stop: CancellationToken) -> Self {
+        Self { engine, auth, stop }
+    }
+
+    /// The caller, as the server identified it. Without a server in front, the key is looked up here.
+    async fn caller<T>(&self, request: &Request<T>) -> Result<Caller, ApiError> {
+        if let Some(caller) = request.extensions().get::<Caller>() {
+            return Ok(caller.clone());
+        }
+        // A value that is not text cannot be a key.
+        let shown = request.metadata().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+        self.auth.caller(shown).await
+    }
+}
+
+#[tonic::async_trait]
+impl PodiumService for Runs {
+    async fn create_run(
+        &self,
+        request: Request<v1::CreateRunRequest>,
+    ) -> Result<Response<v1::CreateRunResponse>, Status> {
+        let caller = self.caller(&request).await?;
+        let tenant = caller.tenant.clone();
+        let new_run = NewRun::try_from(request.into_inner())?;
+        let submitted = use_cases::submit(&self.engine, caller, new_run).await?;
+        let (run, existing) = match submitted {
+            Submitted::New(run) => (run, false),
+            Submitted::Existing(id) => (Arc::new(use_cases::load(&self.engine, &tenant, id).await?), true),
+        };
+        Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&*run)), existing }))
+    }
+
+    type WatchRunStream = BoxStream<'static, Result<v1::WatchRunResponse, Status>>;
+
+    async fn watch_run(
+        &self,
+        request: Request<v1::WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        let unread = unread(&request);
+        let request = request.into_inner();
+        let id = run_id(&request.run_id)?;
+        let stream =
+            watch(&self.engine, &tenant, id, request.after_sequence, self.stop.clone(), unread).await?;
+        Ok(Response::new(stream))
+    }
+
+    async fn get_run(
+        &self,
+        request: Request<v1::GetRunRequest>,
+    ) -> Result<Response<v1::GetRunResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        let unread = unread(&request);
+        let id = run_id(&request.into_inner().run_id)?;
+        let run = Run::from(&use_cases::load(&self.engine, &tenant, id).await?);
+        if unread.is_some_and(|unread| !unread.admits(run.encoded_len())) {
+            return Err(error_mapping::overloaded(id).into());
+        }
+        Ok(Response::new(v1::GetRunResponse { run: Some(run) }))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<v1::CancelRunRequest>,
+    ) -> Result<Response<v1::CancelRunResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        let id = run_id(&request.into_inner().run_id)?;
+        use_cases::load(&self.engine, &tenant, id).await?;
+        let run = self.engine.cancel(id).await.map_err(|e| error_mapping::command_error(id, &e))?;
+        Ok(Response::new(v1::CancelRunResponse { run: Some(Run::from(&run)) }))
+    }
+
+    async fn list_runs(
+        &self,
+        request: Request<v1::ListRunsRequest>,
+    ) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        let request = request.into_inner();
+        let before = page_token(&request.page_token)?;
+        let size = page_size(request.page_size);
+        // One more than requested: it shows whether there is another page.
+        let mut runs =
+            self.engine.list(&tenant, before, size + 1).await.map_err(|e| error_mapping::store_error(&e))?;
+        let has_more = runs.len() > size as usize;
+        runs.truncate(size as usize);
+        let next_page_token =
+            runs.last().filter(|_| has_more).map(|last| last.id.to_string()).unwrap_or_default();
+        let runs = runs.iter().map(summary).collect();
+        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+    }
+
+    async fn estimate_run(
+        &self,
+        request: Request<v1::EstimateRunRequest>,
+    ) -> Result<Response<v1::EstimateRunResponse>, Status> {
+        let caller = self.caller(&request).await?;
+        let new_run = NewRun::try_from(request.into_inner().run.unwrap_or_default())?;
+        let estimate = use_cases::estimate(&self.engine, caller, new_run).await?;
+        let steps = estimate.steps.iter().map(|(worker, cost)| v1::EstimatedStep {
+            worker: worker.to_string(),
+            cost_max_nano_usd: cost.nano_usd(),
+        });
+        Ok(Response::new(v1::EstimateRunResponse {
+            cost_max_nano_usd: estimate.cost_max.nano_usd(),
+            planning_cost_max_nano_usd: estimate.planning_cost_max.nano_usd(),
+            cost_min_nano_usd: estimate.cost_min.nano_usd(),
+            steps: steps.collect(),
+            typical: estimate.typical.map(|typical| v1::TypicalCost {
+                cost_nano_usd: typical.cost.nano_usd(),
+                runs: typical.runs,
+            }),
+        }))
+    }
+
+    async fn list_budgets(
+        &self,
+        request: Request<v1::ListBudgetsRequest>,
+    ) -> Result<Response<v1::ListBudgetsResponse>, Status> {
+        let caller = self.caller(&request).await?;
+        let sums = self.auth.sums(&caller).await?;
+        let budgets = sums.iter().map(|sum| v1::Budget {
+            payer: sum.budget.payer.to_string(),
+            period: sum.budget.period.as_str().to_owned(),
+            period_start_time: Some(timestamp(sum.from)),
+            cap_nano_usd: sum.budget.cap.map(podium_domain::money::Cost::nano_usd),
+            spent_nano_usd: sum.charge.spent.nano_usd(),
+            reserved_nano_usd: sum.charge.reserved.nano_usd(),
+        });
+        Ok(Response::new(v1::ListBudgetsResponse { budgets: budgets.collect() }))
+    }
+
+    async fn rate_run(
+        &self,
+        request: Request<v1::RateRunRequest>,
+    ) -> Result<Response<v1::RateRunResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(ratings::rate(&self.engine, &tenant, request.into_inner()).await?))
+    }
+
+    async fn list_outcomes(
+        &self,
+        request: Request<v1::ListOutcomesRequest>,
+    ) -> Result<Response<v1::ListOutcomesResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(ratings::outcomes(&self.engine, &tenant, request.into_inner()).await?))
+    }
+}
+
+/// The counter of unread bytes. None without a server in front.
+fn unread<T>(request: &Request<T>) -> Option<Unread> {
+    request.extensions().get::<Unread>().cloned()
+}
+
+/// The size of a page for the requested one.
+pub(super) fn page_size(wanted: u32) -> u32 {
+    match wanted {
+        0 => PAGE_SIZE_DEFAULT,
+        wanted => wanted.min(PAGE_SIZE_MAX),
+    }
+}
+
+/// The last run of the previous page; none for the first page.
+pub(super) fn page_token(token: &str) -> Result<Option<RunId>, ApiError> {
+    match token {
+        "" => Ok(None),
+        token => token.parse().map(Some).map_err(|_| {
+            let message = "page_token must be empty or the next_page_token of an earlier response";
+            ApiError::on_field(ErrorCode::InvalidValue, "page_token", message)
+        }),
+    }
+}
+
+pub(super) fn run_id(text: &str) -> Result<RunId, ApiError> {
+    text.parse().map_err(|e: podium_domain::ids::InvalidId| {
+        ApiError::on_field(ErrorCode::InvalidValue, "run_id", e.to_string())
+    })
+}
+
+fn summary(run: &RunSummary) -> v1::RunSummary {
+    let state = match run.state.as_str() {
+        "active" => v1::RunState::Active,
+        "succeeded" => v1::RunState::Succeeded,
+        "failed" => v1::RunState::Failed,
+        "cancelled" => v1::RunState::Cancelled,
+        _ => v1::RunState::Unspecified,
+    };
+    v1::RunSummary {
+        run_id: run.id.to_string(),
+        state: state.into(),
+        model: run.model.clone(),
+        question: run.question.clone(),
+        steps: run.sums.steps,
+        cost_nano_usd: run.sums.cost.nano_usd(),
+        wasted_cost_nano_usd: run.sums.wasted.nano_usd(),
+        saved_cost_nano_usd: run.sums.saved.nano_usd(),
+        fallbacks: run.sums.fallbacks,
+        failed_steps: run.sums.lack.map(|lack| lack.failed_steps),
+        degraded: run.sums.lack.map(|lack| lack.degraded),
+        refused: run.sums.lack.map(|lack| lack.refused),
+        accept_time: Some(timestamp(run.accepted_at)),
+        end_time: run.ended_at.map(timestamp),
+    }
+}

@@ -1,0 +1,108 @@
+//! Watching over gRPC: the engine's updates as messages, with heartbeats during silence.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use podium_api::v1::watch_run_response::Update as Message;
+use podium_api::v1::{self, WatchRunResponse};
+use podium_api::{ApiError, AttemptNumbers};
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::run::TaskRef;
+use podium_engine::{Engine, Update};
+use podium_ports::store::StoreError;
+use prost::Message as _;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::connections::Unread;
+use crate::error_mapping;
+use crate::use_cases;
+
+/// Silence after which a heartbeat is sent.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+
+struct Watch {
+    updates: BoxStream<'static, Result<Update, StoreError>>,
+    attempts: AttemptNumbers,
+    /// The sequence number of the last event that was sent.
+    sequence: u64,
+    stop: CancellationToken,
+    /// None without a server in front.
+    unread: Option<Unread>,
+}
+
+/// The updates of a run after event `after`. Ends after its final event, or with an error: when `stop` is cancelled, and when an
+/// update is too long for what `unread` can still hold.
+pub(super) async fn watch(
+    engine: &Engine,
+    tenant: &TenantId,
+    id: RunId,
+    after: u64,
+    stop: CancellationToken,
+    unread: Option<Unread>,
+) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
+    let run = use_cases::load(engine, tenant, id).await?;
+    let attempts = AttemptNumbers::of(&run);
+    let updates = if run.is_ended() {
+        engine.history(id, after).map(|event| event.map(Update::Event)).boxed()
+    } else {
+        engine.watch(id, after).await.map_err(|e| error_mapping::watch_error(id, &e))?
+    };
+    drop(run);
+    let watch = Watch { updates, attempts, sequence: after, stop, unread };
+    let messages = stream::unfold(Some(watch), |watch| async {
+        let mut watch = watch?;
+        match watch.next().await? {
+            Ok(update) => Some((Ok(update), Some(watch))),
+            Err(error) => Some((Err(Status::from(error)), None)),
+        }
+    });
+    Ok(messages.boxed())
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<WatchRunResponse, ApiError>> {
+        let before = self.sequence;
+        let update = tokio::select! {
+            biased;
+            update = tokio::time::timeout(HEARTBEAT_EVERY, self.updates.next()) => update,
+            () = self.stop.cancelled() => return Some(Err(error_mapping::stopping())),
+        };
+        let update = match update {
+            Ok(Some(Ok(update))) => self.message(update),
+            Ok(Some(Err(error))) => return Some(Err(error_mapping::store_error(&error))),
+            Ok(None) => return None,
+            Err(_silence) => Message::Heartbeat(v1::Heartbeat { sequence: self.sequence }),
+        };
+        let message = WatchRunResponse { update: Some(update) };
+        let is_admitted = self.unread.as_ref().is_none_or(|unread| unread.admits(message.encoded_len()));
+        Some(if is_admitted { Ok(message) } else { Err(error_mapping::overloaded_watch(before)) })
+    }
+
+    fn message(&mut self, update: Update) -> Message {
+        match update {
+            Update::Event(event) => {
+                self.sequence = event.sequence;
+                Message::Event(podium_api::event(&event, &mut self.attempts))
+            }
+            Update::Planning { round, text } => {
+                Message::PlanningText(v1::PlanningText { round: round.into(), text })
+            }
+            Update::Frame { frame, is_answer } => {
+                let task = TaskRef::Step { round: frame.round, step: frame.step };
+                Message::StepText(v1::StepText {
+                    round: frame.round.into(),
+                    step: frame.step.get().into(),
+                    attempt: self.attempts.number(task, frame.claim),
+                    offset: frame.offset,
+                    text: frame.text,
+                    is_answer,
+                })
+            }
+            Update::Restarted { round, step } => {
+                Message::StepRestarted(v1::StepRestarted { round: round.into(), step: step.get().into() })
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The HTTP API: OpenAI's Chat Completions, runs, models, estimates, budgets, ratings, health.
+//!
+//! If a client disconnects from a request without an `Idempotency-Key`, the run is cancelled, since nobody else could read the
+//! answer. With a key the run goes on, and a repeated request with the same key finds it.
+
+mod budgets;
+mod chat;
+mod disconnect;
+mod estimates;
+mod forward;
+mod layers;
+mod models;
+mod ratings;
+mod reply;
+mod request_checks;
+mod runs;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use podium_api::{ApiError, ErrorCode};
+use podium_domain::ids::{InvalidId, RunId};
+use podium_engine::Engine;
+use podium_ports::server::ServerLimits;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::auth::Authenticator;
+use crate::connections::BodyTimeout;
+use crate::{Backend, Closing, error_mapping};
+use forward::Forwarding;
+use reply::Refusal;
+use request_checks::shown;
+
+/// Most bytes of a request: the longest conversation that is accepted, with its JSON escapes.
+const BODY_BYTES_MAX: usize = 2 << 20;
+/// A body that is longer is parsed on a thread of its own: parsing takes milliseconds.
+const PARSE_AT_ONCE_MAX: usize = 256 << 10;
+
+/// The state that all handlers share.
+#[derive(Clone)]
+struct ServerState {
+    engine: Engine,
+    auth: Authenticator,
+    hosts_allowed: Arc<[String]>,
+    /// Origins of web pages that may use the API.
+    cors_origins: Arc<[String]>,
+    /// When the server started, in seconds since the Unix epoch.
+    started: u64,
+    /// The server takes no new work.
+    stopping: CancellationToken,
+    /// Streams under way end now.
+    cut: CancellationToken,
+    /// Work that outlives a client's connection.
+    left: TaskTracker,
+}
+
+/// The HTTP API. `started` is in seconds since the Unix epoch.
+pub(crate) fn router(
+    Backend { engine, auth, cells }: Backend,
+    limits: &ServerLimits,
+    started: u64,
+    closing: Closing,
+) -> Router {
+    let Closing { stopping, cut, left } = closing;
+    let hosts_allowed = limits.hosts_allowed.as_slice().into();
+    let cors_origins = limits.cors_origins.as_slice().into();
+    let state = ServerState { engine, auth, hosts_allowed, cors_origins, started, stopping, cut, left };
+    let api = Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/estimates", post(estimates::estimate))
+        .route("/v1/budgets", get(budgets::list))
+        .route("/v1/runs", get(runs::list))
+        .route("/v1/runs/{id}", get(runs::one))
+        .route("/v1/runs/{id}/cancel", post(runs::cancel))
+        .route("/v1/runs/{id}/rating", post(ratings::rate))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::one));
+    // The caller must be known before its cell can be found.
+    let api = match cells {
+        None => api,
+        Some(cells) => {
+            let forwarding = Forwarding { state: state.clone(), cells };
+            api.route_layer(middleware::from_fn_with_state(forwarding, forward::forward))
+        }
+    };
+    let api = api.route_layer(middleware::from_fn_with_state(state.clone(), request_checks::check));
+    let all = api
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(CatchPanicLayer::custom(|_| panicked()))
+        .layer(middleware::from_fn(layers::compress))
+        .layer(middleware::from_fn(layers::name_request))
+        .with_state(state);
+    // Without an origin, `OPTIONS` has no meaning and no header is added.
+    let all =
+        if limits.cors_origins.is_empty() { all } else { all.layer(layers::cors(&limits.cors_origins)) };
+    Router::new().fallback_service(all.map_request(request_checks::without_slash))
+}
+
+/// Reads the whole body of a request.
+pub(crate) async fn whole(mut body: Body) -> Result<Bytes, ApiError> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| broke_off(&error))?.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            return Err(request_checks::too_large());
+        }
+        if whole.is_empty() && http_body::Body::is_end_stream(&body) {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+fn broke_off(error: &axum::Error) -> ApiError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(timeout) = error.downcast_ref::<BodyTimeout>() {
+            return ApiError::new(ErrorCode::RequestTimeout, timeout.to_string());
+        }
+        cause = error.source();
+    }
+    ApiError::new(
+        ErrorCode::InvalidJson,
+        "the connection broke before the request's body was complete; send it again",
+    )
+}
+
+/// Reads and parses the whole body of a request.
+async fn parsed<T: Send + 'static>(
+    body: Body,
+    parse: fn(&[u8]) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let bytes = whole(body).await?;
+    if bytes.len() <= PARSE_AT_ONCE_MAX {
+        return parse(&bytes);
+    }
+    tokio::task::spawn_blocking(move || parse(&bytes)).await.map_err(|e| error_mapping::defect(&e))?
+}
+
+/// The named segment of a path.
+fn segment(path: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
+    let invalid = |_| ApiError::new(ErrorCode::RouteNotFound, "the path is not valid UTF-8");
+    path.map(|Path(segment)| segment).map_err(invalid)
+}
+
+/// The id of a run in a path.
+fn run_id(text: &str) -> Result<RunId, ApiError> {
+    text.parse()
+        .map_err(|e: InvalidId| ApiError::on_field(ErrorCode::InvalidValue, "run_id", format!("run_id: {e}")))
+}
+
+/// The process is alive.
+async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// The process can take requests. The query `verbose` adds a line for each part that it depends on.
+async fn ready(State(state): State<ServerState>, RawQuery(query): RawQuery) -> Response {
+    if state.stopping.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+    }
+    let readiness = state.engine.readiness().await;
+    let is_verbose = query.is_some_and(|query| query.starts_with("verbose"));
+    match readiness.outcome() {
+        outcome if is_verbose => {
+            let status = if outcome.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            (status, readiness.to_string()).into_response()
+        }
+        Ok(()) => "ready\n".into_response(),
+        Err(error) => {
+            tracing::warn!(error = error_mapping::chain(&error), "not ready");
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+async fn unknown_route(request: Request) -> Refusal {
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let message = format!("unknown route {method} {path}");
+    ApiError::new(ErrorCode::RouteNotFound, message).into()
+}
+
+async fn unknown_method(request: Request) -> Refusal {
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let message = format!("{path} does not support the method {method}");
+    ApiError::new(ErrorCode::MethodNotAllowed, message).into()
+}
+
+fn panicked() -> Response {
+    tracing::error!("a handler panicked");
+    Refusal::from(ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more"))
+        .into_response()
+}

@@ -1,0 +1,160 @@
+//! `GET /v1/runs`, `GET /v1/runs/{id}` and `POST /v1/runs/{id}/cancel`.
+
+use axum::Extension;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use podium_api::openai::{run_body, unix_seconds};
+use podium_api::{ApiError, ErrorCode};
+use podium_domain::ids::RunId;
+use podium_domain::run::Run;
+use podium_ports::store::RunSummary;
+use serde::Serialize;
+
+use super::reply::{Refusal, json, name_run};
+use super::request_checks::shown;
+use super::{ServerState, run_id, segment};
+use crate::auth::Caller;
+use crate::error_mapping;
+use crate::use_cases;
+
+const PAGE_SIZE_DEFAULT: u32 = 20;
+const PAGE_SIZE_MAX: u32 = 200;
+
+#[derive(Serialize)]
+struct ListBody<'a> {
+    object: &'static str,
+    data: Vec<SummaryBody<'a>>,
+    first_id: Option<String>,
+    last_id: Option<String>,
+    has_more: bool,
+}
+
+#[derive(Serialize)]
+struct SummaryBody<'a> {
+    id: String,
+    object: &'static str,
+    state: &'a str,
+    model: &'a str,
+    /// The beginning of the question.
+    question: &'a str,
+    created: u64,
+    ended: Option<u64>,
+    step_count: u32,
+    cost_nano_usd: u64,
+    wasted_cost_nano_usd: u64,
+    fallbacks: u32,
+    /// This and the two below are null while the run is active, and where the store does not know them.
+    failed_step_count: Option<u32>,
+    degraded: Option<bool>,
+    refused: Option<bool>,
+}
+
+impl<'a> SummaryBody<'a> {
+    fn of(run: &'a RunSummary) -> Self {
+        Self {
+            id: run.id.to_string(),
+            object: "run.summary",
+            state: &run.state,
+            model: &run.model,
+            question: &run.question,
+            created: unix_seconds(run.accepted_at),
+            ended: run.ended_at.map(unix_seconds),
+            step_count: run.sums.steps,
+            cost_nano_usd: run.sums.cost.nano_usd(),
+            wasted_cost_nano_usd: run.sums.wasted.nano_usd(),
+            fallbacks: run.sums.fallbacks,
+            failed_step_count: run.sums.lack.map(|lack| lack.failed_steps),
+            degraded: run.sums.lack.map(|lack| lack.degraded),
+            refused: run.sums.lack.map(|lack| lack.refused),
+        }
+    }
+}
+
+/// Which page of the list.
+#[derive(Debug, PartialEq, Eq)]
+struct Page {
+    /// The last run of the page before.
+    after: Option<RunId>,
+    limit: u32,
+}
+
+impl Page {
+    fn of(query: &str) -> Result<Self, ApiError> {
+        let mut page = Self { after: None, limit: PAGE_SIZE_DEFAULT };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let invalid = |what: &str| {
+                let message = format!("{name} must be {what} (got `{}`)", shown(value));
+                ApiError::on_field(ErrorCode::InvalidValue, name, message)
+            };
+            match name {
+                "after" => {
+                    let id = value.parse().map_err(|_| invalid("the last_id of the page before"))?;
+                    page.after = Some(id);
+                }
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=PAGE_SIZE_MAX).contains(limit));
+                    page.limit = limit.ok_or_else(|| invalid("a number from 1 to 200"))?;
+                }
+                _ => {
+                    let message =
+                        format!("unknown parameter `{}`; there are `after` and `limit`", shown(name));
+                    return Err(ApiError::on_field(ErrorCode::UnknownParameter, name, message));
+                }
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// The tenant's runs, the newest first.
+pub(super) async fn list(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let page = Page::of(query.as_deref().unwrap_or_default())?;
+    // One more than wanted shows whether there is another page.
+    let runs = state.engine.list(&caller.tenant, page.after, page.limit + 1).await;
+    let mut runs = runs.map_err(|e| error_mapping::store_error(&e))?;
+    let has_more = runs.len() > page.limit as usize;
+    runs.truncate(page.limit as usize);
+    let id = |run: Option<&RunSummary>| run.map(|run| run.id.to_string());
+    let body = ListBody {
+        object: "list",
+        first_id: id(runs.first()),
+        last_id: id(runs.last()),
+        data: runs.iter().map(SummaryBody::of).collect(),
+        has_more,
+    };
+    Ok(json(serde_json::to_string(&body).map_err(|e| error_mapping::defect(&e))?))
+}
+
+/// A run as it stands.
+pub(super) async fn one(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let id = run_id(&segment(path)?)?;
+    Ok(body(id, &use_cases::load(&state.engine, &caller.tenant, id).await?))
+}
+
+/// Cancels a run. Cancelling a cancelled run is no error.
+pub(super) async fn cancel(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let id = run_id(&segment(path)?)?;
+    use_cases::load(&state.engine, &caller.tenant, id).await?;
+    let run = state.engine.cancel(id).await.map_err(|e| error_mapping::command_error(id, &e))?;
+    Ok(body(id, &run))
+}
+
+fn body(id: RunId, run: &Run) -> Response {
+    let mut response = json(run_body(run));
+    name_run(&mut response, id);
+    response
+}

@@ -1,0 +1,42 @@
+//! The servers: what a client may ask of an engine, over HTTP as OpenAI's Chat Completions and over gRPC as `podium.v1`.
+#![deny(missing_docs)]
+
+mod auth;
+mod cells;
+mod connections;
+mod error_mapping;
+mod grpc;
+mod http;
+mod listeners;
+mod use_cases;
+
+use podium_engine::Engine;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use auth::{ApiKey, Authenticator, Caller, sums};
+pub use cells::{CellRouter, ConnectorError};
+pub use error_mapping::{chain, watch_error};
+pub use grpc::{GrpcError, Runs};
+pub use listeners::{ListenError, Listeners, ServerError, Servers};
+pub use use_cases::{load, submit};
+
+/// The parts behind both servers.
+#[derive(Clone)]
+struct Backend {
+    engine: Engine,
+    auth: Authenticator,
+    /// None if this cluster is the only cell.
+    cells: Option<CellRouter>,
+}
+
+/// When the servers must stop.
+#[derive(Clone, Debug, Default)]
+struct Closing {
+    /// Take no new connections, finish the requests under way.
+    stopping: CancellationToken,
+    /// End the requests under way.
+    cut: CancellationToken,
+    /// Work that outlives a client's connection: cancelling its run.
+    left: TaskTracker,
+}

@@ -1,0 +1,183 @@
+//! Requests to the engine that both APIs share.
+
+use podium_api::{ApiError, ErrorCode, NewRun};
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::policy::Policy;
+use podium_domain::rating::Rating;
+use podium_domain::run::Run;
+use podium_engine::{Ending, Engine, Estimate, Submit, Submitted};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::auth::{Caller, hex};
+use crate::error_mapping::{rate_error, store_error, submit_error, unknown_run};
+
+/// Accepts a run.
+pub async fn submit(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submitted, ApiError> {
+    engine.submit(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
+}
+
+/// Accepts a run of a client who waits for its end.
+pub(crate) async fn ask(
+    engine: &Engine,
+    caller: Caller,
+    new_run: NewRun,
+) -> Result<(Submitted, Ending), ApiError> {
+    engine.ask(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
+}
+
+/// What a run could cost.
+pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
+    engine.estimate(&request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
+}
+
+fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
+    if !new_run.model.is_served_by(engine.conductor_ids()) {
+        let here: Vec<_> = engine.conductor_ids().map(|id| format!("`{id}`")).collect();
+        let message = format!(
+            "model `{}` is pinned to another conductor than this server's {}",
+            new_run.model,
+            here.join(" and ")
+        );
+        return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
+    }
+    let request_digest = new_run.request_id.is_some().then(|| digest(&new_run));
+    Ok(Submit {
+        tenant: caller.tenant,
+        key: caller.key,
+        budgets: caller.budgets,
+        request_id: new_run.request_id,
+        request_digest,
+        model: new_run.model.to_string(),
+        conductor: new_run.model.conductor,
+        conversation: new_run.conversation,
+        policy: new_run.policy,
+        answer_tokens_max: new_run.answer_tokens_max,
+        sampling: new_run.sampling,
+        answer: new_run.answer,
+        stops: new_run.stops,
+    })
+}
+
+/// A hash of everything that a client can set: a request id that comes with another request is refused.
+fn digest(new_run: &NewRun) -> String {
+    // Every field is named, so that a new one cannot be forgotten.
+    let NewRun { request_id: _, model, conversation, policy, answer_tokens_max, sampling, answer, stops } =
+        new_run;
+    let mut parts = serde_json::json!([
+        model.to_string(),
+        conversation,
+        answer_tokens_max,
+        sampling,
+        answer,
+        stops,
+        policy.effort,
+        [policy.steps_max, policy.rounds_max],
+        policy.attempts_max,
+        policy.deadline_ms,
+        policy.cost_max,
+        policy.output_bytes_max,
+        policy.workers_allowed,
+    ]);
+    let chosen = chosen(policy);
+    if let (false, Some(parts)) = (chosen.is_empty(), parts.as_array_mut()) {
+        parts.push(chosen.into());
+    }
+    hex(&Sha256::digest(parts.to_string().as_bytes()))
+}
+
+/// The fields of a policy that differ from the defaults, and their values. A field that a later version adds with a default
+/// leaves the digest of a request as it was.
+fn chosen(policy: &Policy) -> Map<String, Value> {
+    let fields = |policy: &Policy| match serde_json::to_value(policy) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let (mut given, defaults) = (fields(policy), fields(&Policy::new(policy.tier, policy.effort)));
+    // A value that is not written, since it was meant before there was a choice, is null here.
+    for name in defaults.keys() {
+        given.entry(name).or_insert(Value::Null);
+    }
+    given.retain(|name, value| defaults.get(name) != Some(value));
+    given
+}
+
+/// A tenant's run as it stands. To other tenants it does not exist.
+pub async fn load(engine: &Engine, tenant: &TenantId, id: RunId) -> Result<Run, ApiError> {
+    let run = engine.run(id).await.map_err(|e| store_error(&e))?;
+    run.filter(|run| run.spec().tenant == *tenant).ok_or_else(|| unknown_run(id))
+}
+
+/// Stores a client's rating of a run.
+pub(crate) async fn rate(
+    engine: &Engine,
+    tenant: &TenantId,
+    id: RunId,
+    rating: &Rating,
+) -> Result<(), ApiError> {
+    engine.rate(tenant, id, rating).await.map_err(|e| rate_error(id, &e))
+}
+
+/// A score and a comment as a rating.
+pub(crate) fn rating(score: f64, comment: Option<String>) -> Result<Rating, ApiError> {
+    Rating::new(score, comment)
+        .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, e.field(), e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_api::v1;
+
+    use super::*;
+
+    fn new_run(change: impl FnOnce(&mut v1::CreateRunRequest)) -> NewRun {
+        let text = "why?".to_owned();
+        let message = v1::Message { role: v1::Role::User.into(), text, ..Default::default() };
+        let mut request = v1::CreateRunRequest { messages: vec![message], ..Default::default() };
+        change(&mut request);
+        NewRun::try_from(request).unwrap()
+    }
+
+    #[test]
+    fn two_requests_have_one_digest_only_if_they_ask_for_the_same() {
+        let same = digest(&new_run(|_| {}));
+        assert_eq!(digest(&new_run(|request| request.request_id = "other".to_owned())), same);
+        assert_eq!(digest(&new_run(|request| request.model = "podium-ultra".to_owned())), same);
+        for other in [
+            new_run(|request| request.messages[0].text.push('!')),
+            new_run(|request| request.model = "podium-mini".to_owned()),
+            new_run(|request| request.effort = v1::Effort::High.into()),
+            new_run(|request| request.answer_tokens_max = Some(5)),
+            new_run(|request| request.stop = vec!["x".to_owned()]),
+            new_run(|request| request.policy = Some(v1::Policy { steps_max: Some(2), ..Default::default() })),
+        ] {
+            assert_ne!(digest(&other), same, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_digest_covers_every_field_of_a_policy() {
+        let run = new_run(|_| {});
+        let same = digest(&run);
+        let Value::Object(fields) = serde_json::to_value(&run.policy).unwrap() else { panic!("no fields") };
+        let words = ["none", "pool", "again", "continue", "fail", "off", "high", "mini"];
+        let mut others: Vec<Value> = words.map(Value::from).to_vec();
+        others.extend([1.into(), 4.into(), serde_json::json!({"only": ["w"]})]);
+        for name in fields.keys() {
+            let mut is_covered = false;
+            for other in &others {
+                let changed = fields.iter().map(|(field, value)| {
+                    (field.clone(), if field == name { other.clone() } else { value.clone() })
+                });
+                let Ok(policy) = serde_json::from_value(Value::Object(changed.collect())) else { continue };
+                if policy == run.policy {
+                    continue;
+                }
+                let other = NewRun { policy, ..run.clone() };
+                assert_ne!(digest(&other), same, "{name}: {:?}", other.policy);
+                is_covered = true;
+            }
+            assert!(is_covered, "the test has no other value for {name}");
+        }
+    }
+}

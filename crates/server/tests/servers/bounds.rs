@@ -1,0 +1,114 @@
+//! Requests with too much in them.
+
+use podium_api::v1;
+use podium_ports::server::ServerLimits;
+use podium_testkit::Answer;
+use tonic::Code;
+use tonic::codec::CompressionEncoding;
+use tonic_types::StatusExt as _;
+
+use crate::test_server::{COMPLETIONS, TestServer, asking, within};
+
+#[tokio::test]
+async fn a_call_with_too_many_messages_is_refused_in_few_words() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut client = server.client().await;
+    let with =
+        |count| v1::CreateRunRequest { messages: vec![v1::Message::default(); count], ..Default::default() };
+    let status = within(client.create_run(with(900_000))).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.message(), "messages has 900000 entries, the limit is 1000");
+    let estimate = v1::EstimateRunRequest { run: Some(with(900_000)) };
+    assert_eq!(within(client.estimate_run(estimate)).await.unwrap_err().message(), status.message());
+    // A thousand wrong ones are told in a status that a client accepts.
+    let status = within(client.create_run(with(1000))).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.get_error_details().bad_request().unwrap().field_violations.len(), 12);
+}
+
+#[tokio::test]
+async fn an_answer_beyond_what_may_be_held_unread_is_refused_in_a_status_over_grpc() {
+    let server =
+        TestServer::open(ServerLimits { unread_bytes_max: 64 << 10, ..ServerLimits::default() }).await;
+    let mut client = server.client().await;
+    let mut events = async |text: &str, after_sequence| {
+        server.vendor.otherwise(Answer::text(text));
+        let message =
+            v1::Message { role: v1::Role::User.into(), text: "why?".to_owned(), ..Default::default() };
+        let request = v1::CreateRunRequest { messages: vec![message], ..Default::default() };
+        let run_id = within(client.create_run(request)).await.unwrap().into_inner().run.unwrap().run_id;
+        server.ended(run_id.parse().unwrap()).await;
+        let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence };
+        let mut updates = within(client.watch_run(watch)).await.unwrap().into_inner();
+        let mut sequence = 0;
+        let end = loop {
+            match within(updates.message()).await {
+                Ok(Some(update)) => {
+                    let Some(v1::watch_run_response::Update::Event(event)) = update.update else { continue };
+                    sequence = event.sequence;
+                }
+                Ok(None) => break None,
+                Err(status) => break Some(status),
+            }
+        };
+        let got = within(client.get_run(v1::GetRunRequest { run_id })).await;
+        (sequence, end, got.err())
+    };
+    let (last, end, got) = events("short", 0).await;
+    assert!(last > 4 && end.is_none() && got.is_none(), "{last} {end:?} {got:?}");
+    let (before, end, got) = events(&"x".repeat(200 << 10), 0).await;
+    for status in [end.unwrap(), got.unwrap()] {
+        assert_eq!(status.code(), Code::Unavailable);
+        assert_eq!(status.get_error_details().error_info().unwrap().reason, "OVERLOADED");
+        let words = [format!("watch again after event {before}"), "returns the answer later".to_owned()];
+        assert!(words.iter().any(|words| status.message().ends_with(words)), "{}", status.message());
+    }
+    // It was the event with the answer that was not sent: what follows it is.
+    let (last, end, _) = events(&"x".repeat(200 << 10), before + 1).await;
+    assert!(last > before + 1 && end.is_none(), "{last} {end:?}");
+}
+
+#[tokio::test]
+async fn errors_of_the_transport_have_details_too() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut client = server.client().await;
+    let messages = vec![v1::Message::default(); 2_000_000];
+    let status = within(client.create_run(v1::CreateRunRequest { messages, ..Default::default() })).await;
+    let status = status.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(status.get_error_details().error_info().unwrap().reason, "BODY_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn a_client_may_compress() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let client = server.client().await;
+    let mut client =
+        client.send_compressed(CompressionEncoding::Gzip).accept_compressed(CompressionEncoding::Gzip);
+    within(client.create_run(asking("why?"))).await.unwrap();
+    // What is small on the wire may not be large here.
+    let mut large = asking("why?");
+    large.messages[0].text = " ".repeat(3 << 20);
+    assert_eq!(within(client.create_run(large)).await.unwrap_err().code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn a_body_of_a_million_elements_is_refused() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let zeros = "0,".repeat(1_000_000);
+    for body in [format!("{{\"messages\":[{zeros}0]}}"), format!("{{\"stop\":[{zeros}0]}}")] {
+        let reply = server.send(COMPLETIONS, "", &body).await;
+        assert_eq!(reply.status, 400);
+        assert!(reply.body.contains("more than 50000 JSON values"), "{}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_is_answered() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let user = "x".repeat(1 << 20);
+    let body =
+        crate::test_server::question("why?", false).replacen('{', &format!("{{\"user\":\"{user}\","), 1);
+    let reply = server.send(COMPLETIONS, "", &body).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+}

@@ -1,0 +1,56 @@
+//! Reading and cancelling runs over HTTP.
+
+use podium_ports::server::ServerLimits;
+use podium_testkit::{Answer, Gate};
+
+use crate::test_server::{COMPLETIONS, TestServer, asking, question, within};
+
+#[tokio::test]
+async fn a_run_is_read_by_its_id() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let reply = server.send(COMPLETIONS, "", &question("why?", false)).await;
+    let id = reply.header("x-podium-run-id").unwrap().to_owned();
+    let run = server.send(&format!("GET /v1/runs/{id}"), "", "").await.json();
+    assert_eq!((&run["object"], &run["id"]), (&"run".into(), &id.as_str().into()));
+    assert_eq!((&run["state"], &run["answer"]), (&"succeeded".into(), &"blue light scatters".into()));
+    assert_eq!(run["error"], serde_json::Value::Null);
+    assert_eq!(run["usage"]["total_tokens"], reply.json()["usage"]["total_tokens"]);
+    assert_eq!(run["podium"], reply.json()["podium"]);
+    let step = &run["steps"][0];
+    assert_eq!((&step["worker"], &step["state"]), (&"checker".into(), &"done".into()));
+    assert_eq!((&step["subtask"], &step["attempts"]), (&"answer it".into(), &1.into()));
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_over_http() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    server.vendor.otherwise(Answer::blank().wait(&Gate::closed()));
+    let mut client = server.client().await;
+    let run = within(client.create_run(asking("why?"))).await.unwrap().into_inner().run.unwrap();
+    let path = format!("POST /v1/runs/{}/cancel", run.run_id);
+    for _ in 0..2 {
+        let reply = server.send(&path, "", "").await;
+        assert_eq!((reply.status, &reply.json()["state"]), (200, &"cancelled".into()));
+    }
+    server.vendor.otherwise(Answer::text("blue"));
+    let answered = server.send(COMPLETIONS, "", &question("why?", false)).await;
+    let id = answered.header("x-podium-run-id").unwrap().to_owned();
+    let reply = server.send(&format!("POST /v1/runs/{id}/cancel"), "", "").await;
+    assert_eq!((reply.status, reply.code().as_str()), (409, "run_ended"));
+}
+
+#[tokio::test]
+async fn another_tenants_run_does_not_exist() {
+    let server = TestServer::locked(ServerLimits::default()).await;
+    let [own, other] = [server.key("acme", 1).await, server.key("other", 2).await]
+        .map(|key| format!("authorization: Bearer {key}\r\n"));
+    let reply = server.send(COMPLETIONS, &own, &question("why?", false)).await;
+    let id = reply.header("x-podium-run-id").unwrap().to_owned();
+    for route in [format!("GET /v1/runs/{id}"), format!("POST /v1/runs/{id}/cancel")] {
+        let reply = server.send(&route, &other, "").await;
+        assert_eq!((reply.status, reply.code().as_str()), (404, "run_not_found"), "{route}");
+        assert_eq!(server.send(&route, "", "").await.status, 401, "{route}");
+    }
+    assert_eq!(server.send(&format!("GET /v1/runs/{id}"), &own, "").await.status, 200);
+    assert_eq!(server.send("GET /v1/runs/none", &own, "").await.status, 400);
+}

@@ -1,0 +1,231 @@
+//! An engine behind both servers, and a client that sends bytes as a test writes them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_api::v1;
+use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::policy::FailedStep;
+use podium_domain::run::Run;
+use podium_engine::{Engine, Options, Parts, Roles};
+use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_ports::accounts::{Accounts, KeyRecord};
+use podium_ports::clock::Clock;
+use podium_ports::conductor::{Abilities, Conductor};
+use podium_ports::server::ServerLimits;
+use podium_server::{ApiKey, Authenticator, Listeners, Servers};
+use podium_store_sqlite::Store;
+use podium_testkit::{Answer, ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool, plan_of};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+/// Longest wait for anything in a test. The machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Limits that a test need not wait for.
+pub(crate) fn short() -> ServerLimits {
+    let short = Duration::from_millis(200);
+    ServerLimits { head: short, body: short, idle: short, stall: short, ..ServerLimits::default() }
+}
+
+pub(crate) struct TestServer {
+    pub(crate) engine: Engine,
+    pub(crate) vendor: ScriptedVendor,
+    pub(crate) conductor: Arc<ScriptedConductor>,
+    pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+    store: Arc<Store>,
+    _servers: Servers,
+    _work: JoinSet<()>,
+    // Dropped last: the store's folder.
+    _folder: TempDir,
+}
+
+impl TestServer {
+    /// Servers that need no key.
+    pub(crate) async fn open(limits: ServerLimits) -> Self {
+        Self::with(limits, false, ScriptedConductor::new()).await
+    }
+
+    /// The same with a conductor that plans anew after a step has failed.
+    pub(crate) async fn that_replans() -> Self {
+        let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new().able_to(abilities)).await
+    }
+
+    /// Servers that need a key.
+    pub(crate) async fn locked(limits: ServerLimits) -> Self {
+        Self::with(limits, true, ScriptedConductor::new()).await
+    }
+
+    async fn with(limits: ServerLimits, keys_required: bool, conductor: ScriptedConductor) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("podium.db");
+        let store = Arc::new(Store::open(&path, podium_store_sqlite::Options::default()).await.unwrap());
+        let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
+        let (vendor, conductor) = (ScriptedVendor::new(), Arc::new(conductor));
+        vendor.otherwise(Answer::text("blue light scatters"));
+        conductor.otherwise(plan_of(&[("checker", "answer it", &[])]));
+        let parts = Parts {
+            store: store.clone(),
+            queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
+            live: Arc::new(MemoryLive::new(LiveOptions::default())),
+            limiter: Arc::new(MemoryLimiter::new(clock.clone())),
+            cache: None,
+            vendors: Arc::new(vendor.clone()),
+            conductors: (conductor.clone() as Arc<dyn Conductor>).into(),
+            clock: clock.clone(),
+            ids: Arc::new(SeededIds::new(7)),
+            pool: Arc::new(a_pool()),
+        };
+        let engine = Engine::new(parts, Options::default());
+        let mut work = JoinSet::new();
+        let at_work = engine.clone();
+        work.spawn(async move { at_work.work(Roles::ALL, CancellationToken::new()).await.unwrap() });
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listeners = Listeners::bind(any, any).await.unwrap();
+        let (http, grpc) = listeners.addresses().unwrap();
+        let access = Authenticator::new(store.clone(), clock, keys_required);
+        let servers = listeners.open(&engine, &access, limits, 0);
+        Self { engine, vendor, conductor, http, grpc, store, _servers: servers, _work: work, _folder: folder }
+    }
+
+    /// A key of a tenant.
+    pub(crate) async fn key(&self, tenant: &str, seed: u8) -> String {
+        let key = ApiKey::new([seed; 32]);
+        let record = KeyRecord {
+            id: key.id().unwrap(),
+            tenant: TenantId::new(tenant).unwrap(),
+            created_at: TestClock::START,
+            revoked_at: None,
+        };
+        self.store.add_key(&record, &key.hash()).await.unwrap();
+        key.reveal().to_owned()
+    }
+
+    /// A connection to the HTTP server.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.http).await.unwrap()
+    }
+
+    /// Sends a request on a connection of its own and reads the whole answer. `headers` are lines that end in `\r\n`.
+    pub(crate) async fn send(&self, method_and_path: &str, headers: &str, body: &str) -> Reply {
+        let mut connection = self.connect().await;
+        let request = request(method_and_path, &format!("connection: close\r\n{headers}"), body);
+        connection.write_all(request.as_bytes()).await.unwrap();
+        Reply::read(&mut connection).await
+    }
+
+    /// A gRPC client.
+    pub(crate) async fn client(&self) -> PodiumServiceClient<Channel> {
+        PodiumServiceClient::connect(format!("http://{}", self.grpc)).await.unwrap()
+    }
+
+    /// The only run that there is, as soon as it is there.
+    pub(crate) async fn only_run(&self) -> RunId {
+        within(async {
+            loop {
+                let runs = self.engine.list(&TenantId::new("local").unwrap(), None, 2).await.unwrap();
+                match runs.as_slice() {
+                    [run] => return run.id,
+                    [] => tokio::task::yield_now().await,
+                    more => panic!("there are {} runs", more.len()),
+                }
+            }
+        })
+        .await
+    }
+
+    /// A run once it has ended.
+    pub(crate) async fn ended(&self, id: RunId) -> Arc<Run> {
+        let mut ending = self.engine.ending(id).await;
+        within(ending.run()).await.unwrap()
+    }
+}
+
+/// A request as it goes over the wire.
+pub(crate) fn request(method_and_path: &str, headers: &str, body: &str) -> String {
+    let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+    format!("{method_and_path} HTTP/1.1\r\nhost: localhost\r\n{headers}{length}\r\n{body}")
+}
+
+/// A completion's body.
+pub(crate) fn question(text: &str, stream: bool) -> String {
+    let messages = serde_json::json!([{"role": "user", "content": text}]);
+    serde_json::json!({"model": "podium-ultra", "messages": messages, "stream": stream}).to_string()
+}
+
+/// The same over gRPC.
+pub(crate) fn asking(text: &str) -> v1::CreateRunRequest {
+    let message = v1::Message { role: v1::Role::User.into(), text: text.to_owned(), ..Default::default() };
+    v1::CreateRunRequest { messages: vec![message], ..Default::default() }
+}
+
+pub(crate) const COMPLETIONS: &str = "POST /v1/chat/completions";
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// Reads until the server closes the connection.
+    pub(crate) async fn read(connection: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        // A server that refuses a body may reset the connection behind its answer.
+        let _ = within(connection.read_to_end(&mut bytes)).await;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// The code of the error.
+    pub(crate) fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let value = self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::trim)
+    }
+}
+
+/// Waits until the server closes a connection that it sends nothing on.
+pub(crate) async fn is_closed(mut connection: TcpStream) {
+    let mut rest = Vec::new();
+    let _ = within(connection.read_to_end(&mut rest)).await;
+}
+
+/// Reads until the server has sent `text`.
+pub(crate) async fn until(connection: &mut TcpStream, text: &str) -> String {
+    let mut seen = String::new();
+    within(async {
+        while !seen.contains(text) {
+            let mut buffer = [0; 1024];
+            let read = connection.read(&mut buffer).await.unwrap();
+            assert!(read > 0, "it ended without {text:?}: {seen}");
+            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+    })
+    .await;
+    seen
+}
+
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it took too long")
+}
