@@ -189,7 +189,7 @@ impl Backbone {
         Engine::new(replaced(parts), options(settings))
     }
 
-    /// What the health door says of the process.
+    /// What the health server reports of the process.
     pub(crate) fn readiness(&self, engine: &Engine) -> Readiness {
         Readiness { engine: engine.clone(), limiter: self.limiter.clone(), pool: Arc::clone(&self.pool) }
     }

@@ -94,7 +94,7 @@ class Process:
 
 @dataclass
 class Podium:
-    """A server with its doors."""
+    """A server and the addresses of its APIs."""
 
     http: str
     grpc: str

@@ -1,4 +1,4 @@
-"""The gRPC door, through a client that grpcio-tools makes of `proto/`."""
+"""The gRPC API, through a client that grpcio-tools generates from `proto/`."""
 
 import uuid
 

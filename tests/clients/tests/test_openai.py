@@ -1,4 +1,4 @@
-"""The HTTP door, through the official `openai` package."""
+"""The HTTP API, through the official `openai` package."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-//! From answers that were rated to a mini head: asked, rated and exported through the doors of a server that runs. The workers are
+//! From answers that were rated to a mini head: asked, rated and exported through the APIs of a running server. The workers are
 //! simulated, and the hidden states made up by the test.
 
 use std::collections::BTreeMap;
@@ -82,12 +82,13 @@ async fn what_was_rated_is_exported_and_trains_a_mini_head() {
 
     let path = |name: &str| folder.path(name).display().to_string();
     let (outcomes, states, head) = (path("outcomes.jsonl"), path("states"), path("head"));
-    let door = format!("http://{}", server.grpc);
-    let exported = run(&["runs", "outcomes", "--server", &door, "--out", &outcomes]);
+    let address = format!("http://{}", server.grpc);
+    let exported = run(&["runs", "outcomes", "--server", &address, "--out", &outcomes]);
     assert!(exported.status.success(), "{}", stderr(&exported));
     let counted = format!("{} outcomes of {} questions", 4 * QUESTIONS, 2 * QUESTIONS);
     assert!(stdout(&exported).contains(&counted), "{}", stdout(&exported));
-    let none = run(&["runs", "outcomes", "--server", &door, "--out", &path("none"), "--until", "2020-02-29"]);
+    let none =
+        run(&["runs", "outcomes", "--server", &address, "--out", &path("none"), "--until", "2020-02-29"]);
     assert!(stdout(&none).contains("0 outcomes of 0 questions"), "{}{}", stdout(&none), stderr(&none));
 
     let source =
@@ -130,8 +131,8 @@ async fn a_run_is_rated_over_http_and_from_the_command_line_once_it_has_ended() 
     let server = Server::start_with(&data, &pool, "direct");
     let mut client = server.client().await;
     let ended = asked(&mut client, "What is 1 plus 2?", WORKERS[0]).await;
-    let door = format!("http://{}", server.grpc);
-    let rated = run(&["runs", "rate", &ended.run_id, "0.25", "--comment", "hm", "--server", &door]);
+    let address = format!("http://{}", server.grpc);
+    let rated = run(&["runs", "rate", &ended.run_id, "0.25", "--comment", "hm", "--server", &address]);
     assert!(rated.status.success(), "{}", stderr(&rated));
     let list = || v1::ListOutcomesRequest { page_size: 1, ..v1::ListOutcomesRequest::default() };
     let page = client.list_outcomes(list()).await.unwrap().into_inner();

@@ -1,4 +1,4 @@
-//! The real binary as tests use it: its files, its process, its doors.
+//! The real binary as tests use it: its files, its process, its servers.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 /// A server under test. Dropping it kills it.
 pub(crate) struct Server {
     child: Child,
-    /// Address of the gRPC door.
+    /// Address of the gRPC server.
     pub(crate) grpc: String,
     log: mpsc::Receiver<String>,
 }
@@ -127,7 +127,7 @@ impl Server {
             }
             seen.push(line);
         };
-        let address = |door: &str| line["fields"][door].as_str().unwrap().to_owned();
+        let address = |field: &str| line["fields"][field].as_str().unwrap().to_owned();
         Self { grpc: address("grpc"), child, log }
     }
 

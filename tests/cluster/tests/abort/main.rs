@@ -19,7 +19,7 @@ const RUNS: u32 = 40;
 /// Longer than all of it may take.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-type Door = PodiumServiceClient<Channel>;
+type Gateway = PodiumServiceClient<Channel>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_run() {
@@ -27,13 +27,13 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
     let shape = Shape { settings, ..Shape::new(1, 1, 1, format!("llama:{NANO}")) };
     let binary = Path::new(env!("CARGO_BIN_EXE_podium-local-cluster"));
     let mut cluster = Cluster::start(binary, &shape).await.unwrap();
-    let door =
+    let gateway =
         PodiumServiceClient::connect(format!("http://{}", cluster.gateways[0].address(1))).await.unwrap();
 
     let (heard, mut somebody_hears) = mpsc::channel(1);
     let mut clients = JoinSet::new();
     for number in 1..=RUNS {
-        let asking = answered(door.clone(), number, heard.clone());
+        let asking = answered(gateway.clone(), number, heard.clone());
         clients.spawn(async { tokio::time::timeout(PATIENCE, asking).await.unwrap() });
     }
     somebody_hears.recv().await.unwrap();
@@ -60,15 +60,15 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
 
 /// Asks and watches to the end. Tells when the plan is being written, and whether steps began before it was complete.
 #[cfg(test)]
-async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> (v1::Run, bool) {
+async fn answered(mut gateway: Gateway, number: u32, heard: mpsc::Sender<()>) -> (v1::Run, bool) {
     let text = format!("Take 3 times {number}, add 7 to it, and write the result in words.");
     let request = v1::CreateRunRequest {
         messages: vec![v1::Message { role: v1::Role::User.into(), text, ..Default::default() }],
         ..v1::CreateRunRequest::default()
     };
-    let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+    let run_id = gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
     let request = v1::WatchRunRequest { run_id: run_id.clone(), ..v1::WatchRunRequest::default() };
-    let mut updates = door.watch_run(request).await.unwrap().into_inner();
+    let mut updates = gateway.watch_run(request).await.unwrap().into_inner();
     let mut began_early = false;
     while let Some(update) = updates.message().await.unwrap() {
         match update.update {
@@ -78,5 +78,5 @@ async fn answered(mut door: Door, number: u32, heard: mpsc::Sender<()>) -> (v1::
             _ => {}
         }
     }
-    (door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap(), began_early)
+    (gateway.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap(), began_early)
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::client::door;
+use crate::client::connect;
 
 const REQUESTS: usize = 500;
 /// Runs that the budget has room for at the same time.
@@ -24,7 +24,7 @@ const ROOM: u64 = 150;
 /// So long does a call take that most requests are made before the first run ends.
 const CALL_MS: u64 = 3_000;
 
-type Door = PodiumServiceClient<Channel>;
+type Gateway = PodiumServiceClient<Channel>;
 
 fn request(number: usize) -> v1::CreateRunRequest {
     let text = format!("{number} + 1");
@@ -38,28 +38,28 @@ fn budget(cap: u64) -> Budget {
     Budget { payer, tenant, period: Period::Total, cap: Some(Cost::from_nano_usd(cap)) }
 }
 
-async fn start() -> (Cluster, Vec<Door>, Store) {
+async fn start() -> (Cluster, Vec<Gateway>, Store) {
     let mut shape = Shape::new(2, 1, 1, "direct:sim-arithmetic");
     let first_token_ms = Milliseconds { min: CALL_MS, max: CALL_MS };
     shape.workers.behaviour = Behaviour { first_token_ms, ..Behaviour::default() };
     shape.calls_max = Some(1_000);
     shape.settings.push(("step_slots", "1000".to_owned()));
     let cluster = crate::start(&shape).await;
-    let mut doors = Vec::new();
+    let mut gateways = Vec::new();
     for gateway in &cluster.gateways {
-        doors.push(door(gateway.address(1)).await.unwrap());
+        gateways.push(connect(gateway.address(1)).await.unwrap());
     }
     let store = Store::open(&cluster.database, Options::default()).await.unwrap();
-    (cluster, doors, store)
+    (cluster, gateways, store)
 }
 
 /// The run as it ended, or why it was refused.
-async fn ask(mut door: Door, number: usize) -> Result<v1::Run, Status> {
-    let run_id = door.create_run(request(number)).await?.into_inner().run.unwrap().run_id;
+async fn ask(mut gateway: Gateway, number: usize) -> Result<v1::Run, Status> {
+    let run_id = gateway.create_run(request(number)).await?.into_inner().run.unwrap().run_id;
     let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
-    let mut updates = door.watch_run(watch).await?.into_inner();
+    let mut updates = gateway.watch_run(watch).await?.into_inner();
     while updates.message().await?.is_some() {}
-    Ok(door.get_run(v1::GetRunRequest { run_id }).await?.into_inner().run.unwrap())
+    Ok(gateway.get_run(v1::GetRunRequest { run_id }).await?.into_inner().run.unwrap())
 }
 
 async fn charge(store: &Store) -> Charge {
@@ -68,13 +68,13 @@ async fn charge(store: &Store) -> Charge {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
-    let (cluster, mut doors, store) = start().await;
+    let (cluster, mut gateways, store) = start().await;
     let estimate = v1::EstimateRunRequest { run: Some(request(0)) };
-    let worst = doors[0].estimate_run(estimate).await.unwrap().into_inner().cost_max_nano_usd;
+    let worst = gateways[0].estimate_run(estimate).await.unwrap().into_inner().cost_max_nano_usd;
     // Before anybody asks for a run: a gateway remembers for a while that there is no budget.
     let cap = ROOM * worst + worst / 2;
     store.set_budget(&budget(cap)).await.unwrap();
-    heed(&mut doors, cap).await;
+    heed(&mut gateways, cap).await;
 
     let is_over = Arc::new(AtomicBool::new(false));
     let watching = tokio::task::JoinSet::from_iter([{
@@ -90,7 +90,7 @@ async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
     }]);
     let mut asking = JoinSet::new();
     for number in 0..REQUESTS {
-        asking.spawn(ask(doors[number % doors.len()].clone(), number));
+        asking.spawn(ask(gateways[number % gateways.len()].clone(), number));
     }
     let (ended, refused): (Vec<_>, Vec<_>) = asking.join_all().await.into_iter().partition(Result::is_ok);
     is_over.store(true, Ordering::Relaxed);
@@ -114,10 +114,10 @@ async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
 }
 
 /// Waits until every gateway knows of the budget.
-async fn heed(doors: &mut [Door], cap: u64) {
-    for door in doors {
+async fn heed(gateways: &mut [Gateway], cap: u64) {
+    for gateway in gateways {
         crate::until("a gateway knows of the budget", std::time::Duration::from_secs(30), async || {
-            let budgets = door.list_budgets(v1::ListBudgetsRequest {}).await.ok()?.into_inner().budgets;
+            let budgets = gateway.list_budgets(v1::ListBudgetsRequest {}).await.ok()?.into_inner().budgets;
             budgets.iter().any(|budget| budget.cap_nano_usd == Some(cap)).then_some(())
         })
         .await;

@@ -21,7 +21,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
 
-use crate::client::door;
+use crate::client::connect;
 
 /// How long a call takes: long enough to be cancelled.
 const CALL_MS: u64 = 2_000;
@@ -51,7 +51,7 @@ impl Cells {
         let first_token_ms = Milliseconds { min: CALL_MS, max: CALL_MS };
         shape.workers.behaviour = Behaviour { first_token_ms, ..Behaviour::default() };
         let mut clusters = [crate::start(&shape).await, crate::start(&shape).await];
-        let mut gateway = door(clusters[0].gateways[0].address(1)).await.unwrap();
+        let mut gateway = connect(clusters[0].gateways[0].address(1)).await.unwrap();
         let old = create(&mut gateway, "1 + 1", "").await.unwrap();
         ended(&mut gateway, &old).await;
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -77,7 +77,7 @@ impl Cells {
     }
 
     async fn grpc(&self, cell: usize) -> PodiumServiceClient<Channel> {
-        door(self.clusters[cell].gateways[0].address(1)).await.unwrap()
+        connect(self.clusters[cell].gateways[0].address(1)).await.unwrap()
     }
 
     async fn stop(self) {

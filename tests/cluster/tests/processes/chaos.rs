@@ -84,9 +84,9 @@ async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
     for (model, behaviour) in behaviours() {
         cluster.workers.set_behaviour(model, behaviour).unwrap();
     }
-    let doors: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
+    let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
 
-    let load = Load::start(&doors, setting("CHAOS_CLIENTS", 100));
+    let load = Load::start(&gateways, setting("CHAOS_CLIENTS", 100));
     let mut troubles = Troubles::new(cluster, plan, load.lives().clone());
     troubles.make_all().await.unwrap();
     let lives = load.lives().clone();

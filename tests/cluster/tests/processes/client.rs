@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_mins(4);
 
 /// One request.
 pub(crate) struct Client {
-    doors: Vec<SocketAddr>,
+    gateways: Vec<SocketAddr>,
     number: u64,
     turns: usize,
     sequence: u64,
@@ -64,10 +64,10 @@ pub(crate) struct LostAttempt {
 }
 
 impl Client {
-    pub(crate) fn new(doors: Vec<SocketAddr>, number: u64) -> Self {
+    pub(crate) fn new(gateways: Vec<SocketAddr>, number: u64) -> Self {
         let (turns, sequence, resumed) = (usize::try_from(number).unwrap_or_default(), 0, 0);
         let (texts, faults) = (Texts::default(), Vec::new());
-        Self { doors, number, turns, sequence, texts, resumed, succeeded: None, faults }
+        Self { gateways, number, turns, sequence, texts, resumed, succeeded: None, faults }
     }
 
     /// Asks until there is an end, or patience is over.
@@ -119,8 +119,8 @@ impl Client {
                 policy: Some(v1::Policy { attempts_max: Some(10), ..v1::Policy::default() }),
                 ..v1::CreateRunRequest::default()
             };
-            if let Some(mut door) = self.door().await
-                && let Ok(Ok(response)) = timeout(CALL_MAX, door.create_run(request)).await
+            if let Some(mut gateway) = self.connect().await
+                && let Ok(Ok(response)) = timeout(CALL_MAX, gateway.create_run(request)).await
                 && let Some(run) = response.into_inner().run
             {
                 return run.run_id;
@@ -146,9 +146,9 @@ impl Client {
 
     /// Watches on after the last event that it has; `None` when the stream did not end as it should.
     async fn watch(&mut self, run_id: &str) -> Option<()> {
-        let mut door = self.door().await?;
+        let mut gateway = self.connect().await?;
         let request = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: self.sequence };
-        let mut updates = timeout(CALL_MAX, door.watch_run(request)).await.ok()?.ok()?.into_inner();
+        let mut updates = timeout(CALL_MAX, gateway.watch_run(request)).await.ok()?.ok()?.into_inner();
         while let Some(update) = timeout(SILENCE_MAX, updates.message()).await.ok()?.ok()? {
             match update.update {
                 Some(Update::Event(event)) => self.see(event),
@@ -175,19 +175,19 @@ impl Client {
 
     async fn read(&mut self, run_id: &str) -> Option<v1::Run> {
         let request = v1::GetRunRequest { run_id: run_id.to_owned() };
-        let mut door = self.door().await?;
-        timeout(CALL_MAX, door.get_run(request)).await.ok()?.ok()?.into_inner().run
+        let mut gateway = self.connect().await?;
+        timeout(CALL_MAX, gateway.get_run(request)).await.ok()?.ok()?.into_inner().run
     }
 
     /// A gateway; another one each time.
-    async fn door(&mut self) -> Option<PodiumServiceClient<Channel>> {
+    async fn connect(&mut self) -> Option<PodiumServiceClient<Channel>> {
         self.turns += 1;
-        door(self.doors[self.turns % self.doors.len()]).await
+        connect(self.gateways[self.turns % self.gateways.len()]).await
     }
 }
 
 /// A connection to a gateway.
-pub(crate) async fn door(address: SocketAddr) -> Option<PodiumServiceClient<Channel>> {
+pub(crate) async fn connect(address: SocketAddr) -> Option<PodiumServiceClient<Channel>> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let channel = endpoint.connect_timeout(CALL_MAX).connect().await.ok()?;
     Some(PodiumServiceClient::new(channel))

@@ -6,7 +6,7 @@ use podium_api::v1;
 use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::Options;
 
-use crate::client::{Client, door};
+use crate::client::{Client, connect};
 use crate::http::get;
 use crate::load::Load;
 use crate::workflow::{diamond, wrong};
@@ -35,8 +35,8 @@ fn shape(conductor: String, executors: usize, others: usize) -> Shape {
 async fn an_executor_40_days_ahead_deletes_nothing_and_works_once_it_is_right() {
     let (conductor, _workflow) = diamond();
     let mut cluster = crate::start(&shape(conductor, 1, 1)).await;
-    let doors = vec![cluster.gateways[0].address(1)];
-    let ended = Client::new(doors.clone(), 7).ask().await;
+    let gateways = vec![cluster.gateways[0].address(1)];
+    let ended = Client::new(gateways.clone(), 7).ask().await;
     let run_id = ended.run_id.unwrap();
 
     let executor = &mut cluster.executors[0];
@@ -50,7 +50,7 @@ async fn an_executor_40_days_ahead_deletes_nothing_and_works_once_it_is_right() 
     };
     crate::until("it is not ready for its clock", NOTICE_MAX, says_why).await;
     crate::pause(Duration::from_secs(3)).await;
-    let mut gateway = door(doors[0]).await.unwrap();
+    let mut gateway = connect(gateways[0]).await.unwrap();
     let run = gateway.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap();
     assert_eq!(run.state(), v1::RunState::Succeeded);
     let (_, metrics) = get(address, "/metrics").await.unwrap();
@@ -61,7 +61,7 @@ async fn an_executor_40_days_ahead_deletes_nothing_and_works_once_it_is_right() 
     let executor = &mut cluster.executors[0];
     executor.set_clock_off(0).unwrap();
     executor.start_again().await.unwrap();
-    let ended = Client::new(doors, 8).ask().await;
+    let ended = Client::new(gateways, 8).ask().await;
     assert_eq!(wrong(8, &ended.answer.unwrap()), None);
     cluster.stop().await.unwrap();
 }
@@ -88,11 +88,11 @@ async fn set_off(cluster: &mut Cluster, [gateway, planner, executor]: [i64; 3]) 
 async fn wrong_clocks_fail_no_run_and_delay_none() {
     let (conductor, _workflow) = diamond();
     let mut cluster = crate::start(&shape(conductor, 2, 2)).await;
-    let doors: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
+    let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
     let mut number_of_runs = 0;
     for off in [[600, 600, -600], [-600, -600, 600], [5, -5, 5], [-5, 5, -5]] {
         set_off(&mut cluster, off).await;
-        let load = Load::start(&doors, CLIENTS);
+        let load = Load::start(&gateways, CLIENTS);
         crate::pause(WINDOW).await;
         for ended in load.stop().await {
             let answer = ended.answer.expect("it has an answer");

@@ -11,7 +11,7 @@ use podium_api::v1;
 use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds};
 
-use crate::client::door;
+use crate::client::connect;
 
 const DUPLICATES: usize = 1_000;
 const CALL_MS: u64 = 3_000;
@@ -84,9 +84,9 @@ async fn duplicate(context: &Context, original: &Original, series: &str) {
 }
 
 async fn finished(cluster: &Cluster, run_id: &str) -> (v1::Run, Vec<v1::RunEvent>) {
-    let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
+    let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     let watch = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: 0 };
-    let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+    let mut updates = gateway.watch_run(watch).await.unwrap().into_inner();
     let mut events = Vec::new();
     while let Some(update) = updates.message().await.unwrap() {
         if let Some(v1::watch_run_response::Update::Event(event)) = update.update {
@@ -94,7 +94,7 @@ async fn finished(cluster: &Cluster, run_id: &str) -> (v1::Run, Vec<v1::RunEvent
         }
     }
     let read = v1::GetRunRequest { run_id: run_id.to_owned() };
-    (door.get_run(read).await.unwrap().into_inner().run.unwrap(), events)
+    (gateway.get_run(read).await.unwrap().into_inner().run.unwrap(), events)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,8 +120,8 @@ async fn a_thousand_duplicates_of_a_message_are_one_call_and_one_output() {
         ..v1::CreateRunRequest::default()
     };
     let run_id = {
-        let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
-        door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id
+        let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
+        gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id
     };
     let original =
         crate::until("a step's message", WAIT_MAX, async || the_steps_message(&context).await).await;

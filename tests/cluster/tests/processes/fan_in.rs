@@ -38,11 +38,11 @@ async fn a_step_whose_branches_end_at_the_same_instant_in_two_executors_is_done_
     let on_a_tick =
         Behaviour { first_token_ms: BEGINS, first_token_tick_ms: TICK_MS, ..Behaviour::default() };
     cluster.workers.set_behaviour(BRANCHES, on_a_tick).unwrap();
-    let doors = vec![cluster.gateways[0].address(1)];
+    let gateways = vec![cluster.gateways[0].address(1)];
     let mut together = 0;
     for number in 1..=RUNS {
         let before = cluster.workers.calls().len();
-        let ended = Client::new(doors.clone(), number).ask().await;
+        let ended = Client::new(gateways.clone(), number).ask().await;
         assert_eq!(wrong(number, &ended.answer.unwrap()), None);
         assert_eq!(ended.faults, Vec::<String>::new());
         let calls = cluster.workers.calls().split_off(before);

@@ -24,15 +24,15 @@ async fn without_a_promised_gpu_a_planner_lives_is_not_ready_and_says_why() {
     planner.add_arguments(["--set".to_owned(), "gpu_required=true".to_owned()]);
     planner.start_unready().await.unwrap();
 
-    let door = planner.address(0);
+    let address = planner.address(0);
     let refused = async || {
-        let (status, body) = get(door, "/readyz").await?;
+        let (status, body) = get(address, "/readyz").await?;
         (body != "starting\n").then_some((status, body))
     };
     let (status, body) = crate::until("it says why", NOTICE_MAX, refused).await;
     assert_eq!(status, 503, "{body}");
     assert!(body.contains("gpu_layers is all, but ") && body.contains("CPU ("), "{body}");
-    assert_eq!(get(door, "/healthz").await.map(|(status, _)| status), Some(200));
+    assert_eq!(get(address, "/healthz").await.map(|(status, _)| status), Some(200));
     assert!(planner.log_end().contains("gpu_layers is all, but "), "{}", planner.log_end());
     // It can be stopped like any other.
     cluster.stop().await.unwrap();

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Ended, door};
+use crate::client::{Client, Ended, connect};
 use crate::http::get;
 use crate::load::Load;
 use crate::workflow::{BRANCHES, JOIN, STEPS, diamond, wrong};
@@ -41,7 +41,7 @@ fn take(cluster: &Cluster, models: &[&str], first_token_ms: Milliseconds) {
     }
 }
 
-fn doors(cluster: &Cluster) -> Vec<std::net::SocketAddr> {
+fn gateways(cluster: &Cluster) -> Vec<std::net::SocketAddr> {
     cluster.gateways.iter().map(|gateway| gateway.address(1)).collect()
 }
 
@@ -73,7 +73,7 @@ async fn processes_that_are_stopped_under_load_drain_and_nothing_is_called_twice
     let (shape, _workflow) = diamonds(2, 2, 10_000);
     let mut cluster = crate::start(&shape).await;
     take(&cluster, &[BRANCHES, JOIN], Milliseconds { min: 300, max: 900 });
-    let load = Load::start(&doors(&cluster), CLIENTS);
+    let load = Load::start(&gateways(&cluster), CLIENTS);
     let lives = load.lives().clone();
     for at in 0..cluster.services().count() {
         // Under load before, and under load again after.
@@ -102,7 +102,7 @@ async fn an_executor_hands_back_what_it_cannot_finish_in_time() {
     take(&cluster, &[BRANCHES], Milliseconds::fixed(4_000));
     let mut clients = JoinSet::new();
     for number in 1..=RUNS {
-        clients.spawn(Client::new(doors(&cluster), number).ask());
+        clients.spawn(Client::new(gateways(&cluster), number).ask());
     }
     let branches = usize::try_from(2 * RUNS).unwrap();
     cluster.workers.wait_for(|calls| calls.len() == branches).await;
@@ -126,10 +126,10 @@ async fn a_planner_finishes_its_plans_before_it_stops() {
     };
     let mut cluster = crate::start(&shape).await;
     take(&cluster, &["sim-conductor"], Milliseconds::fixed(2_000));
-    let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
+    let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     let mut runs = Vec::new();
     for number in 0..RUNS {
-        runs.push(create(&mut door, &format!("{number} plus 40, and multiply the result by 3")).await);
+        runs.push(create(&mut gateway, &format!("{number} plus 40, and multiply the result by 3")).await);
     }
     let plans = |calls: &[Call]| calls.iter().filter(|call| call.model == "sim-conductor").count();
     cluster.workers.wait_for(|calls| plans(calls) == RUNS).await;
@@ -137,7 +137,7 @@ async fn a_planner_finishes_its_plans_before_it_stops() {
     for run_id in runs {
         let ended = async || {
             let read = v1::GetRunRequest { run_id: run_id.clone() };
-            let run = door.get_run(read).await.unwrap().into_inner().run.unwrap();
+            let run = gateway.get_run(read).await.unwrap().into_inner().run.unwrap();
             (run.state() != v1::RunState::Active).then_some(run)
         };
         let run = crate::until("a run ends without a planner", WAIT_MAX, ended).await;
@@ -149,7 +149,7 @@ async fn a_planner_finishes_its_plans_before_it_stops() {
 }
 
 async fn create(
-    door: &mut v1::podium_service_client::PodiumServiceClient<tonic::transport::Channel>,
+    gateway: &mut v1::podium_service_client::PodiumServiceClient<tonic::transport::Channel>,
     text: &str,
 ) -> String {
     let request = v1::CreateRunRequest {
@@ -161,7 +161,7 @@ async fn create(
         policy: Some(v1::Policy { rounds_max: Some(1), ..v1::Policy::default() }),
         ..v1::CreateRunRequest::default()
     };
-    door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id
+    gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id
 }
 
 /// A streamed request over HTTP whose answer has begun: a gateway that drains waits for it.
@@ -193,19 +193,19 @@ async fn a_second_signal_ends_every_process_at_once() {
     let drain = ("drain_ms", FOR_EVER_MS.to_string());
     let shape = Shape { settings: vec![drain], ..Shape::new(1, 1, 1, "remote:{workers}#sim-conductor") };
     let mut cluster = crate::start(&shape).await;
-    let gateway = cluster.gateways[0].address(0);
+    let http = cluster.gateways[0].address(0);
     // One run is planned for ever, and then another one's step is called for ever.
     take(&cluster, &["sim-arithmetic", "sim-generalist"], Milliseconds::fixed(FOR_EVER_MS));
-    let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
-    create(&mut door, "1 plus 2").await;
+    let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
+    create(&mut gateway, "1 plus 2").await;
     cluster.workers.wait_for(|calls| calls.iter().any(|call| call.model != "sim-conductor")).await;
     take(&cluster, &["sim-conductor"], Milliseconds::fixed(FOR_EVER_MS));
-    create(&mut door, "3 plus 4").await;
+    create(&mut gateway, "3 plus 4").await;
     cluster
         .workers
         .wait_for(|calls| calls.iter().filter(|call| call.model == "sim-conductor").count() == 2)
         .await;
-    drop(door);
+    drop(gateway);
     for service in cluster.planners.iter_mut().chain(&mut cluster.executors) {
         let health = service.address(0);
         let stopping = async || {
@@ -216,7 +216,7 @@ async fn a_second_signal_ends_every_process_at_once() {
     }
     let stream = a_stream_under_way(&cluster.gateways[0]).await;
     // It takes no new connections.
-    let refuses = async || TcpStream::connect(gateway).await.is_err().then_some(());
+    let refuses = async || TcpStream::connect(http).await.is_err().then_some(());
     ends_at_the_second_signal(&mut cluster.gateways[0], refuses).await;
     drop(stream);
 }

@@ -44,18 +44,18 @@ pub(crate) struct Load {
 
 impl Load {
     /// So many clients, which turn to these gateways by turns.
-    pub(crate) fn start(doors: &[SocketAddr], clients: usize) -> Self {
+    pub(crate) fn start(gateways: &[SocketAddr], clients: usize) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (lives, next) = (Lives::default(), Arc::new(AtomicU64::new(1)));
         let mut tasks = JoinSet::new();
         for _ in 0..clients {
-            let (doors, lives, next, stopped) =
-                (doors.to_vec(), lives.clone(), Arc::clone(&next), stopped.clone());
+            let (gateways, lives, next, stopped) =
+                (gateways.to_vec(), lives.clone(), Arc::clone(&next), stopped.clone());
             tasks.spawn(async move {
                 let mut all_ended = Vec::new();
                 while !*stopped.borrow() {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let ended = Client::new(doors.clone(), number).ask().await;
+                    let ended = Client::new(gateways.clone(), number).ask().await;
                     lives.add(&ended);
                     all_ended.push(ended);
                 }

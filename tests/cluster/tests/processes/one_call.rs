@@ -4,13 +4,13 @@ use podium_api::v1;
 use podium_domain::usage::Usage;
 use podium_local_cluster::{Cluster, Shape};
 
-use crate::client::door;
+use crate::client::connect;
 
 const RUNS: usize = 20;
 
 /// Asks for the sum at temperature 0, and waits for the end.
 async fn ended(cluster: &Cluster) -> v1::Run {
-    let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
+    let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     let request = v1::CreateRunRequest {
         messages: vec![v1::Message {
             role: v1::Role::User.into(),
@@ -20,11 +20,11 @@ async fn ended(cluster: &Cluster) -> v1::Run {
         sampling: Some(v1::Sampling { temperature: Some(0.0), ..v1::Sampling::default() }),
         ..v1::CreateRunRequest::default()
     };
-    let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+    let run_id = gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
     let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
-    let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+    let mut updates = gateway.watch_run(watch).await.unwrap().into_inner();
     while updates.message().await.unwrap().is_some() {}
-    door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+    gateway.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

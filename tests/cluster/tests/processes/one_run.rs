@@ -4,7 +4,7 @@ use podium_api::v1;
 use podium_local_cluster::Shape;
 use tokio::task::JoinSet;
 
-use crate::client::door;
+use crate::client::connect;
 
 const REQUESTS: u64 = 120;
 /// To each of the two gateways.
@@ -13,14 +13,14 @@ const CALLS_EACH: usize = 3;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_sent_to_two_gateways_at_once_is_one_run() {
     let cluster = crate::start(&Shape::new(2, 1, 1, "direct:sim-arithmetic")).await;
-    let mut doors = Vec::new();
+    let mut gateways = Vec::new();
     for gateway in &cluster.gateways {
-        doors.push(door(gateway.address(1)).await.unwrap());
+        gateways.push(connect(gateway.address(1)).await.unwrap());
     }
     let mut runs = Vec::new();
     for number in 0..REQUESTS {
         let mut calls = JoinSet::new();
-        for mut door in doors.iter().cloned().cycle().take(doors.len() * CALLS_EACH) {
+        for mut gateway in gateways.iter().cloned().cycle().take(gateways.len() * CALLS_EACH) {
             let request = v1::CreateRunRequest {
                 request_id: format!("request-{number}"),
                 messages: vec![v1::Message {
@@ -30,7 +30,7 @@ async fn a_request_sent_to_two_gateways_at_once_is_one_run() {
                 }],
                 ..v1::CreateRunRequest::default()
             };
-            calls.spawn(async move { door.create_run(request).await.unwrap().into_inner() });
+            calls.spawn(async move { gateway.create_run(request).await.unwrap().into_inner() });
         }
         let mut made = calls.join_all().await;
         let new = made.iter().filter(|answer| !answer.existing).count();
@@ -42,13 +42,13 @@ async fn a_request_sent_to_two_gateways_at_once_is_one_run() {
     }
     for run_id in runs {
         let request = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
-        let mut updates = doors[0].watch_run(request).await.unwrap().into_inner();
+        let mut updates = gateways[0].watch_run(request).await.unwrap().into_inner();
         while updates.message().await.unwrap().is_some() {}
-        let run = doors[1].get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap();
+        let run = gateways[1].get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap();
         assert_eq!(run.state(), v1::RunState::Succeeded, "{run:#?}");
     }
     let list = v1::ListRunsRequest { page_size: 200, ..v1::ListRunsRequest::default() };
-    let listed = doors[0].list_runs(list).await.unwrap().into_inner().runs.len();
+    let listed = gateways[0].list_runs(list).await.unwrap().into_inner().runs.len();
     let calls = cluster.workers.calls().len();
     assert_eq!((listed as u64, calls as u64), (REQUESTS, REQUESTS));
     cluster.stop().await.unwrap();

@@ -10,7 +10,7 @@ use podium_vendor_sim::{Call, Outcome};
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
-use crate::client::door;
+use crate::client::connect;
 use crate::http::get;
 
 const EXECUTORS: usize = 2;
@@ -64,8 +64,8 @@ async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
         crate::until(says, PATIENCE, said).await;
         assert!(limiter_is(executor, if away == "hold" { "holding" } else { "local" }).await);
     }
-    let door = door(cluster.gateways[0].address(1)).await.unwrap();
-    (cluster, door)
+    let gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
+    (cluster, gateway)
 }
 
 /// Whether the executor's page of metrics says so of its limiter.
@@ -78,19 +78,19 @@ async fn limiter_is(executor: &Service, state: &str) -> bool {
 }
 
 /// Asks for all runs at once.
-async fn ask(door: &PodiumServiceClient<Channel>) -> JoinSet<v1::Run> {
+async fn ask(gateway: &PodiumServiceClient<Channel>) -> JoinSet<v1::Run> {
     let mut asking = JoinSet::new();
     for number in 0..RUNS {
-        let mut door = door.clone();
+        let mut gateway = gateway.clone();
         let messages =
             vec![v1::Message { role: v1::Role::User.into(), text: number.to_string(), ..Default::default() }];
         let request = v1::CreateRunRequest { messages, ..v1::CreateRunRequest::default() };
-        let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+        let run_id = gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
         asking.spawn(async move {
             let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
-            let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+            let mut updates = gateway.watch_run(watch).await.unwrap().into_inner();
             while updates.message().await.unwrap().is_some() {}
-            door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+            gateway.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
         });
     }
     asking
@@ -113,8 +113,8 @@ fn most_within(span_ms: u64, calls: &[Call]) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_redis_executors_keep_to_their_shares() {
-    let (cluster, door) = start("local:0.5").await;
-    all_succeed(ask(&door).await, &cluster).await;
+    let (cluster, gateway) = start("local:0.5").await;
+    all_succeed(ask(&gateway).await, &cluster).await;
     let calls = cluster.workers.calls();
     // All shares together are the limit. To what four seconds allow comes a second's worth that may be taken at once, and one for
     // calls that were permitted before and came late.
@@ -125,8 +125,8 @@ async fn without_redis_executors_keep_to_their_shares() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_redis_executors_hold_all_calls_if_they_are_told_to() {
-    let (mut cluster, door) = start("hold").await;
-    let asking = ask(&door).await;
+    let (mut cluster, gateway) = start("hold").await;
+    let asking = ask(&gateway).await;
     // What would have been called is there, and waits.
     crate::pause(Duration::from_secs(3)).await;
     assert_eq!(cluster.workers.calls().len(), 0);

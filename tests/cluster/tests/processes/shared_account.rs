@@ -12,7 +12,7 @@ use podium_vendor_sim::{AccountLimit, Call, Outcome};
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
-use crate::client::door;
+use crate::client::connect;
 use crate::http::get;
 
 /// What the account may have.
@@ -65,23 +65,23 @@ limits = {{ in_flight_max = 1000 }}
     )
 }
 
-type Door = PodiumServiceClient<Channel>;
+type Gateway = PodiumServiceClient<Channel>;
 
 /// Asks for so many runs of that model, all at once.
-async fn ask(door: &Door, model: &str, runs: usize) -> JoinSet<v1::Run> {
+async fn ask(gateway: &Gateway, model: &str, runs: usize) -> JoinSet<v1::Run> {
     let mut asking = JoinSet::new();
     for number in 0..runs {
-        let mut door = door.clone();
+        let mut gateway = gateway.clone();
         let text = format!("{number} + 1");
         let messages = vec![v1::Message { role: v1::Role::User.into(), text, ..Default::default() }];
         let request =
             v1::CreateRunRequest { model: model.to_owned(), messages, ..v1::CreateRunRequest::default() };
-        let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+        let run_id = gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
         asking.spawn(async move {
             let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
-            let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+            let mut updates = gateway.watch_run(watch).await.unwrap().into_inner();
             while updates.message().await.unwrap().is_some() {}
-            door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
+            gateway.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap()
         });
     }
     asking
@@ -126,7 +126,7 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     shape.workers.limit =
         AccountLimit { requests_per_minute: REQUESTS_PER_MINUTE + LATE, tokens_per_minute: 0 };
     let cluster = crate::start(&shape).await;
-    let door = door(cluster.gateways[0].address(1)).await.unwrap();
+    let gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     let of_planner = async |outcome| {
         told(&cluster.planners[0], "podium_conductor_remote_permits", "remote-planner", outcome).await
     };
@@ -135,11 +135,11 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
 
     // The executor uses the account up, and the planner waits.
     let [direct, planned] = DIRECT_THEN_PLANNED;
-    let first = ask(&door, DIRECT, direct).await;
+    let first = ask(&gateway, DIRECT, direct).await;
     let is_used = async || (cluster.workers.calls().len() > 3).then_some(());
     crate::until("workers are called", PATIENCE, is_used).await;
     assert_eq!(of_planner("rate").await, 0);
-    let second = ask(&door, PLANNED, planned).await;
+    let second = ask(&gateway, PLANNED, planned).await;
     let waits = async || (of_planner("rate").await > 0).then_some(());
     crate::until("the planner is told to wait", PATIENCE, waits).await;
     let mut runs = tokio::time::timeout(PATIENCE, first.join_all()).await.unwrap();
@@ -156,10 +156,10 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     // The planner uses it up, and the executor waits.
     let told_before = of_executor("rate").await;
     let [more_planned, more_direct] = PLANNED_THEN_DIRECT;
-    let first = ask(&door, PLANNED, more_planned).await;
+    let first = ask(&gateway, PLANNED, more_planned).await;
     let begun = async || (by_model(&cluster.workers.calls())["sim-conductor"].len() > planned).then_some(());
     crate::until("a plan is written", PATIENCE, begun).await;
-    let second = ask(&door, DIRECT, more_direct).await;
+    let second = ask(&gateway, DIRECT, more_direct).await;
     runs.extend(tokio::time::timeout(PATIENCE, first.join_all()).await.unwrap());
     runs.extend(tokio::time::timeout(PATIENCE, second.join_all()).await.unwrap());
     assert!(of_executor("rate").await > told_before, "the executor never waited");

@@ -36,8 +36,8 @@ async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFil
     let cluster = crate::start(&shape).await;
     let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 600 }, ..Behaviour::default() };
     cluster.workers.set_behaviour(BRANCHES, behaviour).unwrap();
-    let doors: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
-    let load = Load::start(&doors, CLIENTS);
+    let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
+    let load = Load::start(&gateways, CLIENTS);
     more_end(load.lives(), BETWEEN).await;
     (cluster, load, workflow)
 }

@@ -7,7 +7,7 @@ use podium_api::v1;
 use podium_local_cluster::Shape;
 use tempfile::NamedTempFile;
 
-use crate::client::door;
+use crate::client::connect;
 
 const RUNS: usize = 40;
 
@@ -30,7 +30,7 @@ async fn a_planner_serves_two_conductors_by_share_and_by_pin() {
         ("plan_at_once", "false".to_owned()),
     ];
     let cluster = crate::start(&shape).await;
-    let mut door = door(cluster.gateways[0].address(1)).await.unwrap();
+    let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     let mut conductors = BTreeMap::new();
     let pins = ["podium-ultra@blue-1", "podium-ultra@green-1"];
     for model in std::iter::repeat_n("podium-ultra", RUNS).chain(pins) {
@@ -43,11 +43,11 @@ async fn a_planner_serves_two_conductors_by_share_and_by_pin() {
             }],
             ..v1::CreateRunRequest::default()
         };
-        let run_id = door.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
+        let run_id = gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id;
         let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
-        let mut updates = door.watch_run(watch).await.unwrap().into_inner();
+        let mut updates = gateway.watch_run(watch).await.unwrap().into_inner();
         while updates.message().await.unwrap().is_some() {}
-        let run = door.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap();
+        let run = gateway.get_run(v1::GetRunRequest { run_id }).await.unwrap().into_inner().run.unwrap();
         assert_eq!((run.state(), &run.rounds[0].fallback), (v1::RunState::Succeeded, &None), "{run:#?}");
         if let Some((_, pinned)) = model.split_once('@') {
             assert_eq!(run.conductor, pinned);

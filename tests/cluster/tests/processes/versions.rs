@@ -64,8 +64,8 @@ async fn a_cluster_is_rolled_to_this_version_and_back_without_losing_a_run() {
     let mut cluster = Cluster::start(&old, &shape).await.unwrap();
     let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 800 }, ..Behaviour::default() };
     cluster.workers.set_behaviour(BRANCHES, behaviour).unwrap();
-    let doors: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
-    let load = Load::start(&doors, CLIENTS);
+    let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
+    let load = Load::start(&gateways, CLIENTS);
     let lives = load.lives().clone();
     more_end(&lives, BETWEEN).await;
 
