@@ -12,12 +12,12 @@ use podium_domain::ids::{RunId, StepIndex, TenantId};
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
 use podium_domain::run::TaskRef;
-use podium_limits_redis::{Options, RedisLimiter};
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::limiter::{
     CallWish, Grant, Limiter, Outcome, Patience, Settlement, TokenEstimate, outcome_of,
 };
 use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError, Vendors};
+use podium_redis::limits::{Options, RedisLimiter};
 use podium_setup::{RandomIds, SystemClock};
 use podium_vendors::HttpVendors;
 use tokio::task::JoinSet;

@@ -4,12 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_cache_redis::{RedisCache, RedisOptions};
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, Options, Parts, Readiness as EngineReadiness, Roles};
-use podium_limits_redis::{
-    Away as RedisAway, Options as LimitOptions, RedisLimiter, Server, SeveralRedisLimiters,
-};
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
@@ -18,6 +14,10 @@ use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::queue::Lane;
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
+use podium_redis::cache::{RedisCache, RedisOptions};
+use podium_redis::limits::{
+    Away as RedisAway, Options as LimitOptions, RedisLimiter, Server, SeveralRedisLimiters,
+};
 use podium_setup::conductor::Callees;
 use podium_setup::{AnchoredClock, CellIds, RandomIds};
 use podium_vendors::{EnvironmentKeys, HttpVendors};

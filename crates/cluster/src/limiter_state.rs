@@ -3,7 +3,7 @@
 use opentelemetry::{KeyValue, global};
 use podium_domain::pool::Pool;
 use podium_engine::PartState;
-use podium_limits_redis::{Server, SeveralRedisLimiters, State};
+use podium_redis::limits::{Server, SeveralRedisLimiters, State};
 
 /// The states, by their names in settings and metrics.
 const STATES: [(&str, State); 3] =
@@ -70,8 +70,8 @@ mod tests {
     use std::sync::Arc;
 
     use podium_harness::Redis;
-    use podium_limits_redis::{Away, Options, RedisLimiter};
     use podium_ports::clock::Ids as _;
+    use podium_redis::limits::{Away, Options, RedisLimiter};
     use podium_setup::{RandomIds, SystemClock};
     use podium_testkit::metrics::{Meters, assert_described};
     use tokio_util::sync::CancellationToken;

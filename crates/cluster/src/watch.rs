@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::{KeyValue, global};
-use podium_limits_redis::{Server, SeveralRedisLimiters, State as LimiterState};
 use podium_ports::clock::Clock as _;
 use podium_ports::queue::StepQueue as _;
 use podium_ports::store::StoreError;
 use podium_queue_nats::NatsQueue;
+use podium_redis::limits::{Server, SeveralRedisLimiters, State as LimiterState};
 use podium_setup::AnchoredClock;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;

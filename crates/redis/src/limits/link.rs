@@ -1,0 +1,198 @@
+//! The connection to Redis. Every call through it ends in time.
+
+use podium_domain::limits::{Drawn, Granted as GrantedCall, Refusal, Settled};
+use podium_ports::limiter::Why;
+use redis::{Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::connection::{Connection, InvalidUrl};
+use crate::failure::Failure;
+use crate::limits::keys::Place;
+use crate::limits::leases::{Batch, Ended, Leases};
+use crate::limits::members::Look;
+use crate::limits::options::{OpenError, Options};
+use crate::limits::script::{Acquired, AskedCall, Scripts, Times};
+
+/// Most leases of one script call. Redis does nothing else meanwhile.
+const LEASES_PER_CALL_MAX: usize = 500;
+
+/// Most calls that one script call settles.
+const SETTLED_PER_CALL_MAX: usize = 100;
+
+/// What a script says to one call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Granted {
+        /// Tokens that it may take.
+        reserved: Drawn,
+        /// As what it was granted.
+        granted: GrantedCall,
+    },
+    Refused(Refusal),
+}
+
+/// A connection that comes back by itself.
+pub(crate) struct Link {
+    connection: Connection,
+    scripts: Scripts,
+    members_key: String,
+    times: Times,
+}
+
+impl Link {
+    /// Connects to nothing yet.
+    pub(crate) fn open(server: impl IntoConnectionInfo, options: &Options) -> Result<Self, OpenError> {
+        let connection = Connection::open(server, options.answer_max).map_err(|InvalidUrl| OpenError::Url)?;
+        Ok(Self {
+            connection,
+            scripts: Scripts::new(),
+            members_key: format!("{}:members", options.prefix),
+            times: Times {
+                lease_ttl: options.lease_ttl,
+                member_ttl: options.member_ttl,
+                kept: options.kept,
+                ask_again_max: options.ask_again_max,
+            },
+        })
+    }
+
+    /// Where the server is, without credentials.
+    pub(crate) fn server(&self) -> &str {
+        self.connection.server()
+    }
+
+    /// Asks for calls of one worker, which are decided in this order: as many answers. Their time began at `since`. After a
+    /// failure Redis may have granted any of them.
+    pub(crate) async fn acquire(
+        &self,
+        place: &Place,
+        asked: &[AskedCall],
+        since: Instant,
+    ) -> Result<Vec<Answer>, Failure> {
+        let command = self.scripts.acquire_command(place, self.times, asked);
+        let acquired = self.connection.answer(since, self.decide(&command)).await?;
+        match acquired.as_chunks() {
+            (answers, []) if answers.len() == asked.len() => {
+                Ok(answers.iter().copied().map(answer).collect())
+            }
+            _ => Err(Failure::Refused { code: "an answer of another length".to_owned() }),
+        }
+    }
+
+    /// Extends what is held and settles what ended. With `joins` it also tells Redis that this process shares the limits, and
+    /// returns how many do. A key that Redis refuses is logged and skipped: it must not stop the others.
+    pub(crate) async fn keep(
+        &self,
+        leases: &Leases,
+        batches: &[Batch],
+        joins: bool,
+    ) -> Result<Option<Look>, Failure> {
+        let mut pipeline = self.pipeline(leases, batches);
+        if joins {
+            let Times { member_ttl, .. } = self.times;
+            pipeline.add_command(self.scripts.join_command(
+                &self.members_key,
+                member_ttl,
+                &leases.instance(),
+            ));
+        }
+        pipeline.ignore_errors();
+        let mut last = None;
+        for answer in self.connection.answer(Instant::now(), self.send(&pipeline)).await? {
+            match answer.map_err(|error| Failure::from_redis(&error)) {
+                Ok(answer) => last = Some(answer),
+                Err(failure) if failure.is_away() => return Err(failure),
+                Err(failure) => {
+                    last = None;
+                    warn!(error = &failure as &dyn std::error::Error, "Redis refused to keep leases");
+                }
+            }
+        }
+        Ok(last.filter(|_| joins).map(look))
+    }
+
+    /// Tells Redis that this process no longer shares the limits.
+    pub(crate) async fn leave(&self, leases: &Leases) -> Result<(), Failure> {
+        let mut manager = self.connection.manager();
+        let mut command = redis::cmd("ZREM");
+        command.arg(&self.members_key).arg(leases.instance());
+        self.connection.answer(Instant::now(), async move { command.query_async(&mut manager).await }).await
+    }
+
+    /// Drops the connection; the next call makes a new one.
+    pub(crate) fn connect_anew(&self) {
+        self.connection.reconnect();
+    }
+
+    fn pipeline(&self, leases: &Leases, batches: &[Batch]) -> Pipeline {
+        let ids =
+            |numbers: &[u64]| -> Vec<String> { numbers.iter().map(|number| leases.id(*number)).collect() };
+        let Times { lease_ttl, kept, .. } = self.times;
+        let mut pipeline = Pipeline::new();
+        for batch in batches {
+            for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
+                for calls in batch.place.calls() {
+                    pipeline.add_command(self.scripts.keep_command(&calls, lease_ttl, &ids(held)));
+                }
+            }
+            for ended in batch.ended.chunks(SETTLED_PER_CALL_MAX) {
+                let with_id = |Ended { number, settled }: &Ended| (leases.id(*number), *settled);
+                let ended: Vec<(String, Settled)> = ended.iter().map(with_id).collect();
+                pipeline.add_command(self.scripts.settle_command(&batch.place, kept, &ended));
+            }
+        }
+        pipeline
+    }
+
+    /// Runs the acquiring script; once more with it loaded if Redis did not know it.
+    async fn decide(&self, command: &Cmd) -> RedisResult<Vec<u64>> {
+        let mut manager = self.connection.manager();
+        match command.query_async(&mut manager).await {
+            Err(error) if is_unknown_script(&error) => {
+                self.scripts.acquire.load_async(&mut manager).await?;
+                command.query_async(&mut manager).await
+            }
+            decided => decided,
+        }
+    }
+
+    /// Runs the pipeline; once more with the script loaded if Redis did not know it. Doing so twice does no harm.
+    async fn send(&self, pipeline: &Pipeline) -> RedisResult<Vec<RedisResult<u64>>> {
+        let mut manager = self.connection.manager();
+        let answers: Vec<RedisResult<u64>> = pipeline.query_async(&mut manager).await?;
+        if !answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_script)) {
+            return Ok(answers);
+        }
+        self.scripts.keep.load_async(&mut manager).await?;
+        self.scripts.join.load_async(&mut manager).await?;
+        self.scripts.settle.load_async(&mut manager).await?;
+        pipeline.query_async(&mut manager).await
+    }
+}
+
+fn look(answer: u64) -> Look {
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Look { rank: small(answer % 65_536), of: small(answer / 65_536) }
+}
+
+fn answer([granted, first, second, third, number]: Acquired) -> Answer {
+    #[expect(clippy::cast_precision_loss, reason = "tokens and microseconds are far below 2^53")]
+    let (first_float, second_float, third_float) = (first as f64, second as f64, third as f64);
+    if granted == 1 {
+        let reserved = Drawn { input: first_float, output: second_float };
+        let granted = GrantedCall { probes: third == 1, number };
+        return Answer::Granted { reserved, granted };
+    }
+    let why = match first {
+        1 => Why::Busy,
+        2 => Why::Rate,
+        3 => Why::Blocked,
+        _ => Why::Broken,
+    };
+    Answer::Refused(Refusal { why, after: second_float / 1e3, spread: third_float / 1e3 })
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

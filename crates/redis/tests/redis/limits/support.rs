@@ -1,0 +1,164 @@
+//! A Redis, and processes that share it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::pool::{Limits, Worker};
+use podium_harness::Redis;
+use podium_ports::clock::Clock;
+use podium_ports::limiter::{Grant, Limiter, LimiterError, Permit};
+use podium_redis::limits::{Extender, Options, RedisLimiter, State};
+use podium_testkit::limiter::Caller;
+use podium_testkit::{TestClock, a_pool};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// How long what is due may take to come, on a machine that has much else to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Quick to extend and to look for Redis, and patient with its answers.
+pub(crate) fn options() -> Options {
+    Options {
+        lease_ttl: Duration::from_mins(5),
+        extend_every: Duration::from_millis(50),
+        probe_every: Duration::from_millis(20),
+        answer_max: Duration::from_secs(5),
+        ask_again_max: Duration::from_millis(40),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn a_worker(in_flight_max: u32) -> Worker {
+    let worker = a_pool().workers()[0].clone();
+    Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker }
+}
+
+/// Where the leases of [`a_worker`] are.
+pub(crate) const KEY: &str = "podium:limits:{north}:quick:calls";
+
+/// Where the processes are that share the limits.
+pub(crate) const MEMBERS: &str = "podium:limits:members";
+
+/// A process, as far as limits go.
+pub(crate) struct Process {
+    pub(crate) limiter: RedisLimiter,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Process {
+    /// Number `number`, which may not have reached Redis yet.
+    pub(crate) fn launch(number: u128, url: &str, options: Options) -> Self {
+        let (limiter, extender) = open(number, url, options);
+        let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+        tasks.spawn(extender.run(stop.clone()));
+        Self { limiter, stop, tasks }
+    }
+
+    /// Number `number`, which shares its limits.
+    pub(crate) async fn start(number: u128, redis: &Redis, options: Options) -> Self {
+        let process = Self::launch(number, &redis.url(), options);
+        process.wait_for(State::Shared).await;
+        process
+    }
+
+    pub(crate) async fn wait_for(&self, state: State) {
+        let mut standing = self.limiter.watch_standing();
+        let reached = standing.wait_for(|standing| standing.state == state);
+        timeout(PATIENCE, reached).await.expect("it comes to that state").unwrap();
+    }
+
+    /// As after `kill -9`: whatever is dropped later, nobody tells Redis.
+    pub(crate) async fn die(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        self.stop.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.unwrap();
+        }
+    }
+
+    pub(crate) async fn ask(&self, worker: &Worker) -> Result<Option<Box<dyn Permit>>, LimiterError> {
+        match self.limiter.acquire(&Caller::new(0).wish(worker)).await? {
+            Grant::Permit(permit) => Ok(Some(permit)),
+            Grant::AskAgain { after, .. } => {
+                assert!(after > Duration::ZERO && after <= options().ask_again_max);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) async fn must_grant(&self, worker: &Worker) -> Box<dyn Permit> {
+        self.ask(worker).await.unwrap().expect("there is room")
+    }
+
+    pub(crate) async fn must_refuse(&self, worker: &Worker) {
+        assert!(self.ask(worker).await.unwrap().is_none(), "there is no room");
+    }
+
+    pub(crate) async fn wait_for_grant(&self, worker: &Worker) -> Box<dyn Permit> {
+        wait_for(async || self.ask(worker).await.unwrap()).await
+    }
+}
+
+pub(crate) fn open(number: u128, url: &str, options: Options) -> (RedisLimiter, Extender) {
+    let clock = Arc::new(TestClock::new());
+    RedisLimiter::open(url, options, Uuid::from_u128(number), clock).unwrap()
+}
+
+/// Looks again and again, until there is something.
+pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let clock = TestClock::new();
+    let looking = async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.expect("it is there in time")
+}
+
+/// Somebody who looks at Redis from outside.
+pub(crate) struct Onlooker(MultiplexedConnection);
+
+impl Onlooker {
+    pub(crate) async fn of(redis: &Redis) -> Self {
+        let client = redis::Client::open(redis.url()).unwrap();
+        // However busy the machine is.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+        Self(client.get_multiplexed_async_connection_with_config(&patient).await.unwrap())
+    }
+
+    /// Sends a command, in words.
+    pub(crate) async fn say<T: FromRedisValue>(&mut self, words: &str) -> T {
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        words.for_each(|word| {
+            command.arg(word);
+        });
+        command.query_async(&mut self.0).await.unwrap()
+    }
+
+    /// How many leases [`a_worker`] has.
+    pub(crate) async fn leases(&mut self) -> u32 {
+        self.say(&format!("ZCARD {KEY}")).await
+    }
+
+    pub(crate) async fn wait_for_leases(&mut self, count: u32) {
+        wait_for(async || (self.leases().await == count).then_some(())).await;
+    }
+
+    /// When the first lease of [`a_worker`] runs out, in milliseconds of Redis's clock.
+    pub(crate) async fn first_runs_out_ms(&mut self) -> u64 {
+        let first: Vec<(String, u64)> = self.say(&format!("ZRANGE {KEY} 0 0 WITHSCORES")).await;
+        first[0].1
+    }
+}
