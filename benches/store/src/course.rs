@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::run::{Command, PlanResult, TaskRef};
-use podium_domain::usage::Usage;
+use podium_domain::usage::Spent;
 use podium_ports::store::{Commit, Created, RunStore};
 use podium_store_postgres::Store;
 use podium_testkit::{Driven, SeededIds, a_planned, a_result, plan_of};
@@ -33,8 +33,8 @@ impl Course {
             ("careful", "Check the draft.", &[0]),
             ("checker", "Decide.", &[0, 1]),
         ]);
-        let (result, usage, cost) = (PlanResult::Plan(a_planned(plan)), Usage::default(), Cost::ZERO);
-        run.drive(&Command::CompletePlan { round: 0, claim, result, usage, cost, reserve: Cost::ZERO });
+        let (result, spent, reserve) = (PlanResult::Plan(a_planned(plan)), Spent::NONE, Cost::ZERO);
+        run.drive(&Command::CompletePlan { round: 0, claim, result, spent, reserve });
         commits.push(run.commit());
         for step in (0..STEPS).map(StepIndex::new) {
             let claim = run.claim(TaskRef::Step { round: 0, step }, ids);

@@ -47,7 +47,8 @@ pub fn narrowed(
     policy: Policy,
     pool: &Pool,
     conversation: &Conversation,
-    (answer, stops): (&AnswerForm, &Stops),
+    answer: &AnswerForm,
+    stops: &Stops,
 ) -> Result<Policy, NoneTakes> {
     let image = conversation.images().next().map(|_| Feature::Image);
     let stop = (!stops.is_empty()).then_some(Feature::Stop);
@@ -119,11 +120,11 @@ mod tests {
         let ([plain, seen], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
         let none = Stops::default();
         let names = |policy: &Policy, asked, answer: &AnswerForm| {
-            narrowed(policy.clone(), &pool, asked, (answer, &none))
+            narrowed(policy.clone(), &pool, asked, answer, &none)
                 .map(|policy| allowed(&policy, &pool).join(""))
         };
         let text = AnswerForm::Text;
-        assert_eq!(narrowed(ultra.clone(), &pool, &plain, (&text, &none)), Ok(ultra.clone()));
+        assert_eq!(narrowed(ultra.clone(), &pool, &plain, &text, &none), Ok(ultra.clone()));
         assert_eq!(names(&ultra, &seen, &text).unwrap(), "ab");
         assert_eq!(names(&ultra, &plain, &AnswerForm::JsonObject).unwrap(), "c");
         let refused = names(&ultra, &seen, &AnswerForm::JsonObject).unwrap_err();
@@ -136,7 +137,7 @@ mod tests {
         let just_d = Policy { workers_allowed: only("d"), ..ultra.clone() };
         assert_eq!(names(&just_d, &seen, &text).unwrap_err().feature, Feature::Image);
         let just_b = Policy { workers_allowed: only("b"), ..ultra };
-        assert_eq!(narrowed(just_b.clone(), &pool, &seen, (&text, &none)), Ok(just_b));
+        assert_eq!(narrowed(just_b.clone(), &pool, &seen, &text, &none), Ok(just_b));
     }
 
     #[test]
@@ -152,9 +153,8 @@ mod tests {
         ]);
         let ([plain, _], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
         let stops = |text: &str| Stops::new(vec![text.to_owned()]).unwrap();
-        let narrowed = |policy: &Policy, text| {
-            narrowed(policy.clone(), &pool, &plain, (&AnswerForm::Text, &stops(text)))
-        };
+        let narrowed =
+            |policy: &Policy, text| narrowed(policy.clone(), &pool, &plain, &AnswerForm::Text, &stops(text));
         assert_eq!(allowed(&narrowed(&ultra, "END").unwrap(), &pool), ["chat", "anthropic", "gemini"]);
         assert_eq!(allowed(&narrowed(&ultra, "\n").unwrap(), &pool), ["chat", "gemini"]);
         let only =
@@ -175,7 +175,7 @@ mod tests {
         let workers: Vec<_> = ids.iter().map(|id| (id.as_str(), "")).collect();
         let [_, seen] = conversations();
         let ultra = Policy::new(Tier::Ultra, Effort::Medium);
-        let refused = narrowed(ultra, &pool(&workers), &seen, (&AnswerForm::Text, &Stops::default()))
+        let refused = narrowed(ultra, &pool(&workers), &seen, &AnswerForm::Text, &Stops::default())
             .unwrap_err()
             .to_string();
         assert!(refused.ends_with("worker `w7` does not take image, nor do 12 others"), "{refused}");

@@ -5,6 +5,8 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
+use crate::money::Cost;
+
 /// The tokens of one call, or of several added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -19,6 +21,20 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// Completion tokens of hidden reasoning.
     pub reasoning_tokens: u64,
+}
+
+/// Tokens and their cost. Zero tokens may have a cost, and a free worker's tokens have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The tokens.
+    pub usage: Usage,
+    /// Their cost.
+    pub cost: Cost,
+}
+
+impl Spent {
+    /// No tokens and no cost.
+    pub const NONE: Self = Self { usage: Usage::NONE, cost: Cost::ZERO };
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]

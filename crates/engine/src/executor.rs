@@ -23,7 +23,7 @@ use podium_domain::prompt;
 use podium_domain::run::{AttemptError, Command, Run, Task, TaskRef, TaskState};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
-use podium_domain::usage::Usage;
+use podium_domain::usage::Spent;
 use podium_ports::limiter::{CallWish, Grant, Outcome, Patience, Permit, Settlement, Why};
 use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
@@ -33,7 +33,7 @@ use tracing::{debug, warn};
 
 use crate::commit::InHand;
 use crate::engine::Engine;
-use crate::executor::call::{Call, Cure, Ended, Spent};
+use crate::executor::call::{Call, Cure, Ended};
 use crate::executor::fallback::Shut;
 use crate::executor::retry_budget::RetryBudget;
 use crate::lanes::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
@@ -175,8 +175,7 @@ impl Executor {
 
     /// Gives a step back that was not called for.
     async fn hand_back(&self, claimed: &Claimed, acked: &Acked, abandon: &CancellationToken) {
-        let (task, claim, usage, cost) = (claimed.task, claimed.claim, Usage::default(), Cost::ZERO);
-        let hand_back = Command::HandBack { task, claim, usage, cost };
+        let hand_back = Command::HandBack { task: claimed.task, claim: claimed.claim, spent: Spent::NONE };
         acked.settled().await;
         self.engine.record_both(claimed.run.id(), (hand_back, None), None, abandon).await;
     }
@@ -261,9 +260,8 @@ impl Executor {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
-        let (retry_at, fall_back_to) = (None, None);
-        let (usage, cost) = (Usage::default(), Cost::ZERO);
-        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost };
+        let (retry_at, fall_back_to, spent) = (None, None, Spent::NONE);
+        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, spent };
         let command = Command::FailAttempt { task, claim: claimed.claim, error };
         self.engine.record(run.id(), command, in_hand, abandon).await
     }
@@ -315,20 +313,17 @@ impl Executor {
         let (task, claim) = (claimed.task, claimed.claim);
         match ended {
             Ended::Finished(result) => Command::CompleteStep { round, step, claim, result },
-            Ended::Failed { mut message, cure, spent: Spent { usage, cost } } => {
+            Ended::Failed { mut message, cure, spent } => {
                 let is_rate_limit = matches!(cure, Cure::Limited(_));
                 let retry_at = self.retry_at(claimed, worker, cure, &mut message);
                 let asked = (worker, request);
                 let elsewhere = || fallback::next(self.engine.pool(), &claimed.run, task, asked);
                 let fall_back_to = if cure == Cure::Nothing { None } else { elsewhere() };
-                let error = AttemptError { message, retry_at, is_rate_limit, fall_back_to, usage, cost };
+                let error = AttemptError { message, retry_at, is_rate_limit, fall_back_to, spent };
                 Command::FailAttempt { task, claim, error }
             }
             // Fenced: of a claim that was really lost, only the cost is recorded.
-            Ended::Lost { spent: Spent { usage, cost } }
-            | Ended::Abandoned { spent: Spent { usage, cost } } => {
-                Command::HandBack { task, claim, usage, cost }
-            }
+            Ended::Lost { spent } | Ended::Abandoned { spent } => Command::HandBack { task, claim, spent },
         }
     }
 }

@@ -14,7 +14,7 @@ use podium_domain::policy::Policy;
 use podium_domain::prompt::{self, Earlier};
 use podium_domain::run::{AttemptError, Command, PlanResult, Planned, Run, Task, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_domain::usage::Usage;
+use podium_domain::usage::{Spent, Usage};
 use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::live::Signal;
 use podium_ports::queue::{Lane, TaskMessage};
@@ -248,7 +248,7 @@ impl Planner {
         Some(match self.plan(claimed, abandon).await {
             Ok(PlanOutcome { result, usage, cost }) => {
                 let reserve = self.engine.reserve_for(&claimed.run, &result);
-                Command::CompletePlan { round, claim, result, usage, cost, reserve }
+                Command::CompletePlan { round, claim, result, spent: Spent { usage, cost }, reserve }
             }
             Err(error) if matches!(error.cause(), ConductorError::Stopped) => {
                 let (usage, cost) = error.consumed();
@@ -256,7 +256,7 @@ impl Planner {
                 if usage == Usage::default() && claimed.held.token().is_cancelled() {
                     return None;
                 }
-                Command::HandBack { task, claim, usage, cost }
+                Command::HandBack { task, claim, spent: Spent { usage, cost } }
             }
             Err(error) => {
                 warn!(run = %claimed.run.id(), error = &error as &dyn std::error::Error, "planning failed");
@@ -278,7 +278,8 @@ impl Planner {
         let is_retryable = error.is_retryable() && !matches!(error.cause(), ConductorError::Absent { .. });
         let retry_at = is_retryable.then(|| self.engine.now().after(pause));
         let (usage, cost) = error.consumed();
-        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to: None, usage, cost };
+        let spent = Spent { usage, cost };
+        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to: None, spent };
         Command::FailAttempt { task, claim, error }
     }
 }

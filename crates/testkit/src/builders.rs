@@ -17,7 +17,7 @@ use podium_domain::run::{
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
 use podium_domain::time::Timestamp;
-use podium_domain::usage::Usage;
+use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
 use podium_ports::conductor::Asker;
 use podium_ports::queue::Lane;
@@ -175,8 +175,7 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
     StepResult {
         output: output.into(),
         finish: FinishReason::Stop,
-        usage,
-        cost: Cost::from_nano_usd(120_000),
+        spent: Spent { usage, cost: Cost::from_nano_usd(120_000) },
         first_token_ms: Some(5),
         saved: None,
     }
@@ -274,8 +273,7 @@ impl Driven {
             round,
             claim,
             result,
-            usage: Usage::default(),
-            cost: Cost::ZERO,
+            spent: Spent::NONE,
             reserve: self.reserve,
         });
     }
@@ -296,16 +294,8 @@ impl Driven {
 
     /// Fails an attempt, with a retry at `retry_at` if it is given.
     pub fn fail(&mut self, task: TaskRef, claim: ClaimId, retry_at: Option<Timestamp>) -> Decision {
-        let (usage, cost) = (Usage::default(), Cost::ZERO);
-        let fall_back_to = None;
-        let error = AttemptError {
-            message: "scripted".to_owned(),
-            retry_at,
-            is_rate_limit: false,
-            fall_back_to,
-            usage,
-            cost,
-        };
+        let (message, fall_back_to, spent) = ("scripted".to_owned(), None, Spent::NONE);
+        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, spent };
         self.drive(&Command::FailAttempt { task, claim, error })
     }
 

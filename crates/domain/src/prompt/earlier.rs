@@ -44,7 +44,7 @@ pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     let mut shown = Vec::new();
     for (index, step) in steps.iter().rev() {
         let output = shown_output(&done.steps[index.as_usize()]);
-        let Some(text) = shown_step(*index, step, &output, (pool, room)) else { break };
+        let Some(text) = shown_step(*index, step, &output, pool, room) else { break };
         room -= text.len();
         shown.push(text);
     }
@@ -71,7 +71,8 @@ fn shown_step(
     index: StepIndex,
     step: &Step,
     output: &str,
-    (pool, room): (Option<&Pool>, usize),
+    pool: Option<&Pool>,
+    room: usize,
 ) -> Option<String> {
     let subtask = beginning(&escaped(&step.subtask));
     let room = room.checked_sub(STEP_BYTES + subtask.len())?;
@@ -123,10 +124,10 @@ mod tests {
         let step = a_step(&"do it ".repeat(1000));
         let output = "é".repeat(EARLIER_BYTES_MAX);
         for room in [1400, 1401, 3000, EARLIER_BYTES_MAX] {
-            let text = shown_step(StepIndex::new(3), &step, &output, (None, room)).unwrap();
+            let text = shown_step(StepIndex::new(3), &step, &output, None, room).unwrap();
             assert!(text.len() <= room, "{} bytes in {room}", text.len());
             assert!(text.contains("é\n</output>"), "the end of the output is there");
         }
-        assert_eq!(shown_step(StepIndex::new(3), &step, &output, (None, 1000)), None);
+        assert_eq!(shown_step(StepIndex::new(3), &step, &output, None, 1000), None);
     }
 }

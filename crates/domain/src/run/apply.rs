@@ -10,7 +10,7 @@ use crate::ids::ClaimId;
 use crate::money::Cost;
 use crate::plan::PlanHead;
 use crate::time::Timestamp;
-use crate::usage::Usage;
+use crate::usage::{Spent, Usage};
 
 /// An event that is impossible in the run's state: the log is damaged, or two writers were not separated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,14 +68,17 @@ impl TaskState {
 struct End {
     claim: ClaimId,
     became: AttemptOutcome,
-    usage: Usage,
-    cost: Cost,
+    spent: Spent,
     first_token_ms: Option<u64>,
 }
 
 impl End {
     fn new(claim: ClaimId, became: AttemptOutcome, usage: Usage, cost: Cost) -> Self {
-        Self { claim, became, usage, cost, first_token_ms: None }
+        Self { claim, became, spent: Spent { usage, cost }, first_token_ms: None }
+    }
+
+    fn accepted(claim: ClaimId, usage: Usage, cost: Cost) -> Self {
+        Self::new(claim, AttemptOutcome::Accepted, usage, cost)
     }
 }
 
@@ -160,14 +163,18 @@ impl Run {
                 round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
             }
             RunEvent::PlanReady { round, claim, planned, usage, cost, .. } => {
-                self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)?;
+                self.fold_accepted(
+                    TaskRef::Plan { round: *round },
+                    End::accepted(*claim, *usage, *cost),
+                    at,
+                )?;
                 let plan = &planned.plan;
                 self.grow(*round, plan.len(), |begun| plan.begins_with(begun))?.planned =
                     Some(Arc::clone(planned));
                 Ok(())
             }
             RunEvent::AnswerKept { round, claim, usage, cost } => {
-                self.fold_accepted(TaskRef::Plan { round: *round }, *claim, (*usage, *cost, None), at)
+                self.fold_accepted(TaskRef::Plan { round: *round }, End::accepted(*claim, *usage, *cost), at)
             }
             _ => Err("not a plan".to_owned()),
         }
@@ -196,7 +203,8 @@ impl Run {
             }
             RunEvent::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms, saved } => {
                 let task = TaskRef::Step { round: *round, step: *step };
-                self.fold_accepted(task, *claim, (*usage, *cost, *first_token_ms), at)?;
+                let end = End::accepted(*claim, *usage, *cost);
+                self.fold_accepted(task, End { first_token_ms: *first_token_ms, ..end }, at)?;
                 let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
                 step.output = Some(output.clone());
                 step.finish = Some(*finish);
@@ -275,17 +283,10 @@ impl Run {
         Ok(())
     }
 
-    fn fold_accepted(
-        &mut self,
-        task: TaskRef,
-        claim: ClaimId,
-        (usage, cost, first_token_ms): (Usage, Cost, Option<u64>),
-        at: Timestamp,
-    ) -> Result<(), String> {
+    fn fold_accepted(&mut self, task: TaskRef, end: End, at: Timestamp) -> Result<(), String> {
         let task = self.task_mut(task)?;
         step_to(task, TaskEvent::Completed)?;
-        let end = End::new(claim, AttemptOutcome::Accepted, usage, cost);
-        end_attempt(task, End { first_token_ms, ..end }, at)?;
+        end_attempt(task, end, at)?;
         lose_running(task, at);
         Ok(())
     }
@@ -379,8 +380,8 @@ fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
     let attempt = attempt_mut(task, end.claim)?;
     attempt.outcome = end.became;
     // Both are zero until here, except for an attempt with a second call.
-    attempt.usage += end.usage;
-    attempt.cost += end.cost;
+    attempt.usage += end.spent.usage;
+    attempt.cost += end.spent.cost;
     attempt.first_token_ms = end.first_token_ms;
     attempt.ended_at = Some(at);
     Ok(())

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunEvent, TaskRef};
+use super::{RunEvent, StepRef, TaskRef};
 use crate::ids::{ClaimId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
 use crate::time::Timestamp;
-use crate::usage::Usage;
+use crate::usage::{Spent, Usage};
 
 /// A request to work on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +47,8 @@ pub enum PlanResult {
 pub struct StepResult {
     /// The output; a blank one is refused.
     pub output: String,
-    /// The tokens of the attempt.
-    pub usage: Usage,
-    /// Their cost.
-    pub cost: Cost,
+    /// The tokens of the attempt and their cost.
+    pub spent: Spent,
     /// Why the worker stopped.
     pub finish: FinishReason,
     /// Milliseconds to the first token.
@@ -93,10 +91,8 @@ pub struct AttemptError {
     pub is_rate_limit: bool,
     /// The fallback, in case the worker is not asked again.
     pub fall_back_to: Option<WorkerId>,
-    /// The tokens that the failed attempt used.
-    pub usage: Usage,
-    /// Their cost.
-    pub cost: Cost,
+    /// The tokens that the failed attempt used, and their cost.
+    pub spent: Spent,
 }
 
 /// A request to change a run.
@@ -127,10 +123,8 @@ pub enum Command {
         claim: ClaimId,
         /// The plan, or that the answer stands.
         result: PlanResult,
-        /// The tokens of planning.
-        usage: Usage,
-        /// Their cost.
-        cost: Cost,
+        /// The tokens of planning and their cost.
+        spent: Spent,
         /// The most that the plan's steps cost with one attempt each; zero without budgets.
         reserve: Cost,
     },
@@ -148,10 +142,8 @@ pub enum Command {
     /// Continues with another worker without asking the current one, because that one gets no permits. Only while the step is ready
     /// to be claimed.
     FallBack {
-        /// The round.
-        round: u16,
         /// The step.
-        step: crate::ids::StepIndex,
+        step: StepRef,
         /// The current worker.
         from: WorkerId,
         /// The new worker.
@@ -175,10 +167,8 @@ pub enum Command {
         task: TaskRef,
         /// The claim of the attempt.
         claim: ClaimId,
-        /// The tokens that the attempt used.
-        usage: Usage,
-        /// Their cost.
-        cost: Cost,
+        /// The tokens that the attempt used, and their cost.
+        spent: Spent,
     },
     /// The lease of this claim expired.
     ExpireLease {

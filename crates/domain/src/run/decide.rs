@@ -7,13 +7,13 @@ use super::command::{
 };
 use super::event::{FailReason, RATE_LIMITED, RunEvent};
 use super::settle::{Sight, Steps};
-use super::task::{Attempt, AttemptOutcome, TaskRef, TaskState};
+use super::task::{Attempt, AttemptOutcome, StepRef, TaskRef, TaskState};
 use super::{Run, RunState};
 use crate::budget::Shortage;
 use crate::ids::{ClaimId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::time::Timestamp;
-use crate::usage::Usage;
+use crate::usage::Spent;
 
 impl Run {
     /// The events and effects of `command` at `now`, or why it is refused.
@@ -30,19 +30,17 @@ impl Run {
         match command {
             Command::Claim { task, claim } => self.decide_claim(*task, claim, now),
             Command::BeginSteps { round, claim, head } => self.decide_head(*round, *claim, head, now),
-            Command::CompletePlan { round, claim, result, usage, cost, reserve } => {
-                self.decide_plan(*round, *claim, result, (*usage, *cost, *reserve), now)
+            Command::CompletePlan { round, claim, result, spent, reserve } => {
+                self.decide_plan(*round, *claim, result, *spent, *reserve, now)
             }
             Command::CompleteStep { round, step, claim, result } => {
                 self.decide_step(*round, *step, *claim, result, now)
             }
-            Command::FallBack { round, step, from, worker, message } => {
-                self.decide_fallback((*round, *step), (from, worker), message, now)
+            Command::FallBack { step, from, worker, message } => {
+                self.decide_fallback(*step, from, worker, message, now)
             }
             Command::FailAttempt { task, claim, error } => self.decide_failure(*task, *claim, error, now),
-            Command::HandBack { task, claim, usage, cost } => {
-                self.decide_hand_back(*task, *claim, (*usage, *cost), now)
-            }
+            Command::HandBack { task, claim, spent } => self.decide_hand_back(*task, *claim, *spent, now),
             Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
             Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
             Command::CheckDeadline => Ok(self.overdue(now).unwrap_or_default()),
@@ -70,9 +68,8 @@ impl Run {
             return Ok(decision);
         }
         let mut events = Vec::new();
-        if let Command::CompletePlan { round, claim, usage, cost, .. } = command {
-            let (task, claim, usage, cost) = (TaskRef::Plan { round: *round }, *claim, *usage, *cost);
-            events.push(RunEvent::ResultUnused { task, claim, usage, cost });
+        if let Command::CompletePlan { round, claim, spent, .. } = command {
+            events.push(unused(TaskRef::Plan { round: *round }, *claim, *spent));
         }
         let reason = FailReason::BudgetExhausted { shortage: shortage.clone() };
         Ok(self.end_round_without(reason, events).bounded(self))
@@ -113,12 +110,14 @@ impl Run {
         round: u16,
         claim: ClaimId,
         result: &PlanResult,
-        (usage, cost, reserved): (Usage, Cost, Cost),
+        spent: Spent,
+        reserved: Cost,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
-        if let Some(decision) = self.late_result(TaskRef::Plan { round }, claim, usage, cost)? {
+        if let Some(decision) = self.late_result(TaskRef::Plan { round }, claim, spent)? {
             return Ok(decision);
         }
+        let Spent { usage, cost } = spent;
         match result {
             PlanResult::Plan(planned) => {
                 let mut decision = Decision::default();
@@ -153,7 +152,7 @@ impl Run {
             return Err(Refusal::BlankOutput);
         }
         let task = TaskRef::Step { round, step };
-        if let Some(decision) = self.late_result(task, claim, result.usage, result.cost)? {
+        if let Some(decision) = self.late_result(task, claim, result.spent)? {
             return Ok(decision);
         }
         let mut decision = Decision::default();
@@ -162,8 +161,8 @@ impl Run {
             step,
             claim,
             output: result.output.clone(),
-            usage: result.usage,
-            cost: result.cost,
+            usage: result.spent.usage,
+            cost: result.spent.cost,
             finish: result.finish,
             first_token_ms: result.first_token_ms,
             saved: result.saved,
@@ -174,16 +173,10 @@ impl Run {
 
     /// The decision on a result for a task that has ended: it is recorded once as paid and unused. `None` if the task still needs a
     /// result.
-    fn late_result(
-        &self,
-        task: TaskRef,
-        claim: ClaimId,
-        usage: Usage,
-        cost: Cost,
-    ) -> Result<Option<Decision>, Refusal> {
+    fn late_result(&self, task: TaskRef, claim: ClaimId, spent: Spent) -> Result<Option<Decision>, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
-        let is_billed = !cost.is_zero() || usage != Usage::NONE;
+        let is_billed = spent != Spent::NONE;
         match (&found.state, &attempt.outcome) {
             (TaskState::Ready { .. } | TaskState::Running { .. }, _) => Ok(None),
             (_, AttemptOutcome::Accepted) => Ok(Some(Decision::default())),
@@ -192,8 +185,7 @@ impl Run {
             }
             (_, AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack) => Err(Refusal::Ended),
             (_, AttemptOutcome::Running | AttemptOutcome::Lost | AttemptOutcome::Unused) => {
-                let unused = RunEvent::ResultUnused { task, claim, usage, cost };
-                Ok(Some(Decision { events: vec![unused], effects: vec![] }))
+                Ok(Some(Decision { events: vec![unused(task, claim, spent)], effects: vec![] }))
             }
         }
     }
@@ -207,10 +199,10 @@ impl Run {
     ) -> Result<Decision, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
-        let (usage, cost) = (error.usage, error.cost);
         if !found.is_held_by(claim) {
-            return self.late_failure(task, attempt, usage, cost);
+            return self.late_failure(task, attempt, error.spent);
         }
+        let Spent { usage, cost } = error.spent;
         let mut message = error.message.clone();
         let retry_at = error.retry_at.map(|at| at.max(now)).filter(|_| {
             error.is_rate_limit || found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max
@@ -250,12 +242,13 @@ impl Run {
 
     fn decide_fallback(
         &self,
-        (round, step): (u16, StepIndex),
-        (from, worker): (&WorkerId, &WorkerId),
+        step: StepRef,
+        from: &WorkerId,
+        worker: &WorkerId,
         message: &str,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
-        let task = TaskRef::Step { round, step };
+        let task = TaskRef::from(step);
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let has_it = self.worker_of(task);
         if has_it == Some(worker) && !found.state.is_final() {
@@ -271,14 +264,15 @@ impl Run {
         &self,
         task: TaskRef,
         claim: ClaimId,
-        (usage, cost): (Usage, Cost),
+        spent: Spent,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         if !found.is_held_by(claim) {
-            return self.late_failure(task, attempt, usage, cost);
+            return self.late_failure(task, attempt, spent);
         }
+        let Spent { usage, cost } = spent;
         let message = "handed back: the executor could not continue".to_owned();
         let (retry_at, handed_back) = (now, true);
         let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
@@ -298,7 +292,7 @@ impl Run {
             });
         }
         let message = format!("the executor of attempt {} did not report", found.attempt_number());
-        let (usage, cost) = (Usage::default(), Cost::ZERO);
+        let Spent { usage, cost } = Spent::NONE;
         let failed = RunEvent::TaskFailed { task, message: message.clone(), claim: None, usage, cost };
         Ok(self.after_failure(task, &message, failed, now))
     }
@@ -324,16 +318,9 @@ impl Run {
 
     /// The decision on a failure whose executor had lost its claim: it changes only the costs, which are recorded once. If budgets
     /// hold a reservation for the attempt, a cost of zero is recorded too.
-    fn late_failure(
-        &self,
-        task: TaskRef,
-        attempt: &Attempt,
-        usage: Usage,
-        cost: Cost,
-    ) -> Result<Decision, Refusal> {
-        let claim = attempt.claim;
+    fn late_failure(&self, task: TaskRef, attempt: &Attempt, spent: Spent) -> Result<Decision, Refusal> {
         let is_awaited = !self.spec.budgets.is_empty() && !attempt.reserved.is_zero();
-        let is_billed = !cost.is_zero() || usage != Usage::NONE;
+        let is_billed = spent != Spent::NONE;
         let is_news = match attempt.outcome {
             AttemptOutcome::Lost => is_billed || is_awaited,
             AttemptOutcome::Unused if attempt.is_unbilled() => is_billed,
@@ -343,9 +330,12 @@ impl Run {
         if !is_news {
             return Err(Refusal::ClaimLost);
         }
-        let unused = RunEvent::ResultUnused { task, claim, usage, cost };
-        Ok(Decision { events: vec![unused], effects: vec![] })
+        Ok(Decision { events: vec![unused(task, attempt.claim, spent)], effects: vec![] })
     }
+}
+
+fn unused(task: TaskRef, claim: ClaimId, Spent { usage, cost }: Spent) -> RunEvent {
+    RunEvent::ResultUnused { task, claim, usage, cost }
 }
 
 impl TaskState {

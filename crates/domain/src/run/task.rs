@@ -28,7 +28,30 @@ pub enum TaskRef {
     },
 }
 
+/// Identifies a step of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepRef {
+    /// The round, from 0.
+    pub round: u16,
+    /// The step.
+    pub step: StepIndex,
+}
+
+impl From<StepRef> for TaskRef {
+    fn from(StepRef { round, step }: StepRef) -> Self {
+        Self::Step { round, step }
+    }
+}
+
 impl TaskRef {
+    /// The step, unless the task is the planning of a round.
+    pub const fn step(self) -> Option<StepRef> {
+        match self {
+            Self::Plan { .. } => None,
+            Self::Step { round, step } => Some(StepRef { round, step }),
+        }
+    }
+
     /// The round that the task belongs to.
     pub const fn round(self) -> u16 {
         match self {

@@ -19,6 +19,7 @@ use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, PoolRule, Tier, WorkersAl
 use crate::pool::Pool;
 use crate::sampling::Sampling;
 use crate::stops::Stops;
+use crate::usage::Spent;
 use walk::{Written, check_is_idempotent, folded, key, walk};
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_000);
@@ -105,8 +106,10 @@ fn claim_id(task: TaskRef, number: u32) -> ClaimId {
 fn result() -> StepResult {
     StepResult {
         output: "42".to_owned(),
-        usage: Usage { prompt_tokens: 1, completion_tokens: 1, ..Usage::default() },
-        cost: Cost::from_nano_usd(1),
+        spent: Spent {
+            usage: Usage { prompt_tokens: 1, completion_tokens: 1, ..Usage::NONE },
+            cost: Cost::from_nano_usd(1),
+        },
         finish: FinishReason::Stop,
         first_token_ms: Some(1),
         saved: None,
@@ -115,8 +118,8 @@ fn result() -> StepResult {
 
 fn error(retry_at: Option<Timestamp>) -> AttemptError {
     let fall_back_to = None;
-    let (message, usage, cost) = ("no".to_owned(), Usage::default(), Cost::from_nano_usd(1));
-    AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, usage, cost }
+    let (message, spent) = ("no".to_owned(), Spent { cost: Cost::from_nano_usd(1), ..Spent::NONE });
+    AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, spent }
 }
 
 /// Carries out commands that must be allowed.
@@ -145,15 +148,8 @@ fn planned(access: &str, policy: Policy) -> Run {
     let task = TaskRef::Plan { round: 0 };
     let result =
         PlanResult::Plan(Planned { plan: plan(access, &policy), reasoning: String::new(), fallback: None });
-    let (usage, cost) = (Usage::default(), Cost::ZERO);
-    let complete = Command::CompletePlan {
-        round: 0,
-        claim: claim_id(task, 1),
-        result,
-        usage,
-        cost,
-        reserve: Cost::ZERO,
-    };
+    let (claim, spent, reserve) = (claim_id(task, 1), Spent::NONE, Cost::ZERO);
+    let complete = Command::CompletePlan { round: 0, claim, result, spent, reserve };
     drive(accepted(policy), &[claimed(task, 1), complete])
 }
 
@@ -211,21 +207,20 @@ fn a_late_result_is_paid_for_but_changes_nothing() {
 
 #[test]
 fn waste_is_the_usage_of_attempts_without_accepted_result() {
-    let one = |cost| (Usage { prompt_tokens: 10 * cost, ..Usage::default() }, Cost::from_nano_usd(cost));
+    let one = |cost| Spent {
+        usage: Usage { prompt_tokens: 10 * cost, ..Usage::NONE },
+        cost: Cost::from_nano_usd(cost),
+    };
     let claim = |number| claim_id(step(0), number);
     let fail = |number, cost| {
-        let (message, retry_at, (usage, cost)) = ("no".to_owned(), Some(NOW), one(cost));
-        let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to: None, usage, cost };
+        let error = AttemptError { spent: one(cost), ..error(Some(NOW)) };
         Command::FailAttempt { task: step(0), claim: claim(number), error }
     };
-    let hand_back = |number, cost| {
-        let (usage, cost) = one(cost);
-        Command::HandBack { task: step(0), claim: claim(number), usage, cost }
-    };
+    let hand_back =
+        |number, cost| Command::HandBack { task: step(0), claim: claim(number), spent: one(cost) };
     let complete = |number, cost| {
-        let (usage, cost) = one(cost);
         let (round, step, claim) = (0, StepIndex::new(0), claim(number));
-        Command::CompleteStep { round, step, claim, result: StepResult { usage, cost, ..result() } }
+        Command::CompleteStep { round, step, claim, result: StepResult { spent: one(cost), ..result() } }
     };
     let expire = |number| Command::ExpireLease { task: step(0), claim: claim(number) };
     let take = |number| claimed(step(0), number);
@@ -245,7 +240,8 @@ fn waste_is_the_usage_of_attempts_without_accepted_result() {
     assert_eq!((run.wasted_cost(), run.cost()), (Cost::from_nano_usd(3), Cost::from_nano_usd(3)));
     // The sixth result is accepted. Later ones are recorded and wasted: a late result, and failures of lost attempts, including
     // those without cost.
-    let for_nothing = Command::HandBack { task: step(0), claim: claim(5), usage: one(7).0, cost: Cost::ZERO };
+    let spent = Spent { cost: Cost::ZERO, ..one(7) };
+    let for_nothing = Command::HandBack { task: step(0), claim: claim(5), spent };
     let run = drive(run, &[take(6), complete(6, 100), complete(3, 4), fail(4, 5), for_nothing]);
     assert_eq!(run.cost(), Cost::from_nano_usd(112));
     assert_eq!(run.wasted_cost(), Cost::from_nano_usd(12));
@@ -284,9 +280,9 @@ const SECOND_PLAN: TaskRef = TaskRef::Plan { round: 1 };
 /// The commands that plan the second round, as one step.
 fn second_plan(access: &str, policy: &Policy) -> [Command; 2] {
     let planned = Planned { plan: plan(access, policy), reasoning: String::new(), fallback: None };
-    let (result, usage, cost) = (PlanResult::Plan(planned), Usage::default(), Cost::ZERO);
+    let (result, spent) = (PlanResult::Plan(planned), Spent::NONE);
     let (claim, reserve) = (claim_id(SECOND_PLAN, 1), Cost::ZERO);
-    [claimed(SECOND_PLAN, 1), Command::CompletePlan { round: 1, claim, result, usage, cost, reserve }]
+    [claimed(SECOND_PLAN, 1), Command::CompletePlan { round: 1, claim, result, spent, reserve }]
 }
 
 /// Checks that the first round's answer stands, and that the run records the reason.
@@ -301,10 +297,8 @@ fn stands(run: &Run, code: &str) {
 
 #[test]
 fn attempts_that_are_handed_back_do_not_count() {
-    let hand_back = |number| {
-        let (usage, cost) = (Usage::default(), Cost::ZERO);
-        Command::HandBack { task: step(0), claim: claim_id(step(0), number), usage, cost }
-    };
+    let hand_back =
+        |number| Command::HandBack { task: step(0), claim: claim_id(step(0), number), spent: Spent::NONE };
     let fail = |number| {
         let claim = claim_id(step(0), number);
         Command::FailAttempt { task: step(0), claim, error: error(Some(NOW)) }

@@ -13,7 +13,7 @@ use podium_domain::pool::Worker;
 use podium_domain::prices::PriceList;
 use podium_domain::run::{FinishReason, Run, StepResult, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_domain::usage::Usage;
+use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Clock;
 use podium_ports::limiter::{Outcome, Permit, Settlement, TokenEstimate, outcome_of};
 use podium_ports::live::{Frame, Signal};
@@ -51,13 +51,6 @@ pub(super) enum Ended {
         /// What it consumed.
         spent: Spent,
     },
-}
-
-/// What a call consumed, and what that cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spent {
-    pub(super) usage: Usage,
-    pub(super) cost: Cost,
 }
 
 /// What may be done about a call that failed.
@@ -245,14 +238,13 @@ impl Call<'_> {
         let usage = usage.map_or_else(|| self.estimate(progress), |usage| self.believable(usage));
         progress.settlement.outcome = Outcome::Answered;
         progress.settlement.usage = Some(usage);
-        let Spent { cost, .. } = self.priced(usage);
+        let spent = self.priced(usage);
         if let Some((message, cure)) = self.without_text(progress, finish, usage) {
-            return Ended::Failed { message, cure, spent: Spent { usage, cost } };
+            return Ended::Failed { message, cure, spent };
         }
         Ended::Finished(StepResult {
             output: std::mem::take(&mut progress.text),
-            usage,
-            cost,
+            spent,
             finish,
             first_token_ms: progress.first_token_at.map(|at| milliseconds(progress.began, at)),
             saved: None,

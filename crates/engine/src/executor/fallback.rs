@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::{Feature, Pool, Worker};
-use podium_domain::run::{CONTEXT_EXCEEDED, Command, Run, TaskRef};
+use podium_domain::run::{CONTEXT_EXCEEDED, Command, Run, StepRef, TaskRef};
 use podium_ports::limiter::{Patience, Why};
 use podium_ports::vendor::ChatRequest;
 
@@ -93,8 +93,7 @@ impl Executor {
             match self.permit(run, at, (other, &request), patience).await {
                 Ok(permit) => {
                     let first = Some(Command::FallBack {
-                        round: at.0,
-                        step: at.1,
+                        step: StepRef { round: at.0, step: at.1 },
                         from: worker.id.clone(),
                         worker: other.id.clone(),
                         message: shut.message.clone(),

@@ -4,11 +4,10 @@
 //! watchers as if its worker had written it in one go. If the cache does not answer, steps are called as if there was none.
 
 use podium_domain::ids::StepIndex;
-use podium_domain::money::Cost;
 use podium_domain::policy::StepCaching;
 use podium_domain::pool::Worker;
 use podium_domain::run::{Command, FinishReason, Run, Saved, StepResult, TaskRef};
-use podium_domain::usage::Usage;
+use podium_domain::usage::Spent;
 use podium_ports::cache::{CacheError, CacheKey, CachedOutput};
 use podium_ports::live::{Frame, Signal};
 use podium_ports::vendor::ChatRequest;
@@ -95,8 +94,7 @@ impl Executor {
         };
         let claim = claimed.claim;
         if !is_still_asked(engine, &claimed, recall) {
-            let (usage, cost) = (Usage::default(), Cost::ZERO);
-            let hand_back = Command::HandBack { task, claim, usage, cost };
+            let hand_back = Command::HandBack { task, claim, spent: Spent::NONE };
             return engine.record(id, hand_back, message, abandon).await;
         }
         let CachedOutput { output, finish, usage } = known;
@@ -107,8 +105,7 @@ impl Executor {
         let cost = call::prices(recall.worker, &claimed.run, task, claim).cost(&usage);
         let result = StepResult {
             output,
-            usage: Usage::default(),
-            cost: Cost::ZERO,
+            spent: Spent::NONE,
             finish,
             first_token_ms: None,
             saved: Some(Saved { usage, cost }),
@@ -127,10 +124,10 @@ impl Executor {
     /// Keeps the output of a call in the step cache.
     pub(super) async fn keep(&self, key: Option<CacheKey>, ended: &Ended) {
         let (Some(key), Some(cache)) = (key, &self.engine.parts().cache) else { return };
-        if let Ended::Finished(StepResult { output, finish, usage, .. }) = ended
+        if let Ended::Finished(StepResult { output, finish, spent, .. }) = ended
             && can_be_kept(*finish)
         {
-            let output = CachedOutput { output: output.clone(), finish: *finish, usage: *usage };
+            let output = CachedOutput { output: output.clone(), finish: *finish, usage: spent.usage };
             self.engine.metrics().cache().used(CacheUse::Kept);
             if let Err(error) = cache.keep(&key, &output).await {
                 self.did_not_answer(&error);

@@ -14,6 +14,7 @@ use podium_domain::pool::Pool;
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::{Sampling, SamplingError};
 use podium_domain::stops::Stops;
+use podium_domain::usage::Spent;
 use podium_ports::conductor::{Conductor, PlanOutcome};
 use podium_ports::store::{Commit, Created, StoreError};
 
@@ -233,7 +234,8 @@ impl Engine {
         };
         let mut effects = Vec::new();
         let reserve = self.reserve_for(&after, &result);
-        let complete = Command::CompletePlan { round: 0, claim: id, result, usage, cost, reserve };
+        let complete =
+            Command::CompletePlan { round: 0, claim: id, result, spent: Spent { usage, cost }, reserve };
         for command in [Command::Claim { task, claim }, complete] {
             let (fresh, then) = rehearse(&mut after, &command, now).ok()?;
             events.extend(fresh);
@@ -297,7 +299,7 @@ impl Engine {
         if pool.safest(&policy).is_none() {
             return Err(SubmitError::NoWorkerAllowed);
         }
-        let policy = narrowed(policy, pool, &request.conversation, (&request.answer, &request.stops))?;
+        let policy = narrowed(policy, pool, &request.conversation, &request.answer, &request.stops)?;
         within_context(policy, pool, &request.conversation)
     }
 

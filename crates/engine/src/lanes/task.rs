@@ -8,7 +8,7 @@ use std::time::Duration;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Refusal, Run, TaskRef};
-use podium_domain::usage::Usage;
+use podium_domain::usage::Spent;
 use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use podium_ports::store::Hold;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -313,9 +313,9 @@ impl Engine {
     /// must not stay in a budget. It is tried until the store answers or the lease has run out.
     fn release_later(&self, run: RunId, wish: &Wish) {
         let (engine, give_up_at) = (self.clone(), self.now().after(self.options().lease));
-        let (task, claim, usage, cost) = (wish.task, wish.claim.id, Usage::default(), Cost::ZERO);
+        let (task, claim, spent) = (wish.task, wish.claim.id, Spent::NONE);
         self.background().spawn(async move {
-            let hand_back = Command::HandBack { task, claim, usage, cost };
+            let hand_back = Command::HandBack { task, claim, spent };
             while engine.now() < give_up_at {
                 match engine.commands().send(run, hand_back.clone()).await {
                     Err(CommandError::Store(_) | CommandError::Contended) => {

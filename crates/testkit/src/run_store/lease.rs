@@ -6,7 +6,7 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::run::{Command, PlanResult, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_domain::usage::Usage;
+use podium_domain::usage::Spent;
 use podium_ports::clock::Ids;
 use podium_ports::store::Hold;
 
@@ -96,15 +96,8 @@ pub(crate) async fn an_early_step_keeps_its_claim_if_the_plan_contains_it(store:
         let hold = Hold { run: run.id(), task: FIRST, claim };
         let until = run.now.after(2 * MINUTE);
         assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [true]);
-        let (result, usage, cost) = (PlanResult::Plan(a_planned(a_plan())), Usage::default(), Cost::ZERO);
-        run.drive(&Command::CompletePlan {
-            round,
-            claim: planning,
-            result,
-            usage,
-            cost,
-            reserve: Cost::ZERO,
-        });
+        let (result, spent, reserve) = (PlanResult::Plan(a_planned(a_plan())), Spent::NONE, Cost::ZERO);
+        run.drive(&Command::CompletePlan { round, claim: planning, result, spent, reserve });
         store.must_commit(run.commit()).await;
         let is_kept = run.run.rounds()[0].superseded == 0;
         assert_eq!(is_kept, subtask == "Draft it.");

@@ -5,7 +5,7 @@ use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{FailedStep, Policy};
 use podium_domain::run::{AttemptError, Command, FinishReason, RunSpec, Saved, StepResult, TaskRef};
-use podium_domain::usage::Usage;
+use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
 use podium_ports::store::{Lack, RunSums};
 
@@ -152,8 +152,7 @@ fn fall_back(run: &mut Driven, ids: &SeededIds) {
         message: "scripted".to_owned(),
         retry_at: None,
         fall_back_to: Some(WorkerId::new("checker").expect("it is a name")),
-        usage: Usage::NONE,
-        cost: Cost::from_nano_usd(7),
+        spent: Spent { cost: Cost::from_nano_usd(7), ..Spent::NONE },
     };
     run.drive(&Command::FailAttempt { task, claim, error });
 }

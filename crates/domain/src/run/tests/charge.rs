@@ -21,8 +21,7 @@ fn charged(policy: &Policy) -> Run {
         round: 0,
         claim: claim_id(task, 1),
         result: PlanResult::Plan(planned),
-        usage: Usage::default(),
-        cost: Cost::ZERO,
+        spent: Spent::NONE,
         reserve: nano(5),
     };
     drive(run, &[claimed(task, 1), complete])
@@ -30,7 +29,8 @@ fn charged(policy: &Policy) -> Run {
 
 fn done_for(cost: u64) -> Command {
     let (round, step, claim) = (0, StepIndex::new(0), claim_id(step(0), 1));
-    Command::CompleteStep { round, step, claim, result: StepResult { cost: nano(cost), ..result() } }
+    let spent = Spent { cost: nano(cost), ..result().spent };
+    Command::CompleteStep { round, step, claim, result: StepResult { spent, ..result() } }
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_lost_attempt_is_released_after_the_end_of_its_run() {
     assert!(!run.is_unsettled());
     assert_eq!(run.booked(), Charge::default());
     // Repeating it changes nothing, and neither does a report that no call was made.
-    let nothing = AttemptError { cost: Cost::ZERO, ..error(None) };
+    let nothing = AttemptError { spent: Spent::NONE, ..error(None) };
     let nothing = Command::FailAttempt { task: step(0), claim: claim_id(step(0), 1), error: nothing };
     assert_eq!(run.decide(&Command::ReleaseLost, NOW).unwrap().events, []);
     assert_eq!(run.decide(&nothing, NOW), Err(Refusal::ClaimLost));
@@ -70,7 +70,7 @@ fn a_report_after_the_release_is_booked_once() {
         Command::FailAttempt {
             task: step(0),
             claim: claim_id(step(0), 1),
-            error: AttemptError { cost: nano(3), ..error(None) },
+            error: AttemptError { spent: Spent { cost: nano(3), ..Spent::NONE }, ..error(None) },
         },
     ];
     for report in late {

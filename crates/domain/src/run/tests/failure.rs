@@ -146,9 +146,9 @@ fn a_replan_that_fails_ends_the_run_with_the_first_failure() {
 #[test]
 fn a_replan_cannot_keep_a_missing_answer() {
     let run = drive(with_a_failed_step(FailedStep::Replan), &[done(1), claimed(SECOND_PLAN, 1)]);
-    let (usage, cost, reserve) = (Usage::default(), Cost::ZERO, Cost::ZERO);
+    let (spent, reserve) = (Spent::NONE, Cost::ZERO);
     let (claim, result) = (claim_id(SECOND_PLAN, 1), PlanResult::KeepAnswer);
-    let keep = Command::CompletePlan { round: 1, claim, result, usage, cost, reserve };
+    let keep = Command::CompletePlan { round: 1, claim, result, spent, reserve };
     assert_eq!(run.decide(&keep, NOW), Err(Refusal::NoAnswerToKeep));
 }
 

@@ -8,7 +8,8 @@ fn id(name: &str) -> WorkerId {
 
 fn instead(from: &str, worker: &str) -> Command {
     let (from, worker, message) = (id(from), id(worker), "broken".to_owned());
-    Command::FallBack { round: 0, step: StepIndex::new(0), from, worker, message }
+    let step = StepRef { round: 0, step: StepIndex::new(0) };
+    Command::FallBack { step, from, worker, message }
 }
 
 fn worker(run: &Run) -> &str {
@@ -42,8 +43,7 @@ fn a_claimed_step_keeps_its_worker() {
     let run = drive(planned("[[], [0]]", policy(2, 1)), &[claimed(step(0), 1)]);
     assert_eq!(run.decide(&instead("w", "x"), NOW), Err(Refusal::Held));
     let waiting = Command::FallBack {
-        round: 0,
-        step: StepIndex::new(1),
+        step: StepRef { round: 0, step: StepIndex::new(1) },
         from: id("w"),
         worker: id("x"),
         message: String::new(),

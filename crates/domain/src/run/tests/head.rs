@@ -13,9 +13,9 @@ const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 
 fn complete(plan: Plan, fallback: Option<&str>, attempt: u32) -> Command {
     let planned = Planned { plan, reasoning: String::new(), fallback: fallback.map(str::to_owned) };
-    let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
+    let spent = Spent { cost: Cost::from_nano_usd(1), ..Spent::NONE };
     let (claim, result) = (claim_id(PLAN, attempt), PlanResult::Plan(planned));
-    Command::CompletePlan { round: 0, claim, result, usage, cost, reserve: Cost::ZERO }
+    Command::CompletePlan { round: 0, claim, result, spent, reserve: Cost::ZERO }
 }
 
 /// A run whose planner has begun the step `[[]]`.
@@ -116,10 +116,8 @@ fn a_kept_answer_ends_the_steps_that_began() {
     let policy = policy(2, 2);
     let run = begun_in_its_second_round(&policy);
     let lost = Command::ExpireLease { task: SECOND_PLAN, claim: claim_id(SECOND_PLAN, 1) };
-    let (usage, cost, reserve) = (Usage::default(), Cost::ZERO, Cost::ZERO);
-    let claim = claim_id(SECOND_PLAN, 2);
-    let keep =
-        Command::CompletePlan { round: 1, claim, result: PlanResult::KeepAnswer, usage, cost, reserve };
+    let (claim, spent, reserve) = (claim_id(SECOND_PLAN, 2), Spent::NONE, Cost::ZERO);
+    let keep = Command::CompletePlan { round: 1, claim, result: PlanResult::KeepAnswer, spent, reserve };
     let run = drive(run, &[lost, claimed(SECOND_PLAN, 2), keep]);
     assert_eq!(*run.state(), RunState::Succeeded { round: 0, step: StepIndex::new(0) });
     assert_eq!(run.rounds()[1].abandoned, None, "the earlier answer was kept, not left standing");

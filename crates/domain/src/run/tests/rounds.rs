@@ -48,10 +48,9 @@ fn all_includes_the_previous_round_only_in_a_follow_up_round() {
         let text = "model_id = [0]\nsubtasks = [\"do it\"]\naccess_list = [[\"all\"]]";
         let plan = PlanDraft::parse(text).unwrap().check(&pool(), &policy).unwrap();
         let result = PlanResult::Plan(Planned { plan, reasoning: String::new(), fallback: None });
-        let (task, usage, cost, reserve) =
-            (TaskRef::Plan { round }, Usage::default(), Cost::ZERO, Cost::ZERO);
+        let (task, spent, reserve) = (TaskRef::Plan { round }, Spent::NONE, Cost::ZERO);
         let claim = claim_id(task, 1);
-        [claimed(task, 1), Command::CompletePlan { round, claim, result, usage, cost, reserve }]
+        [claimed(task, 1), Command::CompletePlan { round, claim, result, spent, reserve }]
     };
     let first = drive(accepted(policy.clone()), &all(0));
     assert!(!first.step(0, StepIndex::new(0)).unwrap().sees_earlier_round);

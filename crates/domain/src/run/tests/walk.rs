@@ -22,7 +22,7 @@ impl From<Plan> for Written {
 
 /// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
 fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
-    let (usage, cost) = (Usage::default(), Cost::from_nano_usd(1));
+    let spent = Spent { cost: Cost::from_nano_usd(1), ..Spent::NONE };
     let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::ReleaseLost];
     let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
     let unknown = [TaskRef::Plan { round: 9 }, TaskRef::Step { round: 0, step: StepIndex::new(9) }];
@@ -33,7 +33,7 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
             let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
             all.push(Command::Claim { task, claim: wish });
             all.push(Command::ExpireLease { task, claim });
-            all.push(Command::HandBack { task, claim, usage, cost });
+            all.push(Command::HandBack { task, claim, spent });
             all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));
             match task {
                 TaskRef::Plan { round } => {
@@ -48,7 +48,7 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                     }
                     for result in results {
                         let reserve = Cost::ZERO;
-                        all.push(Command::CompletePlan { round, claim, result, usage, cost, reserve });
+                        all.push(Command::CompletePlan { round, claim, result, spent, reserve });
                     }
                 }
                 TaskRef::Step { round, step } => {
@@ -67,9 +67,9 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     for (task, worker) in
         written.others.iter().flat_map(|other| run.tasks().map(move |(task, _)| (task, other)))
     {
-        if let (TaskRef::Step { round, step }, Some(from)) = (task, run.worker_of(task)) {
+        if let (Some(step), Some(from)) = (task.step(), run.worker_of(task)) {
             let (from, worker, message) = (from.clone(), worker.clone(), "broken".to_owned());
-            all.push(Command::FallBack { round, step, from, worker, message });
+            all.push(Command::FallBack { step, from, worker, message });
         }
     }
     let late = run.spec().deadline_at;
