@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dice;
+use podium_demo_workers::dice;
 
 /// The longest delay in milliseconds.
 pub const DELAY_MS_MAX: u64 = 600_000;

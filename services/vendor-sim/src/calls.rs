@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::models::Model;
+use podium_demo_workers::Model;
 
 /// Most calls in the log. Older ones are removed, but still counted.
 pub const CALLS_MAX: usize = 100_000;
@@ -216,7 +216,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Arrival, CallLog, Outcome};
-    use crate::models::Model;
+    use podium_demo_workers::Model;
 
     fn arrival() -> Arrival {
         Arrival { model: Model::Echo, stream: false, subtask: "x".to_owned(), message_sha256: String::new() }

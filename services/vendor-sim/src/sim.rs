@@ -13,6 +13,7 @@ use std::{
 
 use hyper::service::{Service as _, service_fn};
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use podium_demo_workers::{Generalist, Model};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -22,12 +23,10 @@ use tokio::{
 use crate::{
     behaviour::{Behaviour, BehaviourError, CallScript},
     calls::{Call, CallLog},
-    generalist::Generalist,
     http::{
         self, ResetAtEnd,
         quota::{AccountLimit, AccountUse},
     },
-    models::Model,
 };
 
 /// Most concurrent connections; further ones wait to be accepted.

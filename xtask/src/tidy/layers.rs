@@ -46,6 +46,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-queue-nats", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
+    Layer { package: "podium-demo-workers", uses: &[], tests_use: &[] },
     Layer { package: "podium-harness", uses: &[], tests_use: &[] },
     Layer {
         package: "podium-bench-store",
@@ -217,7 +218,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-vendor-sim",
-        uses: &[],
+        uses: &["podium-demo-workers"],
         // Its formats are tried with our own adapters, too, and its faults with an engine and a conductor on top of them.
         tests_use: &[
             "podium-conductor",

@@ -23,6 +23,7 @@ const CLEAN: &[&str] = &[
     "benches/store/",
     "crates/bundle/",
     "crates/conductor/",
+    "crates/demo-workers/",
     "crates/head/",
     "crates/llama/",
     "crates/memory/",
@@ -35,6 +36,7 @@ const CLEAN: &[&str] = &[
     "fuzz/",
     "services/executor/",
     "services/planner/",
+    "services/vendor-sim/",
     "tests/harness/",
 ];
 

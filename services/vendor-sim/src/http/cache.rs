@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::completion::TOKEN_BYTES;
-use crate::models::Model;
+use podium_demo_workers::Model;
 
 /// Prompts stored per model.
 const PROMPTS_MAX: usize = 16;
@@ -38,7 +38,7 @@ impl PromptCache {
 #[cfg(test)]
 mod tests {
     use super::PromptCache;
-    use crate::models::Model;
+    use podium_demo_workers::Model;
 
     #[test]
     fn only_long_beginnings_of_the_same_model_are_cached() {

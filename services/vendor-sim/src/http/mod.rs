@@ -29,7 +29,9 @@ use serde_json::{Value, json};
 
 pub(crate) use self::spoil::ResetAtEnd;
 use self::{error::ApiError, format::Format};
-use crate::{models::Model, sim::Shared};
+use podium_demo_workers::Model;
+
+use crate::sim::Shared;
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -27,12 +27,11 @@ use super::{
     gemini, messages, responses,
     spoil::{self, Ending, ResetAtEnd, Spoilt},
 };
+use podium_demo_workers::{Model, dice, prompt};
+
 use crate::{
     behaviour::{CallScript, Fault},
     calls::{Arrival, CallEntry, CallLog, Outcome},
-    dice,
-    models::Model,
-    prompt,
     sim::Shared,
 };
 

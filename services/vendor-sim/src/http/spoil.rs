@@ -12,7 +12,9 @@ use axum::{
 };
 
 use super::{error::ApiError, format::Format};
-use crate::{behaviour::Fault, calls::CallEntry, models::Model};
+use podium_demo_workers::Model;
+
+use crate::{behaviour::Fault, calls::CallEntry};
 
 /// Bytes per chunk of an answer that is too long.
 const HUGE_CHUNK_BYTES: usize = 64 << 10;

@@ -1,8 +1,8 @@
-//! The simulator's models and their answers.
+//! The names of the workers, and their answers.
 
 use crate::{conductor, generalist::Generalist, prompt, skills, skills::Skill};
 
-/// A model of the simulated vendor.
+/// A worker, by the name under which a simulated vendor serves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Model {
     /// The worker of one skill.
@@ -50,7 +50,7 @@ impl Model {
     }
 
     /// The answer to the last user turn of a conversation. An error is a refusal.
-    pub(crate) fn answer(self, message: &str, generalist: Generalist) -> Result<String, String> {
+    pub fn answer(self, message: &str, generalist: Generalist) -> Result<String, String> {
         match self {
             Self::Skilled(skill) => skills::answer_or_decline(skill, &prompt::task(message)),
             Self::Generalist => generalist.answer(&prompt::task(message)),

@@ -104,7 +104,7 @@ pub enum Refusal {
         number: usize,
     },
     /// An operand has the wrong kind.
-    #[error("I need {needed}, but `{}` is none", shortened(.given))]
+    #[error("I need {needed}, but `{}` is not one", shortened(.given))]
     WrongOperand {
         /// The required kind, with its article.
         needed: &'static str,

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// A number that depends only on the seed and the labels.
-pub(crate) fn draw(seed: u64, labels: &[&str]) -> u64 {
+pub fn draw(seed: u64, labels: &[&str]) -> u64 {
     let mut hash = Sha256::new();
     hash.update(seed.to_le_bytes());
     for label in labels {
@@ -15,7 +15,7 @@ pub(crate) fn draw(seed: u64, labels: &[&str]) -> u64 {
 }
 
 /// Whether a draw falls within the probability: never for 0, always for 1.
-pub(crate) fn happens(draw: u64, probability: f64) -> bool {
+pub fn happens(draw: u64, probability: f64) -> bool {
     // 53 bits are what a double holds exactly, so the quotient is below 1.
     const SCALE: f64 = 9_007_199_254_740_992.0;
     #[expect(
@@ -27,7 +27,7 @@ pub(crate) fn happens(draw: u64, probability: f64) -> bool {
 }
 
 /// A number from `minimum` to `maximum`, both inclusive.
-pub(crate) fn within(draw: u64, minimum: u64, maximum: u64) -> u64 {
+pub fn within(draw: u64, minimum: u64, maximum: u64) -> u64 {
     match maximum.saturating_sub(minimum).checked_add(1) {
         Some(count) => minimum + draw % count,
         None => draw,

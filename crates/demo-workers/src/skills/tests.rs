@@ -56,7 +56,7 @@ fn a_worker_declines_other_tasks_plainly() {
     );
     assert_eq!(
         solved(Skill::Arithmetic, "double the result", &["Paris"]),
-        "I cannot answer this arithmetic question: I need a number, but `Paris` is none."
+        "I cannot answer this arithmetic question: I need a number, but `Paris` is not one."
     );
     assert_eq!(solve(Skill::Words, &task("reverse the result", &[])), Err(Refusal::NoEarlierResult));
 }

@@ -11,12 +11,13 @@ use crate::{
     },
 };
 
-/// The error rate of the generalist.
+/// A worker with all skills, and its error rate.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Generalist {
-    pub(crate) seed: u64,
-    /// The probability that one operation is right.
-    pub(crate) accuracy: f64,
+pub struct Generalist {
+    /// Seed of its errors: the same seed makes the same errors.
+    pub seed: u64,
+    /// The probability, 0 to 1, that one operation is right.
+    pub accuracy: f64,
 }
 
 impl Generalist {
