@@ -1,27 +1,27 @@
-//! Attempts have random claim ids inside and plain numbers outside.
+//! Attempt numbers: the APIs number the attempts of a task, the engine knows them by random claim ids.
 
 use std::collections::BTreeMap;
 
 use podium_domain::ids::ClaimId;
 use podium_domain::run::{Run, TaskRef};
 
-/// The number of each attempt of a run, from 1 a task, in the order of the claims.
+/// Numbers the attempts of each task from 1, in the order of their claims.
 ///
-/// Begins with what a run holds and learns the claims that come later, so that a watcher may begin anywhere.
+/// Starts with the attempts of a run and learns later claims, so that a client may begin to watch at any event.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptNumbers {
     claims: BTreeMap<TaskRef, Vec<ClaimId>>,
 }
 
 impl AttemptNumbers {
-    /// Those of a run as it stands.
+    /// The numbers of a run's attempts so far.
     pub fn of(run: &Run) -> Self {
         let claims =
             run.tasks().map(|(task, work)| (task, work.attempts.iter().map(|a| a.claim).collect())).collect();
         Self { claims }
     }
 
-    /// The number of the attempt under `claim`; one that is not known yet is the task's next.
+    /// The number of the attempt under `claim`. An unknown claim gets the task's next number.
     pub fn number(&mut self, task: TaskRef, claim: ClaimId) -> u32 {
         let claims = self.claims.entry(task).or_default();
         let at = claims.iter().position(|known| *known == claim).unwrap_or_else(|| {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_numbered_as_they_come_and_apart_for_each_task() {
+    fn each_task_numbers_its_claims_in_order() {
         let mut numbers = AttemptNumbers::default();
         let claim = |n| ClaimId::new(Uuid::from_u128(n));
         let (first, second) = (TaskRef::Plan { round: 0 }, TaskRef::Plan { round: 1 });

@@ -1,6 +1,7 @@
-//! The one table of errors: the name of each, and how the gRPC API and the OpenAI-compatible API report it.
+//! The table of errors: each code, and how the gRPC API and the OpenAI-compatible API report it.
 //!
-//! An error is bounded, whatever a client sent: clients read it from headers, which they limit to a few kilobytes.
+//! The size of an error is bounded, whatever a client sent: gRPC clients read it from headers, which they limit to a few
+//! kilobytes.
 
 use std::fmt;
 
@@ -13,14 +14,14 @@ const DOMAIN: &str = "podium";
 const PROBLEMS_MAX: usize = 12;
 /// Longest message of an error, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2048;
-/// The same in a gRPC status, which has the message twice, once percent-encoded. Clients accept 8 KiB of metadata by default.
+/// Longest message in a gRPC status, which holds it twice, once percent-encoded. Clients accept 8 KiB of metadata by default.
 const STATUS_MESSAGE_BYTES_MAX: usize = 1024;
 /// Most bytes of all problems of a gRPC status together.
 const VIOLATIONS_BYTES_MAX: usize = 2048;
 /// Longest name of a field, in bytes.
 const FIELD_BYTES_MAX: usize = 128;
 
-/// Everything that can go wrong towards a client.
+/// Every error that a client can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// The request is not JSON.
@@ -29,27 +30,27 @@ pub enum ErrorCode {
     MissingParameter,
     /// A field is of the wrong type or out of its bounds.
     InvalidValue,
-    /// There is no field of that name.
+    /// The field is unknown.
     UnknownParameter,
-    /// The field exists in the API that we speak, but what it asks for does not here.
+    /// Chat Completions has the field, but Podium does not support its value.
     UnsupportedParameter,
-    /// The policy allows no worker of the pool, or none that can be asked for what is wanted.
+    /// The policy allows no worker of the pool, or none that supports the request.
     NoWorkerAllowed,
     /// No model of that name is served.
     ModelNotFound,
-    /// There is no such run.
+    /// The run is unknown.
     RunNotFound,
-    /// There is no such route.
+    /// The route is unknown.
     RouteNotFound,
     /// The route exists, the method does not.
     MethodNotAllowed,
     /// The request is longer than allowed.
     BodyTooLarge,
-    /// The request's body is not JSON by its headers, or is compressed.
+    /// By its headers, the request's body is not JSON or is compressed.
     UnsupportedMediaType,
     /// The request's body did not arrive in time.
     RequestTimeout,
-    /// The request came from a web page, or was sent to a host name, that is not allowed.
+    /// The request came from a web page, or was sent to a host name, that is not permitted.
     ForeignOrigin,
     /// The request's transfer coding is not implemented.
     UnsupportedTransferCoding,
@@ -63,7 +64,7 @@ pub enum ErrorCode {
     RunNotEnded,
     /// The run has no answer: no plan could be made.
     PlanningFailed,
-    /// The run has no answer: a step failed that the answer needs.
+    /// The run has no answer: a step that the answer needs failed.
     StepFailed,
     /// The run has no answer: its final step failed.
     FinalStepFailed,
@@ -71,27 +72,27 @@ pub enum ErrorCode {
     RunDeadlineExceeded,
     /// The run has no answer: its cost cap was reached.
     CostCapReached,
-    /// A budget has no room for the run; or the run has no answer, because a budget had no room for its plan.
+    /// The run, or its plan, does not fit a budget.
     InsufficientQuota,
-    /// The key is not one of ours, or was revoked.
+    /// The key is unknown or was revoked.
     InvalidApiKey,
-    /// A key is needed and there is none.
+    /// A key is required, and the request has none.
     MissingApiKey,
     /// The run has no answer: a client cancelled it.
     RunCancelled,
-    /// Part of an answer was streamed that the final answer does not begin with.
+    /// The final answer does not begin with the text that was streamed.
     AnswerRestarted,
     /// The call took longer than its caller allowed.
     CallDeadlineExceeded,
-    /// The server is going down.
+    /// The server is stopping.
     Stopping,
-    /// The run has no answer: its worker's vendor kept refusing calls because of its rate limit.
+    /// The run has no answer: the worker's vendor kept rejecting calls because of its rate limit.
     WorkerRateLimited,
-    /// Clients have not read too many bytes of answers.
+    /// Too many bytes of answers wait for clients to read them.
     Overloaded,
     /// The store or the queue does not answer.
     Unavailable,
-    /// A defect of ours.
+    /// A defect of the server.
     Internal,
 }
 
@@ -108,8 +109,8 @@ pub struct Mapping {
     pub kind: &'static str,
     /// `code` of the OpenAI error.
     pub code: &'static str,
-    /// Whether the same request may succeed later at no other price. OpenAI's clients repeat 409, 429 and 5xx by
-    /// themselves; a run that ended is not to be paid for again, so they are told not to.
+    /// Whether the same request may succeed later without paying twice. OpenAI's clients repeat 409, 429 and 5xx by
+    /// themselves; the header `x-should-retry` stops them where a repetition would pay for another run.
     pub retry: bool,
 }
 
@@ -158,7 +159,7 @@ impl ErrorCode {
         Self::Internal,
     ];
 
-    /// The table.
+    /// How each API reports this error.
     #[expect(clippy::too_many_lines, reason = "it is a table")]
     pub const fn mapping(self) -> Mapping {
         let (reason, grpc, status, kind, code, retry) = match self {
@@ -281,7 +282,7 @@ impl ErrorCode {
         Mapping { reason, grpc, status, kind, code, retry }
     }
 
-    /// The code for a run's failure, by the stable name of its reason.
+    /// The code for a run's failure.
     pub fn of_failure(reason: &podium_domain::run::FailReason) -> Self {
         use podium_domain::run::FailReason as Reason;
         match reason {
@@ -299,33 +300,33 @@ impl ErrorCode {
     }
 }
 
-/// What is wrong with one field of a request.
+/// A problem with one field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldProblem {
     /// The field, as the client writes it: `messages[2].content`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem, in words.
     pub problem: String,
 }
 
-/// An error on its way to a client. Holds nothing that a client may not see.
+/// An error for a client. Holds nothing that the client may not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// Which one.
+    /// The code, which both APIs map to their statuses.
     pub code: ErrorCode,
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// The fields that are to blame.
+    /// The fields that caused the error.
     pub fields: Vec<FieldProblem>,
 }
 
 impl ApiError {
-    /// An error that no field is to blame for.
+    /// An error that no field caused.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: cut(message.into(), MESSAGE_BYTES_MAX), fields: Vec::new() }
     }
 
-    /// An error that one field is to blame for.
+    /// An error that one field caused.
     pub fn on_field(code: ErrorCode, field: impl Into<String>, message: impl Into<String>) -> Self {
         let message = cut(message.into(), MESSAGE_BYTES_MAX);
         let field = cut(field.into(), FIELD_BYTES_MAX);
@@ -333,7 +334,7 @@ impl ApiError {
         Self { code, message, fields }
     }
 
-    /// Everything that is wrong with a request.
+    /// All listed problems of a request, as one error.
     pub fn on_fields(problems: Problems) -> Self {
         let mut message = String::new();
         for problem in &problems.listed {
@@ -349,7 +350,7 @@ impl ApiError {
         Self { code: ErrorCode::InvalidValue, message, fields: problems.listed }
     }
 
-    /// The first field that is to blame.
+    /// The first field that caused the error.
     pub fn param(&self) -> Option<&str> {
         self.fields.first().map(|field| field.field.as_str())
     }
@@ -357,7 +358,7 @@ impl ApiError {
 
 const MORE: &str = "; and more";
 
-/// What is wrong with the fields of a request: the first few problems, so that a wrong request costs no more than a right one.
+/// The first few problems of a request's fields. The number is bounded, so that an invalid request costs no more than a valid one.
 #[derive(Debug, Default)]
 pub struct Problems {
     listed: Vec<FieldProblem>,
@@ -376,17 +377,17 @@ impl Problems {
         self.listed.push(FieldProblem { field, problem });
     }
 
-    /// Whether there are none.
+    /// Whether no problem is listed.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }
 
-    /// How many are listed.
+    /// The number of listed problems.
     pub fn len(&self) -> usize {
         self.listed.len()
     }
 
-    /// Whether no other problem is listed any more.
+    /// Whether further problems are left out.
     pub fn is_full(&self) -> bool {
         self.are_cut
     }
@@ -445,10 +446,10 @@ mod tests {
                 assert_eq!(mapping.grpc, Code::Unimplemented, "{code:?}");
                 continue;
             }
-            let ours_to_mend = matches!(mapping.grpc, Code::Internal | Code::Unavailable | Code::Aborted);
+            let is_server_fault = matches!(mapping.grpc, Code::Internal | Code::Unavailable | Code::Aborted);
             assert_eq!(
                 mapping.status >= 500,
-                ours_to_mend || mapping.grpc == Code::DeadlineExceeded,
+                is_server_fault || mapping.grpc == Code::DeadlineExceeded,
                 "{code:?}"
             );
         }

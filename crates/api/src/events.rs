@@ -1,4 +1,4 @@
-//! What happened to a run, as gRPC clients see it.
+//! The events of a run, as gRPC clients see them.
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
@@ -9,7 +9,7 @@ use crate::AttemptNumbers;
 use crate::runs::{planned_steps, timestamp};
 use crate::v1::{self, run_event::Kind};
 
-/// A stored event as clients see it. `attempts` learns the claims that the event tells of.
+/// A stored event as clients see it. `attempts` learns the claim that the event contains.
 pub fn event(event: &SequencedEvent, attempts: &mut AttemptNumbers) -> v1::RunEvent {
     v1::RunEvent {
         sequence: event.sequence,

@@ -1,16 +1,16 @@
-//! Pictures as clients send them.
+//! Images as clients send them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use podium_domain::content::{Image, MediaType};
 
-/// Longest address of a picture.
+/// Longest URL of an image.
 const URL_BYTES_MAX: usize = 8 << 10;
 
 const NAMES: &str = "image/png, image/jpeg, image/webp or image/gif";
 
-/// The picture at an address, which may hold it: `https://…`, `http://…`, or `data:image/png;base64,…`. An error says what it must
-/// be.
+/// The image of a URL: `https://…`, `http://…`, or `data:image/png;base64,…`, which contains it. An error says what the URL
+/// must be.
 pub(crate) fn of_url(url: &str) -> Result<Image, String> {
     let scheme = url.split(':').next().unwrap_or_default().to_ascii_lowercase();
     match scheme.as_str() {
@@ -23,37 +23,37 @@ pub(crate) fn of_url(url: &str) -> Result<Image, String> {
                 || url.len() > URL_BYTES_MAX
                 || url.contains(|c: char| c.is_whitespace() || c.is_control())
             {
-                return Err(format!("an address of at most {URL_BYTES_MAX} bytes without blanks"));
+                return Err(format!("a URL of at most {URL_BYTES_MAX} bytes without blanks"));
             }
             Ok(Image::Url(url.to_owned()))
         }
-        _ => Err("an address that begins with `https://`, `http://` or `data:`".to_owned()),
+        _ => Err("a URL that begins with `https://`, `http://` or `data:`".to_owned()),
     }
 }
 
-/// The picture of these bytes.
+/// The image of these bytes.
 pub(crate) fn of_bytes(media_type: &str, bytes: &[u8]) -> Result<Image, String> {
-    let media_type = named(media_type).ok_or_else(|| format!("a picture of type {NAMES}"))?;
+    let media_type = named(media_type).ok_or_else(|| format!("an image of type {NAMES}"))?;
     if bytes.is_empty() {
-        return Err("a picture that is not empty".to_owned());
+        return Err("an image that is not empty".to_owned());
     }
     Ok(Image::Data { media_type, base64: STANDARD.encode(bytes) })
 }
 
-/// The bytes of a picture that came as such.
+/// The bytes of an image that the client sent as bytes.
 pub(crate) fn bytes_of(base64: &str) -> Vec<u8> {
     STANDARD.decode(base64).unwrap_or_default()
 }
 
 fn of_data_url(rest: &str) -> Result<Image, String> {
-    let expected = || format!("`data:TYPE;base64,DATA` with a picture of type {NAMES}");
+    let expected = || format!("`data:TYPE;base64,DATA` with an image of type {NAMES}");
     let (head, base64) = rest.split_once(',').ok_or_else(expected)?;
     let (media_type, coding) = head.rsplit_once(';').ok_or_else(expected)?;
     let media_type =
         named(media_type).filter(|_| coding.eq_ignore_ascii_case("base64")).ok_or_else(expected)?;
     match STANDARD.decode(base64) {
         Ok(bytes) if !bytes.is_empty() => Ok(Image::Data { media_type, base64: base64.to_owned() }),
-        _ => Err("a picture in base64, of the standard alphabet and padded, that is not empty".to_owned()),
+        _ => Err("an image that is not empty, in padded base64 of the standard alphabet".to_owned()),
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_or_holds_the_picture() {
+    fn a_url_names_the_image_or_contains_it() {
         for url in ["https://example.org/a.png?b=c#d", "HTTP://example.org", "https://[::1]:80/a"] {
             assert_eq!(of_url(url), Ok(Image::Url(url.to_owned())));
         }
@@ -84,16 +84,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_refused() {
+    fn a_url_without_an_image_is_rejected() {
         let long = format!("https://example.org/{}", "a".repeat(URL_BYTES_MAX));
         for (url, expected) in [
             ("", "begins with"),
             ("file:///etc/passwd", "begins with"),
             ("gs://bucket/a.png", "begins with"),
             ("é:x", "begins with"),
-            ("https:", "an address of at most"),
-            ("https://", "an address of at most"),
-            ("https:///a", "an address of at most"),
+            ("https:", "a URL of at most"),
+            ("https://", "a URL of at most"),
+            ("https:///a", "a URL of at most"),
             ("https://example.org/a b", "without blanks"),
             ("https://example.org/\0", "without blanks"),
             (&long, "at most 8192 bytes"),
@@ -102,9 +102,9 @@ mod tests {
             ("data:image/svg+xml;base64,iVBO", "data:TYPE;base64,DATA"),
             ("data:text/html;base64,iVBO", "data:TYPE;base64,DATA"),
             ("data:image/png;base64,", "not empty"),
-            ("data:image/png;base64,iVB", "in base64"),
-            ("data:image/png;base64,iV O", "in base64"),
-            ("data:image/png;base64,iV-_", "in base64"),
+            ("data:image/png;base64,iVB", "in padded base64"),
+            ("data:image/png;base64,iV O", "in padded base64"),
+            ("data:image/png;base64,iV-_", "in padded base64"),
         ] {
             let refused = of_url(url).unwrap_err();
             assert!(refused.contains(expected), "{url}: {refused}");

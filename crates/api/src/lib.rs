@@ -1,7 +1,7 @@
-//! What clients see: the gRPC types of `proto/`, the OpenAI wire types, their conversions from and to the domain, and the
-//! one table of errors behind both.
+//! The types of both APIs: the gRPC types of `proto/`, the OpenAI wire types, their conversions from and to the domain, and
+//! the table of errors that both report.
 //!
-//! Nothing here listens or calls anybody; the services do.
+//! This crate opens no connection; `crates/server` does.
 #![deny(missing_docs)]
 
 mod attempts;

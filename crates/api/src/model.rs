@@ -1,21 +1,21 @@
-//! The model names that clients use: a tier, perhaps pinned to a conductor.
+//! The model names that clients use: a tier, optionally pinned to a conductor.
 
 use std::fmt;
 use std::str::FromStr;
 
 use podium_domain::policy::Tier;
 
-/// `podium-mini` or `podium-ultra`, perhaps with `@` and the id of a conductor.
+/// `podium-mini` or `podium-ultra`, optionally with `@` and the id of a conductor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName {
     /// The tier.
     pub tier: Tier,
-    /// The conductor that alone will do, if the name is pinned.
+    /// The conductor that the name is pinned to.
     pub conductor: Option<String>,
 }
 
 impl ModelName {
-    /// The name without a pin.
+    /// The unpinned name of a tier.
     pub const fn of_tier(tier: Tier) -> Self {
         Self { tier, conductor: None }
     }
@@ -25,7 +25,7 @@ impl ModelName {
         self.conductor.as_deref().is_none_or(|pinned| conductors.any(|conductor| conductor == pinned))
     }
 
-    /// Every name under which a process with these conductors can be asked.
+    /// Every model name that a process with these conductors serves.
     pub fn served_by<'c>(conductors: impl Iterator<Item = &'c str>) -> Vec<Self> {
         let tiers = [Tier::Mini, Tier::Ultra];
         let pinned = conductors
@@ -41,10 +41,10 @@ impl fmt::Display for ModelName {
     }
 }
 
-/// No tier has that name.
+/// The model name is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no model `{name}`; there are `podium-mini` and `podium-ultra`, alone or pinned as `podium-ultra@<conductor>`"
+    "unknown model `{name}`; use `podium-mini` or `podium-ultra`, optionally pinned as `podium-ultra@<conductor>`"
 )]
 pub struct UnknownModel {
     /// The name, cut to a readable length.
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_served_name_reads_back_and_is_served() {
+    fn every_served_name_parses_and_is_served() {
         let conductors = || ["nano-1", "nano-2"].into_iter();
         assert_eq!(ModelName::served_by(conductors()).len(), 6);
         for model in ModelName::served_by(conductors()) {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused() {
+    fn other_names_are_rejected() {
         for name in ["", "gpt-5", "podium", "podium-ultra@", "Podium-mini", "@nano-1"] {
             assert_eq!(name.parse::<ModelName>(), Err(UnknownModel { name: name.to_owned() }));
         }

@@ -1,4 +1,4 @@
-//! A request for a run that was checked, whichever API it came through.
+//! A checked request for a run, from either API.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::image::{of_bytes, of_url};
 use crate::v1;
 use crate::{ApiError, ErrorCode, ModelName, Problems};
 
-/// What a client asks for.
+/// A request for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRun {
     /// The client's own name for the request.
@@ -31,19 +31,19 @@ pub struct NewRun {
     pub policy: Policy,
     /// Most tokens of the answer.
     pub answer_tokens_max: Option<u32>,
-    /// How its workers are to choose their words.
+    /// How the workers sample.
     pub sampling: Sampling,
-    /// The form of the answer.
+    /// The response format.
     pub answer: AnswerForm,
-    /// Texts that end the answer.
+    /// Stop sequences.
     pub stops: Stops,
 }
 
 impl TryFrom<v1::CreateRunRequest> for NewRun {
     type Error = ApiError;
 
-    /// Checks every field and reports the first dozen problems at once. The number of messages and parts is checked before any
-    /// of them is looked at.
+    /// Checks every field and reports the first dozen problems at once. The numbers of messages and parts are checked before
+    /// any of them is parsed.
     fn try_from(request: v1::CreateRunRequest) -> Result<Self, ApiError> {
         let mut problems = Problems::default();
         let model = model(&request.model)?;
@@ -52,7 +52,7 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         let effort = effort(request.effort, &mut problems);
         let policy = policy(model.tier, effort, request.policy.unwrap_or_default(), &mut problems);
         if request.answer_tokens_max == Some(0) {
-            problems.add("answer_tokens_max", "answer_tokens_max is 0, it must be at least 1");
+            problems.add("answer_tokens_max", "answer_tokens_max must be at least 1 (got 0)");
         }
         let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
         let answer = answer(request.response_format, &mut problems);
@@ -134,7 +134,7 @@ fn conversation(messages: Vec<v1::Message>, problems: &mut Problems) -> Option<C
     Conversation::new(read).map_err(|e| problems.add("messages", e.to_string())).ok()
 }
 
-/// Checks how many messages and parts there are.
+/// Checks the numbers of messages and parts.
 fn counts(messages: &[v1::Message]) -> Result<(), ConversationError> {
     if messages.len() > MESSAGES_MAX {
         return Err(ConversationError::TooMany { count: messages.len() });
@@ -145,7 +145,7 @@ fn counts(messages: &[v1::Message]) -> Result<(), ConversationError> {
     }
 }
 
-/// A piece of a message; an error says what it must be.
+/// A part of a message; an error says what it must be.
 fn part(role: Role, part: v1::Part) -> Result<Part, String> {
     let image = match part.part {
         Some(v1::part::Part::Text(text)) => return Ok(Part::Text(text)),
@@ -153,7 +153,7 @@ fn part(role: Role, part: v1::Part) -> Result<Part, String> {
         None => None,
     };
     match image {
-        Some(_) if role != Role::User => Err("text: only messages of the user may have images".to_owned()),
+        Some(_) if role != Role::User => Err("text: only user messages may have images".to_owned()),
         Some(v1::image::Image::Url(url)) => of_url(&url).map(Part::Image),
         Some(v1::image::Image::Data(v1::ImageData { media_type, data })) => {
             of_bytes(&media_type, &data).map(Part::Image)
@@ -168,7 +168,7 @@ fn answer(wanted: Option<v1::ResponseFormat>, problems: &mut Problems) -> Answer
     let form = match wanted.format {
         Some(Format::JsonObject(v1::JsonObject {})) => AnswerForm::JsonObject,
         Some(Format::JsonSchema(v1::JsonSchema { name, schema, strict })) => {
-            // What is no JSON is no object either, which the check below says.
+            // Invalid JSON becomes null, which the check below rejects because it is not an object.
             let schema = serde_json::from_str(&schema).unwrap_or_default();
             AnswerForm::JsonSchema(JsonSchema { name, schema, strict })
         }
@@ -194,7 +194,7 @@ fn effort(effort: i32, problems: &mut Problems) -> Effort {
         Ok(v1::Effort::Max) => Effort::Max,
         Err(_) => {
             let names = Effort::ALL.map(Effort::as_str).join(", ");
-            problems.add("effort", format!("unknown effort {effort}, it must be one of {names}"));
+            problems.add("effort", format!("effort must be one of {names} (got {effort})"));
             Effort::Medium
         }
     }
@@ -202,7 +202,7 @@ fn effort(effort: i32, problems: &mut Problems) -> Effort {
 
 fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problems) -> Policy {
     let mut policy = Policy::new(tier, effort);
-    // A number that does not even fit is far out of its bounds: the check below says so.
+    // A number that does not fit 16 bits is far out of bounds; the check below rejects it.
     let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
     policy.steps_max = wanted.steps_max.map_or(policy.steps_max, narrow);
     policy.rounds_max = wanted.rounds_max.map_or(policy.rounds_max, narrow);
@@ -217,8 +217,7 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
         Ok(v1::Fallback::Pool) => policy.fallback = PoolRule::Pool,
         Err(_) => {
             let fallback = wanted.fallback;
-            problems
-                .add("policy.fallback", format!("fallback {fallback} is unknown, it must be none or pool"));
+            problems.add("policy.fallback", format!("fallback must be none or pool (got {fallback})"));
         }
     }
     match v1::BrokenAnswer::try_from(wanted.broken_answer) {
@@ -227,7 +226,7 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
         Ok(v1::BrokenAnswer::Again) => policy.broken_answer = BrokenAnswer::Again,
         Err(_) => {
             let broken = wanted.broken_answer;
-            let must_be = format!("broken_answer {broken} is unknown, it must be elsewhere or again");
+            let must_be = format!("broken_answer must be elsewhere or again (got {broken})");
             problems.add("policy.broken_answer", must_be);
         }
     }
@@ -248,10 +247,7 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
         Ok(v1::StepCaching::Exact) => policy.step_cache = StepCaching::Exact,
         Err(_) => {
             let caching = wanted.step_cache;
-            problems.add(
-                "policy.step_cache",
-                format!("step_cache {caching} is unknown, it must be off or exact"),
-            );
+            problems.add("policy.step_cache", format!("step_cache must be off or exact (got {caching})"));
         }
     }
     if let Err(e) = policy.check() {
@@ -263,7 +259,7 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
     policy
 }
 
-/// The workers that a policy names; none if it names none, too many, or an invalid name.
+/// The permitted workers that a request names. None if it names no worker, too many, or an invalid name.
 fn workers_allowed(names: Vec<String>, problems: &mut Problems) -> Option<WorkersAllowed> {
     let workers = names.len();
     if workers > WORKERS_MAX {
@@ -306,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_named_at_once() {
+    fn all_problems_are_reported_at_once() {
         let mut request = asking(" ");
         request.request_id = "has a blank".to_owned();
         request.effort = 99;
@@ -340,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_stop_sequence_is_refused_by_name() {
+    fn an_empty_stop_sequence_is_rejected() {
         let request = v1::CreateRunRequest { stop: vec![String::new()], ..asking("why?") };
         assert_eq!(NewRun::try_from(request).unwrap_err().fields[0].field, "stop");
     }
 
     #[test]
-    fn too_many_messages_are_refused_before_any_is_looked_at() {
+    fn too_many_messages_are_rejected_before_parsing() {
         let mut request = asking("why?");
         request.messages = vec![v1::Message::default(); 2_000_000];
         let error = NewRun::try_from(request).unwrap_err();
@@ -371,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_role_is_named_by_its_place() {
+    fn an_error_names_the_message_without_a_role() {
         let mut request = asking("why?");
         request.messages.insert(0, v1::Message { text: "?".to_owned(), ..Default::default() });
         let error = NewRun::try_from(request).unwrap_err();
@@ -379,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_request_replace_those_of_the_effort() {
+    fn a_requests_bounds_replace_those_of_the_effort() {
         let mut request = asking("why?");
         request.policy = Some(v1::Policy {
             steps_max: Some(3),
@@ -411,7 +407,7 @@ mod tests {
         request
     }
 
-    fn picture(image: v1::image::Image) -> v1::part::Part {
+    fn image(image: v1::image::Image) -> v1::part::Part {
         v1::part::Part::Image(v1::Image { image: Some(image) })
     }
 
@@ -420,13 +416,11 @@ mod tests {
     }
 
     #[test]
-    fn pictures_and_the_words_between_them_are_read_and_written_back() {
+    fn images_and_texts_convert_in_both_directions() {
         let url = v1::image::Image::Url("https://example.org/a.png".to_owned());
         let words = Some(v1::part::Part::Text("and".to_owned()));
-        let request = with_parts(
-            v1::Role::User,
-            vec![Some(picture(url)), words, Some(picture(data("image/png", b"PNG")))],
-        );
+        let request =
+            with_parts(v1::Role::User, vec![Some(image(url)), words, Some(image(data("image/png", b"PNG")))]);
         let sent = request.messages.clone();
         let conversation = NewRun::try_from(request).unwrap().conversation;
         assert_eq!(conversation.images().count(), 2);
@@ -434,23 +428,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_piece_of_a_message_is_named_by_its_place() {
+    fn an_error_names_the_invalid_part_of_a_message() {
         let file = v1::image::Image::Url("file:///etc/passwd".to_owned());
-        let wrong = vec![Some(picture(file)), None, Some(picture(data("image/bmp", b"BM")))];
+        let wrong = vec![Some(image(file)), None, Some(image(data("image/bmp", b"BM")))];
         let error = NewRun::try_from(with_parts(v1::Role::User, wrong)).unwrap_err();
         let fields: Vec<_> = error.fields.iter().map(|f| f.field.as_str()).collect();
         assert_eq!(fields, ["messages[0].parts[0]", "messages[0].parts[1]", "messages[0].parts[2]"]);
-        let theirs = with_parts(v1::Role::Assistant, vec![Some(picture(data("image/png", b"PNG")))]);
-        assert!(
-            NewRun::try_from(theirs)
-                .unwrap_err()
-                .message
-                .contains("only messages of the user may have images")
-        );
+        let theirs = with_parts(v1::Role::Assistant, vec![Some(image(data("image/png", b"PNG")))]);
+        assert!(NewRun::try_from(theirs).unwrap_err().message.contains("only user messages may have images"));
     }
 
     #[test]
-    fn the_form_of_the_answer_is_read_and_its_bounds_are_checked() {
+    fn the_response_format_is_parsed_and_checked() {
         use v1::response_format::Format;
         let wanting = |format| v1::CreateRunRequest {
             response_format: Some(v1::ResponseFormat { format }),

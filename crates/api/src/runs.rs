@@ -20,7 +20,7 @@ use podium_domain::usage::Usage;
 use crate::image::bytes_of;
 use crate::v1;
 
-/// A point in time as protobuf has it.
+/// A point in time as a protobuf timestamp.
 pub fn timestamp(at: Timestamp) -> prost_types::Timestamp {
     let ms = at.unix_ms();
     prost_types::Timestamp {
@@ -101,7 +101,7 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
     }
 }
 
-/// Steps as they were planned, from the first one on.
+/// Planned steps with their indices, from 0.
 pub(crate) fn planned_steps(steps: &[Step]) -> Vec<v1::PlannedStep> {
     indices().zip(steps).map(|(index, step)| planned_step(index, step)).collect()
 }
@@ -170,7 +170,7 @@ impl From<&Message> for v1::Message {
     }
 }
 
-/// A piece that a client sent; others are none of a client's conversation.
+/// A part that a client sent. Other parts never occur in a client's conversation.
 fn part(part: &Part) -> Option<v1::Part> {
     let part = match part {
         Part::Text(text) => v1::part::Part::Text(text.clone()),

@@ -1,7 +1,7 @@
-//! Who asks: a tenant, by the key that it shows.
+//! Authentication: finds the tenant of an API key.
 //!
-//! Keys are looked up by their hash, and what was found is remembered for a few seconds: a revoked key, or a changed budget, is
-//! known everywhere that much later.
+//! Keys are looked up by their hash. Each result is cached for ten seconds, so a revoked key or a changed budget takes effect
+//! everywhere within that time.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,18 +18,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error_mapping;
 
-/// Whose runs they are that come without a key.
+/// The tenant of callers without a key.
 const LOCAL_TENANT: &str = "local";
-/// How long what was found is remembered.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
-/// Most callers that are remembered, wrong keys included.
-const KNOWN_MAX: usize = 10_000;
-/// What every key of ours begins with.
+/// How long a result is cached.
+const CACHED_FOR: Duration = Duration::from_secs(10);
+/// Most cached results, those of invalid keys included.
+const CACHED_MAX: usize = 10_000;
+/// The prefix of every key.
 const PREFIX: &str = "pdm_";
-/// Longest header that is looked at.
+/// Longest key that is looked up.
 const HEADER_BYTES_MAX: usize = 512;
 
-/// A key, to be shown once.
+/// A new key, which is shown once.
 pub struct ApiKey(String);
 
 impl ApiKey {
@@ -43,12 +43,12 @@ impl ApiKey {
         &self.0
     }
 
-    /// What is kept of it.
+    /// The hash, which is all that is stored.
     pub fn hash(&self) -> KeyHash {
         hash(&self.0)
     }
 
-    /// Its public name: a tenth of its hash, from which nobody finds the key.
+    /// Its public id: the first 6 bytes of the hash, which do not reveal the key.
     pub fn id(&self) -> Result<KeyId, podium_domain::ids::InvalidName> {
         KeyId::new(format!("key_{}", hex(&self.hash().0[..6])))
     }
@@ -67,98 +67,102 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Who asks, and what its runs are charged to.
+/// The caller of a request, and the budgets that its runs are charged to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Whose runs they are.
+    /// The tenant that owns the caller's runs.
     pub tenant: TenantId,
-    /// By which key.
+    /// The key that the caller sent.
     pub key: Option<KeyId>,
-    /// The budgets of the two.
+    /// The budgets of the tenant and of the key.
     pub budgets: Vec<Budget>,
 }
 
 impl Caller {
-    /// Somebody without a key, on this machine, who has no budget.
+    /// A caller on this machine without a key or a budget.
     pub fn local() -> Result<Self, podium_domain::ids::InvalidName> {
         Ok(Self { tenant: TenantId::new(LOCAL_TENANT)?, key: None, budgets: Vec::new() })
     }
 }
 
-/// Finds out who asks. Clones are the same.
+/// Authenticates callers. Clones share one cache.
 #[derive(Clone)]
 pub struct Authenticator {
     accounts: Arc<dyn Accounts>,
     clock: Arc<dyn Clock>,
     keys_required: bool,
-    known: Arc<Mutex<HashMap<Shown, Known>>>,
+    cache: Arc<Mutex<HashMap<Credential, CachedCaller>>>,
 }
 
-/// What a caller showed.
+/// The credential of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Shown {
+enum Credential {
     Nothing,
     Key(KeyHash),
 }
 
-struct Known {
-    /// None: the key is worth nothing.
+struct CachedCaller {
+    /// None: the key is invalid.
     caller: Option<Caller>,
     until: Timestamp,
 }
 
 impl Authenticator {
-    /// With `keys_required`, who shows no key may ask nothing; else such callers are the tenant [`LOCAL_TENANT`].
+    /// With `keys_required`, callers without a key are rejected; otherwise they are the tenant [`LOCAL_TENANT`].
     pub fn new(accounts: Arc<dyn Accounts>, clock: Arc<dyn Clock>, keys_required: bool) -> Self {
-        Self { accounts, clock, keys_required, known: Arc::default() }
+        Self { accounts, clock, keys_required, cache: Arc::default() }
     }
 
-    /// Whether callers must show a key.
+    /// Whether callers must send a key.
     pub(crate) fn needs_key(&self) -> bool {
         self.keys_required
     }
 
-    /// Whether that `authorization` holds something that is looked up as a key.
+    /// Whether the header `authorization` holds a key that is looked up.
     pub(crate) fn is_key(&self, authorization: Option<&str>) -> bool {
-        matches!(self.shown(authorization), Ok(Shown::Key(_)))
+        matches!(self.credential(authorization), Ok(Credential::Key(_)))
     }
 
     /// The caller that sends this `authorization`.
     ///
-    /// Where no key is required, a value that cannot be one of Podium's keys is ignored, since most clients must send something.
+    /// If no key is required, a value without the prefix of Podium's keys is ignored, since most clients must send some value.
     pub(crate) async fn caller(&self, authorization: Option<&str>) -> Result<Caller, ApiError> {
-        let shown = self.shown(authorization)?;
+        let credential = self.credential(authorization)?;
         let now = self.clock.now();
-        if let Some(known) = self.lock().get(&shown).filter(|known| now < known.until) {
-            return known.caller.clone().ok_or_else(invalid);
+        if let Some(cached) = self.lock().get(&credential).filter(|cached| now < cached.until) {
+            return cached.caller.clone().ok_or_else(invalid);
         }
-        let caller = self.look_up(shown).await?;
+        let caller = self.look_up(credential).await?;
         let mut table = self.lock();
-        if table.len() >= KNOWN_MAX {
-            table.retain(|_, known| now < known.until);
+        if table.len() >= CACHED_MAX {
+            table.retain(|_, cached| now < cached.until);
         }
-        if table.len() < KNOWN_MAX {
-            table.insert(shown, Known { caller: caller.clone(), until: now.after(KNOWN_FOR) });
+        if table.len() < CACHED_MAX {
+            table.insert(credential, CachedCaller { caller: caller.clone(), until: now.after(CACHED_FOR) });
         }
         caller.ok_or_else(invalid)
     }
 
-    fn shown(&self, authorization: Option<&str>) -> Result<Shown, ApiError> {
+    fn credential(&self, authorization: Option<&str>) -> Result<Credential, ApiError> {
         match authorization.map(bearer) {
-            Some(Some(key)) if self.keys_required || key.starts_with(PREFIX) => Ok(Shown::Key(hash(key))),
+            Some(Some(key)) if self.keys_required || key.starts_with(PREFIX) => {
+                Ok(Credential::Key(hash(key)))
+            }
             Some(None) if self.keys_required => Err(invalid()),
             None if self.keys_required => {
                 let message = "an API key is required: send it as `authorization: Bearer KEY`";
                 Err(ApiError::new(ErrorCode::MissingApiKey, message))
             }
-            _ => Ok(Shown::Nothing),
+            _ => Ok(Credential::Nothing),
         }
     }
 
-    async fn look_up(&self, shown: Shown) -> Result<Option<Caller>, ApiError> {
-        let (tenant, key) = match shown {
-            Shown::Nothing => (TenantId::new(LOCAL_TENANT).map_err(|e| error_mapping::defect(&e))?, None),
-            Shown::Key(hash) => {
+    async fn look_up(&self, credential: Credential) -> Result<Option<Caller>, ApiError> {
+        let (tenant, key) = match credential {
+            Credential::Nothing => {
+                (TenantId::new(LOCAL_TENANT).map_err(|e| error_mapping::defect(&e))?, None)
+            }
+            Credential::Key(hash) => {
                 let found =
                     self.accounts.find_key(&hash).await.map_err(|e| error_mapping::store_error(&e))?;
                 let Some(found) = found.filter(|found| found.revoked_at.is_none()) else { return Ok(None) };
@@ -173,19 +177,19 @@ impl Authenticator {
         Ok(Some(Caller { tenant, key, budgets }))
     }
 
-    /// What stands in the budgets of a caller, as it is now.
+    /// The sums of the caller's budgets in their current periods.
     pub(crate) async fn sums(&self, caller: &Caller) -> Result<Vec<BudgetSum>, ApiError> {
         sums(&*self.accounts, caller.budgets.clone(), self.clock.now())
             .await
             .map_err(|e| error_mapping::store_error(&e))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Shown, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Credential, CachedCaller>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What stands in budgets, in their periods at `now`.
+/// The sums of budgets in their periods at `now`.
 pub async fn sums(
     accounts: &dyn Accounts,
     budgets: Vec<Budget>,
@@ -197,16 +201,19 @@ pub async fn sums(
     Ok(sums.map(|((budget, period), charge)| BudgetSum { budget, from: period.from, charge }).collect())
 }
 
-/// The key in an `authorization` of the right form.
+/// The key of an `authorization` of the form `Bearer KEY`.
 fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, key) = authorization.trim().split_once(' ')?;
     let key = key.trim();
-    let is_right = scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() && key.len() <= HEADER_BYTES_MAX;
-    is_right.then_some(key)
+    let is_valid = scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() && key.len() <= HEADER_BYTES_MAX;
+    is_valid.then_some(key)
 }
 
 fn invalid() -> ApiError {
-    ApiError::new(ErrorCode::InvalidApiKey, "the API key is wrong or was revoked")
+    ApiError::new(
+        ErrorCode::InvalidApiKey,
+        "the API key is unknown or was revoked; send a valid one as `authorization: Bearer KEY`",
+    )
 }
 
 #[cfg(test)]
@@ -221,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that stands still until it is moved.
+    /// A clock that a test moves.
     #[derive(Default)]
     struct Still(Mutex<u64>);
 
@@ -232,11 +239,11 @@ mod tests {
         }
 
         async fn sleep(&self, _span: Duration) {
-            unreachable!("nobody sleeps here")
+            unreachable!("nothing sleeps here")
         }
     }
 
-    /// One key of one tenant, which has a budget, beside another key's.
+    /// One key of one tenant with budgets: the tenant's, the key's, and another key's.
     #[derive(Default)]
     struct OneKey {
         revoked: Mutex<bool>,
@@ -311,14 +318,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_right_key_is_its_tenants_and_a_wrong_one_is_always_refused() {
-        let right = format!("Bearer {}", key().reveal());
-        let wrong = format!("bearer {}", ApiKey::new([8; 32]).reveal());
+    async fn a_valid_key_names_its_tenant_and_an_unknown_one_is_rejected() {
+        let valid = format!("Bearer {}", key().reveal());
+        let unknown = format!("bearer {}", ApiKey::new([8; 32]).reveal());
         for keys_required in [false, true] {
             let (access, ..) = access(keys_required);
-            assert_eq!(code(access.caller(Some(&right)).await), Ok("acme".to_owned()));
-            assert_eq!(code(access.caller(Some(&wrong)).await), Err("invalid_api_key"));
-            let caller = access.caller(Some(&right)).await.unwrap();
+            assert_eq!(code(access.caller(Some(&valid)).await), Ok("acme".to_owned()));
+            assert_eq!(code(access.caller(Some(&unknown)).await), Err("invalid_api_key"));
+            let caller = access.caller(Some(&valid)).await.unwrap();
             assert_eq!(caller.key, Some(key().id().unwrap()));
             let payers = [Payer::Key(key().id().unwrap()), Payer::Tenant(caller.tenant)];
             assert_eq!(caller.budgets, payers.map(budget), "its own and its tenant's, no other key's");
@@ -326,32 +333,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_shows_no_key_is_local_or_refused() {
+    async fn a_caller_without_a_key_is_local_or_rejected() {
         let local = || Ok("local".to_owned());
-        for (shown, optional, required) in [
+        for (header, optional, required) in [
             (None, local(), Err("missing_api_key")),
             (Some("Bearer unused"), local(), Err("invalid_api_key")),
             (Some("Basic eDp5"), local(), Err("invalid_api_key")),
             (Some(""), local(), Err("invalid_api_key")),
         ] {
-            assert_eq!(code(access(false).0.caller(shown).await), optional, "{shown:?}");
-            assert_eq!(code(access(true).0.caller(shown).await), required, "{shown:?}");
+            assert_eq!(code(access(false).0.caller(header).await), optional, "{header:?}");
+            assert_eq!(code(access(true).0.caller(header).await), required, "{header:?}");
         }
     }
 
     #[tokio::test]
-    async fn what_was_found_is_remembered_for_a_while_and_a_revoked_key_no_longer() {
+    async fn results_are_cached_until_they_expire() {
         let (access, accounts, clock) = access(true);
-        let right = format!("Bearer {}", key().reveal());
-        let wrong = format!("Bearer {}", ApiKey::new([8; 32]).reveal());
+        let valid = format!("Bearer {}", key().reveal());
+        let unknown = format!("Bearer {}", ApiKey::new([8; 32]).reveal());
         for _ in 0..5 {
-            access.caller(Some(&right)).await.unwrap();
-            access.caller(Some(&wrong)).await.unwrap_err();
+            access.caller(Some(&valid)).await.unwrap();
+            access.caller(Some(&unknown)).await.unwrap_err();
         }
         assert_eq!(accounts.look_ups.load(Ordering::Relaxed), 2);
         *accounts.revoked.lock().unwrap() = true;
-        access.caller(Some(&right)).await.unwrap();
-        *clock.0.lock().unwrap() = u64::try_from(KNOWN_FOR.as_millis()).unwrap();
-        assert_eq!(code(access.caller(Some(&right)).await), Err("invalid_api_key"));
+        access.caller(Some(&valid)).await.unwrap();
+        *clock.0.lock().unwrap() = u64::try_from(CACHED_FOR.as_millis()).unwrap();
+        assert_eq!(code(access.caller(Some(&valid)).await), Err("invalid_api_key"));
     }
 }

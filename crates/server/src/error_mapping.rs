@@ -1,4 +1,4 @@
-//! Errors of the engine and the store, as a client sees them.
+//! Maps errors of the engine and the store to those that a client sees.
 
 use std::error::Error;
 
@@ -9,12 +9,12 @@ use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{AnswerError, CommandError, RateError, SubmitError, WatchError};
 use podium_ports::store::StoreError;
 
-/// The error for a run that does not exist.
+/// The error for an unknown run, or another tenant's.
 pub(crate) fn unknown_run(id: RunId) -> ApiError {
-    ApiError::on_field(ErrorCode::RunNotFound, "run_id", format!("there is no run `{id}`"))
+    ApiError::on_field(ErrorCode::RunNotFound, "run_id", format!("run `{id}` does not exist"))
 }
 
-/// Why a run that ended has no answer; none if it has one.
+/// The reason why an ended run has no answer; none if it has one.
 pub(crate) fn run_error(run: &Run) -> Option<ApiError> {
     match run.state() {
         RunState::Succeeded { .. } => None,
@@ -77,7 +77,7 @@ pub fn watch_error(id: RunId, error: &WatchError) -> ApiError {
     }
 }
 
-/// The error for an answer that breaks off. It says where the rest is, as the client has no run id from a header in every SDK.
+/// The error for an answer that breaks off. It says where the rest is, because not every SDK shows the header with the run id.
 pub(crate) fn answer_error(run: RunId, error: &AnswerError) -> ApiError {
     let error = match error {
         AnswerError::Store(e) => store_error(e),
@@ -89,11 +89,12 @@ pub(crate) fn answer_error(run: RunId, error: &AnswerError) -> ApiError {
 
 /// The error for a stream that is cut off because the server stops.
 pub(crate) fn stopping_stream(run: RunId) -> ApiError {
-    let message = format!("the server is stopping, the run goes on; GET /v1/runs/{run} returns the answer");
+    let message =
+        format!("the server is stopping, and the run goes on; GET /v1/runs/{run} returns the answer");
     ApiError::new(ErrorCode::Stopping, message)
 }
 
-/// The error for an answer that cannot be held, as other clients do not read theirs.
+/// The error for an answer that does not fit the memory for unread answers.
 pub(crate) fn overloaded(run: RunId) -> ApiError {
     let message = format!(
         "too many bytes of answers wait for clients that do not read them; GET /v1/runs/{run} returns the answer later"
@@ -101,7 +102,7 @@ pub(crate) fn overloaded(run: RunId) -> ApiError {
     ApiError::new(ErrorCode::Overloaded, message)
 }
 
-/// The same for a client that watches, and has all events up to `sequence`.
+/// The error for a watching client that has all events up to `sequence`.
 pub(crate) fn overloaded_watch(sequence: u64) -> ApiError {
     let message = format!(
         "too many bytes of answers wait for clients that do not read them; watch again after event {sequence}"
@@ -113,8 +114,13 @@ pub(crate) fn overloaded_watch(sequence: u64) -> ApiError {
 pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
     match error {
         CommandError::UnknownRun => unknown_run(id),
-        CommandError::Refused(_) => ApiError::new(ErrorCode::RunEnded, format!("run {id} has ended already")),
-        CommandError::Damaged => ApiError::new(ErrorCode::Internal, format!("run {id} cannot be read")),
+        CommandError::Refused(_) => ApiError::new(
+            ErrorCode::RunEnded,
+            format!("run {id} has ended; an ended run cannot be cancelled"),
+        ),
+        CommandError::Damaged => {
+            ApiError::new(ErrorCode::Internal, format!("the stored data of run {id} is invalid"))
+        }
         CommandError::Contended => ApiError::new(ErrorCode::Unavailable, error.to_string()),
         CommandError::Store(e) => store_error(e),
         CommandError::Stopped => stopping(),
@@ -126,18 +132,18 @@ pub(crate) fn rate_error(id: RunId, error: &RateError) -> ApiError {
     match error {
         RateError::UnknownRun => unknown_run(id),
         RateError::NotEnded => {
-            ApiError::new(ErrorCode::RunNotEnded, format!("run {id} has not ended; it cannot be rated yet"))
+            ApiError::new(ErrorCode::RunNotEnded, format!("run {id} has not ended; rate it after its end"))
         }
         RateError::Store(e) => store_error(e),
     }
 }
 
-/// The error for a store that fails. The details go to the log.
+/// The error for a store that fails. The log has the details.
 pub(crate) fn store_error(error: &StoreError) -> ApiError {
     match error {
         StoreError::Unavailable(_) | StoreError::Refused(_) => {
             tracing::error!(error = chain(error), "the store failed");
-            ApiError::new(ErrorCode::Unavailable, "the store does not answer; try again later")
+            ApiError::new(ErrorCode::Unavailable, "the store is unavailable; try again later")
         }
         StoreError::Inconsistent { .. } => defect(error),
         StoreError::Removed { run } => unknown_run(*run),
@@ -146,16 +152,16 @@ pub(crate) fn store_error(error: &StoreError) -> ApiError {
 
 /// The error for a server that is stopping.
 pub(crate) fn stopping() -> ApiError {
-    ApiError::new(ErrorCode::Stopping, "the server is stopping")
+    ApiError::new(ErrorCode::Stopping, "the server is stopping; try again")
 }
 
-/// The error for a defect. The details go to the log.
+/// The error for a defect. The log has the details.
 pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
-    tracing::error!(error = chain(error), "a request met a defect");
-    ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more")
+    tracing::error!(error = chain(error), "a request failed because of a defect");
+    ApiError::new(ErrorCode::Internal, "internal error; the server's log has the details")
 }
 
-/// An error with everything that caused it, in one line.
+/// An error and its causes, in one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! The servers: what a client may ask of an engine, over HTTP as OpenAI's Chat Completions and over gRPC as `podium.v1`.
+//! The servers in front of an engine: OpenAI's Chat Completions over HTTP, and `podium.v1` over gRPC.
 #![deny(missing_docs)]
 
 mod auth;
@@ -30,10 +30,10 @@ struct Backend {
     cells: Option<CellRouter>,
 }
 
-/// When the servers must stop.
+/// The stages of stopping the servers.
 #[derive(Clone, Debug, Default)]
 struct Closing {
-    /// Take no new connections, finish the requests under way.
+    /// Accept no new connections; finish the requests under way.
     stopping: CancellationToken,
     /// End the requests under way.
     cut: CancellationToken,

@@ -1,4 +1,4 @@
-//! Starting both servers, and stopping them without dropping requests under way.
+//! Starts both servers, and stops them without dropping requests under way.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::{Backend, Closing, grpc, http};
 /// How long the servers may take to end requests that were cut.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
-/// Both servers' ports, bound. No request is answered before [`Listeners::open`].
+/// The bound ports of both servers. No request is answered before [`Listeners::open`].
 pub struct Listeners {
     http: TcpListener,
     grpc: TcpListener,
@@ -36,7 +36,7 @@ pub struct ListenError {
     pub address: SocketAddr,
     /// The protocol: HTTP or gRPC.
     pub protocol: &'static str,
-    /// The error of the system.
+    /// The I/O error.
     #[source]
     pub source: io::Error,
 }
@@ -53,7 +53,7 @@ pub enum ServerError {
 }
 
 impl Listeners {
-    /// Binds both ports, so that one in use is found before anything else is started.
+    /// Binds both ports, so that a port in use is found before anything else starts.
     pub async fn bind(http: SocketAddr, grpc: SocketAddr) -> Result<Self, ListenError> {
         Ok(Self { http: bind(http, "HTTP").await?, grpc: bind(grpc, "gRPC").await?, cells: None })
     }
@@ -92,7 +92,7 @@ async fn bind(address: SocketAddr, protocol: &'static str) -> Result<TcpListener
     TcpListener::bind(address).await.map_err(|source| ListenError { address, protocol, source })
 }
 
-/// Both servers, running.
+/// Both running servers.
 pub struct Servers {
     tasks: JoinSet<Result<(), ServerError>>,
     closing: Closing,
@@ -118,7 +118,7 @@ impl Servers {
         }
         self.closing.left.close();
         let _ = timeout(CUT_WAIT, self.closing.left.wait()).await;
-        // A connection that does not end delays nothing.
+        // A connection that does not close must not delay the stop.
         self.tasks.abort_all();
     }
 }

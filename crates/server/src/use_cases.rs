@@ -1,4 +1,4 @@
-//! Requests to the engine that both APIs share.
+//! The requests to the engine that both APIs share.
 
 use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
@@ -17,7 +17,7 @@ pub async fn submit(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<
     engine.submit(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
-/// Accepts a run of a client who waits for its end.
+/// Accepts a run whose client waits for the end.
 pub(crate) async fn ask(
     engine: &Engine,
     caller: Caller,
@@ -26,7 +26,7 @@ pub(crate) async fn ask(
     engine.ask(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
-/// What a run could cost.
+/// Estimates the cost of a run.
 pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
     engine.estimate(&request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
@@ -35,7 +35,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
     if !new_run.model.is_served_by(engine.conductor_ids()) {
         let here: Vec<_> = engine.conductor_ids().map(|id| format!("`{id}`")).collect();
         let message = format!(
-            "model `{}` is pinned to another conductor than this server's {}",
+            "model `{}` is pinned to a conductor that this server does not run; it runs {}",
             new_run.model,
             here.join(" and ")
         );
@@ -59,9 +59,9 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
     })
 }
 
-/// A hash of everything that a client can set: a request id that comes with another request is refused.
+/// A hash of all fields that a client can set. A known request id with another digest is rejected.
 fn digest(new_run: &NewRun) -> String {
-    // Every field is named, so that a new one cannot be forgotten.
+    // All fields are named, so that the compiler reports a new one here.
     let NewRun { request_id: _, model, conversation, policy, answer_tokens_max, sampling, answer, stops } =
         new_run;
     let mut parts = serde_json::json!([
@@ -86,15 +86,15 @@ fn digest(new_run: &NewRun) -> String {
     hex(&Sha256::digest(parts.to_string().as_bytes()))
 }
 
-/// The fields of a policy that differ from the defaults, and their values. A field that a later version adds with a default
-/// leaves the digest of a request as it was.
+/// The fields of a policy that differ from the defaults, and their values. So a field that a later version adds with a default
+/// does not change the digests of earlier requests.
 fn chosen(policy: &Policy) -> Map<String, Value> {
     let fields = |policy: &Policy| match serde_json::to_value(policy) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
     let (mut given, defaults) = (fields(policy), fields(&Policy::new(policy.tier, policy.effort)));
-    // A value that is not written, since it was meant before there was a choice, is null here.
+    // A value that serde leaves out, because older versions had no choice, is null here.
     for name in defaults.keys() {
         given.entry(name).or_insert(Value::Null);
     }
@@ -102,7 +102,7 @@ fn chosen(policy: &Policy) -> Map<String, Value> {
     given
 }
 
-/// A tenant's run as it stands. To other tenants it does not exist.
+/// Loads a run. Another tenant's run is reported as unknown.
 pub async fn load(engine: &Engine, tenant: &TenantId, id: RunId) -> Result<Run, ApiError> {
     let run = engine.run(id).await.map_err(|e| store_error(&e))?;
     run.filter(|run| run.spec().tenant == *tenant).ok_or_else(|| unknown_run(id))
@@ -118,7 +118,7 @@ pub(crate) async fn rate(
     engine.rate(tenant, id, rating).await.map_err(|e| rate_error(id, &e))
 }
 
-/// A score and a comment as a rating.
+/// Builds a rating from a score and a comment.
 pub(crate) fn rating(score: f64, comment: Option<String>) -> Result<Rating, ApiError> {
     Rating::new(score, comment)
         .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, e.field(), e.to_string()))
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn two_requests_have_one_digest_only_if_they_ask_for_the_same() {
+    fn two_requests_share_a_digest_only_if_they_are_equal() {
         let same = digest(&new_run(|_| {}));
         assert_eq!(digest(&new_run(|request| request.request_id = "other".to_owned())), same);
         assert_eq!(digest(&new_run(|request| request.model = "podium-ultra".to_owned())), same);

@@ -1,6 +1,6 @@
-//! The object `podium` in a request's body: what Chat Completions has no words for. Clients send it as `extra_body`.
+//! The object `podium` in a request's body: options that Chat Completions does not have. Clients send it as `extra_body`.
 //!
-//! Its members have the names and the bounds of the gRPC interface's `Policy`; what is absent has the default of the tier and the
+//! Its members have the names and bounds of `Policy` in the gRPC API. A missing member has the default of the tier and the
 //! effort.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use podium_domain::pool::WORKERS_MAX;
 use super::field::{Field, unknown};
 use crate::{ApiError, ErrorCode};
 
-/// Sets the bounds that the object names. A member that there is not is refused by its name.
+/// Sets the bounds that the object names, and rejects unknown members.
 pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
     for (name, value) in field.object()? {
         let member = Field::new(format!("{}.{name}", field.path), value);
@@ -28,7 +28,7 @@ pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
     Ok(())
 }
 
-/// Every member.
+/// All members.
 const NAMES: [&str; 11] = [
     "steps_max",
     "rounds_max",
@@ -85,7 +85,7 @@ fn narrow(field: &Field<'_>, max: u16) -> Result<u16, ApiError> {
     field.integer(1, max.into()).map(|number| u16::try_from(number).unwrap_or(max))
 }
 
-/// Names of workers; none: all of the pool.
+/// The permitted workers. An empty array permits all workers of the pool.
 fn workers(field: &Field<'_>) -> Result<WorkersAllowed, ApiError> {
     let names = field.array_of(WORKERS_MAX)?;
     let name = |name: &Field<'_>| {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_that_grpc_has_can_be_set() {
+    fn every_bound_of_grpc_can_be_set() {
         let policy = read(&json!({
             "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_by_name() {
+    fn invalid_members_are_rejected_by_name() {
         for (value, code, param) in [
             (json!({"colour": 1}), ErrorCode::UnknownParameter, "podium.colour"),
             (json!({"colour": null}), ErrorCode::UnknownParameter, "podium.colour"),

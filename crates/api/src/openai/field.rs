@@ -1,4 +1,4 @@
-//! Reading one JSON value, with errors that name where it stands and what was expected.
+//! Reads one JSON value, with errors that name its path and the expected value.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::{ApiError, ErrorCode};
 /// Most characters of a value that an error repeats.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// A value and where it stands, such as `messages[2].content`.
+/// A value and its path, such as `messages[2].content`.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) path: String,
@@ -32,7 +32,7 @@ impl<'a> Field<'a> {
         self.long_integer(min.into(), max.into()).map(|number| u32::try_from(number).unwrap_or(max))
     }
 
-    /// The same, of twice the length.
+    /// A whole number of up to 64 bits from `min` to `max`.
     pub(super) fn long_integer(&self, min: u64, max: u64) -> Result<u64, ApiError> {
         let within = self.value.as_u64().filter(|number| (min..=max).contains(number));
         within.ok_or_else(|| self.must_be(&format!("a whole number from {min} to {max}")))
@@ -43,32 +43,32 @@ impl<'a> Field<'a> {
         within.ok_or_else(|| self.must_be(&format!("a number from {min} to {max}")))
     }
 
-    /// The same as the numbers of models are.
+    /// A number from 0 to `max`, in the precision that models use.
     pub(super) fn fraction(&self, max: f32) -> Result<f32, ApiError> {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "it is within bounds, and no model tells such numbers apart"
+            reason = "it is within bounds, and no model needs more precision"
         )]
         self.number(0.0, max.into()).map(|number| number as f32)
     }
 
-    /// A seed: a number of up to 32 bits is itself, and every other whole number is always the same one of those.
+    /// A seed of 32 bits. A longer whole number is always mapped to the same seed.
     pub(super) fn seed(&self) -> Result<u32, ApiError> {
         let signed = || self.value.as_i64().map(i64::cast_unsigned);
         let bits = self.value.as_u64().or_else(signed).ok_or_else(|| self.must_be("a whole number"))?;
-        #[expect(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
         let (high, low) = ((bits >> 32) as u32, bits as u32);
         Ok(high ^ low)
     }
 
-    /// The elements of an array, in order. A path is made for an element when it is asked for.
+    /// The elements of an array, in order. An element's path is built when the element is read.
     pub(super) fn array(&self) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
         let values = self.value.as_array().ok_or_else(|| self.must_be("an array"))?;
         let at = |(index, value)| Field::new(format!("{}[{index}]", self.path), value);
         Ok(values.iter().enumerate().map(at))
     }
 
-    /// The same, of an array that may have at most `max` elements.
+    /// The elements of an array that may have at most `max`.
     pub(super) fn array_of(&self, max: usize) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
         let elements = self.array()?;
         if elements.len() > max {
@@ -82,13 +82,13 @@ impl<'a> Field<'a> {
         self.value.as_object().ok_or_else(|| self.must_be("an object"))
     }
 
-    /// The member `key` of an object; absent and null are the same.
+    /// The member `key` of an object. A null counts as missing.
     pub(super) fn member(&self, object: &'a Map<String, Value>, key: &str) -> Option<Field<'a>> {
         let value = object.get(key).filter(|value| !value.is_null())?;
         Some(Field::new(format!("{}.{key}", self.path), value))
     }
 
-    /// One of these names.
+    /// A string that is one of these names.
     pub(super) fn one_of(&self, names: &[&str]) -> Result<&'a str, ApiError> {
         let name = self.value.as_str().filter(|name| names.contains(name));
         name.ok_or_else(|| {
@@ -99,24 +99,24 @@ impl<'a> Field<'a> {
 
     /// The error for a value that is not `expected`.
     pub(super) fn must_be(&self, expected: &str) -> ApiError {
-        let message = format!("`{}` must be {expected}, it is {}", self.path, shown(self.value));
+        let message = format!("`{}` must be {expected} (got {})", self.path, shown(self.value));
         ApiError::on_field(ErrorCode::InvalidValue, &self.path, message)
     }
 
-    /// The error for something that Chat Completions has and Podium does not have.
+    /// The error for a value that Chat Completions has and Podium does not support.
     pub(super) fn unsupported(&self, what_works: &str) -> ApiError {
         let message = format!("`{}` is not supported here: {what_works}", self.path);
         ApiError::on_field(ErrorCode::UnsupportedParameter, &self.path, message)
     }
 }
 
-/// The error for a name that Chat Completions does not have.
+/// The error for an unknown name.
 pub(super) fn unknown(path: &str) -> ApiError {
     let shown: String = path.chars().take(SHOWN_CHARS_MAX).collect();
-    ApiError::on_field(ErrorCode::UnknownParameter, &*shown, format!("there is no parameter `{shown}`"))
+    ApiError::on_field(ErrorCode::UnknownParameter, &*shown, format!("unknown parameter `{shown}`"))
 }
 
-/// The error for something that must be there.
+/// The error for a missing value.
 pub(super) fn missing(path: &str) -> ApiError {
     ApiError::on_field(ErrorCode::MissingParameter, path, format!("`{path}` is missing"))
 }
@@ -125,7 +125,7 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
-        // With its quotes, which tell it from a number.
+        // The quotes distinguish it from a number.
         Value::String(text) if text.chars().count() <= SHOWN_CHARS_MAX => format!("`{value}`"),
         Value::String(_) => "a long string".to_owned(),
         Value::Array(_) => "an array".to_owned(),

@@ -1,7 +1,7 @@
-//! Parsing a body as JSON within bounds.
+//! Parses a body as JSON, within bounds.
 //!
-//! A parsed value takes about forty times the two bytes that a small element takes in the body, so their number is bounded
-//! before anything is parsed.
+//! A small element takes two bytes in the body and about forty times as much memory once parsed, so the number of elements
+//! is bounded before the body is parsed.
 
 use serde_json::Value;
 
@@ -10,17 +10,17 @@ use crate::{ApiError, ErrorCode};
 /// Most values of a body: objects, arrays, strings, numbers and names.
 const VALUES_MAX: usize = 50_000;
 
-/// Parses a body.
+/// Parses a body of at most [`VALUES_MAX`] values.
 pub(super) fn parse(body: &[u8]) -> Result<Value, ApiError> {
     let invalid = |message| ApiError::new(ErrorCode::InvalidJson, message);
     if has_more_values(body, VALUES_MAX) {
-        return Err(invalid(format!("the body has more than {VALUES_MAX} JSON values")));
+        return Err(invalid(format!("the body has more JSON values than the limit of {VALUES_MAX}")));
     }
     serde_json::from_slice(body).map_err(|e| invalid(format!("the body is not valid JSON: {e}")))
 }
 
-/// Whether a body has more than `max` values. Counts what begins or separates values, without parsing them: it may be wrong by
-/// the depth of the body, and about text that is not JSON.
+/// Whether a body has more than `max` values. Counts the characters that begin or separate values, so it may be wrong by the
+/// depth of the body, and for text that is not JSON.
 fn has_more_values(body: &[u8], max: usize) -> bool {
     let (mut count, mut is_in_string, mut is_escaped) = (0, false, false);
     for byte in body {
@@ -45,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_of_a_million_elements_is_refused_before_it_is_parsed() {
+    fn a_body_of_a_million_elements_is_rejected_before_parsing() {
         let body = format!("{{\"messages\":[{}0]}}", "0,".repeat(1_000_000));
         let error = parse(body.as_bytes()).unwrap_err();
-        assert_eq!(error.message, "the body has more than 50000 JSON values");
+        assert_eq!(error.message, "the body has more JSON values than the limit of 50000");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The wire format of OpenAI's Chat Completions, as far as Podium speaks it.
+//! The part of OpenAI's Chat Completions that Podium supports.
 //!
-//! Strict where silence would mislead: a parameter that would change the answer and that is not supported is refused by its
-//! name, and so is a name that does not exist. Parameters that change nothing that a client could rely on are accepted.
+//! Unknown parameters, and unsupported ones that would change the answer, are rejected by name. Parameters that change nothing
+//! that a client could rely on are accepted and ignored.
 
 mod extension;
 mod field;

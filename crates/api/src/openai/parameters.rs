@@ -1,29 +1,29 @@
-//! Every parameter of Chat Completions, and what becomes of it here.
+//! Every parameter of Chat Completions, and how Podium treats it.
 
 use serde_json::Value;
 
 use super::field::Field;
 use crate::ApiError;
 
-/// What becomes of a parameter.
+/// How Podium treats a parameter.
 #[derive(Clone, Copy)]
 pub(super) enum Rule {
-    /// It is read.
+    /// It is parsed and used.
     Read,
-    /// It is checked and then passed over: it changes nothing that a client could rely on.
+    /// It is checked and then ignored: it changes nothing that a client could rely on.
     Ignored(fn(&Field<'_>) -> Result<(), ApiError>),
-    /// It is accepted only where it asks for nothing, else refused with this advice.
+    /// It is accepted if its value requests nothing, and rejected with this advice otherwise.
     Unsupported {
-        /// Whether a value asks for nothing.
-        asks_for_nothing: fn(&Value) -> bool,
-        /// What works instead.
+        /// Whether a value requests nothing.
+        requests_nothing: fn(&Value) -> bool,
+        /// The advice: the value that works.
         advice: &'static str,
     },
 }
 
-/// What becomes of the parameter of that name; none if there is no such parameter.
+/// The rule for a parameter; none if the name is unknown.
 pub(super) fn rule(name: &str) -> Option<Rule> {
-    let unsupported = |asks_for_nothing, advice| Rule::Unsupported { asks_for_nothing, advice };
+    let unsupported = |requests_nothing, advice| Rule::Unsupported { requests_nothing, advice };
     let rule = match name {
         "model"
         | "messages"
@@ -38,18 +38,18 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "seed"
         | "response_format"
         | "stop" => Rule::Read,
-        // Notes of the client's own, and hints for caches that Podium does not have.
+        // The client's notes, and hints for caches that Podium does not have.
         "user" | "service_tier" | "prompt_cache_key" | "prompt_cache_retention" | "safety_identifier" => {
             Rule::Ignored(|field| field.string().map(drop))
         }
-        // How long answers should be, which models may follow or not.
+        // The wanted length of answers: only a hint for models.
         "verbosity" => Rule::Ignored(|field| field.one_of(&["low", "medium", "high"]).map(drop)),
         "metadata" | "prompt_cache_options" => Rule::Ignored(|field| field.object().map(drop)),
         "store" | "parallel_tool_calls" => Rule::Ignored(|field| field.boolean().map(drop)),
         "n" => unsupported(|value| *value == 1, "a run has one answer, so it must be 1"),
         "presence_penalty" | "frequency_penalty" => unsupported(
             |value| value.as_f64() == Some(0.0),
-            "penalties are the workers' own, so it must be 0",
+            "workers set their own penalties, so it must be 0",
         ),
         "logit_bias" => unsupported(is_empty, "workers choose their tokens; leave it out"),
         "logprobs" => {
@@ -66,7 +66,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             "answers are plain text, so it must be [\"text\"]",
         ),
         "audio" | "moderation" | "prediction" | "web_search_options" => {
-            unsupported(|_| false, "leave it out")
+            unsupported(|_| false, "answers are plain text written by several models; leave it out")
         }
         _ => return None,
     };

@@ -1,20 +1,20 @@
-//! The body of a rating. OpenAI has none; it is read as strictly as a completion's.
+//! The body of a rating. OpenAI's API has no ratings; this body is parsed as strictly as a completion's.
 
 use super::field::{Field, missing, unknown};
 use super::json;
 use crate::{ApiError, ErrorCode};
 
-/// What a client thinks of a run.
+/// A client's rating of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatingRequest {
-    /// From 0 (useless) to 1 (right). A thumb up is 1, a thumb down is 0.
+    /// From 0 (useless) to 1 (right). Thumb up is 1, thumb down is 0.
     pub score: f64,
-    /// In words.
+    /// The comment, if the client wrote one.
     pub comment: Option<String>,
 }
 
 impl RatingRequest {
-    /// Reads a body: `score`, or `thumb` (`up` or `down`) in its place, and `comment`.
+    /// Parses a body: either `score` or `thumb` (`up` or `down`), and optionally `comment`.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
         let value = json::parse(body)?;
@@ -32,7 +32,7 @@ impl RatingRequest {
             (None, Some(thumb)) if thumb.one_of(&["up", "down"])? == "up" => 1.0,
             (None, Some(_)) => 0.0,
             (None, None) => return Err(missing("score")),
-            (Some(_), Some(thumb)) => return Err(thumb.unsupported("`score` is given as well")),
+            (Some(_), Some(thumb)) => return Err(thumb.unsupported("send either `score` or `thumb`")),
         };
         let comment = member("comment").map(|comment| comment.string().map(ToOwned::to_owned)).transpose()?;
         Ok(Self { score, comment })
@@ -60,9 +60,9 @@ mod tests {
             (r#"{"score": 2}"#, "from 0 to 1"),
             (r#"{"score": "1"}"#, "from 0 to 1"),
             (r#"{"thumb": "sideways"}"#, "one of `up`, `down`"),
-            (r#"{"score": 1, "thumb": "up"}"#, "`score` is given as well"),
+            (r#"{"score": 1, "thumb": "up"}"#, "send either `score` or `thumb`"),
             (r#"{"score": 1, "comment": 7}"#, "a string"),
-            (r#"{"score": 1, "stars": 5}"#, "no parameter `stars`"),
+            (r#"{"score": 1, "stars": 5}"#, "unknown parameter `stars`"),
         ] {
             let problem = parsed(body).unwrap_err();
             assert!(problem.contains(said), "{body}: {problem}");

@@ -1,4 +1,4 @@
-//! A Chat Completions request, converted into a request for a run.
+//! Converts a Chat Completions request into a request for a run.
 
 use podium_domain::answer::{AnswerForm, AnswerFormError, JsonSchema};
 use podium_domain::content::{Image, Part};
@@ -18,16 +18,16 @@ use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
 /// A request for a completion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRequest {
-    /// The run that it asks for. Without a request id: that comes in a header.
+    /// The run. It has no request id yet, which is in a header.
     pub new_run: NewRun,
-    /// Whether the answer is wanted as it is written.
+    /// Whether the answer is streamed.
     pub stream: bool,
-    /// Whether a stream is to end with a chunk that tells the usage.
+    /// Whether the stream ends with a chunk that has the usage.
     pub include_usage: bool,
 }
 
 impl ChatRequest {
-    /// Reads the body of a request. The first problem is reported, as OpenAI does.
+    /// Parses the body of a request. Reports the first problem only, as OpenAI does.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let body = json::parse(body)?;
         let Some(body) = body.as_object() else {
@@ -64,7 +64,7 @@ impl Draft {
         match rule {
             Rule::Read => self.read(field),
             Rule::Ignored(check) => check(field),
-            Rule::Unsupported { asks_for_nothing, .. } if asks_for_nothing(field.value) => Ok(()),
+            Rule::Unsupported { requests_nothing, .. } if requests_nothing(field.value) => Ok(()),
             Rule::Unsupported { advice, .. } => Err(field.unsupported(advice)),
         }
     }
@@ -76,13 +76,13 @@ impl Draft {
             "stream" => self.stream = field.boolean()?,
             "stream_options" => self.include_usage = Some(stream_options(field)?),
             "reasoning_effort" => self.effort = effort(field)?,
-            // The newer name wins where both are given.
+            // If both names are given, the newer one wins.
             "max_tokens" => {
                 let tokens = field.integer(1, u32::MAX)?;
                 self.answer_tokens_max.get_or_insert(tokens);
             }
             "max_completion_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
-            // It is read when the tier is known whose bounds it changes.
+            // It changes the bounds of the tier, so it is parsed once the tier is known.
             "podium" => self.podium = Some(field.value.clone()),
             "temperature" => self.sampling.temperature = Some(field.fraction(TEMPERATURE_MAX)?),
             "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
@@ -150,18 +150,18 @@ fn message(field: &Field<'_>) -> Result<Message, ApiError> {
     check_keys(field, message)?;
     let content =
         field.member(message, "content").ok_or_else(|| missing(&format!("{}.content", field.path)))?;
-    said(role, &content)
+    converted(role, &content)
 }
 
 fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), ApiError> {
     for (name, value) in message {
         let here = Field::new(format!("{}.{name}", field.path), value);
         match name.as_str() {
-            // A name tells apart people of one role; an annotation came with an earlier answer. Neither changes the text.
+            // A name distinguishes people of one role, and an annotation belongs to an earlier answer. Neither changes the text.
             "role" | "content" | "name" | "annotations" => {}
             "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
-                let asks_for_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-                if !asks_for_nothing {
+                let requests_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+                if !requests_nothing {
                     return Err(here.unsupported("messages are text and images; leave it out"));
                 }
             }
@@ -171,27 +171,27 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), Api
     Ok(())
 }
 
-/// A message. Adjacent texts become lines of one text.
-fn said(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
+/// Converts a message. Adjacent texts become lines of one text.
+fn converted(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
     let parts = match content.value {
         Value::String(text) => return Ok(Message::new(role, text.as_str())),
         Value::Array(_) => content.array_of(PARTS_MAX)?,
         _ => return Err(content.must_be("a string or an array of parts")),
     };
-    let mut said: Vec<Part> = Vec::new();
+    let mut read: Vec<Part> = Vec::new();
     for sent in parts {
-        match (part(role, &sent)?, said.last_mut()) {
+        match (part(role, &sent)?, read.last_mut()) {
             (Part::Text(more), Some(Part::Text(text))) => {
                 text.push('\n');
                 text.push_str(&more);
             }
-            (part, _) => said.push(part),
+            (part, _) => read.push(part),
         }
     }
-    let mut said = said.into_iter().peekable();
-    let first = said.next_if(|part| matches!(part, Part::Text(_)));
+    let mut read = read.into_iter().peekable();
+    let first = read.next_if(|part| matches!(part, Part::Text(_)));
     let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
-    Ok(Message::new(role, text).with(said))
+    Ok(Message::new(role, text).with(read))
 }
 
 fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
@@ -202,9 +202,7 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
     match kind.string()? {
         "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
         "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
-        "image_url" => {
-            Err(kind.unsupported("only messages of the user may have images, so it must be `text`"))
-        }
+        "image_url" => Err(kind.unsupported("only user messages may have images, so it must be `text`")),
         _ => Err(kind.unsupported("it must be `text` or `image_url`")),
     }
 }
@@ -212,7 +210,7 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
 fn image(field: &Field<'_>) -> Result<Image, ApiError> {
     let image = field.object()?;
     if let Some(detail) = field.member(image, "detail") {
-        // Each worker decides how closely it looks at an image.
+        // Checked but not used: each worker chooses its own resolution.
         detail.one_of(&["auto", "low", "high"])?;
     }
     if let Some(name) = image.keys().find(|name| !["url", "detail"].contains(&name.as_str())) {
@@ -242,7 +240,7 @@ fn response_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
     }
 }
 
-/// A text, or a list of texts.
+/// The stop sequences: a string or an array of strings.
 fn stops(field: &Field<'_>) -> Result<Stops, ApiError> {
     let texts = match field.value {
         Value::String(text) => vec![text.clone()],
@@ -265,7 +263,7 @@ fn json_schema(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
         |name: &str| field.member(form, name).ok_or_else(|| missing(&format!("{}.{name}", field.path)));
     let schema = JsonSchema {
         name: member("name")?.string()?.to_owned(),
-        // What the schema says of itself reaches every worker; this would reach some.
+        // `description` is ignored: not every vendor takes it, while the schema's own description reaches every worker.
         schema: member("schema")?.value.clone(),
         strict: field.member(form, "strict").map_or(Ok(false), |strict| strict.boolean())?,
     };
@@ -300,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_reads() {
+    fn a_plain_request_is_parsed() {
         let request = with("model", json!("podium-mini@nano-1")).unwrap();
         assert_eq!(request.new_run.model, ModelName { tier: Tier::Mini, conductor: Some("nano-1".into()) });
         assert_eq!(request.new_run.conversation.question(), "why?");
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn how_workers_choose_their_words_is_read() {
+    fn sampling_parameters_are_parsed() {
         let sampling = |name: &str, value: Value| with(name, value).unwrap().new_run.sampling;
         let temperature = Sampling { temperature: Some(0.2), ..Sampling::NONE };
         assert_eq!(sampling("temperature", json!(0.2)), temperature);
@@ -340,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_end_the_answer_are_one_or_a_few() {
+    fn stop_is_one_sequence_or_a_few() {
         let read = |value: Value| with("stop", value).unwrap().new_run.stops;
         assert_eq!(read(json!("END")).as_slice(), ["END"]);
         assert_eq!(read(json!(["\n", "END"])).as_slice(), ["\n", "END"]);
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_we_cannot_honour_are_refused_by_name() {
+    fn unsupported_parameters_are_rejected_by_name() {
         for (name, value) in [
             ("n", json!(2)),
             ("tools", json!([{"type": "function"}])),
@@ -371,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused_by_name() {
+    fn invalid_values_are_rejected_by_name() {
         for (name, value) in [
             ("reasoning_effort", json!("extreme")),
             ("stream", json!("yes")),
@@ -392,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_refused_also_when_null() {
+    fn unknown_names_are_rejected_even_if_null() {
         assert_eq!(refusal("colour", json!("red")), (ErrorCode::UnknownParameter, "colour".to_owned()));
         assert_eq!(refusal("colour", Value::Null), (ErrorCode::UnknownParameter, "colour".to_owned()));
         let options = json!({"include_all": true});
@@ -400,13 +398,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_model_and_a_missing_one_are_told_apart() {
+    fn an_unknown_and_a_missing_model_are_different_errors() {
         assert_eq!(refusal("model", json!("gpt-5")), (ErrorCode::ModelNotFound, "model".to_owned()));
         assert_eq!(refusal("model", Value::Null), (ErrorCode::MissingParameter, "model".to_owned()));
     }
 
     #[test]
-    fn problems_of_messages_are_named_by_their_place() {
+    fn an_error_names_the_place_in_the_messages() {
         for (message, param) in [
             (json!({"content": "a"}), "messages[0].role"),
             (json!({"role": "king", "content": "a"}), "messages[0].role"),
@@ -434,23 +432,26 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_are_too_long_are_refused_by_their_length() {
+    fn arrays_that_are_too_long_are_rejected_by_length() {
         let zeros = |count| Value::Array(vec![json!(0); count]);
-        let said = |name: &str, value: Value| with(name, value).unwrap_err().message;
-        assert_eq!(said("messages", zeros(1001)), "`messages` has 1001 entries, the limit is 1000");
-        assert_eq!(said("stop", zeros(5)), "`stop` has 5 entries, the limit is 4");
+        let message_of = |name: &str, value: Value| with(name, value).unwrap_err().message;
+        assert_eq!(message_of("messages", zeros(1001)), "`messages` has 1001 entries, the limit is 1000");
+        assert_eq!(message_of("stop", zeros(5)), "`stop` has 5 entries, the limit is 4");
         let message = json!([{"role": "user", "content": zeros(257)}]);
-        assert_eq!(said("messages", message), "`messages[0].content` has 257 entries, the limit is 256");
+        assert_eq!(
+            message_of("messages", message),
+            "`messages[0].content` has 257 entries, the limit is 256"
+        );
     }
 
     #[test]
     fn an_error_shows_the_quotes_of_a_string() {
         let message = with("max_tokens", json!("5")).unwrap_err().message;
-        assert!(message.ends_with("it is `\"5\"`"), "{message}");
+        assert!(message.ends_with("(got `\"5\"`)"), "{message}");
     }
 
     #[test]
-    fn text_parts_are_joined_and_developers_are_the_system() {
+    fn text_parts_are_joined_and_developer_means_system() {
         let messages = json!([
             {"role": "developer", "content": "be brief"},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_read_where_they_stand() {
+    fn images_keep_their_place_in_a_message() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url, "detail": "high"}});
         let content =
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_the_answer_is_read() {
+    fn the_response_format_is_parsed() {
         let form = |value: Value| with("response_format", value).map(|request| request.new_run.answer);
         assert_eq!(form(json!({"type": "text"})).unwrap(), AnswerForm::Text);
         assert_eq!(form(Value::Null).unwrap(), AnswerForm::Text);
@@ -534,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_run_come_in_an_object_of_their_own() {
+    fn the_object_podium_sets_the_bounds_of_the_run() {
         let request = with("podium", json!({"steps_max": 2, "fallback": "none"})).unwrap();
         let policy = request.new_run.policy;
         assert_eq!((policy.tier, policy.steps_max), (Tier::Ultra, 2));
@@ -543,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_object_is_refused() {
+    fn a_body_that_is_not_a_json_object_is_rejected() {
         for body in ["", "[]", "{", "\"model\"", "{\"model\": nope}"] {
             assert_eq!(ChatRequest::parse(body.as_bytes()).unwrap_err().code, ErrorCode::InvalidJson);
         }

@@ -1,4 +1,4 @@
-//! Chat Completions responses: whole ones, chunks of streams, models, errors.
+//! Chat Completions responses: whole answers, chunks of streams, models, errors.
 
 use podium_domain::run::{FailReason, FinishReason, MissingStep, Run, RunState};
 use podium_domain::time::Timestamp;
@@ -12,7 +12,7 @@ pub const fn unix_seconds(at: Timestamp) -> u64 {
     at.unix_ms() / 1000
 }
 
-/// What all chunks of one completion have in common; makes the bodies.
+/// The fields that all chunks of one completion share. Writes the bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     id: String,
@@ -29,33 +29,33 @@ struct Body<'a> {
     model: &'a str,
     system_fingerprint: &'a str,
     choices: Vec<Choice<'a>>,
-    #[serde(skip_serializing_if = "Told::is_not")]
-    usage: Told,
+    #[serde(skip_serializing_if = "UsageField::is_absent")]
+    usage: UsageField,
     #[serde(skip_serializing_if = "Option::is_none")]
     podium: Option<RunBody>,
 }
 
-/// What Chat Completions has no words for, wherever the usage is told.
+/// The `podium` object: facts about the run that Chat Completions has no fields for. It accompanies the usage.
 #[derive(Serialize)]
 pub(super) struct RunBody {
-    /// What all of it cost, in billionths of a US dollar.
+    /// The cost of the run, in billionths of a US dollar.
     cost_nano_usd: u64,
-    /// The share of it that bought nothing.
+    /// The wasted part of the cost.
     wasted_cost_nano_usd: u64,
-    /// How often a step went on with another worker.
+    /// How often a step fell back to another worker.
     fallbacks: u32,
-    /// The steps that gave no output.
+    /// The steps without an output.
     failed_steps: Vec<FailedStepBody>,
-    /// Whether the answer was built although a step that it needs gave no output.
+    /// Whether the answer was written although a step that it needs has no output.
     degraded: bool,
-    /// Whether the worker that was to answer declined.
+    /// Whether the worker of the final step refused to answer.
     refused: bool,
-    /// The failure after which the run was planned anew, if it was. The answer, or the refusal, is of the new plan.
+    /// The failure after which the run was replanned. The answer, or the refusal, belongs to the new plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     replanned_because: Option<FailureBody>,
 }
 
-/// Why a run, or a round of it, gave no answer.
+/// The reason why a run, or one of its rounds, has no answer.
 #[derive(Serialize)]
 pub(super) struct FailureBody {
     code: &'static str,
@@ -68,16 +68,16 @@ impl From<&FailReason> for FailureBody {
     }
 }
 
-/// A step that gave no output.
+/// A step without an output.
 #[derive(Serialize)]
 struct FailedStepBody {
-    /// Of which round, from 0.
+    /// The number of its round, from 0.
     round: u16,
-    /// Which step, from 0.
+    /// Its index in the round, from 0.
     step: u16,
-    /// The worker that was asked last.
+    /// The last worker that was called.
     worker: String,
-    /// What went wrong in the end.
+    /// The error of the last attempt.
     reason: String,
 }
 
@@ -101,26 +101,26 @@ impl RunBody {
     }
 }
 
-/// What a body says of the usage.
-enum Told {
-    /// Nothing.
-    Not,
-    /// That a later chunk tells it: null.
+/// The `usage` field of a body.
+enum UsageField {
+    /// Left out.
+    Absent,
+    /// Null: a later chunk has it.
     Later,
-    /// All of it.
+    /// Known.
     Now(UsageBody),
 }
 
-impl Told {
-    fn is_not(&self) -> bool {
-        matches!(self, Self::Not)
+impl UsageField {
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
     }
 }
 
-impl Serialize for Told {
+impl Serialize for UsageField {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Not | Self::Later => serializer.serialize_none(),
+            Self::Absent | Self::Later => serializer.serialize_none(),
             Self::Now(usage) => usage.serialize(serializer),
         }
     }
@@ -140,7 +140,7 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct MessageBody<'a> {
     role: &'static str,
-    /// Null where the worker declined.
+    /// Null if the worker refused.
     content: Option<&'a str>,
     refusal: Option<&'a str>,
 }
@@ -155,8 +155,8 @@ struct Delta<'a> {
     refusal: Option<&'a str>,
 }
 
-/// Totals include planning; the `orchestration` fields tell planning's share. What came from the step cache consumed nothing and
-/// is not in them: the `step_cache` fields tell what it would have been.
+/// Totals include planning; the `orchestration` fields hold its share. Cached steps consume nothing and are not included: the
+/// `step_cache` fields hold the tokens that they saved.
 #[derive(Serialize)]
 pub(super) struct UsageBody {
     prompt_tokens: u64,
@@ -191,10 +191,10 @@ fn is_zero(tokens: &u64) -> bool {
 
 impl UsageBody {
     pub(super) fn of(run: &Run) -> Self {
-        Self::told(run.usage(), run.planning_usage(), run.saved().usage)
+        Self::from_parts(run.usage(), run.planning_usage(), run.saved().usage)
     }
 
-    fn told(all: Usage, planning: Usage, saved: Usage) -> Self {
+    fn from_parts(all: Usage, planning: Usage, saved: Usage) -> Self {
         Self {
             prompt_tokens: all.prompt_tokens,
             completion_tokens: all.completion_tokens,
@@ -214,7 +214,7 @@ impl UsageBody {
 }
 
 impl Completion {
-    /// The completion of a run; the run need not have ended.
+    /// The completion of a run, which may be active.
     pub fn of(run: &Run) -> Self {
         let spec = run.spec();
         Self {
@@ -225,10 +225,10 @@ impl Completion {
         }
     }
 
-    /// The whole response of a run that succeeded; none if it did not.
+    /// The whole response of a run; none if the run did not succeed.
     pub fn whole(&self, run: &Run) -> Option<String> {
         let (content, refusal) = match run.refusal() {
-            Some(said) => (None, Some(or_declined(said))),
+            Some(said) => (None, Some(refusal_text(said))),
             None => (Some(run.answer()?), None),
         };
         let message = MessageBody { role: "assistant", content, refusal };
@@ -237,32 +237,32 @@ impl Completion {
         Some(self.body(
             "chat.completion",
             vec![choice],
-            Told::Now(UsageBody::of(run)),
+            UsageField::Now(UsageBody::of(run)),
             Some(RunBody::of(run)),
         ))
     }
 
-    /// The first chunk of a stream: who speaks.
+    /// The first chunk of a stream, which has the role.
     pub fn opening(&self, include_usage: bool) -> String {
         self.chunk(Delta { role: Some("assistant"), content: Some(""), refusal: None }, None, include_usage)
     }
 
-    /// A chunk with more of the answer.
+    /// A chunk with the next text of the answer.
     pub fn delta(&self, text: &str, include_usage: bool) -> String {
         self.chunk(Delta { content: Some(text), ..Delta::default() }, None, include_usage)
     }
 
-    /// The chunk that says that the answer of `run` is complete, why it ends, and which steps gave no output. Where the worker declined it repeats what
-    /// the worker said as the refusal: by then it has been sent as content.
+    /// The chunk after the last text: the finish reason, and the steps without an output. If the worker refused, the chunk repeats
+    /// its words as the refusal; they were streamed as content before.
     pub fn closing(&self, run: &Run, include_usage: bool) -> String {
-        let delta = Delta { refusal: run.refusal().map(or_declined), ..Delta::default() };
+        let delta = Delta { refusal: run.refusal().map(refusal_text), ..Delta::default() };
         let podium = (run.refusal().is_some() || !run.failed_steps().is_empty()).then(|| RunBody::of(run));
         self.chunk_with(delta, Some(finish_reason(run)), include_usage, podium)
     }
 
-    /// The chunk after the closing one that tells the usage.
+    /// The chunk with the usage, which follows the closing one.
     pub fn usage(&self, run: &Run) -> String {
-        let usage = Told::Now(UsageBody::of(run));
+        let usage = UsageField::Now(UsageBody::of(run));
         self.body("chat.completion.chunk", Vec::new(), usage, Some(RunBody::of(run)))
     }
 
@@ -278,7 +278,7 @@ impl Completion {
         podium: Option<RunBody>,
     ) -> String {
         let choice = Choice { index: 0, message: None, delta: Some(delta), logprobs: None, finish_reason };
-        let usage = if include_usage { Told::Later } else { Told::Not };
+        let usage = if include_usage { UsageField::Later } else { UsageField::Absent };
         self.body("chat.completion.chunk", vec![choice], usage, podium)
     }
 
@@ -286,7 +286,7 @@ impl Completion {
         &self,
         object: &'static str,
         choices: Vec<Choice<'_>>,
-        usage: Told,
+        usage: UsageField,
         podium: Option<RunBody>,
     ) -> String {
         json(&Body {
@@ -302,12 +302,12 @@ impl Completion {
     }
 }
 
-/// What a worker said that declined, or words for a worker that said nothing.
-fn or_declined(said: &str) -> &str {
+/// The words of a worker that refused, or a sentence in place of empty words.
+fn refusal_text(said: &str) -> &str {
     if said.trim().is_empty() { "The worker declined to answer." } else { said }
 }
 
-/// Why the answer ends, in OpenAI's words.
+/// The reason why the answer ends, by OpenAI's names.
 fn finish_reason(run: &Run) -> &'static str {
     let finish = match run.state() {
         RunState::Succeeded { round, step } => {
@@ -323,7 +323,7 @@ fn finish_reason(run: &Run) -> &'static str {
     }
 }
 
-/// A model, as the list of models tells it.
+/// A model in the list of models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
     id: String,
@@ -333,7 +333,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that is served since `created`, in seconds since the Unix epoch.
+    /// A model. `created` is in seconds since the Unix epoch.
     pub fn new(id: impl Into<String>, created: u64) -> Self {
         Self { id: id.into(), object: "model", created, owned_by: "podium" }
     }
@@ -347,13 +347,13 @@ pub struct ModelList {
 }
 
 impl ModelList {
-    /// A list of these models.
+    /// The list of these models.
     pub fn new(data: Vec<Model>) -> Self {
         Self { object: "list", data }
     }
 }
 
-/// An error in OpenAI's shape.
+/// An error in OpenAI's format.
 #[derive(Serialize)]
 pub struct ErrorBody<'a> {
     error: ErrorFields<'a>,
@@ -368,7 +368,7 @@ struct ErrorFields<'a> {
 }
 
 impl<'a> ErrorBody<'a> {
-    /// The body for an error.
+    /// The body of an error.
     pub fn new(error: &'a ApiError) -> Self {
         let mapping = error.code.mapping();
         let fields = ErrorFields {
@@ -380,7 +380,7 @@ impl<'a> ErrorBody<'a> {
         Self { error: fields }
     }
 
-    /// As it goes over the wire.
+    /// The body as JSON.
     pub fn to_json(&self) -> String {
         json(self)
     }
@@ -411,22 +411,23 @@ mod tests {
     }
 
     #[test]
-    fn chunks_tell_a_null_usage_only_where_usage_will_come() {
+    fn chunks_have_a_null_usage_only_if_usage_follows() {
         assert_eq!(read(&completion().delta("a", false)).get("usage"), None);
         assert_eq!(read(&completion().delta("a", true))["usage"], Value::Null);
         assert!(completion().delta("a", true).contains("\"usage\":null"));
     }
 
     #[test]
-    fn what_the_step_cache_saved_is_told_beside_the_totals_if_anything_was() {
+    fn usage_lists_what_the_step_cache_saved() {
         let tokens =
             |prompt_tokens, completion_tokens| Usage { prompt_tokens, completion_tokens, ..Usage::NONE };
-        let told = |saved| serde_json::to_value(UsageBody::told(tokens(7, 3), tokens(7, 3), saved)).unwrap();
-        let usage = told(tokens(100, 10));
+        let usage_with =
+            |saved| serde_json::to_value(UsageBody::from_parts(tokens(7, 3), tokens(7, 3), saved)).unwrap();
+        let usage = usage_with(tokens(100, 10));
         assert_eq!((&usage["prompt_tokens"], &usage["total_tokens"]), (&json!(7), &json!(10)));
         assert_eq!(usage["prompt_tokens_details"]["step_cache_input_tokens"], json!(100));
         assert_eq!(usage["completion_tokens_details"]["step_cache_output_tokens"], json!(10));
-        assert!(!told(Usage::NONE).to_string().contains("step_cache"));
+        assert!(!usage_with(Usage::NONE).to_string().contains("step_cache"));
     }
 
     #[test]
@@ -438,10 +439,9 @@ mod tests {
 
     #[test]
     fn an_error_has_all_four_members() {
-        let error =
-            ApiError::on_field(ErrorCode::UnknownParameter, "colour", "there is no parameter `colour`");
+        let error = ApiError::on_field(ErrorCode::UnknownParameter, "colour", "unknown parameter `colour`");
         let expected = json!({"error": {
-            "message": "there is no parameter `colour`",
+            "message": "unknown parameter `colour`",
             "type": "invalid_request_error",
             "param": "colour",
             "code": "unknown_parameter",

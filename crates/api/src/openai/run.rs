@@ -1,4 +1,4 @@
-//! A run as `GET /v1/runs/{id}` returns it. OpenAI has nothing of the kind.
+//! A run as `GET /v1/runs/{id}` returns it. OpenAI's API has no such object.
 
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
@@ -29,9 +29,9 @@ struct StepBody<'a> {
     round: usize,
     /// From 0, within its round.
     index: usize,
-    /// The worker that was planned.
+    /// The planned worker.
     worker: &'a str,
-    /// The worker that did it instead.
+    /// The worker that the step fell back to.
     fell_back_to: Option<&'a str>,
     state: &'static str,
     subtask: &'a str,
@@ -39,7 +39,7 @@ struct StepBody<'a> {
     cost_nano_usd: u64,
 }
 
-/// A run as it stands, as JSON.
+/// The current state of a run as JSON.
 pub fn run_body(run: &Run) -> String {
     let spec = run.spec();
     json(&Body {

@@ -8,19 +8,19 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// How a response ends that does not end by itself.
+/// The last frame of a response that ends early.
 pub(crate) struct LastFrames {
-    /// Its last frame when this server stops.
+    /// If this server stops.
     pub(crate) stopped: Frame<Bytes>,
-    /// Its last frame when the other gateway breaks off.
+    /// If the other gateway breaks off.
     pub(crate) broken: Frame<Bytes>,
 }
 
-/// A body that ends with a frame of ours if this server stops or the other gateway breaks off.
+/// A body that ends with one of [`LastFrames`] if this server stops or the other gateway breaks off.
 pub(crate) struct GuardedBody {
     body: Body,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// None: it is over.
+    /// None once the body has ended.
     last: Option<LastFrames>,
 }
 

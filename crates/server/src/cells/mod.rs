@@ -1,8 +1,8 @@
-//! Requests about runs and tenants of other cells: a gateway passes them on to a gateway of that cell, byte for byte.
+//! Requests about runs and tenants of other cells: a gateway forwards them to a gateway of that cell, byte for byte.
 //!
-//! The caller's own headers go along, so the other gateway identifies the caller again and knows its deadline and its trace. A
-//! request is passed on once: if the other gateway would pass it on again, the gateways disagree about the cells, and it is
-//! refused.
+//! The caller's headers are forwarded too, so the other gateway authenticates the caller again and knows its deadline and its
+//! trace. A request is forwarded once: a gateway that would forward it again rejects it, because the gateways disagree about
+//! the cells.
 
 mod guarded_body;
 mod upstream;
@@ -24,17 +24,17 @@ use upstream::Upstream;
 pub(crate) use guarded_body::{GuardedBody, LastFrames};
 pub use upstream::ConnectorError;
 
-/// The header of a request that was passed on: the number of the cell that it was passed on to.
-const PASSED_ON: &str = "x-podium-cell";
+/// The header of a forwarded request: the number of the cell that it was forwarded to.
+const FORWARDED_TO: &str = "x-podium-cell";
 
-/// Finds the cell of a request. Clones are the same.
+/// Finds the cell of a request. Clones share their connections.
 #[derive(Clone)]
 pub struct CellRouter(Arc<Inner>);
 
 struct Inner {
     own: CellId,
     cells: Cells,
-    /// All cells but this one.
+    /// All cells except this one.
     others: BTreeMap<CellId, OtherCell>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct OtherCell {
 }
 
 impl CellRouter {
-    /// For a gateway of the cell `own`. Connects to nothing yet.
+    /// A router for a gateway of the cell `own`. Does not connect yet.
     pub fn new(own: CellId, cells: Cells) -> Result<Self, ConnectorError> {
         let other = |(id, cell): (CellId, &Cell)| {
             let http = Upstream::new(&cell.http, Protocol::Http)?;
@@ -58,38 +58,38 @@ impl CellRouter {
         Ok(Self(Arc::new(Inner { own, cells, others })))
     }
 
-    /// The other cell that has a run; none if it is this cell's.
+    /// The other cell that has a run; none if this cell has it.
     pub(crate) fn of_run(&self, id: RunId, headers: &HeaderMap) -> Result<Option<&OtherCell>, ApiError> {
         let cell = id.cell();
         if self.0.cells.get(cell).is_none() && cell != self.0.own {
             return Err(error_mapping::unknown_run(id));
         }
-        self.elsewhere(cell, headers, || format!("run {id}"))
+        self.other_cell(cell, headers, || format!("run {id}"))
     }
 
-    /// The other cell that a tenant's requests belong to; none if it is this one.
+    /// The other cell of a tenant; none if this cell is the tenant's.
     pub(crate) fn of_tenant(
         &self,
         tenant: &TenantId,
         headers: &HeaderMap,
     ) -> Result<Option<&OtherCell>, ApiError> {
-        self.elsewhere(self.0.cells.of_tenant(tenant), headers, || format!("tenant {tenant}"))
+        self.other_cell(self.0.cells.of_tenant(tenant), headers, || format!("tenant {tenant}"))
     }
 
-    fn elsewhere(
+    fn other_cell(
         &self,
         cell: CellId,
         headers: &HeaderMap,
         whose: impl FnOnce() -> String,
     ) -> Result<Option<&OtherCell>, ApiError> {
         let Some(other) = self.0.others.get(&cell) else { return Ok(None) };
-        if !headers.contains_key(PASSED_ON) {
+        if !headers.contains_key(FORWARDED_TO) {
             return Ok(Some(other));
         }
         let (whose, own) = (whose(), self.0.own);
-        tracing::warn!(%own, %cell, %whose, "a request was passed on to a gateway of the wrong cell");
+        tracing::warn!(%own, %cell, %whose, "a request was forwarded to a gateway of the wrong cell");
         let message = format!(
-            "a gateway of cell {own} was passed a request for {whose}, which belongs to cell {cell}; the gateways' \
+            "a gateway of cell {own} got a forwarded request for {whose}, which belongs to cell {cell}; the gateways' \
              `cells` files differ"
         );
         Err(ApiError::new(ErrorCode::Unavailable, message))
@@ -97,7 +97,7 @@ impl CellRouter {
 }
 
 impl OtherCell {
-    /// Passes a request on and returns the other gateway's response as soon as it begins.
+    /// Forwards a request and returns the other gateway's response as soon as it begins.
     pub(crate) async fn forward(
         &self,
         mut head: request::Parts,
@@ -108,10 +108,10 @@ impl OtherCell {
             Protocol::Http => &self.http,
             Protocol::Grpc => &self.grpc,
         };
-        head.headers.insert(PASSED_ON, self.id.number().into());
+        head.headers.insert(FORWARDED_TO, self.id.number().into());
         upstream.send(&head, body).await.map_err(|error| {
             let cell = self.id;
-            tracing::warn!(%cell, error = error_mapping::chain(&error), "a request cannot be passed on");
+            tracing::warn!(%cell, error = error_mapping::chain(&error), "a request could not be forwarded");
             ApiError::new(
                 ErrorCode::Unavailable,
                 format!("cell {cell} is unreachable: {error}; try again later"),

@@ -22,13 +22,13 @@ use crate::connections::Protocol;
 
 /// How long a gateway may take to accept a connection before the next one is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// How often a gateway that sends nothing is asked whether it is alive, and how long it may take to answer.
+/// How often a silent gateway is pinged, and how long it may take to answer.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 const ALIVE_WAIT: Duration = Duration::from_secs(5);
 /// How long an unused connection is kept: less than gateways keep it by default.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// Headers of one connection, which end with it. [`CONTENT_LENGTH`] and [`HOST`] are written anew.
+/// Headers that concern one connection and are not forwarded. [`CONTENT_LENGTH`] and [`HOST`] are rewritten.
 const OF_A_CONNECTION: [HeaderName; 7] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -39,24 +39,24 @@ const OF_A_CONNECTION: [HeaderName; 7] = [
     UPGRADE,
 ];
 
-/// Nothing can be sent to other cells.
+/// The connections to other cells cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectorError {
-    /// TLS cannot be set up.
-    #[error("TLS cannot be set up, which https:// needs")]
+    /// TLS, which `https://` needs, cannot be set up.
+    #[error("cannot set up TLS for the https:// addresses of other cells")]
     Tls(#[from] rustls::Error),
-    /// An address cannot be used.
-    #[error("`{address}` is not the address of a gateway")]
+    /// An address is invalid.
+    #[error("invalid gateway address `{address}`; it must be a URL such as https://gateway.example:8080")]
     Address {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: InvalidUri,
     },
 }
 
-/// A request could not be sent, or was not answered.
+/// A request was not sent, or not answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     /// No gateway accepted a connection.
@@ -67,9 +67,9 @@ pub(crate) enum SendError {
         source: ClientError,
     },
     /// The connection broke before the response began.
-    #[error("its gateway broke off before it answered")]
+    #[error("its gateway closed the connection before it answered")]
     Unanswered(#[source] ClientError),
-    /// The path cannot be asked of another gateway.
+    /// The request's target cannot be forwarded.
     #[error("the request's target is invalid")]
     Target(#[from] axum::http::Error),
 }
@@ -77,7 +77,7 @@ pub(crate) enum SendError {
 /// The gateways of another cell, for one protocol.
 pub(crate) struct Upstream {
     addresses: Vec<Uri>,
-    /// The address that is used. It changes when a connection to it fails.
+    /// The index of the current address. It changes when a connection fails.
     at: AtomicUsize,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     protocol: Protocol,
@@ -102,7 +102,7 @@ impl Upstream {
         Ok(Self { addresses, at: AtomicUsize::new(0), client, protocol })
     }
 
-    /// Sends a request to the first gateway that accepts a connection. A request that a gateway may have read is not sent again.
+    /// Sends a request to the first gateway that accepts a connection. Never repeats a request that a gateway may have read.
     pub(super) async fn send(&self, head: &request::Parts, body: Bytes) -> Result<Response, SendError> {
         let gateways = self.addresses.len();
         let mut tried = 0;
@@ -114,7 +114,7 @@ impl Upstream {
                 Ok(response) => return Ok(self.received(response.map(Body::new))),
                 Err(error) if !error.is_connect() => return Err(SendError::Unanswered(error)),
                 Err(source) => {
-                    // Of several requests that fail together, one changes it.
+                    // If several requests fail together, one of them changes the index.
                     let next = (at + 1) % gateways;
                     let _ = self.at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
                     if tried >= gateways {
@@ -143,12 +143,12 @@ impl Upstream {
         *request.headers_mut() = head.headers.clone();
         let headers = request.headers_mut();
         without_connection(headers);
-        // The length is that of the body as it was read. The origin was checked here.
+        // The body was decoded here, so its length is new. The origin was checked here.
         for name in [CONTENT_LENGTH, HOST, ORIGIN] {
             headers.remove(name);
         }
         if self.protocol == Protocol::Http {
-            // This gateway compresses what its client gets.
+            // This gateway compresses the response for its client.
             headers.remove(ACCEPT_ENCODING);
         }
         Ok(request)
@@ -192,7 +192,7 @@ fn connector(
     })
 }
 
-/// The system's certificate authorities. Those that cannot be read are left out; a gateway that needs one is refused then.
+/// The system's certificate authorities. Unreadable ones are left out; connections that need one of them fail.
 fn authorities() -> rustls::RootCertStore {
     let mut store = rustls::RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

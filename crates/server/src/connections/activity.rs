@@ -1,4 +1,4 @@
-//! What a connection is doing: whether requests are under way, and since when there are none.
+//! The activity of a connection: the requests under way, and since when it has none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ pub(super) struct Activity {
     state: Mutex<State>,
     /// A request began or ended.
     changed: Notify,
-    /// A connection may have become one that can be closed for another; of all connections.
+    /// A connection may have become one that can be closed for another. All connections share it.
     freed: Arc<Notify>,
     /// The connection must end at once.
     pub(super) close: CancellationToken,
 }
 
 struct State {
-    /// Requests of which the head has arrived and the answer is not sent.
+    /// Requests whose head has arrived and whose response is not sent yet.
     open: usize,
-    /// Those of them of which the body has arrived, too.
+    /// Open requests whose body has arrived.
     received: usize,
     /// When the connection was accepted, or when its last request ended.
     quiet_since: Instant,
@@ -43,7 +43,7 @@ impl Activity {
         RequestGuard { activity: Arc::clone(self), is_received: AtomicBool::new(false) }
     }
 
-    /// Since when the connection waits for its client, if no request is being answered.
+    /// The time since when the connection waits for its client; none while a request is answered.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let state = self.lock();
         (state.received == 0).then_some(state.quiet_since)
@@ -71,14 +71,14 @@ impl Activity {
     }
 }
 
-/// A request under way. It ends when this is dropped.
+/// A request under way. Dropping the guard ends it.
 pub(super) struct RequestGuard {
     activity: Arc<Activity>,
     is_received: AtomicBool,
 }
 
 impl RequestGuard {
-    /// The body has arrived: from now on the connection is not closed for another one.
+    /// Records that the body has arrived. From now on the connection is not closed for another one.
     pub(super) fn received(&self) {
         if !self.is_received.swap(true, Ordering::Relaxed) {
             self.activity.lock().received += 1;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_under_way_is_never_silence_and_the_idle_limit_follows_it() {
+    async fn the_idle_limit_starts_after_the_last_request() {
         let activity = Arc::new(Activity::new(Arc::default()));
         let request = activity.begin();
         let limits = ServerLimits::default();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_whose_request_arrives_slowly_still_waits_for_its_client() {
+    async fn a_connection_waits_for_its_client_until_the_body_has_arrived() {
         let activity = Arc::new(Activity::new(Arc::default()));
         let request = activity.begin();
         assert!(activity.waiting_since().is_some());

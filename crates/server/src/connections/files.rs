@@ -1,15 +1,15 @@
-//! The files that a process may have open, of which connections get a part.
+//! The share of a process's open files that connections may use.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Most connections where the settings name no number.
+/// Most connections if the settings name no number.
 const CONNECTIONS_MAX: usize = 16_384;
 
-/// Raises the soft limit of open files to the hard one, and returns how many connections there may be: what was asked for, but
-/// at most half of the files. The store, calls of workers and everything else have the other half.
+/// Raises the soft limit of open files to the hard one, and returns the limit of connections: the wanted number, but at most
+/// half of the files. The store, calls of workers and everything else use the other half.
 pub(super) fn connections_max(wanted: Option<usize>) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // If it cannot be raised, it is as it was.
+    // If the limit cannot be raised, the current one applies.
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let files = if raised.is_ok() { maximum } else { current };
     let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
@@ -23,7 +23,7 @@ fn within(wanted: Option<usize>, files: usize) -> usize {
             tracing::warn!(
                 connections_max = wanted,
                 files,
-                "the limit of open files leaves room for {most} connections; raise it with `ulimit -n`"
+                "the limit of open files allows {most} connections only; raise it with `ulimit -n`"
             );
             most
         }

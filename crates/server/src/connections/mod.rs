@@ -1,8 +1,8 @@
-//! The connections of a server: how many there are, and how long they may be silent.
+//! The connections of a server: their number, and how long they may be silent.
 //!
-//! All listeners share one limit. At the limit, a new connection takes the place of the one that has waited for its client for
-//! longest, and waits itself while every connection is being answered. So somebody who opens connections and stays silent
-//! keeps nobody else out, and uses up no files that the store needs.
+//! All listeners share one limit. At the limit, a new connection replaces the one that has waited longest for its client. While
+//! all connections have requests to answer, the new one waits. So a client that opens connections and stays silent locks nobody
+//! else out, and does not use up the files that the store needs.
 
 mod activity;
 mod files;
@@ -52,7 +52,7 @@ const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
 const STREAMS_MAX: u32 = 1024;
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 
-/// What a listener's clients speak.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/1.1, or HTTP/2 with prior knowledge.
@@ -85,14 +85,14 @@ pub(crate) struct Connections {
     unread: Unread,
     open: Mutex<HashMap<u64, Arc<Activity>>>,
     next: AtomicU64,
-    /// There may be room for another connection.
+    /// Another connection may fit now.
     freed: Arc<Notify>,
     /// The tasks that hand answers over; each ends with its connection.
     relays: TaskTracker,
 }
 
 impl Connections {
-    /// Raises the process' limit of open files as far as it may, and takes part of it.
+    /// Raises the process's limit of open files as far as permitted, and takes a part of it.
     pub(crate) fn new(limits: ServerLimits) -> Arc<Self> {
         let most = files::connections_max(limits.connections_max);
         info!(connections_max = most, "accepting connections");
@@ -107,7 +107,7 @@ impl Connections {
         })
     }
 
-    /// Serves a listener until `stopping` and the requests under way are done.
+    /// Serves a listener until `stopping` is cancelled and the requests under way are done.
     pub(crate) async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
@@ -132,7 +132,7 @@ impl Connections {
                 }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    warn!(error = &error as &dyn std::error::Error, "a connection could not be accepted");
+                    warn!(error = &error as &dyn std::error::Error, "cannot accept a connection");
                     end_oldest(&self.lock());
                     stopping.run_until_cancelled(sleep_until(Instant::now() + TROUBLE_PAUSE)).await;
                 }
@@ -143,12 +143,12 @@ impl Connections {
         self.relays.close();
     }
 
-    /// A place for a new connection, which another one may have to give up.
+    /// Waits for a place for a new connection. At the limit, closes another connection for it.
     async fn place(self: &Arc<Self>) -> Place {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // From here on nothing that is freed is missed.
+            // From here on, no notification is missed.
             freed.as_mut().enable();
             {
                 let mut open = self.lock();
@@ -186,13 +186,13 @@ fn end_oldest(open: &HashMap<u64, Arc<Activity>>) {
     }
 }
 
-/// Whether accepting failed because of what that one client did.
+/// Whether the client caused the failure to accept its connection.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// A connection's place among the others, given up when this is dropped.
+/// A connection's place under the limit. Dropping it frees the place.
 struct Place {
     id: u64,
     activity: Arc<Activity>,
@@ -218,7 +218,7 @@ impl Connection {
         let Self { place, router, builder, stopping } = self;
         let (activity, connections) = (&place.activity, &place.connections);
         let limits = &connections.limits;
-        // A stream of small chunks must not wait to fill packets; a connection that refuses works all the same.
+        // Small chunks of a stream must not wait to fill packets. The connection works even if this fails.
         let _ = stream.set_nodelay(true);
         let io = TokioIo::new(StallGuard::new(stream, limits.stall));
         let terms = Terms {
@@ -236,7 +236,7 @@ impl Connection {
             () = activity.is_silent(limits) => true,
             () = stopping.cancelled() => false,
         };
-        // What went wrong on a connection concerns its client alone, which knows.
+        // An error of the connection is not logged: it concerns its client, which sees it.
         connection.as_mut().graceful_shutdown();
         let patience = async {
             if !is_silent {

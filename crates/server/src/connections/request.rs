@@ -1,4 +1,4 @@
-//! The body of a request, which must arrive in time.
+//! The time limit for the body of a request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::activity::RequestGuard;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body took longer than it may. Its source is the gRPC status that a caller gets.
+/// A body took too long to arrive. Its source is the gRPC status that a caller gets.
 #[derive(Debug, thiserror::Error)]
 #[error("the request's body did not arrive within {} ms", limit.as_millis())]
 pub(crate) struct BodyTimeout {
@@ -37,12 +37,12 @@ pub(super) struct TimedBody<B> {
     request: Arc<RequestGuard>,
     limit: Duration,
     due: Instant,
-    /// Runs once the body has been waited for.
+    /// The timer; starts when the body is first waited for.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B: Body> TimedBody<B> {
-    /// A body whose time begins now.
+    /// A body whose time limit starts now.
     pub(super) fn new(body: B, limit: Duration, request: Arc<RequestGuard>) -> Self {
         if body.is_end_stream() {
             request.received();

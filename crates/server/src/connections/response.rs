@@ -1,8 +1,7 @@
-//! Sending an answer to a client that may not read it.
+//! Sends an answer to a client that may not read it.
 //!
-//! An answer is sent in small pieces, and the next piece is handed over when the client has taken the one before. A client that
-//! takes nothing for too long loses its answer, and what the answer held is freed. All answers together hold at most as many
-//! bytes as the server's limit.
+//! An answer is sent in small pieces; the next piece is handed over once the client has read the previous one. If a client reads
+//! nothing for too long, its answer is dropped and its memory is freed. The server's limit bounds the bytes of all unread answers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ const PIECE_BYTES_MAX: usize = 16 << 10;
 /// The unit in which held bytes are counted.
 const UNIT_BYTES: usize = 1 << 10;
 
-/// How many more bytes of answers may be held until clients have read them.
+/// The remaining bytes that unread answers may hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread(Arc<Semaphore>);
 
@@ -36,15 +35,15 @@ impl Unread {
         Self(Arc::new(Semaphore::new((bytes_max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// Whether an answer of that length may be held now. Pieces of other answers are always sent.
+    /// Whether an answer of that length may be held now. Single pieces are always sent.
     pub(crate) fn admits(&self, bytes: usize) -> bool {
         bytes <= PIECE_BYTES_MAX || self.0.available_permits() >= bytes / UNIT_BYTES
     }
 
     /// Counts bytes as held until the guard is dropped.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Flooded> {
-        let units = u32::try_from(bytes / UNIT_BYTES).map_err(|_| Flooded)?;
-        Arc::clone(&self.0).try_acquire_many_owned(units).map(Held).map_err(|_| Flooded)
+    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, TooMuchUnread> {
+        let units = u32::try_from(bytes / UNIT_BYTES).map_err(|_| TooMuchUnread)?;
+        Arc::clone(&self.0).try_acquire_many_owned(units).map(Held).map_err(|_| TooMuchUnread)
     }
 }
 
@@ -54,14 +53,14 @@ pub(crate) struct Held(#[expect(dead_code, reason = "it counts until it is dropp
 /// Too many bytes are held for clients that do not read them.
 #[derive(Debug, thiserror::Error)]
 #[error("too many bytes of answers wait for clients that do not read them")]
-pub(crate) struct Flooded;
+pub(crate) struct TooMuchUnread;
 
-/// The answer was given up because its client did not read it.
+/// The answer was dropped because its client did not read it.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer broke off")]
 struct BrokenOff;
 
-/// On which terms a connection's answers are sent.
+/// How a connection's answers are sent.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) stall: Duration,
@@ -72,8 +71,8 @@ pub(super) struct Terms {
     pub(super) relays: TaskTracker,
 }
 
-/// An answer on its way. `request` ends with it. An answer over HTTP/1 that is one piece is left to the connection, which has a
-/// time-out for writing; a client of HTTP/2 can stop one answer while it reads others.
+/// Sends an answer; `request` ends with it. Over HTTP/1, an answer of one piece is left to the connection, which limits the time
+/// to write. An HTTP/2 client can stop reading one answer while it reads others, so there all answers are relayed.
 pub(super) fn send(body: Body, request: Arc<RequestGuard>, terms: &Terms, version: http::Version) -> Body {
     let bytes = body.size_hint().exact();
     let is_piece = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES_MAX as u64);
@@ -117,10 +116,10 @@ enum Piece {
     End,
 }
 
-/// A body whose frames another task hands over.
+/// A body whose frames another task provides.
 struct Relayed {
     pieces: mpsc::Receiver<Piece>,
-    /// How many bytes are left, where that is known.
+    /// The number of bytes left, if known.
     left: Option<u64>,
     is_complete: bool,
 }
@@ -164,8 +163,8 @@ impl http_body::Body for Relayed {
     }
 }
 
-/// Hands a body over piece by piece. It ends early when the client has left; if the client only does not read, its connection is
-/// ended after twice the time.
+/// Hands a body over piece by piece. Stops if the client disconnects. If the client only stops reading, the connection is closed
+/// after twice the time limit.
 async fn relay(body: Body, pieces: mpsc::Sender<Piece>, terms: Terms, request: Arc<RequestGuard>) {
     if hand_over(body, &pieces, &terms).await.is_err() {
         tokio::select! {
@@ -176,7 +175,7 @@ async fn relay(body: Body, pieces: mpsc::Sender<Piece>, terms: Terms, request: A
     drop(request);
 }
 
-/// The client took nothing for too long, or has left.
+/// The client read nothing for too long, or has disconnected.
 struct Unsent;
 
 async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) -> Result<(), Unsent> {
@@ -200,13 +199,13 @@ async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) 
             Err(error) => return send(Piece::Frame(Err(error.into()))).await,
         };
         let held = if data.len() > PIECE_BYTES_MAX { Some(terms.unread.hold(data.len())) } else { None };
-        if let Some(Err(flooded)) = held {
-            tracing::warn!("an answer is given up: {flooded}");
-            return send(Piece::Frame(Err(flooded.into()))).await;
+        if let Some(Err(error)) = held {
+            tracing::warn!("an answer was dropped: {error}");
+            return send(Piece::Frame(Err(error.into()))).await;
         }
         while !data.is_empty() {
             let piece = data.split_to(data.len().min(PIECE_BYTES_MAX));
-            // A copy: an HTTP/2 connection keeps the frame that it wrote last, and with it the whole buffer that it is cut from.
+            // A copy: an HTTP/2 connection keeps its last frame, and a slice would keep the whole buffer alive.
             send(Piece::Frame(Ok(Frame::data(Bytes::copy_from_slice(&piece))))).await?;
         }
     }
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_keeps_a_frame_keeps_no_more_of_the_answer() {
+    async fn a_kept_frame_does_not_keep_the_whole_answer() {
         let sent = Bytes::from(vec![7; 1 << 20]);
         let body = send(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_2);
         let mut body = std::pin::pin!(body);
@@ -249,21 +248,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_nobody_reads_is_freed_and_then_its_connection_ends() {
+    async fn an_unread_answer_is_freed_and_its_connection_closed() {
         let terms = terms(1 << 20);
         let begun = Instant::now();
         let body = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
-        // The answer takes all that may be held.
+        // The answer takes all bytes that may be held.
         tokio::task::yield_now().await;
         assert!(!terms.unread.admits(1 << 20));
         terms.close.cancelled().await;
         assert_eq!(begun.elapsed(), 2 * STALL);
         assert!(terms.unread.admits(1 << 20));
-        assert!(body.collect().await.is_err(), "it must not look complete");
+        assert!(body.collect().await.is_err(), "a dropped answer must not look complete");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_beyond_what_may_be_held_is_given_up() {
+    async fn an_answer_beyond_the_unread_limit_is_dropped() {
         let terms = terms(1 << 20);
         let first = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
         tokio::task::yield_now().await;
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_whose_client_left_is_dropped_at_once() {
+    async fn the_answer_of_a_disconnected_client_is_dropped_at_once() {
         let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
         let never = futures::stream::once(async move {
             let _dropped = dropped;

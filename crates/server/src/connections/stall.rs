@@ -1,4 +1,4 @@
-//! A connection that fails when its client takes no byte for too long.
+//! A connection that fails if its client reads nothing for too long.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(super) struct StallGuard<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// The timer; runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -67,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        // A flush that has nothing to wait for says nothing about a write that waits.
+        // A flush that is ready does not mean that a waiting write made progress.
         if flushed.is_ready() { flushed } else { self.watch(context, flushed) }
     }
 

@@ -1,7 +1,7 @@
 //! Answers `DEADLINE_EXCEEDED` when the caller's `grpc-timeout` runs out before a call returns.
 //!
-//! tonic has a timer of its own for that header, but answers `CANCELLED`, which callers take for their own doing. This one
-//! fires a moment earlier. A stream that has begun is not bound by it: watching may take as long as the run.
+//! tonic has a timer for that header, but answers `CANCELLED`, which callers mistake for their own cancellation. This timer
+//! fires a moment earlier. It does not limit a stream that has begun: watching may take as long as the run.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl<S> Layer<S> for DeadlineLayer {
     }
 }
 
-/// A service whose calls return in time.
+/// A service whose calls return before the deadline.
 #[derive(Clone, Debug)]
 pub(super) struct Deadline<S> {
     inner: S,
@@ -66,7 +66,7 @@ fn exceeded(limit: Duration) -> Status {
     ApiError::new(ErrorCode::CallDeadlineExceeded, message).into()
 }
 
-/// Reads a `grpc-timeout`: at most eight digits and a unit.
+/// Parses a `grpc-timeout`: at most eight digits and a unit.
 fn timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_read_in_every_unit() {
+    fn timeouts_are_parsed_in_every_unit() {
         for (text, span) in [
             ("2H", Some(Duration::from_hours(2))),
             ("3M", Some(Duration::from_mins(3))),

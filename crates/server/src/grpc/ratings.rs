@@ -43,11 +43,11 @@ pub(super) async fn outcomes(
 
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(u64::MAX);
 
-/// A time in whole milliseconds; what is before 1970 is 1970.
+/// A time in whole milliseconds. Times before 1970 become 1970.
 fn time(field: &str, at: prost_types::Timestamp) -> Result<Timestamp, ApiError> {
     let nanos = u32::try_from(at.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
     let nanos = nanos.ok_or_else(|| {
-        let message = format!("{field}.nanos is {}, it must be 0 to 999999999", at.nanos);
+        let message = format!("{field}.nanos must be 0 to 999999999 (got {})", at.nanos);
         ApiError::on_field(ErrorCode::InvalidValue, field, message)
     })?;
     let seconds = u64::try_from(at.seconds).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What budgets hold, as JSON. Amounts are billionths of a US dollar.
+//! `GET /v1/budgets`. Amounts are billionths of a US dollar.
 
 use axum::Extension;
 use axum::extract::State;
@@ -42,7 +42,7 @@ impl BudgetBody {
     }
 }
 
-/// `GET /v1/budgets`: those that the caller's runs are charged to.
+/// Lists the budgets that the caller's runs are charged to.
 pub(super) async fn list(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,

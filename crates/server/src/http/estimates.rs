@@ -1,4 +1,4 @@
-//! What runs could cost, as JSON. Amounts are billionths of a US dollar.
+//! `POST /v1/estimates`. Amounts are billionths of a US dollar.
 
 use axum::Extension;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use crate::auth::Caller;
 use crate::error_mapping;
 use crate::use_cases;
 
-/// What a run could cost.
+/// The possible cost of a run.
 #[derive(Serialize)]
 struct EstimateBody {
     object: &'static str,
@@ -25,7 +25,7 @@ struct EstimateBody {
     typical: Option<TypicalBody>,
 }
 
-/// What runs of the same model did cost.
+/// The cost of earlier runs of the same model.
 #[derive(Serialize)]
 struct TypicalBody {
     cost_nano_usd: u64,
@@ -57,7 +57,7 @@ impl EstimateBody {
     }
 }
 
-/// `POST /v1/estimates`: a request for a completion, and what it could cost.
+/// Estimates the cost of a request for a completion.
 pub(super) async fn estimate(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,

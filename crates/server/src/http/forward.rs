@@ -27,13 +27,13 @@ pub(super) struct Forwarding {
     pub(super) cells: CellRouter,
 }
 
-/// What decides the cell of a request.
+/// The part of a request that decides its cell.
 #[derive(Debug, PartialEq, Eq)]
 enum Subject {
     Run(RunId),
     /// The caller's tenant.
     Tenant,
-    /// Nothing: every gateway gives the same answer.
+    /// None: every gateway gives the same answer.
     Neither,
 }
 
@@ -44,7 +44,7 @@ impl Subject {
         }
         let Some(rest) = path.strip_prefix("/v1/runs/") else { return Self::Tenant };
         let id = rest.split('/').next().unwrap_or_default();
-        // The handler refuses an invalid id.
+        // The handler rejects an invalid id.
         id.parse().map_or(Self::Neither, Self::Run)
     }
 }

@@ -1,4 +1,4 @@
-//! What wraps every route: a request's name, how long it took, compression, and which web pages may read answers.
+//! Layers around all routes: request ids, processing times, compression, CORS.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use super::reply::{RUN_ID, SHOULD_RETRY};
 
 const REQUEST_ID: &str = "x-request-id";
-/// The header of OpenAI's answers with the milliseconds that one took; of a stream, until it began.
+/// OpenAI's header with the milliseconds that a response took; for a stream, until it began.
 const PROCESSING_MS: &str = "openai-processing-ms";
-/// Shorter answers are not compressed: it would save nothing.
+/// Shorter answers are not compressed: that would save nothing.
 const COMPRESSED_BYTES_MIN: u64 = 1 << 10;
-/// Longer answers are not compressed either: that would take the processor for too long.
+/// Longer answers are not compressed: that would block the processor for too long.
 const COMPRESSED_BYTES_MAX: u64 = 256 << 10;
-/// Longer answers are compressed on a thread of their own: it takes milliseconds.
+/// Longer answers are compressed on a separate thread, because that takes milliseconds.
 const COMPRESS_AT_ONCE_MAX: usize = 64 << 10;
 /// How long a browser remembers which requests it may send.
 const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
@@ -45,8 +45,8 @@ pub(super) fn cors(origins: &[String]) -> CorsLayer {
         .max_age(PREFLIGHT_AGE)
 }
 
-/// Gives every response the name of its request, which is the client's own if it sent a usable one, and the time that it took.
-pub(super) async fn name_request(request: Request, next: Next) -> Response {
+/// Adds the id of its request, which is the client's if valid, and the processing time to each response.
+pub(super) async fn add_request_id(request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let own = request.headers().get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
     let id = own.or_else(|| HeaderValue::from_str(&http_request_id()).ok());
@@ -60,8 +60,8 @@ pub(super) async fn name_request(request: Request, next: Next) -> Response {
     response
 }
 
-/// A name for one request, for logs and for the client.
-#[expect(clippy::disallowed_methods, reason = "a name for a log line; nothing depends on it")]
+/// A new id for a request, for logs and for the client.
+#[expect(clippy::disallowed_methods, reason = "an id for log lines; nothing depends on it")]
 fn http_request_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
@@ -70,8 +70,8 @@ fn is_usable(id: &HeaderValue) -> bool {
     (1..=128).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// Compresses a JSON answer of 1 to 256 KiB if the client accepts gzip. The answer is compressed as a whole, so its length stays known, and
-/// with it how much is held while a client does not read. Event streams are sent as they are: they must not wait in a buffer.
+/// Compresses a JSON answer of 1 to 256 KiB if the client accepts gzip. The answer is compressed as a whole, so its length is
+/// known and counts as unread. Event streams are not compressed, because they must not wait in a buffer.
 pub(super) async fn compress(request: Request, next: Next) -> Response {
     let accepts = accepts_gzip(request.headers());
     let mut response = next.run(request).await;
@@ -83,7 +83,7 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    // It is in memory as a whole: its length is known.
+    // The length is known, so the body is in memory as a whole.
     let Ok(body) = body.collect().await else { return Response::from_parts(parts, Body::empty()) };
     let plain = body.to_bytes();
     let compressed = if plain.len() <= COMPRESS_AT_ONCE_MAX {
@@ -115,7 +115,7 @@ fn gzip(plain: &[u8]) -> Option<Bytes> {
     Some(encoder.finish().ok()?.into())
 }
 
-/// Whether `accept-encoding` names gzip, or anything, with a weight that is not zero.
+/// Whether `accept-encoding` names gzip or `*` with a weight above zero.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let mut accepts = false;

@@ -103,7 +103,7 @@ pub(crate) fn router(
         .method_not_allowed_fallback(unknown_method)
         .layer(CatchPanicLayer::custom(|_| panicked()))
         .layer(middleware::from_fn(layers::compress))
-        .layer(middleware::from_fn(layers::name_request))
+        .layer(middleware::from_fn(layers::add_request_id))
         .with_state(state);
     // Without an origin, `OPTIONS` has no meaning and no header is added.
     let all =

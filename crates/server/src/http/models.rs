@@ -1,4 +1,4 @@
-//! The list of models.
+//! `GET /v1/models` and `GET /v1/models/{id}`.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -24,7 +24,7 @@ pub(super) async fn one(
     let id = segment(path)?;
     let name = id.parse::<ModelName>().ok().filter(|name| name.is_served_by(state.engine.conductor_ids()));
     let name = name.ok_or_else(|| {
-        let message = format!("there is no model `{}`", shown(&id));
+        let message = format!("unknown model `{}`; GET /v1/models lists the models", shown(&id));
         ApiError::on_field(ErrorCode::ModelNotFound, "model", message)
     })?;
     body(&Model::new(name.to_string(), state.started))

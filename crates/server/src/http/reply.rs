@@ -1,4 +1,4 @@
-//! Errors in OpenAI's shape, and headers that every answer has.
+//! Errors in OpenAI's format, and the headers of answers.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
@@ -7,9 +7,9 @@ use podium_api::openai::ErrorBody;
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::RunId;
 
-/// The header that names the run behind a response.
+/// The header with the run id of a response.
 pub(super) const RUN_ID: &str = "x-podium-run-id";
-/// The header by which OpenAI's clients are told whether to repeat a request by themselves.
+/// The header that tells OpenAI's clients whether to repeat a request by themselves.
 pub(super) const SHOULD_RETRY: &str = "x-should-retry";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -21,7 +21,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The same, naming the run that it is about.
+    /// The error of a run, whose id it adds.
     pub(super) fn of_run(error: ApiError, run: RunId) -> Self {
         Self { error, run: Some(run) }
     }
@@ -33,8 +33,8 @@ impl From<ApiError> for Refusal {
     }
 }
 
-/// The same error with the names that fields have in a body of this API.
-fn in_words_of_http(mut error: ApiError) -> ApiError {
+/// Renames the fields of an error as the body of this API names them.
+fn with_http_names(mut error: ApiError) -> ApiError {
     for problem in &mut error.fields {
         if let Some(name) = problem.field.strip_prefix("policy.") {
             problem.field = format!("podium.{name}");
@@ -47,7 +47,7 @@ fn in_words_of_http(mut error: ApiError) -> ApiError {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let error = in_words_of_http(self.error);
+        let error = with_http_names(self.error);
         let mapping = error.code.mapping();
         let status = StatusCode::from_u16(mapping.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, ErrorBody::new(&error).to_json()).into_response();
@@ -64,17 +64,17 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// In how many seconds the same request may succeed, where that is known.
+/// The seconds after which the same request may succeed, if known.
 fn retry_after(code: ErrorCode) -> Option<&'static str> {
     match code {
         ErrorCode::Stopping | ErrorCode::Unavailable | ErrorCode::Overloaded => Some("1"),
-        // The run has waited until its deadline already.
+        // The run has already waited until its deadline.
         ErrorCode::WorkerRateLimited => Some("20"),
         _ => None,
     }
 }
 
-/// A JSON body that is written already.
+/// A response with a JSON body.
 pub(super) fn json(body: String) -> Response {
     ([(CONTENT_TYPE, JSON)], body).into_response()
 }
@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_fields_as_the_client_wrote_them() {
+    fn an_error_names_fields_as_http_clients_write_them() {
         let field = |field: &str| {
-            in_words_of_http(ApiError::on_field(ErrorCode::InvalidValue, field, "x")).fields.remove(0).field
+            with_http_names(ApiError::on_field(ErrorCode::InvalidValue, field, "x")).fields.remove(0).field
         };
         assert_eq!(field("policy.workers_allowed"), "podium.workers_allowed");
         assert_eq!(field("sampling.temperature"), "temperature");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_passes_says_when_to_try_again() {
+    fn a_temporary_error_says_when_to_retry() {
         for code in [ErrorCode::WorkerRateLimited, ErrorCode::Overloaded, ErrorCode::Unavailable] {
             let response = Refusal::from(ApiError::new(code, "later")).into_response();
             assert!([429, 503].contains(&response.status().as_u16()));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_not_to_pay_again_for_a_run_that_failed() {
+    fn a_failed_run_is_not_retried_by_clients() {
         let run: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         let error = ApiError::new(ErrorCode::FinalStepFailed, "no answer");
         let response = Refusal::of_run(error, run).into_response();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stops_says_when_to_come_back() {
+    fn a_stopping_server_says_when_to_retry() {
         let response = Refusal::from(ApiError::new(ErrorCode::Stopping, "stopping")).into_response();
         assert_eq!(
             (&response.headers()[SHOULD_RETRY], &response.headers()[RETRY_AFTER]),

@@ -1,4 +1,4 @@
-//! What is checked of a request before its body is read: where it comes from, who sends it, and whether the body can be JSON.
+//! Checks of a request before its body is read: its origin, its caller, and whether its body can be JSON.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -13,17 +13,17 @@ use podium_api::{ApiError, ErrorCode};
 use super::reply::Refusal;
 use super::{BODY_BYTES_MAX, ServerState};
 
-/// Longest part of a client's own text that an error repeats, in characters.
+/// Most characters of a client's text that an error repeats.
 const SHOWN_CHARS_MAX: usize = 100;
 
-/// Refuses a request by its head alone, or lets the caller's identity go along with it.
+/// Rejects a request by its head, or adds its caller to its extensions.
 pub(super) async fn check(
     State(state): State<ServerState>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
     let headers = request.headers();
-    // A header that is not text cannot hold a key either.
+    // A header that is not text cannot hold a key.
     let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
     if !state.auth.needs_key() && !state.auth.is_key(authorization) {
         same_machine(&request, &state.hosts_allowed, &state.cors_origins)?;
@@ -36,8 +36,8 @@ pub(super) async fn check(
     Ok(next.run(request).await)
 }
 
-/// Without keys, whoever reaches the server may use it, and a web page in a browser on this machine reaches it. A browser says
-/// in `Origin` which page asks. A page whose own name resolves to this machine is told by `Host`.
+/// Rejects web pages while no key is required, because a page in a browser on this machine could use the server. `Origin` names
+/// the page. `Host` reveals a page whose own domain resolves to this machine.
 fn same_machine(request: &Request, allowed: &[String], origins: &[String]) -> Result<(), ApiError> {
     let headers = request.headers();
     let is_allowed =
@@ -54,7 +54,7 @@ fn same_machine(request: &Request, allowed: &[String], origins: &[String]) -> Re
     let target = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     for host in [named, target].into_iter().flatten() {
         let authority = Authority::try_from(host).ok();
-        // Only a name can be made to resolve to this machine; an address is where the request went.
+        // A name can be made to resolve to this machine; an address cannot.
         let is_fine = |host: &str| is_allowed(host) || address(host).is_some();
         if !authority.as_ref().is_some_and(|authority| is_fine(authority.host())) {
             let host = HeaderValue::from_bytes(host).unwrap_or(HeaderValue::from_static("?"));
@@ -77,20 +77,19 @@ fn address(host: &str) -> Option<std::net::IpAddr> {
 
 fn foreign(header: &str, value: &HeaderValue) -> ApiError {
     let message = format!(
-        "the request's {header} `{}` is not allowed while the server needs no key; \
+        "the request's {header} `{}` is not allowed while the server requires no key; \
          add it to cors_origins or its host to hosts_allowed, or set keys_required",
         shown(&String::from_utf8_lossy(value.as_bytes()))
     );
     ApiError::new(ErrorCode::ForeignOrigin, message)
 }
 
-/// Checks that a body is not too long and is JSON, as far as the headers say.
+/// Checks by the headers that a body is JSON and not too long.
 fn is_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if let Some(coding) = headers.get(TRANSFER_ENCODING)
         && !coding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
-        let message =
-            "the transfer coding of the request is not supported; send it chunked or with its length";
+        let message = "the request's transfer-encoding is not supported; send the body chunked or with a content-length";
         return Err(ApiError::new(ErrorCode::UnsupportedTransferCoding, message));
     }
     if let Some(coding) = headers.get(CONTENT_ENCODING)
@@ -120,16 +119,16 @@ fn essence(media_type: &[u8]) -> &[u8] {
 
 /// The error for a body that is too long.
 pub(super) fn too_large() -> ApiError {
-    let message = format!("the request's body is longer than {BODY_BYTES_MAX} bytes");
+    let message = format!("the request's body is longer than the limit of {BODY_BYTES_MAX} bytes");
     ApiError::new(ErrorCode::BodyTooLarge, message)
 }
 
-/// The beginning of a client's own text, for an error.
+/// The beginning of a client's text, for an error.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
-/// The same request for a path without its last slash, which several clients add.
+/// Removes the trailing slash of the path, which several clients add.
 pub(super) fn without_slash(mut request: Request) -> Request {
     let uri = request.uri();
     let path = uri.path();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_this_machine_is_let_through_and_a_web_page_is_not() {
+    fn requests_of_this_machine_pass_and_web_pages_do_not() {
         let allowed = ["podium.internal".to_owned()];
         for headers in [
             &[][..],
@@ -173,7 +172,7 @@ mod tests {
             &[("host", "127.0.0.1:8080"), ("origin", "http://localhost:3000")],
             &[("host", "[::1]:8080"), ("origin", "http://[::1]")],
             &[("host", "app.localhost")],
-            // An address cannot be made to resolve to something else.
+            // An address cannot be made to resolve to this machine.
             &[("host", "192.168.1.5:8080")],
             &[("host", "podium.internal"), ("origin", "https://Podium.internal")],
         ] {
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_loses_its_last_slash_alone() {
+    fn only_the_trailing_slash_of_a_path_is_removed() {
         for (path, expected) in [
             ("/v1/models/", "/v1/models"),
             ("/v1/models/?a=b/", "/v1/models?a=b/"),

@@ -44,7 +44,7 @@ struct SummaryBody<'a> {
     cost_nano_usd: u64,
     wasted_cost_nano_usd: u64,
     fallbacks: u32,
-    /// This and the two below are null while the run is active, and where the store does not know them.
+    /// This field and the next two are null while the run is active, and for runs of earlier versions.
     failed_step_count: Option<u32>,
     degraded: Option<bool>,
     refused: Option<bool>,
@@ -71,10 +71,10 @@ impl<'a> SummaryBody<'a> {
     }
 }
 
-/// Which page of the list.
+/// The requested page of the list.
 #[derive(Debug, PartialEq, Eq)]
 struct Page {
-    /// The last run of the page before.
+    /// The last run of the previous page.
     after: Option<RunId>,
     limit: u32,
 }
@@ -90,7 +90,7 @@ impl Page {
             };
             match name {
                 "after" => {
-                    let id = value.parse().map_err(|_| invalid("the last_id of the page before"))?;
+                    let id = value.parse().map_err(|_| invalid("the last_id of an earlier page"))?;
                     page.after = Some(id);
                 }
                 "limit" => {
@@ -98,8 +98,7 @@ impl Page {
                     page.limit = limit.ok_or_else(|| invalid("a number from 1 to 200"))?;
                 }
                 _ => {
-                    let message =
-                        format!("unknown parameter `{}`; there are `after` and `limit`", shown(name));
+                    let message = format!("unknown parameter `{}`; use `after` and `limit`", shown(name));
                     return Err(ApiError::on_field(ErrorCode::UnknownParameter, name, message));
                 }
             }
@@ -108,14 +107,14 @@ impl Page {
     }
 }
 
-/// The tenant's runs, the newest first.
+/// Lists the tenant's runs, the newest first.
 pub(super) async fn list(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let page = Page::of(query.as_deref().unwrap_or_default())?;
-    // One more than wanted shows whether there is another page.
+    // One more than requested: it shows whether there is another page.
     let runs = state.engine.list(&caller.tenant, page.after, page.limit + 1).await;
     let mut runs = runs.map_err(|e| error_mapping::store_error(&e))?;
     let has_more = runs.len() > page.limit as usize;
@@ -131,7 +130,7 @@ pub(super) async fn list(
     Ok(json(serde_json::to_string(&body).map_err(|e| error_mapping::defect(&e))?))
 }
 
-/// A run as it stands.
+/// Reads a run.
 pub(super) async fn one(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,
@@ -141,7 +140,7 @@ pub(super) async fn one(
     Ok(body(id, &use_cases::load(&state.engine, &caller.tenant, id).await?))
 }
 
-/// Cancels a run. Cancelling a cancelled run is no error.
+/// Cancels a run. A cancelled run may be cancelled again.
 pub(super) async fn cancel(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,

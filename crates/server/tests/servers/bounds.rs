@@ -1,4 +1,4 @@
-//! Requests with too much in them.
+//! Requests and answers beyond a limit.
 
 use podium_api::v1;
 use podium_ports::server::ServerLimits;
@@ -10,7 +10,7 @@ use tonic_types::StatusExt as _;
 use crate::test_server::{COMPLETIONS, TestServer, asking, within};
 
 #[tokio::test]
-async fn a_call_with_too_many_messages_is_refused_in_few_words() {
+async fn a_call_with_too_many_messages_gets_a_short_error() {
     let server = TestServer::open(ServerLimits::default()).await;
     let mut client = server.client().await;
     let with =
@@ -20,14 +20,14 @@ async fn a_call_with_too_many_messages_is_refused_in_few_words() {
     assert_eq!(status.message(), "messages has 900000 entries, the limit is 1000");
     let estimate = v1::EstimateRunRequest { run: Some(with(900_000)) };
     assert_eq!(within(client.estimate_run(estimate)).await.unwrap_err().message(), status.message());
-    // A thousand wrong ones are told in a status that a client accepts.
+    // The status of a thousand invalid messages is short enough for a client.
     let status = within(client.create_run(with(1000))).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(status.get_error_details().bad_request().unwrap().field_violations.len(), 12);
 }
 
 #[tokio::test]
-async fn an_answer_beyond_what_may_be_held_unread_is_refused_in_a_status_over_grpc() {
+async fn an_answer_beyond_the_unread_limit_gets_a_grpc_status() {
     let server =
         TestServer::open(ServerLimits { unread_bytes_max: 64 << 10, ..ServerLimits::default() }).await;
     let mut client = server.client().await;
@@ -63,13 +63,13 @@ async fn an_answer_beyond_what_may_be_held_unread_is_refused_in_a_status_over_gr
         let words = [format!("watch again after event {before}"), "returns the answer later".to_owned()];
         assert!(words.iter().any(|words| status.message().ends_with(words)), "{}", status.message());
     }
-    // It was the event with the answer that was not sent: what follows it is.
+    // Only the event with the answer was not sent. The events after it are.
     let (last, end, _) = events(&"x".repeat(200 << 10), before + 1).await;
     assert!(last > before + 1 && end.is_none(), "{last} {end:?}");
 }
 
 #[tokio::test]
-async fn errors_of_the_transport_have_details_too() {
+async fn errors_of_the_transport_have_details() {
     let server = TestServer::open(ServerLimits::default()).await;
     let mut client = server.client().await;
     let messages = vec![v1::Message::default(); 2_000_000];
@@ -86,20 +86,20 @@ async fn a_client_may_compress() {
     let mut client =
         client.send_compressed(CompressionEncoding::Gzip).accept_compressed(CompressionEncoding::Gzip);
     within(client.create_run(asking("why?"))).await.unwrap();
-    // What is small on the wire may not be large here.
+    // A message that is small on the wire must not be large once decompressed.
     let mut large = asking("why?");
     large.messages[0].text = " ".repeat(3 << 20);
     assert_eq!(within(client.create_run(large)).await.unwrap_err().code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]
-async fn a_body_of_a_million_elements_is_refused() {
+async fn a_body_of_a_million_elements_is_rejected() {
     let server = TestServer::open(ServerLimits::default()).await;
     let zeros = "0,".repeat(1_000_000);
     for body in [format!("{{\"messages\":[{zeros}0]}}"), format!("{{\"stop\":[{zeros}0]}}")] {
         let reply = server.send(COMPLETIONS, "", &body).await;
         assert_eq!(reply.status, 400);
-        assert!(reply.body.contains("more than 50000 JSON values"), "{}", reply.body);
+        assert!(reply.body.contains("more JSON values than the limit of 50000"), "{}", reply.body);
     }
 }
 

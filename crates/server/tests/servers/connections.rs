@@ -1,4 +1,4 @@
-//! Connections that are silent, too many, or not read.
+//! Silent connections, too many connections, and unread answers.
 
 use podium_ports::server::ServerLimits;
 use podium_testkit::Answer;
@@ -34,21 +34,21 @@ async fn a_body_that_does_not_arrive_is_answered_with_408() {
 }
 
 #[tokio::test]
-async fn an_answer_may_take_longer_than_a_connection_may_be_silent() {
+async fn an_answer_may_take_longer_than_the_idle_limit() {
     let server = TestServer::open(short()).await;
     let gate = podium_testkit::Gate::closed();
     server.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
     let mut connection = server.connect().await;
     connection.write_all(request(COMPLETIONS, "", &question("why?", true)).as_bytes()).await.unwrap();
     until(&mut connection, "first ").await;
-    // Another connection is silent for as long as it may, and so is this one.
+    // Another connection reaches the idle limit, and so does this one.
     is_closed(server.connect().await).await;
     gate.open();
     until(&mut connection, "[DONE]").await;
 }
 
 #[tokio::test]
-async fn silent_connections_beyond_the_limit_keep_nobody_out() {
+async fn silent_connections_beyond_the_limit_lock_nobody_out() {
     let limits = ServerLimits { connections_max: Some(8), ..ServerLimits::default() };
     let server = TestServer::open(limits).await;
     let mut silent = Vec::new();
@@ -80,7 +80,7 @@ async fn a_request_that_is_being_answered_is_not_closed_for_another() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_is_given_up() {
+async fn an_unread_answer_is_dropped() {
     let server = TestServer::open(short()).await;
     let long = "x".repeat(3 << 20);
     server.vendor.otherwise(Answer::text(long.as_str()));

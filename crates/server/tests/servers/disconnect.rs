@@ -1,4 +1,4 @@
-//! Clients that leave before they have their answer.
+//! Clients that disconnect before they have their answer.
 
 use podium_domain::run::RunState;
 use podium_ports::server::ServerLimits;
@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::test_server::{COMPLETIONS, TestServer, asking, question, request, until, within};
 
-/// A request whose worker writes one word and waits.
+/// Sends a request whose worker writes one word and waits.
 async fn asked(server: &TestServer, headers: &str, stream: bool) -> (tokio::net::TcpStream, Gate) {
     let gate = Gate::closed();
     server.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
@@ -20,7 +20,7 @@ async fn asked(server: &TestServer, headers: &str, stream: bool) -> (tokio::net:
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cancels_its_run() {
+async fn a_client_that_disconnects_cancels_its_run() {
     for stream in [false, true] {
         let server = TestServer::open(ServerLimits::default()).await;
         let (connection, _gate) = asked(&server, "", stream).await;
@@ -31,7 +31,7 @@ async fn a_client_that_leaves_cancels_its_run() {
 }
 
 #[tokio::test]
-async fn a_run_with_an_idempotency_key_goes_on_without_its_client() {
+async fn a_run_with_an_idempotency_key_outlives_its_client() {
     for stream in [false, true] {
         let server = TestServer::open(ServerLimits::default()).await;
         let named = "idempotency-key: once\r\n";
@@ -47,7 +47,7 @@ async fn a_run_with_an_idempotency_key_goes_on_without_its_client() {
 }
 
 #[tokio::test]
-async fn a_run_over_grpc_goes_on_without_its_client() {
+async fn a_run_over_grpc_outlives_its_client() {
     let server = TestServer::open(ServerLimits::default()).await;
     let mut client = server.client().await;
     let run = within(client.create_run(asking("why?"))).await.unwrap().into_inner().run.unwrap();
@@ -57,7 +57,7 @@ async fn a_run_over_grpc_goes_on_without_its_client() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_its_answer_cancels_nothing() {
+async fn a_client_with_its_answer_cancels_nothing() {
     let server = TestServer::open(ServerLimits::default()).await;
     for stream in [false, true] {
         let reply = server.send(COMPLETIONS, "", &question("why?", stream)).await;

@@ -1,4 +1,4 @@
-//! Request ids that are used again.
+//! Request ids that are used twice.
 
 use podium_ports::server::ServerLimits;
 use tonic::Code;
@@ -7,7 +7,7 @@ use tonic_types::StatusExt as _;
 use crate::test_server::{COMPLETIONS, TestServer, asking, question, within};
 
 #[tokio::test]
-async fn an_idempotency_key_with_another_question_is_refused() {
+async fn an_idempotency_key_with_another_question_is_rejected() {
     let server = TestServer::open(ServerLimits::default()).await;
     let named = "idempotency-key: once\r\n";
     let first = server.send(COMPLETIONS, named, &question("question one", false)).await;
@@ -22,7 +22,7 @@ async fn an_idempotency_key_with_another_question_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_id_with_another_question_is_refused_over_grpc() {
+async fn a_request_id_with_another_question_is_rejected_over_grpc() {
     let server = TestServer::open(ServerLimits::default()).await;
     let mut client = server.client().await;
     let named = |text: &str| {

@@ -1,4 +1,4 @@
-//! Headers that wrap every answer: CORS, compression, and the time that a request took.
+//! CORS, compression, and the header with the time that a request took.
 
 use podium_ports::server::ServerLimits;
 use podium_testkit::Answer;
@@ -37,7 +37,7 @@ async fn only_pages_of_listed_origins_may_use_the_api() {
 }
 
 #[tokio::test]
-async fn without_origins_there_is_no_cors() {
+async fn without_origins_no_cors_headers_are_sent() {
     let server = TestServer::open(ServerLimits::default()).await;
     let page = format!("origin: http://localhost:3000\r\n{PREFLIGHT}");
     assert_eq!(server.send("OPTIONS /v1/chat/completions", &page, "").await.status, 405);

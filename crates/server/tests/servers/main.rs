@@ -1,4 +1,4 @@
-//! Both servers over real sockets, with an engine behind them whose workers are scripted.
+//! Tests both servers over real sockets, with an engine whose workers are scripted.
 
 #[cfg(test)]
 mod bounds;
@@ -7,6 +7,8 @@ mod connections;
 #[cfg(test)]
 mod disconnect;
 #[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod layers;
@@ -14,7 +16,5 @@ mod layers;
 mod request_checks;
 #[cfg(test)]
 mod runs;
-#[cfg(test)]
-mod shapes;
 #[cfg(test)]
 mod test_server;

@@ -1,4 +1,4 @@
-//! Requests that are refused before their body is read.
+//! Requests that are rejected before their body is read.
 
 use podium_ports::server::ServerLimits;
 use tokio::io::AsyncWriteExt as _;
@@ -10,7 +10,7 @@ use crate::test_server::{COMPLETIONS, Reply, TestServer, question, request, with
 const JSON: &str = "content-type: application/json\r\n";
 
 #[tokio::test]
-async fn a_request_without_a_key_is_refused_before_its_body_is_read() {
+async fn a_request_without_a_key_is_rejected_before_its_body() {
     let server = TestServer::locked(ServerLimits::default()).await;
     for (authorization, code) in
         [("", "missing_api_key"), ("authorization: Bearer pdm_x\r\n", "invalid_api_key")]
@@ -27,7 +27,7 @@ async fn a_request_without_a_key_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_key_is_refused_before_its_message_is_decoded() {
+async fn a_call_without_a_key_is_rejected_before_decoding() {
     let server = TestServer::locked(ServerLimits::default()).await;
     let channel = tonic::transport::Endpoint::new(format!("http://{}", server.grpc)).unwrap();
     let mut grpc = tonic::client::Grpc::new(channel.connect().await.unwrap());
@@ -47,7 +47,7 @@ async fn a_call_without_a_key_is_refused_before_its_message_is_decoded() {
 }
 
 #[tokio::test]
-async fn a_web_page_cannot_make_a_run() {
+async fn a_web_page_cannot_create_a_run() {
     let server = TestServer::open(ServerLimits::default()).await;
     let body = question("why?", false);
     for (headers, status, code) in [
@@ -77,7 +77,7 @@ async fn a_key_makes_a_foreign_origin_harmless() {
 }
 
 #[tokio::test]
-async fn wrong_paths_are_answered_in_the_shape_of_openai() {
+async fn unknown_paths_get_an_error_in_openais_format() {
     let server = TestServer::open(ServerLimits::default()).await;
     for path in ["/v1/models/%ff", "/v1/runs/%ff", "/v1/nothing"] {
         let reply = server.send(&format!("GET {path}"), "", "").await;

@@ -29,7 +29,7 @@ use tonic::transport::Channel;
 /// Longest wait for anything in a test. The machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits that a test need not wait for.
+/// Limits that are short enough to wait for.
 pub(crate) fn short() -> ServerLimits {
     let short = Duration::from_millis(200);
     ServerLimits { head: short, body: short, idle: short, stall: short, ..ServerLimits::default() }
@@ -54,7 +54,7 @@ impl TestServer {
         Self::with(limits, false, ScriptedConductor::new()).await
     }
 
-    /// The same with a conductor that plans anew after a step has failed.
+    /// A server with a conductor that plans anew after a step has failed.
     pub(crate) async fn that_replans() -> Self {
         let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
         Self::with(ServerLimits::default(), false, ScriptedConductor::new().able_to(abilities)).await
@@ -128,7 +128,7 @@ impl TestServer {
         PodiumServiceClient::connect(format!("http://{}", self.grpc)).await.unwrap()
     }
 
-    /// The only run that there is, as soon as it is there.
+    /// Waits for the only run.
     pub(crate) async fn only_run(&self) -> RunId {
         within(async {
             loop {
@@ -143,14 +143,14 @@ impl TestServer {
         .await
     }
 
-    /// A run once it has ended.
+    /// Waits for the end of a run.
     pub(crate) async fn ended(&self, id: RunId) -> Arc<Run> {
         let mut ending = self.engine.ending(id).await;
         within(ending.run()).await.unwrap()
     }
 }
 
-/// A request as it goes over the wire.
+/// The bytes of a request.
 pub(crate) fn request(method_and_path: &str, headers: &str, body: &str) -> String {
     let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
     format!("{method_and_path} HTTP/1.1\r\nhost: localhost\r\n{headers}{length}\r\n{body}")
@@ -162,7 +162,7 @@ pub(crate) fn question(text: &str, stream: bool) -> String {
     serde_json::json!({"model": "podium-ultra", "messages": messages, "stream": stream}).to_string()
 }
 
-/// The same over gRPC.
+/// The request of a run over gRPC.
 pub(crate) fn asking(text: &str) -> v1::CreateRunRequest {
     let message = v1::Message { role: v1::Role::User.into(), text: text.to_owned(), ..Default::default() };
     v1::CreateRunRequest { messages: vec![message], ..Default::default() }
@@ -205,7 +205,7 @@ impl Reply {
     }
 }
 
-/// Waits until the server closes a connection that it sends nothing on.
+/// Waits until the server closes a silent connection.
 pub(crate) async fn is_closed(mut connection: TcpStream) {
     let mut rest = Vec::new();
     let _ = within(connection.read_to_end(&mut rest)).await;

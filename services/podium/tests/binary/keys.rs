@@ -44,7 +44,7 @@ async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
     assert_eq!(found.answer.as_deref(), Some(ANSWER));
 
     // To another tenant, and to who shows no key, there is no such run.
-    let unknown = (Code::NotFound, format!("there is no run `{run_id}`"));
+    let unknown = (Code::NotFound, format!("run `{run_id}` does not exist"));
     assert_eq!(code_and_message(client.get_run(by(&birch, get.clone())).await), unknown);
     assert_eq!(code_and_message(client.get_run(get).await), unknown);
     assert_eq!(code_and_message(client.watch_run(by(&birch, watch)).await), unknown);

@@ -1,4 +1,4 @@
-//! How refusals, missing steps and a tenant's list of runs look over HTTP, and errors of gRPC's transport.
+//! The format of refusals, missing steps, lists of runs, and errors of gRPC's transport.
 
 use podium_ports::server::ServerLimits;
 use podium_ports::vendor::FinishReason;
@@ -19,7 +19,7 @@ fn events(body: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_declined_is_a_refusal() {
+async fn a_worker_that_declines_gives_a_refusal() {
     let server = TestServer::open(ServerLimits::default()).await;
     server.vendor.otherwise(Answer::text("I cannot help with that.").finish(FinishReason::ContentFilter));
     let whole = server.send(COMPLETIONS, "", &question("why?", false)).await;
@@ -40,7 +40,7 @@ async fn an_answer_that_was_declined_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_completion_lists_the_steps_that_gave_no_output() {
+async fn a_completion_lists_the_steps_without_an_output() {
     let server = TestServer::open(ServerLimits::default()).await;
     let steps =
         [("quick", "draft it", &[][..]), ("careful", "list facts", &[]), ("checker", "join", &[0, 1])];
@@ -127,7 +127,7 @@ async fn a_tenant_lists_its_own_runs_in_pages() {
 }
 
 #[tokio::test]
-async fn a_call_that_reaches_no_method_is_refused_with_details() {
+async fn a_call_of_an_unknown_method_gets_details() {
     let server = TestServer::open(ServerLimits::default()).await;
     let channel = Endpoint::new(format!("http://{}", server.grpc)).unwrap().connect().await.unwrap();
     let call = async |path: &'static str, sent: podium_api::v1::GetRunRequest| -> Status {
@@ -141,14 +141,14 @@ async fn a_call_that_reaches_no_method_is_refused_with_details() {
     let unknown = call("/podium.v1.PodiumService/Nothing", podium_api::v1::GetRunRequest::default()).await;
     assert_eq!((unknown.code(), reason(&unknown).as_deref()), (Code::Unimplemented, Some("ROUTE_NOT_FOUND")));
     assert_eq!(unknown.message(), "unknown method /podium.v1.PodiumService/Nothing");
-    // The bytes of this string are no message of the kind that the method takes.
+    // The bytes of this string are not a message of the method's type.
     let undecodable = podium_api::v1::GetRunRequest { run_id: "\u{1}".repeat(100) };
     let status = call("/podium.v1.PodiumService/EstimateRun", undecodable).await;
     assert_eq!((status.code(), reason(&status).as_deref()), (Code::InvalidArgument, Some("INVALID_VALUE")));
 }
 
 #[tokio::test]
-async fn a_tenant_is_not_shown_the_vendors_own_words() {
+async fn a_tenant_does_not_see_the_vendors_own_words() {
     let ask = async |server: &TestServer, headers: &str| {
         let message = "organization org-acme-42 has no access".to_owned();
         server.vendor.otherwise(Answer::refuse(Fault::Refused { message }));
