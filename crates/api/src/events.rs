@@ -51,7 +51,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 first_token_ms: *first_token_ms,
                 saved: saved.map(Into::into),
                 attempt,
-                ..step_done((*round, *step), output, *finish)
+                ..step_done(*round, *step, output, *finish)
             })
         }
         RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back } => {
@@ -63,7 +63,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 ..attempt_failed(*task, message, *retry_at)
             })
         }
-        RunEvent::FellBack { round, step, worker, message } => fell_back((*round, *step), worker, message),
+        RunEvent::FellBack { round, step, worker, message } => fell_back(*round, *step, worker, message),
         RunEvent::Hedged { .. } => return None,
         RunEvent::LeaseExpired { task, claim } => {
             let attempt = attempts.number(*task, *claim);
@@ -115,7 +115,7 @@ fn plan_ready(round: u16, planned: &Planned) -> v1::PlanReady {
     }
 }
 
-fn step_done((round, step): (u16, StepIndex), output: &str, finish: FinishReason) -> v1::StepDone {
+fn step_done(round: u16, step: StepIndex, output: &str, finish: FinishReason) -> v1::StepDone {
     v1::StepDone {
         round: round.into(),
         step: step.get().into(),
@@ -145,7 +145,7 @@ fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {
     v1::Succeeded { round: round.into(), step: step.get().into() }
 }
 
-fn fell_back((round, step): (u16, StepIndex), worker: &WorkerId, message: &str) -> Kind {
+fn fell_back(round: u16, step: StepIndex, worker: &WorkerId, message: &str) -> Kind {
     Kind::FellBack(v1::FellBack {
         round: round.into(),
         step: step.get().into(),

@@ -9,7 +9,7 @@ use podium_ports::stored::unsigned;
 
 use crate::mutation::Mutation;
 
-/// Caps and sums. A payer without a cap is only counted, and a period that nobody was charged to has no sum.
+/// Caps and sums. A payer without a cap is only counted. A period without charges has no sum.
 #[derive(Default)]
 pub(crate) struct BudgetState {
     pub(crate) caps: BTreeMap<Payer, Cost>,

@@ -1,4 +1,4 @@
-//! The step cache: it is late, loses what it is told, and forgets all at times.
+//! The step cache: slow, lossy, and wiped at times.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::world::{Core, Link, Service};
 /// How long an output is kept.
 const OUTPUT_TTL_MS: u64 = 20_000;
 
-/// What the cache holds.
+/// The contents of the cache.
 #[derive(Debug, Default)]
 pub(crate) struct CacheState {
     known: BTreeMap<CacheKey, Known>,
@@ -48,7 +48,7 @@ impl Core {
     }
 }
 
-/// A node's way to the cache.
+/// A node's connection to the cache.
 pub(crate) struct SimCache(pub(crate) Link);
 
 impl SimCache {

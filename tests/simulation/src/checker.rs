@@ -1,5 +1,5 @@
-//! What must hold in every world. The checker keeps books of its own: what the store was told, what the conductor meant, what
-//! the vendors were asked and said; and holds everybody against them.
+//! Checks the invariants of every world. The checker records the writes to the store, the intended plans, and the calls and answers
+//! of the vendors, and compares everything with these records.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,46 +22,46 @@ use podium_ports::vendor::ChatRequest;
 use crate::budgets::{BudgetState, Sum};
 use crate::vendor::IN_THE_MIDDLE;
 
-/// Something that must hold.
+/// A property that must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// An accepted run is there, and ends.
+    /// An accepted run is stored, and ends.
     Ends,
-    /// The log of a run grows at its end only, without gaps, and folds to what is stored: no output changes.
+    /// The log of a run only grows at its end, without gaps, and folds to the stored run: no output changes.
     Log,
-    /// No step runs before what it sees has ended, and its prompt holds the outputs that it sees and no others.
+    /// No step runs before the steps that it sees have ended. Its prompt holds exactly the outputs that it sees.
     Sight,
-    /// No vendor and no conductor is asked without a claim that was committed before, each claim once.
+    /// No vendor and no conductor is called without a claim that was committed before. A claim permits one call.
     Claim,
-    /// An output is what one finished call wrote, and is paid as that call was; or it is from the cache, costs nothing, and the
-    /// call was equal to the one that was not made.
+    /// An output comes from one finished call and has its cost. Or it comes from the cache, costs nothing, and its call was equal to
+    /// the one that was saved.
     Output,
-    /// A worker whose answer broke off is not asked for it again, unless the policy has it so.
+    /// A worker whose answer broke off is not called again for it, unless the policy says so.
     Once,
-    /// A watcher sees every event once, and text of one attempt at a time.
+    /// A watcher sees every event once, and the text of one attempt at a time.
     Stream,
-    /// The cost of a run is the sum over its attempts, each counted once; its waste, over those whose result was not taken.
+    /// The cost of a run is the sum over its attempts, each counted once. Its waste is the sum over those without an accepted result.
     Cost,
-    /// What a commit permits to spend fits every budget of its run, and in the end each sum is what its runs come to.
+    /// The spending that a commit permits fits every budget of its run. In the end, each budget's sum is the sum of its runs.
     Budget,
-    /// No worker has more calls at a time than are allowed, from all nodes, and none is asked during a pause that its vendor wants.
+    /// No worker has more concurrent calls, from all nodes, than permitted, and none is called during a pause that its vendor requested.
     Limit,
-    /// No node works whose wall clock is far off; no run fails before its deadline.
+    /// A node whose wall clock is far off does not work. No run fails before its deadline.
     Clock,
-    /// A tenant's request id is one run.
+    /// A tenant's request id names one run.
     RequestId,
-    /// The healed world comes to rest, and nothing is left over.
+    /// The world comes to rest once its faults end, and nothing is left over.
     Rest,
     /// Nothing panics.
     NoPanic,
 }
 
-/// What did not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The invariant.
     pub invariant: Invariant,
-    /// How.
+    /// The details.
     pub what: String,
 }
 
@@ -71,17 +71,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is known of a run, from the writes that took effect.
+/// A run, by the writes that took effect.
 struct Known {
     run: Run,
     events: Vec<SequencedEvent>,
 }
 
-/// What the conductor meant a step to be.
+/// A step as the conductor intended it.
 pub(crate) struct Intended {
     pub(crate) worker: WorkerId,
     pub(crate) sees: Vec<StepIndex>,
-    /// Whether it also sees the round before.
+    /// Whether it also sees the previous round.
     pub(crate) sees_earlier_round: bool,
 }
 
@@ -97,16 +97,16 @@ struct Call {
     subtask: String,
     worker: Worker,
     messages: Vec<Message>,
-    /// All that it will say if nothing goes wrong.
+    /// Its whole text if it does not fail.
     text: String,
     usage: Option<Usage>,
     is_finished: bool,
     tokens_max: u32,
 }
 
-/// A step by the question and by what it is asked to do, which is unique but for the plan that hands over a whole question, and
-/// for runs with the same question and plan: nobody can tell from a call which of these it is for.
-type Errand = (String, String);
+/// A step, by the question and its subtask. Plans that pass the whole question on, and runs with the same question and plan, share
+/// one: a call does not show which of them it belongs to.
+type StepKey = (String, String);
 
 #[derive(Default)]
 pub(crate) struct Checker {
@@ -116,9 +116,9 @@ pub(crate) struct Checker {
     intended: BTreeMap<String, Intended>,
     claims: BTreeMap<ClaimId, ClaimUse>,
     claims_by_seed: BTreeMap<u64, ClaimId>,
-    calls_allowed: BTreeMap<Errand, usize>,
+    calls_allowed: BTreeMap<StepKey, usize>,
     calls: Vec<Call>,
-    calls_by_errand: BTreeMap<Errand, Vec<usize>>,
+    calls_by_step: BTreeMap<StepKey, Vec<usize>>,
     plans: u64,
     writes: u64,
     violation: Option<Violation>,
@@ -129,7 +129,7 @@ impl Checker {
         self.violation.as_ref()
     }
 
-    /// Notes the first violation; what follows from it is of no interest.
+    /// Records the first violation; later ones may only follow from it.
     pub(crate) fn violated(&mut self, invariant: Invariant, what: impl Into<String>) {
         self.violation.get_or_insert_with(|| Violation { invariant, what: what.into() });
     }
@@ -145,17 +145,17 @@ impl Checker {
         self.runs.iter().filter(|(_, known)| !known.run.is_ended()).map(|(id, _)| *id)
     }
 
-    /// All runs as they are known.
+    /// All known runs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         self.runs.values().map(|known| &known.run)
     }
 
-    /// How much has happened: writes that took effect, calls, plans.
+    /// The numbers of writes that took effect, calls and plans.
     pub(crate) fn progress(&self) -> (u64, usize, u64) {
         (self.writes, self.calls.len(), self.plans)
     }
 
-    /// A run was created, or was there and is what the creator meant.
+    /// A run was created, or exists and is what the creator intended.
     pub(crate) fn created(&mut self, run: &Run, events: &[SequencedEvent]) {
         if self.runs.contains_key(&run.id()) {
             return;
@@ -164,10 +164,10 @@ impl Checker {
         self.by_question.entry(spec.conversation.question()).or_default().push(run.id());
         let request = spec.request_id.as_ref().map(|id| (spec.tenant.clone(), id.as_str().to_owned()));
         if let Some(other) = request.and_then(|request| self.by_request.insert(request, run.id())) {
-            self.violated(Invariant::RequestId, format!("runs {other} and {} are one request", run.id()));
+            self.violated(Invariant::RequestId, format!("runs {other} and {} have one request id", run.id()));
         }
         if Run::replay(run.id(), events).as_ref() != Ok(run) {
-            self.violated(Invariant::Log, format!("run {} does not begin as its events say", run.id()));
+            self.violated(Invariant::Log, format!("run {} differs from its first events", run.id()));
         }
         self.runs.insert(run.id(), Known { run: run.clone(), events: events.to_vec() });
         for event in events {
@@ -175,7 +175,7 @@ impl Checker {
         }
     }
 
-    /// A write to a run took effect: what is stored now.
+    /// A write to a run took effect; `stored` is the log now.
     pub(crate) fn written(&mut self, id: RunId, stored: &[SequencedEvent], after: &Run) {
         self.writes += 1;
         let Some(known) = self.runs.get_mut(&id) else {
@@ -191,7 +191,7 @@ impl Checker {
             known.events.push(event.clone());
         }
         if known.run != *after {
-            return self.violated(Invariant::Log, format!("run {id} is not what its events make of it"));
+            return self.violated(Invariant::Log, format!("run {id} differs from the fold of its events"));
         }
         for (position, event) in fresh.iter().enumerate() {
             self.happened(id, &event.event);
@@ -199,8 +199,7 @@ impl Checker {
         }
     }
 
-    /// Whether a step whose worker's answer broke off goes on with another one, where the policy wants that; and is asked for again
-    /// where it wants that.
+    /// Checks that a step whose worker's answer broke off falls back to another worker or is repeated, as the policy says.
     fn check_once(&mut self, id: RunId, event: &RunEvent, next: Option<&RunEvent>) {
         let RunEvent::AttemptFailed { task: TaskRef::Step { .. }, message, .. } = event else {
             return;
@@ -228,20 +227,20 @@ impl Checker {
                         self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
                     }
                     TaskRef::Step { .. } => {
-                        if let Some(errand) = self.errand_of(run, *task) {
-                            *self.calls_allowed.entry(errand).or_default() += 1;
+                        if let Some(step_key) = self.step_key_of(run, *task) {
+                            *self.calls_allowed.entry(step_key).or_default() += 1;
                         }
                     }
                 }
             }
             RunEvent::StepDone { round, step, output, usage, cost, saved, .. } => {
-                let told = (*round, *step, output.as_str());
+                let task = TaskRef::Step { round: *round, step: *step };
                 let sound = match saved {
-                    None => self.check_output(run, told, (*usage, *cost)).map(|_| ()),
+                    None => self.check_output(run, task, output, *usage, *cost).map(|_| ()),
                     Some(saved) if *usage == Usage::NONE && cost.is_zero() => self
-                        .check_output(run, told, (saved.usage, saved.cost))
-                        .and_then(|call| self.check_equal(run, (*round, *step), call)),
-                    Some(_) => Err("what was known already is paid for"),
+                        .check_output(run, task, output, saved.usage, saved.cost)
+                        .and_then(|call| self.check_equal(run, *round, *step, call)),
+                    Some(_) => Err("a cached output has a cost"),
                 };
                 if let Err(what) = sound {
                     self.violated(Invariant::Output, format!("run {run}, step {step}: {what}: `{output}`"));
@@ -255,42 +254,41 @@ impl Checker {
                 let is_limited = call.is_none_or(|call| limit.is_none_or(|limit| call.tokens_max <= limit));
                 let (is_degraded, lacks) = (known.run.is_degraded(), lacks_a_step(&known.run));
                 let may_lack = known.run.spec().policy.failed_step == FailedStep::Continue;
-                self.require(is_limited, Invariant::Output, || format!("run {run}: the answer has no limit"));
+                self.require(is_limited, Invariant::Output, || {
+                    format!("run {run}: the answer exceeds its token limit")
+                });
                 let is_said = is_degraded == lacks && (may_lack || !lacks);
                 self.require(is_said, Invariant::Output, || {
-                    format!("run {run}: its answer lacks a step: {lacks}, it is degraded: {is_degraded}")
+                    format!("run {run}: its answer lacks a step: {lacks}, but it is degraded: {is_degraded}")
                 });
             }
             _ => {}
         }
     }
 
-    /// The call that wrote a step's output, if it was one of that step and the step says of it what it consumed and cost.
+    /// The call that wrote a step's output. Fails if the call belongs to another step or has another usage or cost.
     fn check_output(
         &self,
         run: RunId,
-        (round, step, output): (u16, StepIndex, &str),
-        (usage, cost): (Usage, Cost),
+        task: TaskRef,
+        output: &str,
+        usage: Usage,
+        cost: Cost,
     ) -> Result<&Call, &'static str> {
         let number = markers(output).first().and_then(|marker| marker.split_once('.')?.0.parse().ok());
         let call =
-            number.and_then(|number: usize| self.calls.get(number)).ok_or("nobody wrote the output")?;
-        let errand = self.errand_of(run, TaskRef::Step { round, step });
-        if !call.is_finished || call.text != output || errand != Some(call.errand()) {
-            return Err("the output is of another call");
+            number.and_then(|number: usize| self.calls.get(number)).ok_or("no call wrote the output")?;
+        let step_key = self.step_key_of(run, task);
+        if !call.is_finished || call.text != output || step_key != Some(call.step_key()) {
+            return Err("the output belongs to another call");
         }
         let is_paid =
             call.usage.is_none_or(|paid| paid == usage) && call.worker.prices.latest().cost(&usage) == cost;
-        if is_paid { Ok(call) } else { Err("the output is paid wrongly") }
+        if is_paid { Ok(call) } else { Err("the cost of the output is wrong") }
     }
 
-    /// Whether a step whose output is from the cache would have made this very call, and may have its output from there.
-    fn check_equal(
-        &self,
-        run: RunId,
-        (round, step): (u16, StepIndex),
-        call: &Call,
-    ) -> Result<(), &'static str> {
+    /// Checks that a cached output may be used: the step would have made an equal call, and its policy permits the cache.
+    fn check_equal(&self, run: RunId, round: u16, step: StepIndex, call: &Call) -> Result<(), &'static str> {
         let Some(known) = self.runs.get(&run).map(|known| &known.run) else { return Ok(()) };
         let (spec, worker) = (known.spec(), known.worker_of(TaskRef::Step { round, step }));
         if spec.policy.step_cache != StepCaching::Exact || spec.sampling.temperature != Some(0.0) {
@@ -298,16 +296,16 @@ impl Checker {
         }
         let asks = prompt::for_worker(known, round, step);
         let is_equal = worker == Some(&call.worker.id) && asks.as_ref() == Some(&call.messages);
-        if is_equal { Ok(()) } else { Err("the output is of a call that is not equal") }
+        if is_equal { Ok(()) } else { Err("the output belongs to a call that is not equal") }
     }
 
-    fn errand_of(&self, run: RunId, task: TaskRef) -> Option<Errand> {
+    fn step_key_of(&self, run: RunId, task: TaskRef) -> Option<StepKey> {
         let TaskRef::Step { round, step } = task else { return None };
         let run = &self.runs.get(&run)?.run;
         Some((run.spec().conversation.question(), run.step(round, step)?.subtask.clone()))
     }
 
-    /// The conductor writes its next plan. Returns the plan's number.
+    /// Records that the conductor writes a plan, and checks its request. Returns the plan's number.
     pub(crate) fn planned(&mut self, request: &PlanRequest) -> u64 {
         self.plans += 1;
         let claim = self.claims_by_seed.get(&request.seed).and_then(|claim| self.claims.get_mut(claim));
@@ -330,23 +328,23 @@ impl Checker {
         let expected: Vec<_> = outputs.into_iter().flatten().flat_map(markers).collect();
         let is_seen = markers(request.earlier.as_ref().map_or("", |earlier| &earlier.text)) == expected;
         self.require(is_seen, Invariant::Sight, || {
-            format!("run {run}: round {round} is planned on other outputs")
+            format!("run {run}: round {round} is planned from other outputs")
         });
         self.plans
     }
 
-    /// The conductor gives a plan for a run that is not there yet. Returns the plan's number.
+    /// Records a plan for a run that is not stored yet. Returns the plan's number.
     pub(crate) fn planned_at_once(&mut self) -> u64 {
         self.plans += 1;
         self.plans
     }
 
-    /// What the conductor means by a step.
+    /// Records a step as the conductor intends it.
     pub(crate) fn intend(&mut self, subtask: &str, step: Intended) {
         self.intended.insert(subtask.to_owned(), step);
     }
 
-    /// A vendor is called. Returns the call's number.
+    /// Records a call, and checks its claim and its prompt. Returns the call's number.
     pub(crate) fn called(&mut self, worker: &Worker, request: &ChatRequest) -> usize {
         let prompt = request.messages.last().map(|message| message.text.as_str()).unwrap_or_default();
         let question = between(prompt, "<question>\n", "\n</question>").unwrap_or(prompt);
@@ -354,22 +352,22 @@ impl Checker {
         let subtask = own.and_then(|own| between(own, "<subtask>\n", "\n</subtask>")).unwrap_or(prompt);
         let number = self.calls.len();
         let Some(runs) = self.by_question.get(question) else {
-            self.violated(Invariant::Claim, format!("a call for no run: `{prompt}`"));
+            self.violated(Invariant::Claim, format!("a call without a run: `{prompt}`"));
             return number;
         };
         let faults = runs.iter().map(|run| self.sight(*run, subtask, worker, prompt));
-        // It is for one of them.
+        // The call belongs to one of these runs.
         let faults: Option<Vec<_>> = faults.map(Result::err).collect();
         let fault = faults.and_then(|faults| faults.into_iter().next());
-        let errand = (question.to_owned(), subtask.to_owned());
-        let allowed = self.calls_allowed.get(&errand).copied().unwrap_or_default();
-        let calls = self.calls_by_errand.entry(errand.clone()).or_default();
+        let step_key = (question.to_owned(), subtask.to_owned());
+        let allowed = self.calls_allowed.get(&step_key).copied().unwrap_or_default();
+        let calls = self.calls_by_step.entry(step_key.clone()).or_default();
         calls.push(number);
         let calls = calls.len();
         self.violation = self.violation.take().or(fault);
-        let what = || format!("call {calls} of {allowed} that were claimed for `{subtask}` of `{question}`");
+        let what = || format!("call {calls} for `{subtask}` of `{question}`, which has {allowed} claims");
         self.require(calls <= allowed, Invariant::Claim, what);
-        let (question, subtask) = errand;
+        let (question, subtask) = step_key;
         let (worker, messages) = (worker.clone(), request.messages.clone());
         let (text, tokens_max) = (String::new(), request.output_tokens_max);
         let (usage, is_finished) = (None, false);
@@ -377,7 +375,7 @@ impl Checker {
         number
     }
 
-    /// Whether a call with that prompt can be of a step of the run.
+    /// Whether a call with this prompt can belong to a step of the run.
     fn sight(&self, run: RunId, subtask: &str, worker: &Worker, prompt: &str) -> Result<(), Violation> {
         let Some(known) = self.runs.get(&run) else { return Ok(()) };
         let violated = |invariant, what| Err(Violation { invariant, what });
@@ -390,7 +388,7 @@ impl Checker {
         };
         let intended = self.intended.get(subtask);
         let Some(planned) = known.run.rounds().get(usize::from(round)) else { return Ok(()) };
-        // What the conductor wrote counts the plan's own steps. A substitute for a plan sees what was begun of it.
+        // The conductor's indices count the plan's own steps. A substitute for a plan sees the steps that began before it.
         let before = if planned.is_superseded(step) { 0 } else { planned.superseded };
         let moved = |seen: &StepIndex| StepIndex::new(seen.get() + before);
         let sees: Vec<_> = match intended {
@@ -425,7 +423,7 @@ impl Checker {
         if let Some(seen) = early {
             violated(Invariant::Sight, format!("run {run}: step {step} runs before step {seen} has ended"))
         } else if !is_whole {
-            violated(Invariant::Sight, format!("run {run}: step {step} sees something else: `{prompt}`"))
+            violated(Invariant::Sight, format!("run {run}: step {step} sees other outputs: `{prompt}`"))
         } else if !is_right {
             violated(Invariant::Sight, format!("run {run}: step {step} went to `{}`", worker.id))
         } else {
@@ -433,28 +431,28 @@ impl Checker {
         }
     }
 
-    /// What a call will say if nothing goes wrong.
+    /// Records the whole text of a call.
     pub(crate) fn will_say(&mut self, call: usize, text: String) {
         if let Some(call) = self.calls.get_mut(call) {
             call.text = text;
         }
     }
 
-    /// A vendor said all.
+    /// Records the end of a call.
     pub(crate) fn finished(&mut self, call: usize, usage: Option<Usage>) {
         if let Some(call) = self.calls.get_mut(call) {
             (call.is_finished, call.usage) = (true, usage);
         }
     }
 
-    /// A client was told that its request became this run.
+    /// Checks a run whose id a client got.
     pub(crate) fn accepted(&mut self, run: RunId) {
         self.require(self.runs.contains_key(&run), Invariant::Ends, || {
-            format!("accepted run {run} is nowhere")
+            format!("accepted run {run} is unknown")
         });
     }
 
-    /// A client was shown an event.
+    /// Checks an event that a client saw.
     pub(crate) fn shown_event(&mut self, run: RunId, event: &SequencedEvent) {
         let place = usize::try_from(event.sequence).ok().and_then(|sequence| sequence.checked_sub(1));
         let known = self.runs.get(&run).and_then(|known| known.events.get(place?));
@@ -462,35 +460,35 @@ impl Checker {
         self.require(is_same, Invariant::Log, || format!("run {run}: event {} has changed", event.sequence));
     }
 
-    /// A client was shown text of an attempt, all of it together.
+    /// Checks the text of an attempt that a client has seen so far.
     pub(crate) fn shown_text(&mut self, run: RunId, task: TaskRef, claim: ClaimId, text: &str) {
         let is_its = self.claims.get(&claim).is_some_and(|claim| (claim.run, claim.task) == (run, task));
-        let errand = self.errand_of(run, task);
-        let calls = errand.and_then(|errand| self.calls_by_errand.get(&errand)).into_iter().flatten();
+        let step_key = self.step_key_of(run, task);
+        let calls = step_key.and_then(|step_key| self.calls_by_step.get(&step_key)).into_iter().flatten();
         let is_one = calls.into_iter().any(|call| self.calls[*call].text.starts_with(text));
         self.require(is_its && is_one, Invariant::Stream, || {
-            format!("run {run}, {task}: `{text}` is of no attempt")
+            format!("run {run}, {task}: `{text}` belongs to no attempt")
         });
     }
 
-    /// A client who waited for the end was given the run.
+    /// Checks the run that a client got at its end.
     pub(crate) fn shown_end(&mut self, run: &Run) {
         let known = self.runs.get(&run.id()).map(|known| (known.run.state(), known.run.answer()));
         let is_true = run.is_ended() && known == Some((run.state(), run.answer()));
-        self.require(is_true, Invariant::Stream, || format!("run {}: its end is told wrongly", run.id()));
+        self.require(is_true, Invariant::Stream, || format!("run {}: a client got another end", run.id()));
     }
 
-    /// A client was shown a part of an answer: all of it so far must be of one attempt.
+    /// Checks the answer that a client has seen so far: it must belong to one attempt.
     pub(crate) fn shown_answer(&mut self, run: RunId, text: &str) {
         let question = self.runs.get(&run).map(|known| known.run.spec().conversation.question());
         let mut calls = self.calls.iter().filter(|call| Some(&call.question) == question.as_ref());
         let is_one = calls.any(|call| call.text.starts_with(text));
         self.require(is_one, Invariant::Stream, || {
-            format!("run {run}: the answer `{text}` is of no attempt")
+            format!("run {run}: the answer `{text}` belongs to no attempt")
         });
     }
 
-    /// A commit that permits spending was booked: no budget of its run may be over its cap.
+    /// Checks a booked commit that permits spending: no budget of its run may exceed its cap.
     pub(crate) fn permitted(&mut self, booking: &Booking, budgets: &BudgetState) {
         for budget in &booking.budgets {
             let Some(cap) = budgets.caps.get(&budget.payer) else { continue };
@@ -501,7 +499,7 @@ impl Checker {
         }
     }
 
-    /// What the runs that are charged to a budget come to.
+    /// The sum of the runs that are charged to a budget.
     fn weight(&self, budget: &BudgetRef) -> Charge {
         let charged = self.runs().filter(|run| run.spec().budgets.contains(budget));
         charged.map(Run::booked).fold(Charge::default(), |sum, charge| Charge {
@@ -510,23 +508,23 @@ impl Checker {
         })
     }
 
-    /// What must hold in the end, of the sums of budgets.
+    /// Checks the sums of budgets at the end.
     pub(crate) fn charged_in_the_end(&mut self, budgets: &BudgetState) {
         for (budget, sum) in &budgets.sums {
             let weight = self.weight(budget);
             let expected =
                 Sum { spent: stored(weight.spent.nano_usd()), reserved: stored(weight.reserved.nano_usd()) };
             self.require(*sum == expected, Invariant::Budget, || {
-                format!("budget `{}` has {sum:?} and its runs come to {expected:?}", budget.payer)
+                format!("budget `{}` has {sum:?}, but its runs sum to {expected:?}", budget.payer)
             });
         }
     }
 
-    /// What must hold in the end, of what the store holds of a run.
+    /// Checks a stored run at the end.
     pub(crate) fn stored_in_the_end(&mut self, id: RunId, stored: Option<(&[SequencedEvent], RunSums)>) {
         let Some(known) = self.runs.get(&id) else { return };
         let Some((events, sums)) = stored else {
-            return self.violated(Invariant::Ends, format!("run {id} is gone"));
+            return self.violated(Invariant::Ends, format!("run {id} is missing"));
         };
         let is_same = events == known.events;
         let mut paid = BTreeMap::new();
@@ -541,18 +539,18 @@ impl Checker {
         let is_sum = is_once && is_whole && known.run.cost() == sum && sums == RunSums::of(&known.run);
         self.require(is_same, Invariant::Log, || format!("the log of run {id} has changed"));
         self.require(is_sum, Invariant::Cost, || {
-            format!("run {id}: its attempts cost {sum}, it is said {sums:?}")
+            format!("run {id}: its attempts cost {sum}, but its sums are {sums:?}")
         });
     }
 }
 
 impl Call {
-    fn errand(&self) -> Errand {
+    fn step_key(&self) -> StepKey {
         (self.question.clone(), self.subtask.clone())
     }
 }
 
-/// What an event says was paid, and for what.
+/// The attempt that an event pays for, and its cost.
 fn payment(event: &RunEvent) -> Option<((TaskRef, ClaimId), Cost)> {
     match event {
         RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
@@ -568,7 +566,7 @@ fn payment(event: &RunEvent) -> Option<((TaskRef, ClaimId), Cost)> {
     }
 }
 
-/// Whether what was paid bought what the run goes on with.
+/// Whether the run uses the result of the cost.
 fn is_taken(run: &Run, event: &RunEvent) -> bool {
     match event {
         RunEvent::PlanReady { .. } | RunEvent::AnswerKept { .. } => true,
@@ -577,7 +575,7 @@ fn is_taken(run: &Run, event: &RunEvent) -> bool {
     }
 }
 
-/// Whether the step that answered sees, directly or through others, a step without an output.
+/// Whether the step with the answer sees a step without an output, directly or through others.
 fn lacks_a_step(run: &Run) -> bool {
     let RunState::Succeeded { round, step } = run.state() else { return false };
     let mut to_visit = vec![*step];
@@ -590,7 +588,7 @@ fn lacks_a_step(run: &Run) -> bool {
     false
 }
 
-/// The marks that vendors' texts carry, such as `17.2` for the third piece of call 17.
+/// The markers in vendors' texts, such as `17.2` for the third piece of call 17.
 fn markers(text: &str) -> Vec<&str> {
     text.split("[c").skip(1).filter_map(|rest| rest.split_once(']')).map(|(marker, _)| marker).collect()
 }

@@ -1,4 +1,4 @@
-//! Clients: they ask, watch, read the answer, cancel, lose their connection and come back. What they are shown is checked.
+//! Clients submit, watch, read answers, cancel, lose connections and reconnect. Everything that they see is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ use crate::simulation::Order;
 use crate::trace::note;
 use crate::world::{Core, Ended, Link, World};
 
-/// The tenants of every world.
+/// The tenants of each world.
 const TENANTS: [&str; 4] = ["acme", "birch", "cedar", "dogwood"];
-/// Largest cap of a budget: about what the runs of a tenant come to in a world.
+/// Largest cap of a budget: about the cost of a tenant's runs in a world.
 const BUDGET_NANO_USD_MAX: u64 = 20_000_000_000;
 
-/// Something that a client does, by the number of its question.
+/// An action of a client, by the number of its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Errand {
+pub(crate) enum ClientAction {
     Submit(usize),
     Watch(usize),
     Answer(usize),
@@ -38,18 +38,18 @@ pub(crate) enum Errand {
 #[derive(Default)]
 pub(crate) struct Clients {
     asks: Vec<Ask>,
-    /// What clients still want.
-    pending: BTreeSet<Errand>,
+    /// Actions that are not done.
+    pending: BTreeSet<ClientAction>,
 }
 
-/// A question and what its client has seen.
+/// A question, and the updates that its client has seen.
 struct Ask {
     submit: Submit,
-    /// Whether it waits for the run's end as it submits it.
+    /// Whether the client submits and waits for the end in one request.
     waits: bool,
-    errands: Vec<Errand>,
+    actions: Vec<ClientAction>,
     run: Option<RunId>,
-    /// The last event that the watching client has.
+    /// The sequence number of the last event that the client saw.
     last: u64,
     shown: BTreeMap<(u16, StepIndex), Shown>,
     is_last_shown: bool,
@@ -63,7 +63,7 @@ struct Shown {
 }
 
 impl Clients {
-    /// The clients of a world, and when they submit: some twice, to two nodes at once.
+    /// The clients of a world and their submits. Some submit twice, to two nodes at once.
     pub(crate) fn draw(dice: &mut Dice, asks: usize, until_ms: u64) -> (Self, Vec<(u64, Order)>) {
         let mut clients = Self::default();
         let (mut orders, mut times) = (Vec::new(), Vec::new());
@@ -73,36 +73,36 @@ impl Clients {
             let mut at = dice.below(until_ms);
             let mut ask = Ask::draw(dice, number);
             ask.submit.budgets.extend(budgets.get(ask.submit.tenant.as_str()).cloned());
-            // Some ask what was asked before: the same of the same tenant, in another request, and often soon after it.
+            // Some repeat an earlier question of the same tenant in another request, often soon after it.
             if number > 0 && dice.chance(repeats) {
                 let other = dice.index(number);
                 ask.repeat(&clients.asks[other], number);
                 at = if dice.chance(700) { times[other] + dice.mostly_small(0, 4_000) } else { at };
             }
             times.push(at);
-            orders.push((at, Order::Client(Errand::Submit(number))));
+            orders.push((at, Order::Client(ClientAction::Submit(number))));
             if ask.submit.request_id.is_some() && dice.chance(500) {
-                orders.push((at, Order::Client(Errand::Submit(number))));
+                orders.push((at, Order::Client(ClientAction::Submit(number))));
             }
             clients.asks.push(ask);
-            clients.pending.insert(Errand::Submit(number));
+            clients.pending.insert(ClientAction::Submit(number));
         }
         (clients, orders)
     }
 
-    /// What clients still want.
-    pub(crate) fn pending(&self) -> &BTreeSet<Errand> {
+    /// The actions that are not done.
+    pub(crate) fn pending(&self) -> &BTreeSet<ClientAction> {
         &self.pending
     }
 
-    /// The caps of the budgets that the questions are charged to.
+    /// The caps of the budgets of all questions.
     pub(crate) fn caps(&self) -> BTreeMap<Payer, Cost> {
         let budgets = self.asks.iter().flat_map(|ask| &ask.submit.budgets);
         budgets.filter_map(|budget| Some((budget.payer.clone(), budget.cap?))).collect()
     }
 }
 
-/// The budgets of a world: none for some tenants, and one that soon runs out for others.
+/// The budgets of a world. Some tenants have none; others have one that soon runs out.
 fn some_budgets(dice: &mut Dice) -> BTreeMap<&'static str, Budget> {
     let mut budgets = BTreeMap::new();
     for name in TENANTS {
@@ -118,7 +118,7 @@ fn some_budgets(dice: &mut Dice) -> BTreeMap<&'static str, Budget> {
 }
 
 impl Ask {
-    /// Asks the same as `other`.
+    /// Repeats the question of `other`.
     fn repeat(&mut self, other: &Self, number: usize) {
         let request_id = self.submit.request_id.take();
         let request_id = request_id.and_then(|_| RequestId::new(format!("again{number}")).ok());
@@ -127,7 +127,7 @@ impl Ask {
 
     fn draw(dice: &mut Dice, number: usize) -> Self {
         let tenant = TENANTS[dice.index(3)];
-        // Tenants number their requests each for themselves: the same id of another tenant is another request.
+        // Each tenant numbers its own requests: the same id of another tenant is another request.
         let waits = dice.chance(400);
         let named = dice.chance(if waits { 300 } else { 700 });
         let request_id = named.then(|| RequestId::new(format!("r{}", number / 2 * 2))).and_then(Result::ok);
@@ -156,15 +156,15 @@ impl Ask {
         if dice.chance(30) {
             policy.output_bytes_max = 20;
         }
-        let mut errands = Vec::new();
+        let mut actions = Vec::new();
         if dice.chance(500) {
-            errands.push(Errand::Watch(number));
+            actions.push(ClientAction::Watch(number));
         }
         if dice.chance(400) {
-            errands.push(Errand::Answer(number));
+            actions.push(ClientAction::Answer(number));
         }
         if dice.chance(150) {
-            errands.push(Errand::Cancel(number));
+            actions.push(ClientAction::Cancel(number));
         }
         let tenant = if number.is_multiple_of(2) { tenant } else { TENANTS[3] };
         let submit = Submit {
@@ -179,68 +179,68 @@ impl Ask {
                 .unwrap_or_else(|_| unreachable!("it is a question")),
             policy,
             answer_tokens_max: dice.chance(100).then_some(50),
-            // Most want the same answer whenever they ask the same.
+            // Most requests are deterministic, so that the step cache may answer them.
             sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
             answer: AnswerForm::Text,
             stops: Stops::default(),
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
-        Self { submit, waits, errands, run: None, last: 0, shown, is_last_shown: false, answer }
+        Self { submit, waits, actions, run: None, last: 0, shown, is_last_shown: false, answer }
     }
 }
 
-/// An errand under way on a node. One that ends without being done is tried again elsewhere: the client comes back.
+/// An action under way on a node. If it is dropped before it is done, the client repeats it elsewhere.
 pub(crate) struct UnderWay {
     world: World,
-    errand: Errand,
+    action: ClientAction,
     is_done: bool,
 }
 
 impl UnderWay {
-    pub(crate) fn new(world: World, errand: Errand) -> Self {
-        Self { world, errand, is_done: false }
+    pub(crate) fn new(world: World, action: ClientAction) -> Self {
+        Self { world, action, is_done: false }
     }
 
     fn done(mut self) {
         self.is_done = true;
-        self.world.lock().clients.pending.remove(&self.errand);
+        self.world.lock().clients.pending.remove(&self.action);
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if !self.is_done {
-            self.world.lock().broken_off.push(Ended::Errand(self.errand));
+            self.world.lock().broken_off.push(Ended::ClientAction(self.action));
         }
     }
 }
 
 impl Core {
-    /// A client lost its connection, and comes back.
-    pub(crate) fn come_back(&mut self, errand: Errand) {
-        let again = match errand {
-            // Without a request id, asking again could be a second run: this client gives up.
-            Errand::Submit(number) => self.clients.asks[number].submit.request_id.is_some(),
+    /// A client lost its connection and reconnects.
+    pub(crate) fn reconnect(&mut self, action: ClientAction) {
+        let again = match action {
+            // Without a request id, a repetition could create a second run, so this client gives up.
+            ClientAction::Submit(number) => self.clients.asks[number].submit.request_id.is_some(),
             _ => true,
         };
         if again {
-            self.count("client came back");
-            self.clients.pending.insert(errand);
+            self.count("client reconnected");
+            self.clients.pending.insert(action);
             let pause = self.dice.between(100, 1_500);
-            self.order_after(pause, Order::Client(errand));
+            self.order_after(pause, Order::Client(action));
         } else {
-            self.clients.pending.remove(&errand);
+            self.clients.pending.remove(&action);
         }
     }
 }
 
-/// Does an errand at a node.
-pub(crate) async fn run_errand(engine: Engine, link: Link, under_way: UnderWay) {
-    let is_done = match under_way.errand {
-        Errand::Submit(number) => submit(&engine, &link, number).await,
-        Errand::Watch(number) => watch(&engine, &link, number).await,
-        Errand::Answer(number) => answer(&engine, &link, number).await,
-        Errand::Cancel(number) => cancel(&engine, &link, number).await,
+/// Performs an action at a node.
+pub(crate) async fn run_action(engine: Engine, link: Link, under_way: UnderWay) {
+    let is_done = match under_way.action {
+        ClientAction::Submit(number) => submit(&engine, &link, number).await,
+        ClientAction::Watch(number) => watch(&engine, &link, number).await,
+        ClientAction::Answer(number) => answer(&engine, &link, number).await,
+        ClientAction::Cancel(number) => cancel(&engine, &link, number).await,
     };
     if is_done {
         under_way.done();
@@ -270,11 +270,11 @@ async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
             Ok((submitted, Some(ending))) => (submitted.run_id(), ending),
             Err(SubmitError::Store(_)) => return false,
             Err(SubmitError::OverBudget(_)) => {
-                core.count("refused over budget");
+                core.count("rejected over budget");
                 return true;
             }
             Err(refused) => {
-                core.checker.violated(Invariant::Ends, format!("a sound request was refused: {refused}"));
+                core.checker.violated(Invariant::Ends, format!("a valid request was rejected: {refused}"));
                 return true;
             }
         }
@@ -309,10 +309,10 @@ impl Core {
             }
             Some(_) => {}
             None => {
-                for errand in std::mem::take(&mut ask.errands) {
-                    self.clients.pending.insert(errand);
+                for action in std::mem::take(&mut ask.actions) {
+                    self.clients.pending.insert(action);
                     let pause = self.dice.mostly_small(0, 10_000);
-                    self.order_after(pause, Order::Client(errand));
+                    self.order_after(pause, Order::Client(action));
                 }
             }
         }
@@ -340,7 +340,7 @@ impl Core {
                 self.counts.entry("watcher saw a restart").and_modify(|count| *count += 1).or_insert(1);
                 match ask.shown.get_mut(&(*round, *step)) {
                     Some(shown) if !shown.is_over => shown.is_over = true,
-                    _ => fail(format!("step {step} of round {round} restarts and had not begun")),
+                    _ => fail(format!("step {step} of round {round} restarts but had not begun")),
                 }
             }
             Update::Frame { frame, .. } => {
@@ -352,7 +352,7 @@ impl Core {
                 let shown = ask.shown.entry(place).or_insert(fresh);
                 if (shown.claim, shown.text.len() as u64) != (frame.claim, frame.offset) {
                     fail(format!(
-                        "a frame at {} follows {} bytes, or is of another attempt",
+                        "a frame at {} follows {} bytes, or belongs to another attempt",
                         frame.offset,
                         shown.text.len()
                     ));
@@ -368,8 +368,10 @@ impl Core {
         let shown = &self.clients.asks[number].answer;
         match run.state() {
             RunState::Active => {
-                self.checker
-                    .violated(Invariant::Stream, format!("the answer of run {} ended before it", run.id()));
+                self.checker.violated(
+                    Invariant::Stream,
+                    format!("the answer of run {} ended before the run", run.id()),
+                );
             }
             RunState::Succeeded { .. } if run.answer() != Some(shown) => {
                 let what = format!("run {}: `{shown}` was shown, the answer is {:?}", run.id(), run.answer());
@@ -394,7 +396,7 @@ async fn watch(engine: &Engine, link: &Link, number: usize) -> bool {
             let mut core = link.world.lock();
             let Ok(update) = update else { return false };
             core.saw(number, &update);
-            // Some leave and come back, some read slowly.
+            // Some clients disconnect and reconnect, some read slowly.
             if core.dice.chance(15) {
                 return false;
             }
@@ -406,7 +408,8 @@ async fn watch(engine: &Engine, link: &Link, number: usize) -> bool {
     }
     let mut core = link.world.lock();
     if !core.clients.asks[number].is_last_shown {
-        core.checker.violated(Invariant::Stream, format!("the watching of run {run} ended before it"));
+        core.checker
+            .violated(Invariant::Stream, format!("the watch of run {run} ended before its final event"));
     }
     true
 }

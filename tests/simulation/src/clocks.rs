@@ -1,4 +1,4 @@
-//! Clocks. Nodes go by the store's time, as a cluster goes by its database's; and each has a wall clock, which may be wrong.
+//! Clocks. Nodes use the store's time, as a cluster uses its database's. Each node also has a wall clock, which may be wrong.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::dice::Dice;
 use crate::mutation::Mutation;
 use crate::world::{Core, Link};
 
-/// How far a wall clock may be off before its process takes no work, as in a cluster.
+/// Largest error of a wall clock with which a process takes work, as in a cluster.
 const SKEW_MAX: Duration = Duration::from_secs(30);
-/// How far a wrong wall clock is off: ten minutes behind or ahead, or forty days ahead.
+/// The errors of wrong wall clocks: ten minutes behind or ahead, or forty days ahead.
 const OFF_MS: [i64; 3] = [-600_000, 600_000, 40 * 24 * 3_600_000];
-/// Most that a node's idea of the store's time is ahead.
+/// Most that a node's estimate of the store's time is ahead.
 pub(crate) const AHEAD_MS_MAX: u64 = 400;
 
 /// A node whose wall clock is off.
@@ -34,13 +34,12 @@ impl WallClock {
 }
 
 impl Core {
-    /// How far the node's wall clock is off.
+    /// The error of the node's wall clock, if it is wrong.
     fn wall_clock_off(&self, node: usize) -> Option<i64> {
         self.wall_clock.filter(|off| off.node == node).map(|off| off.ahead_ms)
     }
 
-    /// A commit took effect: a node whose wall clock is far off must not have worked, and no run ends before its deadline because of
-    /// it.
+    /// Checks a commit that took effect: its node's wall clock must be right if it worked, and no run may miss its deadline early.
     pub(crate) fn check_clock(&mut self, node: usize, deadline_at: Timestamp, events: &[SequencedEvent]) {
         let now = TestClock::START.after(Duration::from_millis(self.now_ms + AHEAD_MS_MAX));
         for SequencedEvent { event, .. } in events {

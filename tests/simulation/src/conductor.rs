@@ -1,5 +1,5 @@
-//! The conductor: plans of one to five steps that fan out and in, written piece by piece; slow, failing or without an idea at
-//! times, and at times its plan is another one in the end than it wrote.
+//! The conductor: plans of one to five steps that fan out and in, written piece by piece. At times it is slow, fails, or finds no
+//! plan, and at times its final plan differs from the text that it wrote before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Conductor for SimConductor {
             core,
             "node {}: plan {number} is {}",
             self.link.node,
-            if outcome.is_ok() { "there" } else { "none" }
+            if outcome.is_ok() { "done" } else { "missing" }
         );
         outcome
     }
@@ -72,7 +72,7 @@ impl Conductor for SimConductor {
         Some(&self.pool)
     }
 
-    /// Now and then it needs no model.
+    /// Some plans need no model.
     fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
         let mut core = self.link.world.lock();
         if !core.dice.chance(250) {
@@ -82,11 +82,11 @@ impl Conductor for SimConductor {
         note!(core, "node {}: plan {number} at once for `{}`", self.link.node, request.question);
         core.count("planned at once");
         let draft = next_draft(&mut core, &self.pool, request, number);
-        outcome(&mut core, &self.pool, request, (number, &draft)).ok()
+        outcome(&mut core, &self.pool, request, number, &draft).ok()
     }
 }
 
-/// What planning comes to, and what is written on the way there.
+/// The outcome of planning, and the text that is written before it.
 fn written(
     core: &mut Core,
     pool: &Pool,
@@ -94,15 +94,15 @@ fn written(
     number: u64,
 ) -> (Result<PlanOutcome, ConductorError>, Vec<String>) {
     let draft = next_draft(core, pool, request, number);
-    let outcome = outcome(core, pool, request, (number, &draft));
+    let outcome = outcome(core, pool, request, number, &draft);
     if outcome.is_ok() && core.dice.chance(150) {
-        let other = a_draft(core, pool, request, number + UNTOLD);
+        let other = a_draft(core, pool, request, number + DISCARDED);
         return (outcome, parts_of(&other));
     }
     (outcome, parts_of(&draft))
 }
 
-/// A draft. A planner that takes over from another one may well write the same, and so may one who is asked the same.
+/// A draft. It may repeat the last one for the same question, as a second planner may do.
 fn next_draft(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) -> PlanDraft {
     let place = (request.question.clone(), request.earlier.as_ref().map(|earlier| earlier.text.clone()));
     let again = core.drafts.get(&place).cloned().filter(|_| core.dice.chance(500));
@@ -114,10 +114,10 @@ fn next_draft(core: &mut Core, pool: &Pool, request: &PlanRequest, number: u64) 
     draft
 }
 
-/// Added to the number of a plan for what is written first, and then is not the plan.
-const UNTOLD: u64 = 1_000_000;
+/// Added to the number of a plan for a text that differs from the final plan.
+const DISCARDED: u64 = 1_000_000;
 
-/// The lists as text, broken wherever an element ends.
+/// The lists as text, in one part for each element.
 fn parts_of(draft: &PlanDraft) -> Vec<String> {
     let ids = draft.model_id.iter().map(|id| match id {
         RawId::Index(index) => index.to_string(),
@@ -140,7 +140,8 @@ fn outcome(
     core: &mut Core,
     pool: &Pool,
     request: &PlanRequest,
-    (number, draft): (u64, &PlanDraft),
+    number: u64,
+    draft: &PlanDraft,
 ) -> Result<PlanOutcome, ConductorError> {
     let usage = Usage { prompt_tokens: number, completion_tokens: 1, ..Usage::default() };
     let cost = Cost::from_nano_usd(number);

@@ -1,7 +1,7 @@
-//! All chance in the world, from one seed.
+//! All randomness of a world, from one seed.
 
-/// Numbers that only look random: `SplitMix64`, Steele, Lea and Flood 2014. Written out so that a seed means the same world for
-/// as long as the code that rolls stays the same.
+/// Pseudo-random numbers: `SplitMix64`, Steele, Lea and Flood 2014. Implemented here so that a seed means the same world as long
+/// as the code that draws numbers stays the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -28,17 +28,17 @@ impl Dice {
         least + self.below(most.saturating_sub(least) + 1)
     }
 
-    /// As [`Self::below`], for a place in a slice.
+    /// An index of a slice of length `len`.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True so often in a thousand. Nothing is rolled for 0, so that a trouble that is switched off leaves no trace.
+    /// True `permille` times in a thousand. Draws no number for 0, so that a disabled fault changes nothing.
     pub(crate) fn chance(&mut self, permille: u64) -> bool {
         permille > 0 && self.below(1000) < permille
     }
 
-    /// As [`Self::between`], but small most of the time: one in eight goes beyond an eighth of the span.
+    /// As [`Self::between`], but mostly small: one in eight is beyond an eighth of the span.
     pub(crate) fn mostly_small(&mut self, least: u64, most: u64) -> u64 {
         let small = least + most.saturating_sub(least) / 8;
         if self.chance(125) { self.between(small, most) } else { self.between(least, small) }

@@ -1,4 +1,4 @@
-//! What a store refuses: to read what a newer version wrote, and to write a row that somebody has locked.
+//! Requests that a store refuses: reading a run of a newer version, and writing a locked row.
 
 use podium_domain::ids::RunId;
 use podium_ports::store::{Commit, StoreError};
@@ -8,13 +8,13 @@ use crate::trace::note;
 use crate::world::Core;
 
 impl Core {
-    /// One run of three has events that an older version does not know.
+    /// Whether the node cannot read the run: one run in three has events that an older version does not know.
     fn is_unreadable(&self, node: usize, run: RunId) -> bool {
         let is_newer = run.as_uuid().as_bytes().last().is_some_and(|last| last % 3 == 0);
-        is_newer && (self.old == Some(node) || self.is_mutated(Mutation::NobodyReads))
+        is_newer && (self.old == Some(node) || self.is_mutated(Mutation::UnreadableRuns))
     }
 
-    /// An error if one of the runs is there and cannot be read.
+    /// Fails if the node cannot read one of the runs.
     pub(crate) fn must_be_readable(&mut self, node: usize, runs: &[RunId]) -> Result<(), StoreError> {
         let is_there = |run: &&RunId| self.store.rows.contains_key(*run) && self.is_unreadable(node, **run);
         let Some(run) = runs.iter().find(is_there).copied() else { return Ok(()) };
@@ -23,7 +23,7 @@ impl Core {
         Err(StoreError::Inconsistent { run, source: "a newer version wrote it".into() })
     }
 
-    /// An error if somebody has locked the row of one of the runs. Then none is written.
+    /// Fails if the row of one of the runs is locked. Then no run is written.
     pub(crate) fn must_not_be_locked(&mut self, commits: &[Commit]) -> Result<(), StoreError> {
         let rate = self.rates.row_locked;
         for commit in commits {

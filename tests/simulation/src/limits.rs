@@ -1,4 +1,4 @@
-//! The limiter: how many calls each worker takes at a time, from all nodes together, and the pauses that its vendor asks for.
+//! The limiter: the concurrent calls of each worker from all nodes, and the pauses that its vendor requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Core, Link, Service};
 
-/// How long it may take until the limiter has heard of a pause.
+/// Longest time until the limiter knows of a requested pause.
 const HEARD_AFTER_MS: u64 = 1_000;
 
-/// What the limiter knows, and what really is.
+/// The limiter's state, and the true state.
 #[derive(Default)]
 pub(crate) struct LimitsState {
-    /// Most calls of a worker at a time; none: as many as come.
+    /// Most concurrent calls of a worker; `None` means no limit.
     calls_max: Option<usize>,
     permits: BTreeMap<WorkerId, usize>,
     calls: BTreeMap<WorkerId, usize>,
-    /// Until when the limiter lets nobody through, by what it was told.
+    /// The ends of the pauses that the limiter knows.
     paused_until: BTreeMap<WorkerId, u64>,
-    /// Since when and until when the vendor wants to be left alone.
-    wishes: BTreeMap<WorkerId, (u64, u64)>,
+    /// The begin and end of the pause that the vendor requested.
+    pauses: BTreeMap<WorkerId, (u64, u64)>,
 }
 
 impl LimitsState {
@@ -42,7 +42,7 @@ impl Core {
         *calls += 1;
         let (calls, most) = (*calls, self.limits.calls_max);
         if let Some(most) = most.filter(|most| calls > *most) {
-            let what = format!("worker {worker} has {calls} calls at a time, and {most} are allowed");
+            let what = format!("worker {worker} has {calls} concurrent calls, the limit is {most}");
             self.checker.violated(Invariant::Limit, what);
         }
     }
@@ -54,10 +54,10 @@ impl Core {
         }
     }
 
-    /// A vendor has refused a call, and wants to be left alone for so long.
-    pub(crate) fn asked_for_pause(&mut self, worker: &WorkerId, pause: Duration) {
+    /// A vendor has rejected a call and requests a pause.
+    pub(crate) fn requested_pause(&mut self, worker: &WorkerId, pause: Duration) {
         let until = self.now_ms + u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        self.limits.wishes.insert(worker.clone(), (self.now_ms, until));
+        self.limits.pauses.insert(worker.clone(), (self.now_ms, until));
     }
 
     fn settled(&mut self, worker: &WorkerId, settlement: &Settlement) {
@@ -68,8 +68,8 @@ impl Core {
         }
     }
 
-    /// Why the worker takes no call now, and for how many milliseconds.
-    fn no_room(&mut self, worker: &WorkerId) -> Option<(u64, Why)> {
+    /// The time until the worker may take a call, in milliseconds, and the reason; none if it takes one now.
+    fn refusal(&mut self, worker: &WorkerId) -> Option<(u64, Why)> {
         let refuses = self.rates.limiter_refuses;
         if self.dice.chance(refuses) {
             self.count("limited");
@@ -84,19 +84,19 @@ impl Core {
         let permits = self.limits.permits.get(worker).copied().unwrap_or_default();
         let is_full = self.limits.calls_max.is_some_and(|most| permits >= most);
         if is_full && !self.is_mutated(Mutation::ForgetLimit) {
-            self.count("no room for a call");
+            self.count("no capacity for a call");
             return Some((self.dice.between(20, 800), Why::Busy));
         }
         None
     }
 
     fn permit(&mut self, worker: &WorkerId) {
-        if let Some((since, until)) = self.limits.wishes.get(worker).copied()
+        if let Some((since, until)) = self.limits.pauses.get(worker).copied()
             && since + HEARD_AFTER_MS < self.now_ms
             && self.now_ms < until
         {
             let what =
-                format!("worker {worker} is to be asked, and its vendor wants a pause until {until} ms");
+                format!("a call of worker {worker} is permitted during its vendor's pause until {until} ms");
             self.checker.violated(Invariant::Limit, what);
         }
         self.permits += 1;
@@ -122,9 +122,9 @@ impl Limiter for SimLimiter {
         let refuses = core.rates.limiter_refuses / 5;
         if is_cut || core.dice.chance(refuses) {
             core.count("limiter did not answer");
-            return Err(LimiterError("the limiter is away".into()));
+            return Err(LimiterError("the limiter is unreachable".into()));
         }
-        if let Some((after_ms, why)) = core.no_room(worker) {
+        if let Some((after_ms, why)) = core.refusal(worker) {
             note!(core, "node {}: no call of {worker} for {after_ms} ms: {why:?}", self.0.node);
             return Ok(Grant::AskAgain { after: Duration::from_millis(after_ms), why });
         }
@@ -152,8 +152,8 @@ impl Drop for SimPermit {
         let mut core = self.link.world.lock();
         core.give_back(&self.worker);
         if !self.is_settled {
-            // Its process died, or has lost the call: the limiter never hears of a pause.
-            core.limits.wishes.remove(&self.worker);
+            // Its process died or lost the call, so the limiter never learns of a pause.
+            core.limits.pauses.remove(&self.worker);
         }
     }
 }

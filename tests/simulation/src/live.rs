@@ -1,4 +1,4 @@
-//! The live stream: pieces of text on their way to watchers. It drops, delays, reorders and forgets.
+//! The live stream of text to watchers. It drops, delays and reorders signals, and is wiped at times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
 use crate::mutation::Mutation;
 use crate::world::{Broken, Core, Link, Service};
 
-/// Signals that a slow watcher may be behind before it misses some.
+/// Most waiting signals of a slow watcher. Beyond it, the watcher misses signals.
 const SIGNALS_MAX: usize = 12;
 
-/// What is held of each run.
+/// The text so far of each run, and its watchers.
 #[derive(Default)]
 pub(crate) struct LiveState {
     runs: BTreeMap<RunId, Hot>,
@@ -25,7 +25,7 @@ pub(crate) struct LiveState {
 #[derive(Default)]
 struct Hot {
     attempts: BTreeMap<(u16, StepIndex), (ClaimId, String)>,
-    /// Who wrote last, and what.
+    /// The last frame: its claim and its text.
     last: Option<(ClaimId, String)>,
     watchers: BTreeMap<u64, Arc<Mailbox<Signal>>>,
 }
@@ -37,7 +37,7 @@ impl LiveState {
 }
 
 impl Hot {
-    /// Keeps the text so far; a piece before which something is missing ends that.
+    /// Appends a frame to the text so far. After a gap, forgets the text.
     fn hold(&mut self, frame: &Frame) {
         let place = (frame.round, frame.step);
         let offset = usize::try_from(frame.offset).unwrap_or(usize::MAX);
@@ -64,7 +64,7 @@ impl Hot {
 }
 
 impl Core {
-    fn tell(&mut self, run: RunId, mut signal: Signal) {
+    fn deliver_signal(&mut self, run: RunId, mut signal: Signal) {
         if let Signal::Frame(frame) = &mut signal {
             let mixes = self.is_mutated(Mutation::MixFrames);
             let hot = self.live.runs.entry(run).or_default();
@@ -98,11 +98,11 @@ impl Core {
     }
 }
 
-/// Where a watcher's signals arrive.
+/// The signals that wait for a watcher.
 struct Mailbox<T> {
     node: usize,
     letters: Mutex<Letters<T>>,
-    /// What takes the place of those that wait when they are too many.
+    /// Replaces the waiting signals if they are too many.
     too_many: Option<T>,
 }
 
@@ -165,7 +165,7 @@ fn broken(broken: Broken) -> LiveError {
     LiveError(broken.into())
 }
 
-/// A node's way to the live stream.
+/// A node's connection to the live stream.
 pub(crate) struct SimLive(pub(crate) Link);
 
 #[async_trait]
@@ -175,10 +175,14 @@ impl LiveStream for SimLive {
         let lost = core.rates.signal_lost;
         if core.dice.chance(lost) || core.is_cut(self.0.node, Service::Live) {
             core.count("signal lost");
-            return if core.dice.chance(500) { Ok(()) } else { Err(LiveError("the wire is cut".into())) };
+            return if core.dice.chance(500) {
+                Ok(())
+            } else {
+                Err(LiveError("the connection is cut".into()))
+            };
         }
         let on_its_way = core.signal_latency();
-        core.after(on_its_way, move |core| core.tell(run, signal));
+        core.after(on_its_way, move |core| core.deliver_signal(run, signal));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Runs worlds: many seeds, or one with its trace.
+//! Runs worlds: many seeds, or one seed with its trace.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -8,19 +8,19 @@ use std::time::Instant;
 use clap::Parser;
 use podium_simulation::{Mutation, Settings, Tracing, command, simulate};
 
-/// Runs the engine in simulated worlds. Exits with 1 when something does not hold.
+/// Runs the engine in simulated worlds. Exits with 1 if an invariant is violated.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// The first of them.
+    /// First seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// This seed only.
+    /// Run only this seed.
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// Print a line for each event; for one seed.
+    /// Print a line for each event of the seed.
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Break a promise that the engine relies on.

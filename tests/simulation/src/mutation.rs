@@ -1,59 +1,59 @@
-//! Worlds that are broken on purpose: each breaks a promise that the engine relies on, and must be caught. They show that the
-//! checks can fail.
+//! Worlds that are broken on purpose. Each breaks a promise that the engine relies on, and an invariant must catch it. So they
+//! show that the checks can fail.
 
 /// One broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mutation {
-    /// The store appends without looking at the version.
+    /// The store appends without checking the version.
     ForgetVersion,
-    /// The store makes a new run of a request id that was used.
+    /// The store creates a second run for a known request id.
     ForgetRequestId,
-    /// The store says that it committed and now and then has not.
+    /// The store reports commits that it sometimes did not make.
     LyingCommit,
-    /// The store never tells a sweeper anything.
+    /// The store returns nothing to a sweeper.
     BlindSweep,
-    /// The store keeps the leases of claims that are over.
+    /// The store keeps the leases of ended claims.
     KeepLeases,
-    /// The store changes an output that it has.
+    /// The store changes a stored output.
     ChangeOutput,
-    /// The store gives a run to its reader with another output than was written.
+    /// The store returns a run with another output than was written.
     MisreadOutput,
-    /// The store's column of costs misses what a commit adds.
+    /// The store does not update its column of costs.
     StaleCost,
-    /// The store books whatever a budget's cap says.
+    /// The store books beyond a budget's cap.
     ForgetCap,
-    /// The store does not book what a run gives back when it ends.
+    /// The store does not release the reservation of a run that ends.
     ForgetBooking,
-    /// The limiter forgets how many calls a worker takes.
+    /// The limiter ignores the limit of concurrent calls.
     ForgetLimit,
-    /// The limiter forgets the pause that a vendor asked for.
+    /// The limiter ignores the pause that a vendor requested.
     ForgetPause,
-    /// Nodes go by their wall clocks and do not know that one is wrong.
+    /// Nodes use their wall clocks and do not notice that one is wrong.
     TrustClock,
-    /// No node can read what a newer version writes.
-    NobodyReads,
+    /// No node can read the runs of a newer version.
+    UnreadableRuns,
     /// The step cache answers a request with the output of another.
     MixOutputs,
-    /// The queue does not hear acks.
+    /// The queue ignores acks.
     DeafQueue,
     /// The store loses a run that it accepted.
     LoseRun,
-    /// The live stream gives what one attempt wrote as another's.
+    /// The live stream attributes text to another attempt.
     MixFrames,
-    /// The conductor's plan loses what its steps should see.
+    /// The conductor's plan loses its access lists.
     BlindPlan,
     /// The vendor answers a call with another call's text.
     SwapAnswer,
-    /// The vendor says of a call that broke off before any text that it did in the middle.
+    /// The vendor reports a call that broke off before any text as broken off in the middle.
     DenyText,
-    /// On the way to the vendor a prompt loses a mark of an output.
+    /// A prompt loses a marker of an output on its way to the vendor.
     MuddlePrompt,
     /// A call panics.
     Panic,
 }
 
 impl Mutation {
-    /// The name that the command line takes.
+    /// The name on the command line.
     pub fn name(self) -> String {
         use clap::ValueEnum as _;
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

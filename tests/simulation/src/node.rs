@@ -1,5 +1,5 @@
-//! A node: a process of the cluster, on a runtime of its own. The world polls it, a few tasks at a time, so that a crash between
-//! any two polls is the runtime dropped, and a frozen process is one that is not polled.
+//! A node: a process of the cluster on a separate runtime. The world polls it a few tasks at a time. To crash it between two polls,
+//! the world drops the runtime; to freeze it, the world stops polling it.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::SimCache;
-use crate::clients::{Errand, UnderWay, run_errand};
+use crate::clients::{ClientAction, UnderWay, run_action};
 use crate::clocks::NodeClock;
 use crate::conductor::SimConductor;
 use crate::limits::SimLimiter;
@@ -27,36 +27,36 @@ use crate::vendor::SimVendors;
 use crate::world::{Link, World};
 
 thread_local! {
-    /// Whether the runtime that was polled last found nothing to do.
+    /// Whether the last poll found the runtime idle.
     static IS_IDLE: Cell<bool> = const { Cell::new(false) };
-    /// Who wants to know.
-    static WHO_WAITS: RefCell<Option<Waker>> = const { RefCell::new(None) };
-    /// What panicked in a world on this thread.
+    /// The turn that waits for the runtime to be idle.
+    static WAITER: RefCell<Option<Waker>> = const { RefCell::new(None) };
+    /// The message of a panic in a world on this thread.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
     static IS_IN_WORLD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a node does, for all its lives.
+/// The configuration of a node's processes.
 #[derive(Clone)]
-pub(crate) struct Nature {
+pub(crate) struct NodeConfig {
     pub(crate) roles: Roles,
     pub(crate) options: Options,
-    /// Alone on its store: it takes over what its earlier life left behind.
+    /// Whether it is alone on its store and takes over the claims of its earlier process.
     pub(crate) is_alone: bool,
     pub(crate) pool: Arc<Pool>,
     pub(crate) seed: u64,
-    /// Whether there is a step cache.
+    /// Whether it has a step cache.
     pub(crate) has_cache: bool,
 }
 
-/// A place in the cluster, where processes live one after the other.
+/// A node, which runs one process after the other.
 pub(crate) struct Node {
     link: Link,
-    nature: Nature,
+    config: NodeConfig,
     process: Option<Process>,
     lives: u64,
     pub(crate) is_frozen: bool,
-    /// It dies after so many more turns, and comes back after so many milliseconds.
+    /// The remaining turns until the process dies, and the milliseconds until the next one starts.
     dying: Option<(u64, u64)>,
 }
 
@@ -66,21 +66,21 @@ struct Process {
     stop: CancellationToken,
 }
 
-/// What became of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turned {
-    /// There may be more to do.
+pub(crate) enum TurnOutcome {
+    /// More work may be left.
     Busy,
-    /// Nothing is left to do until something arrives.
+    /// No work is left until an event arrives.
     Idle,
-    /// It died, and comes back after so many milliseconds.
+    /// The process died; the next one starts after `down_ms`.
     Died { down_ms: u64 },
 }
 
 impl Node {
-    pub(crate) fn new(world: World, index: usize, nature: Nature) -> Self {
+    pub(crate) fn new(world: World, index: usize, config: NodeConfig) -> Self {
         let link = Link { world, node: index };
-        Self { link, nature, process: None, lives: 0, is_frozen: false, dying: None }
+        Self { link, config, process: None, lives: 0, is_frozen: false, dying: None }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -95,40 +95,40 @@ impl Node {
         self.lives
     }
 
-    /// Starts a process, if there is none.
+    /// Starts a process unless one runs.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         if self.is_up() {
             return Ok(());
         }
         self.lives += 1;
-        // After every poll the runtime looks up: so a turn can be one poll long.
+        // The runtime returns after every poll, so that a turn can be one poll long.
         let runtime = Builder::new_current_thread().event_interval(1).on_thread_park(notice_idle).build()?;
         let engine = {
             let _inside = runtime.enter();
             Engine::new(self.parts(), self.options())
         };
         let stop = CancellationToken::new();
-        runtime.spawn(live(engine.clone(), self.link.clone(), self.nature.clone(), stop.clone(), self.lives));
+        runtime.spawn(live(engine.clone(), self.link.clone(), self.config.clone(), stop.clone(), self.lives));
         self.process = Some(Process { runtime, engine, stop });
         self.link.world.lock().ready.insert(self.link.node);
         Ok(())
     }
 
     fn options(&self) -> Options {
-        Options { executor: format!("node-{}.{}", self.link.node, self.lives), ..self.nature.options.clone() }
+        Options { executor: format!("node-{}.{}", self.link.node, self.lives), ..self.config.options.clone() }
     }
 
     fn parts(&self) -> Parts {
         let link = || self.link.clone();
-        let life = self.nature.seed ^ ((self.link.node as u64 + 1) << 56) ^ (self.lives << 48);
-        let pool = Arc::clone(&self.nature.pool);
+        let life = self.config.seed ^ ((self.link.node as u64 + 1) << 56) ^ (self.lives << 48);
+        let pool = Arc::clone(&self.config.pool);
         let conductor: Arc<dyn Conductor> = Arc::new(SimConductor { link: link(), pool: Arc::clone(&pool) });
         Parts {
             store: Arc::new(SimStore(link())),
             queue: Arc::new(SimQueue(link())),
             live: Arc::new(SimLive(link())),
             limiter: Arc::new(SimLimiter(link())),
-            cache: self.nature.has_cache.then(|| -> Arc<dyn StepCache> { Arc::new(SimCache(link())) }),
+            cache: self.config.has_cache.then(|| -> Arc<dyn StepCache> { Arc::new(SimCache(link())) }),
             vendors: Arc::new(SimVendors(link())),
             conductors: conductor.into(),
             clock: Arc::new(NodeClock(link())),
@@ -137,29 +137,29 @@ impl Node {
         }
     }
 
-    /// A client comes to this node.
-    pub(crate) fn serve(&self, errand: Errand) {
+    /// Serves a client's action.
+    pub(crate) fn serve(&self, action: ClientAction) {
         if let Some(process) = &self.process {
-            // Made here: a task that is dropped before its first poll must be missed as well.
-            let under_way = UnderWay::new(self.link.world.clone(), errand);
-            process.runtime.spawn(run_errand(process.engine.clone(), self.link.clone(), under_way));
+            // Created before the task, so that dropping the task before its first poll is noticed.
+            let under_way = UnderWay::new(self.link.world.clone(), action);
+            process.runtime.spawn(run_action(process.engine.clone(), self.link.clone(), under_way));
             self.link.world.lock().ready.insert(self.link.node);
         }
     }
 
-    /// It will die in the middle of something.
-    pub(crate) fn doom(&mut self, turns: u64, down_ms: u64) {
+    /// Kills the process after some turns, in the middle of its work.
+    pub(crate) fn kill_after(&mut self, turns: u64, down_ms: u64) {
         if self.is_up() {
             self.dying = Some((turns, down_ms));
         }
     }
 
-    /// It lives on, and is not frozen.
-    pub(crate) fn spare(&mut self) {
+    /// Cancels a scheduled death and a freeze.
+    pub(crate) fn cancel_faults(&mut self) {
         (self.dying, self.is_frozen) = (None, false);
     }
 
-    /// As SIGTERM does.
+    /// Stops the process, like SIGTERM.
     pub(crate) fn stop(&self) {
         if let Some(process) = &self.process {
             process.stop.cancel();
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// As SIGKILL does: wherever its tasks are, they are no more.
+    /// Kills the process, like SIGKILL: drops its tasks wherever they are.
     pub(crate) fn kill(&mut self) {
         (self.dying, self.is_frozen) = (None, false);
         if let Some(Process { runtime, engine, .. }) = self.process.take() {
@@ -176,44 +176,44 @@ impl Node {
         }
     }
 
-    /// Lets the process work.
-    pub(crate) fn turn(&mut self, reach: Reach) -> Turned {
-        let Some(process) = &self.process else { return Turned::Idle };
+    /// Polls the process.
+    pub(crate) fn turn(&mut self, reach: Reach) -> TurnOutcome {
+        let Some(process) = &self.process else { return TurnOutcome::Idle };
         IS_IDLE.set(false);
         process.runtime.block_on(Turn { reach });
         match &mut self.dying {
             Some((0, down_ms)) => {
                 let down_ms = *down_ms;
                 self.kill();
-                return Turned::Died { down_ms };
+                return TurnOutcome::Died { down_ms };
             }
             Some((left, _)) => *left -= 1,
             None => {}
         }
-        if IS_IDLE.get() { Turned::Idle } else { Turned::Busy }
+        if IS_IDLE.get() { TurnOutcome::Idle } else { TurnOutcome::Busy }
     }
 }
 
-/// The life of a process: what `main` does.
-async fn live(engine: Engine, link: Link, nature: Nature, stop: CancellationToken, life: u64) {
-    while nature.is_alone && engine.take_over().await.is_err() {
+/// The work of a process, as in `main`.
+async fn live(engine: Engine, link: Link, config: NodeConfig, stop: CancellationToken, life: u64) {
+    while config.is_alone && engine.take_over().await.is_err() {
         link.pause(500).await;
     }
-    let worked = engine.work(nature.roles, stop).await;
+    let worked = engine.work(config.roles, stop).await;
     assert_eq!(worked, Ok(()), "a loop ended");
     link.world.lock().orders.push_back(Order::Stopped { node: link.node, life });
 }
 
-/// How far a turn goes.
+/// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// So many polls of tasks; it is not known whether more is left to do.
+    /// After this number of polls. More work may be left.
     Polls(u64),
-    /// Until nothing is left to do.
+    /// When no work is left.
     Idle,
 }
 
-/// Ends when a turn has reached its end.
+/// Completes at the end of a turn.
 struct Turn {
     reach: Reach,
 }
@@ -224,27 +224,27 @@ impl Future for Turn {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.reach {
             Reach::Polls(0) => return Poll::Ready(()),
-            // The runtime polls this first whenever it is awake, then one task.
+            // The runtime polls this first whenever it is awake, and then one task.
             Reach::Polls(left) => {
                 *left -= 1;
                 context.waker().wake_by_ref();
             }
             Reach::Idle if IS_IDLE.get() => return Poll::Ready(()),
-            Reach::Idle => WHO_WAITS.set(Some(context.waker().clone())),
+            Reach::Idle => WAITER.set(Some(context.waker().clone())),
         }
         Poll::Pending
     }
 }
 
-/// The runtime has no task to poll and would wait for one.
+/// Called when the runtime has no task to poll.
 fn notice_idle() {
     IS_IDLE.set(true);
-    if let Some(waker) = WHO_WAITS.take() {
+    if let Some(waker) = WAITER.take() {
         waker.wake();
     }
 }
 
-/// From now on panics on this thread are kept for [`take_panic`], until dropped.
+/// Keeps panics on this thread for [`take_panic`] until it is dropped.
 pub(crate) struct PanicWatch;
 
 impl PanicWatch {

@@ -1,4 +1,4 @@
-//! The queue: it loses, repeats, delays and reorders, and now and then forgets all that it has.
+//! The queue. It loses, repeats, delays and reorders messages, and is wiped at times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::world::{Broken, Core, Filled, Link, Service, Slot};
 
 type Number = u64;
 
-/// What a fetch comes to: messages with their number and how often they were delivered.
+/// The result of a fetch: messages with their numbers and delivery counts.
 type Fetched = Result<Vec<(TaskMessage, Number, u32)>, Broken>;
 
-/// The queue itself.
+/// The queue.
 pub(crate) struct QueueState {
     lanes: BTreeMap<Lane, LaneState>,
     outstanding: BTreeMap<(RunId, TaskRef), Number>,
@@ -39,7 +39,7 @@ struct Message {
     deliveries: u32,
 }
 
-/// A fetch that waits at the queue.
+/// A waiting fetch.
 struct Waiter {
     number: Number,
     node: usize,
@@ -118,7 +118,7 @@ impl Core {
         self.serve_after(delay, lane);
     }
 
-    /// Looks again at a lane when a message becomes available.
+    /// Checks a lane again when a message becomes available.
     fn serve_after(&mut self, delay: u64, lane: &Lane) {
         if delay == 0 {
             return self.serve(lane);
@@ -127,7 +127,7 @@ impl Core {
         self.after(delay, move |core| core.serve(&lane));
     }
 
-    /// Hands out what can be handed out.
+    /// Hands the available messages to the waiting fetches.
     fn serve(&mut self, lane: &Lane) {
         let (now, ack_wait) = (self.now_ms, self.queue.ack_wait_ms);
         loop {
@@ -158,7 +158,7 @@ impl Core {
         }
     }
 
-    fn fetch(&mut self, (node, lane, max): (usize, &Lane, usize), wait_ms: u64, slot: Arc<Slot<Fetched>>) {
+    fn fetch(&mut self, node: usize, lane: &Lane, max: usize, wait_ms: u64, slot: Arc<Slot<Fetched>>) {
         if self.is_away(Service::Queue) {
             let back = self.latency();
             return self.deliver(back, node, slot, Err(Broken::AWAY));
@@ -181,8 +181,8 @@ impl Core {
         }
     }
 
-    /// Moves a message to another time, if this delivery of it is the last one.
-    fn move_message(&mut self, lane: &Lane, (number, delivery): (Number, u32), in_ms: u64) {
+    /// Moves a message to another time if this is its last delivery.
+    fn move_message(&mut self, lane: &Lane, number: Number, delivery: u32, in_ms: u64) {
         let at = self.now_ms + in_ms;
         let message = self.queue.lanes.get_mut(lane).and_then(|lane| lane.messages.get_mut(&number));
         if let Some(message) = message.filter(|message| message.deliveries == delivery) {
@@ -192,7 +192,7 @@ impl Core {
     }
 }
 
-/// A node's way to the queue.
+/// A node's connection to the queue.
 pub(crate) struct SimQueue(pub(crate) Link);
 
 fn unavailable(broken: Broken) -> QueueError {
@@ -213,12 +213,12 @@ impl StepQueue for SimQueue {
         {
             let mut core = self.0.world.lock();
             let there = core.latency();
-            // As an adapter must: a fetch whose answer does not come ends all the same.
+            // As adapters must, a fetch ends even if its answer does not come.
             let patience = wait_ms + crate::world::PATIENCE_MS;
             core.deliver(patience, node, Arc::clone(&slot), Err(Broken::LATE));
             let waiting = Arc::clone(&slot);
             if !core.is_cut(node, Service::Queue) {
-                core.after(there, move |core| core.fetch((node, &wanted, max), wait_ms, waiting));
+                core.after(there, move |core| core.fetch(node, &wanted, max, wait_ms, waiting));
             }
         }
         let fetched = Filled(slot).await.map_err(unavailable)?;
@@ -259,7 +259,7 @@ impl Reply for SimReply {
     async fn nak(self: Box<Self>, delay: Duration) -> Result<(), QueueError> {
         let Self { link, lane, number, delivery } = *self;
         let in_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        let refuse = move |core: &mut Core| core.move_message(&lane, (number, delivery), in_ms);
+        let refuse = move |core: &mut Core| core.move_message(&lane, number, delivery, in_ms);
         link.ask(Service::Queue, refuse).await.map_err(unavailable)
     }
 }

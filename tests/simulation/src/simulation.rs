@@ -1,4 +1,4 @@
-//! The loop that lets a world happen, from its beginning through its troubles to its rest.
+//! The loop of a world, from its beginning through its faults to its rest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use podium_testkit::a_pool;
 
 use crate::cache::CacheState;
 use crate::checker::{Invariant, Violation};
-use crate::clients::{Clients, Errand, UnderWay};
+use crate::clients::{ClientAction, Clients, UnderWay};
 use crate::dice::Dice;
 use crate::limits::LimitsState;
 use crate::mutation::Mutation;
-use crate::node::{Nature, Node, PanicWatch, Reach, Turned, take_panic};
+use crate::node::{Node, NodeConfig, PanicWatch, Reach, TurnOutcome, take_panic};
 use crate::queue::QueueState;
 use crate::store::StoreState;
 use crate::trace::{Trace, Tracing, note};
-use crate::troubles::{Lot, Rates};
+use crate::troubles::{Rates, Scenario};
 use crate::world::{Beginning, Core, Service, World};
 
-/// Longest time from the end of all troubles to the end of all runs.
+/// Longest time from the end of all faults to the end of all runs.
 const RECOVERY_MS: u64 = 300_000;
-/// How long the world is watched at rest.
+/// How long the world must stay at rest.
 const REST_MS: u64 = 9_000;
-/// Most turns of a world. One that needs more runs in a circle.
+/// Most turns of a world. A world that needs more is in a loop.
 const TURNS_MAX: u64 = 3_000_000;
 
-/// Something that only the loop can do.
+/// An order that only the loop can carry out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
     Start(usize),
@@ -43,37 +43,37 @@ pub(crate) enum Order {
     WipeQueue,
     WipeLive,
     WipeCache,
-    Client(Errand),
+    Client(ClientAction),
     Heal,
 }
 
-/// How a world is to be run.
+/// The settings of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// What becomes of the trace.
+    /// How the trace is kept.
     pub tracing: Tracing,
     /// The promise that the world breaks.
     pub mutation: Option<Mutation>,
 }
 
-/// What became of a world.
+/// The result of a world.
 #[derive(Debug)]
 pub struct Report {
-    /// Which world.
+    /// The seed of the world.
     pub seed: u64,
-    /// What did not hold.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// How often what happened, by name.
+    /// The number of each event, by name.
     pub counts: Vec<(&'static str, u64)>,
-    /// The lines that were kept.
+    /// The kept lines of the trace.
     pub trace: String,
-    /// The hash of all lines; of no meaning when none were made.
+    /// The hash of all lines; meaningless if tracing was off.
     pub trace_hash: u64,
-    /// How long the world took, in its own time.
+    /// The duration in the world's time.
     pub lasted: Duration,
 }
 
-/// Runs the world of a seed, to its rest or to the first thing that does not hold.
+/// Runs the world of a seed, to its rest or to the first violation.
 pub fn simulate(seed: u64, settings: Settings) -> anyhow::Result<Report> {
     let _watch = PanicWatch::begin();
     let mut simulation = Simulation::new(seed, settings)?;
@@ -86,46 +86,47 @@ struct Simulation {
     world: World,
     nodes: Vec<Node>,
     heals_at: u64,
-    /// Since when the world is at rest, and how much had happened by then.
+    /// The time since when the world is at rest, and its progress by then.
     rests: Option<(u64, (u64, usize, u64))>,
 }
 
 impl Simulation {
     fn new(seed: u64, settings: Settings) -> anyhow::Result<Self> {
         let mut dice = Dice::new(seed);
-        let lot = Lot::draw(&mut dice);
-        let (clients, submits) = Clients::draw(&mut dice, lot.asks, lot.heals_at / 2);
-        let mut store = StoreState::new(lot.options.dispatch_grace, settings.mutation);
+        let scenario = Scenario::draw(&mut dice);
+        let (clients, submits) = Clients::draw(&mut dice, scenario.asks, scenario.heals_at / 2);
+        let mut store = StoreState::new(scenario.options.dispatch_grace, settings.mutation);
         store.budgets.caps = clients.caps();
         let mut core = Core::new(Beginning {
             dice,
             trace: Trace::new(settings.tracing),
-            rates: lot.rates,
+            rates: scenario.rates,
             mutation: settings.mutation,
             store,
-            queue: QueueState::new(lot.ack_wait_ms, lot.lane_messages_max),
+            queue: QueueState::new(scenario.ack_wait_ms, scenario.lane_messages_max),
             cache: CacheState::default(),
             clients,
-            limits: LimitsState::new(lot.calls_max),
-            old: lot.old,
-            ahead_ms: lot.ahead_ms,
-            wall_clock: lot.wall_clock,
+            limits: LimitsState::new(scenario.calls_max),
+            old: scenario.old,
+            ahead_ms: scenario.ahead_ms,
+            wall_clock: scenario.wall_clock,
         });
-        for (at, order) in lot.orders.into_iter().chain(submits) {
+        for (at, order) in scenario.orders.into_iter().chain(submits) {
             core.order_after(at, order);
         }
-        note!(core, "seed {seed}: {} nodes, heals at {} ms", lot.nodes.len(), lot.heals_at);
+        note!(core, "seed {seed}: {} nodes, heals at {} ms", scenario.nodes.len(), scenario.heals_at);
         let (world, pool) = (World::new(core), Arc::new(a_pool()));
-        let is_alone = lot.nodes.len() == 1;
+        let is_alone = scenario.nodes.len() == 1;
         let mut nodes = Vec::new();
-        for (index, roles) in lot.nodes.into_iter().enumerate() {
-            let (options, pool, has_cache) = (lot.options.clone(), Arc::clone(&pool), lot.has_cache);
-            let nature = Nature { roles, options, is_alone, pool, seed, has_cache };
-            let mut node = Node::new(world.clone(), index, nature);
+        for (index, roles) in scenario.nodes.into_iter().enumerate() {
+            let (options, pool, has_cache) =
+                (scenario.options.clone(), Arc::clone(&pool), scenario.has_cache);
+            let config = NodeConfig { roles, options, is_alone, pool, seed, has_cache };
+            let mut node = Node::new(world.clone(), index, config);
             node.start()?;
             nodes.push(node);
         }
-        Ok(Self { seed, world, nodes, heals_at: lot.heals_at, rests: None })
+        Ok(Self { seed, world, nodes, heals_at: scenario.heals_at, rests: None })
     }
 
     fn run(&mut self) -> anyhow::Result<()> {
@@ -147,11 +148,11 @@ impl Simulation {
                 None => return Ok(()),
             }
         }
-        self.world.lock().checker.violated(Invariant::Rest, "the world runs in a circle");
+        self.world.lock().checker.violated(Invariant::Rest, "the world is in a loop");
         Ok(())
     }
 
-    /// Lets something happen: an event, a node's turn, or time pass. False when the world is over.
+    /// Runs an event or a node's turn, or lets time pass. Returns false at the end of the world.
     fn go_on(&mut self) -> bool {
         let mut core = self.world.lock();
         let able = |node: &usize| self.nodes.get(*node).is_some_and(|node| node.is_up() && !node.is_frozen);
@@ -162,10 +163,10 @@ impl Simulation {
             core.happen();
         } else if !ready.is_empty() {
             let node = ready[core.dice.index(ready.len())];
-            // Who is about to die dies in the middle of something.
+            // A dying node gets a short turn, so that it dies in the middle of its work.
             let is_short = self.nodes[node].is_dying() || core.dice.chance(400);
             let reach = if is_short { Reach::Polls(core.dice.between(1, 8)) } else { Reach::Idle };
-            // Work takes time, now and then.
+            // Some work takes time.
             if core.dice.chance(10) {
                 core.now_ms += 1;
             }
@@ -176,21 +177,21 @@ impl Simulation {
             drop(core);
             return !self.is_over();
         } else {
-            core.checker.violated(Invariant::Ends, "nothing will ever happen again");
+            core.checker.violated(Invariant::Ends, "no event is left, but the world is not at rest");
         }
         true
     }
 
     fn turn(&mut self, node: usize, reach: Reach) {
         match self.nodes[node].turn(reach) {
-            Turned::Busy => {}
-            Turned::Idle => drop(self.world.lock().ready.remove(&node)),
-            Turned::Died { down_ms } => self.mourn(node, down_ms),
+            TurnOutcome::Busy => {}
+            TurnOutcome::Idle => drop(self.world.lock().ready.remove(&node)),
+            TurnOutcome::Died { down_ms } => self.node_died(node, down_ms),
         }
     }
 
-    /// A node is dead, and will be started again.
-    fn mourn(&self, node: usize, down_ms: u64) {
+    /// Records a node's death and schedules its next start.
+    fn node_died(&self, node: usize, down_ms: u64) {
         let mut core = self.world.lock();
         note!(core, "node {node} is dead for {down_ms} ms");
         core.count("node died");
@@ -208,11 +209,11 @@ impl Simulation {
         note!(self.world.lock(), "{order:?}");
         match order {
             Order::Start(node) => self.nodes[node].start()?,
-            Order::Kill { node, turns, down_ms } => self.nodes[node].doom(turns, down_ms),
+            Order::Kill { node, turns, down_ms } => self.nodes[node].kill_after(turns, down_ms),
             Order::Stop(node) => self.nodes[node].stop(),
             Order::Stopped { node, life } if self.nodes[node].lives() == life => {
                 self.nodes[node].kill();
-                self.mourn(node, 100);
+                self.node_died(node, 100);
             }
             Order::Freeze { node, ms } if self.nodes[node].is_up() => {
                 self.nodes[node].is_frozen = true;
@@ -224,28 +225,28 @@ impl Simulation {
             Order::Thaw { node, life } if self.nodes[node].lives() == life => {
                 self.nodes[node].is_frozen = false;
             }
-            // Meant for a process that is no more.
+            // The process of the order has ended.
             Order::Stopped { .. } | Order::Freeze { .. } | Order::Thaw { .. } => {}
-            Order::Client(errand) => self.receive(errand),
+            Order::Client(action) => self.receive(action),
             Order::Heal => self.heal()?,
             Order::Outage { .. }
             | Order::Cut { .. }
             | Order::WipeQueue
             | Order::WipeLive
             | Order::WipeCache => {
-                self.world.lock().suffer(order);
+                self.world.lock().apply_fault(order);
             }
         }
         Ok(())
     }
 
-    /// A client comes to some node.
-    fn receive(&self, errand: Errand) {
+    /// Serves a client's action at some node.
+    fn receive(&self, action: ClientAction) {
         let up: Vec<_> = self.nodes.iter().filter(|node| node.is_up()).collect();
         let chosen = self.world.lock().dice.index(up.len());
         match up.get(chosen) {
-            Some(node) => node.serve(errand),
-            None => drop(UnderWay::new(self.world.clone(), errand)),
+            Some(node) => node.serve(action),
+            None => drop(UnderWay::new(self.world.clone(), action)),
         }
     }
 
@@ -260,13 +261,13 @@ impl Simulation {
             core.cut_until.clear();
         }
         for node in &mut self.nodes {
-            node.spare();
+            node.cancel_faults();
             node.start()?;
         }
         Ok(())
     }
 
-    /// Whether the healed world has been at rest for long enough.
+    /// Whether the world has been at rest for long enough.
     fn is_over(&mut self) -> bool {
         let mut core = self.world.lock();
         if core.now_ms <= self.heals_at {
@@ -274,8 +275,8 @@ impl Simulation {
         }
         let progress = core.checker.progress();
         match self.rests {
-            // A holder learns from its next heartbeat that its run has ended, breaks its call off and records what it cost:
-            // that is no unrest, but the rest begins anew after it.
+            // A node may learn from its next heartbeat that its run has ended, cancel the call and record its cost. That is
+            // permitted, but the rest starts again after it.
             Some((_, before)) if before != progress || !core.is_at_rest() => self.rests = None,
             Some((since, _)) if core.now_ms > since + REST_MS => {
                 core.check_what_is_left();
@@ -297,7 +298,7 @@ impl Simulation {
             let violation = core.checker.violation().map(ToString::to_string);
             note!(core, "the end: {}", violation.as_deref().unwrap_or("all is well"));
         }
-        let core = self.world.into_core().context("somebody still holds the world")?;
+        let core = self.world.into_core().context("the world is still referenced")?;
         let violation = core.checker.violation().cloned();
         let counts = core.counts.into_iter().collect();
         let lasted = Duration::from_millis(core.now_ms);
@@ -307,15 +308,15 @@ impl Simulation {
 }
 
 impl Core {
-    fn suffer(&mut self, order: Order) {
+    fn apply_fault(&mut self, order: Order) {
         match order {
             Order::Outage { service, ms } => {
                 self.count(match service {
-                    Service::Store => "store away",
-                    Service::Queue => "queue away",
-                    Service::Live => "live stream away",
-                    Service::Cache => "cache away",
-                    Service::Limiter => "limiter away",
+                    Service::Store => "store unreachable",
+                    Service::Queue => "queue unreachable",
+                    Service::Live => "live stream unreachable",
+                    Service::Cache => "cache unreachable",
+                    Service::Limiter => "limiter unreachable",
                 });
                 self.away_until.insert(service, self.now_ms + ms);
             }
@@ -355,7 +356,7 @@ impl Core {
         }
     }
 
-    /// Counts what became of the runs.
+    /// Counts the outcomes of the runs.
     fn summarize(&mut self) {
         let mut seen = Vec::new();
         for run in self.checker.runs() {
@@ -366,7 +367,7 @@ impl Core {
                 RunState::Failed { reason: FailReason::DeadlineExceeded { .. } } => "run too late",
                 RunState::Failed {
                     reason: FailReason::CostCapReached { .. } | FailReason::BudgetExhausted { .. },
-                } => "run too dear",
+                } => "run too expensive",
                 RunState::Failed { reason: FailReason::PlanningFailed { .. } } => "run without a plan",
                 RunState::Failed { reason: FailReason::FinalStepFailed { .. } } => "run without an answer",
             });
@@ -414,7 +415,7 @@ impl Core {
     }
 }
 
-/// What became of a round.
+/// The events of a round, by name.
 fn seen_of_round(round: &Round) -> Vec<&'static str> {
     let mut seen = Vec::new();
     if let Some(reason) = &round.abandoned {
@@ -422,7 +423,7 @@ fn seen_of_round(round: &Round) -> Vec<&'static str> {
             FailReason::PlanningFailed { .. } => "abandoned without a plan",
             FailReason::FinalStepFailed { .. } => "abandoned without an answer",
             FailReason::DeadlineExceeded { .. } => "abandoned too late",
-            FailReason::CostCapReached { .. } => "abandoned too dear",
+            FailReason::CostCapReached { .. } => "abandoned as too expensive",
             FailReason::BudgetExhausted { .. } => "abandoned without a budget",
         });
         if round.head.is_some() && round.planned.is_none() {

@@ -1,4 +1,4 @@
-//! The store: everything in one place. [`SimStore`] is the wire to it, which may break.
+//! The store. [`SimStore`] is a connection to it, which may break.
 
 mod wire;
 
@@ -20,17 +20,17 @@ use crate::mutation::Mutation;
 
 pub(crate) use wire::SimStore;
 
-/// What is kept of a run.
+/// A stored run.
 pub(crate) struct Row {
     pub(crate) run: Run,
     pub(crate) events: Vec<SequencedEvent>,
-    /// What it has come to as columns, for lists.
+    /// The sums that are stored as columns, for lists.
     sums: RunSums,
-    /// Leases that were extended, by the claim that holds.
+    /// Extended leases, by claim.
     pub(crate) leases: BTreeMap<ClaimId, Timestamp>,
 }
 
-/// The store itself. Nothing here waits or fails.
+/// The state of the store. Nothing here waits or fails.
 pub(crate) struct StoreState {
     pub(crate) rows: BTreeMap<RunId, Row>,
     tasks: TaskRows,
@@ -50,7 +50,7 @@ impl StoreState {
         Self { rows, tasks, by_request, budgets, dispatchers, sweeper, dispatch_grace, mutation }
     }
 
-    /// What a creation finds there already.
+    /// The result of creating a run that exists.
     fn existing(&self, run: &Run) -> Option<Created> {
         if self.rows.contains_key(&run.id()) {
             return Some(Created::Already);
@@ -64,7 +64,7 @@ impl StoreState {
         Some((spec.tenant.clone(), String::from(request)))
     }
 
-    /// Creates a run and books what it reserves, unless a budget has no room for that.
+    /// Creates a run and books its reservation, unless it does not fit a budget.
     fn create_charged(&mut self, commit: &Commit) -> Result<Created, Shortage> {
         if let Some(existing) = self.existing(&commit.after) {
             return Ok(existing);
@@ -76,7 +76,7 @@ impl StoreState {
         Ok(self.create(commit))
     }
 
-    /// Appends events and books what they change, unless a budget has no room for that.
+    /// Appends events and books their costs, unless they do not fit a budget.
     fn append_charged(&mut self, commit: &Commit) -> Result<(), Unwritten> {
         let row = self.rows.get(&commit.after.id()).ok_or(Conflict)?;
         if !self.follows(row, commit) {
@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// The store without any wire.
+    /// A store whose connection never breaks.
     #[derive(Clone)]
     struct Near(Arc<Mutex<StoreState>>);
 

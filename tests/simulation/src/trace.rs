@@ -1,18 +1,18 @@
-//! What happened in a world, one line for each event, so that two executions of a seed can be compared byte by byte.
+//! The trace of a world: a line for each event, so that two executions of a seed can be compared byte by byte.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write as _;
 
-/// What becomes of the lines.
+/// How the trace is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tracing {
-    /// They are not even made: fastest.
+    /// No lines are written: fastest.
     #[default]
     Off,
-    /// They are kept for [`Report::trace`](crate::Report::trace).
+    /// Lines are kept for [`Report::trace`](crate::Report::trace).
     Keep,
-    /// They go to standard output at once.
+    /// Lines go to standard output at once.
     Print,
 }
 
@@ -38,18 +38,18 @@ impl Trace {
         if self.tracing == Tracing::Keep {
             self.text.push_str(&line);
         } else {
-            // Whoever reads the lines may have closed the pipe: the rest of the world is of no interest to them.
+            // The reader may have closed the pipe; then it does not need the rest.
             let _ = std::io::stdout().write_all(line.as_bytes());
         }
     }
 
-    /// The lines that were kept, and the hash of all lines.
+    /// The kept lines, and the hash of all lines.
     pub(crate) fn into_text(self) -> (String, u64) {
         (self.text, self.hasher.finish())
     }
 }
 
-/// Notes a line, if anybody wants it.
+/// Writes a line if tracing is on.
 macro_rules! note {
     ($core:expr, $($what:tt)+) => {
         if $core.trace.is_on() {

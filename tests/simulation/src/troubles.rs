@@ -1,5 +1,5 @@
-//! What goes wrong in a world, and when: drawn from its seed. Each world has some kinds of trouble and not others, so that what
-//! one kind hides comes to light in another world.
+//! The faults of a world and their times, drawn from its seed. Each world has only some kinds of fault, so that a kind which hides
+//! a defect is absent from other worlds.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::dice::Dice;
 use crate::simulation::Order;
 use crate::world::Service;
 
-/// How often little things go wrong, in a thousand.
+/// The rates of small faults, in a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
     pub(crate) slow: u64,
@@ -28,10 +28,10 @@ pub(crate) struct Rates {
     pub(crate) row_locked: u64,
 }
 
-/// The lot of one world.
+/// The configuration and the faults of one world.
 #[derive(Debug)]
-pub(crate) struct Lot {
-    /// What each node does; a single one has the queue inside, as the embedded system has.
+pub(crate) struct Scenario {
+    /// The roles of each node. A single node contains the queue, as the embedded system does.
     pub(crate) nodes: Vec<Roles>,
     pub(crate) rates: Rates,
     pub(crate) ahead_ms: Vec<u64>,
@@ -39,20 +39,20 @@ pub(crate) struct Lot {
     pub(crate) wall_clock: Option<WallClock>,
     pub(crate) asks: usize,
     pub(crate) heals_at: u64,
-    /// What happens to nodes and services at which time.
+    /// The faults of nodes and services, and their times.
     pub(crate) orders: Vec<(u64, Order)>,
     pub(crate) options: Options,
     pub(crate) ack_wait_ms: u64,
     pub(crate) lane_messages_max: usize,
-    /// Most calls of a worker at a time, if that is scarce.
+    /// Most concurrent calls of a worker, if limited.
     pub(crate) calls_max: Option<usize>,
-    /// The node of an older version. Without it, each role has a node still.
+    /// The node of an older version. Each role has another node.
     pub(crate) old: Option<usize>,
-    /// Whether there is a step cache.
+    /// Whether the world has a step cache.
     pub(crate) has_cache: bool,
 }
 
-impl Lot {
+impl Scenario {
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         let nodes = a_cluster(dice);
         let heals_at = dice.between(8_000, 22_000);
@@ -86,7 +86,7 @@ impl Lot {
     }
 }
 
-/// One node with all inside, some that do everything, or apart: a gateway, planners and executors.
+/// A single node, several nodes with all roles, or a gateway with planners and executors.
 fn a_cluster(dice: &mut Dice) -> Vec<Roles> {
     match dice.below(8) {
         0 => vec![Roles::ALL],
@@ -166,7 +166,7 @@ fn some_options(dice: &mut Dice) -> Options {
         dispatch_grace: Duration::from_millis(dice.between(500, 3_000)),
         dispatch_every: Duration::from_millis(dice.between(20, 300)),
         sweep_tasks_max: if dice.chance(300) { 3 } else { 256 },
-        // A world is over long before anything is old, and who checks it wants to see everything.
+        // The checker needs all runs until the world ends.
         runs_kept: None,
         plan_slots: dice.index(3) + 1,
         step_slots: dice.index(4) + 1,

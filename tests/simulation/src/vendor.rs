@@ -1,4 +1,4 @@
-//! Vendors: they answer slowly, in pieces, wrongly, or not at all. Every piece carries the number of its call.
+//! Vendors. They answer slowly, in pieces, wrongly, or not at all. Every piece has the number of its call.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -16,23 +16,23 @@ use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Core, Ended, Link};
 
-/// What happens next in a call.
+/// The next event of a call.
 enum Move {
     Say(String),
     Finish(Option<Usage>),
     Fail(VendorError),
-    /// The stream ends without an end.
+    /// The stream ends without a final event.
     Break,
 }
 
-/// What will happen in a call, each move so many milliseconds after the last.
+/// The course of a call. Each move has the milliseconds since the previous one.
 struct Script {
     begins_ms: u64,
     refusal: Option<VendorError>,
     moves: VecDeque<(u64, Move)>,
 }
 
-/// A node's way to the vendors.
+/// A node's connection to the vendors.
 pub(crate) struct SimVendors(pub(crate) Link);
 
 #[async_trait]
@@ -54,7 +54,7 @@ impl Vendors for SimVendors {
         self.0.pause(begins_ms).await;
         if let Some(refusal) = refusal {
             if let VendorError::Throttled { retry_after: Some(pause), .. } = &refusal {
-                self.0.world.lock().asked_for_pause(&worker.id, *pause);
+                self.0.world.lock().requested_pause(&worker.id, *pause);
             }
             return Err(refusal);
         }
@@ -79,7 +79,7 @@ fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
     if core.is_mutated(Mutation::Panic) && core.dice.chance(50) {
         unreachable!("this world panics on purpose");
     }
-    let said_as = if core.is_mutated(Mutation::SwapAnswer) { number.saturating_sub(1) } else { number };
+    let written_as = if core.is_mutated(Mutation::SwapAnswer) { number.saturating_sub(1) } else { number };
     let mut moves = VecDeque::new();
     let mut whole = String::new();
     if core.dice.chance(300) {
@@ -88,7 +88,8 @@ fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
     }
     for piece in 0..core.dice.between(1, 4) {
         let _ = write!(whole, "[c{number}.{piece}] né ");
-        moves.push_back((core.dice.mostly_small(1, 2_500), Move::Say(format!("[c{said_as}.{piece}] né "))));
+        moves
+            .push_back((core.dice.mostly_small(1, 2_500), Move::Say(format!("[c{written_as}.{piece}] né "))));
     }
     core.checker.will_say(number, whole);
     let usage = Usage { prompt_tokens: 10 + number as u64, completion_tokens: 5, ..Usage::default() };
@@ -103,10 +104,10 @@ fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
     script
 }
 
-/// Stands in the error of a call that broke off after text had come. What is said of others is not looked at.
+/// Part of the error of a call that broke off after some text.
 pub(crate) const IN_THE_MIDDLE: &str = " in the middle";
 
-/// Makes something go wrong.
+/// Adds a fault to a call.
 fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
     let vendor = worker.vendor.to_string();
     let message = "out of order".to_owned();
@@ -137,7 +138,7 @@ fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
             );
         }
         7 => fail(script, 1, Move::Fail(VendorError::Garbled { vendor: breaking, message })),
-        // It hangs, until whoever speaks to it loses patience.
+        // It hangs until the caller's timeout.
         8 => {
             let hangs = VendorError::Timeout { vendor: breaking, wait: Wait::Idle, limit };
             fail(script, 8_000, Move::Fail(hangs));

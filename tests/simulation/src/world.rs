@@ -1,7 +1,7 @@
-//! The world: its time, what will happen in it, and the wires between nodes and services.
+//! The world: its time, its events, and the connections between nodes and services.
 //!
-//! Nothing waits for real. Time stands still while any node has work to do and jumps to the next event when none has. What
-//! travels over a wire goes on when its sender dies: a request that was sent takes effect, whoever still waits for the answer.
+//! Nothing really waits. Time stands still while any node has work, and jumps to the next event otherwise. A sent request takes
+//! effect even if its sender dies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use podium_ports::BoxError;
 
 use crate::cache::CacheState;
 use crate::checker::Checker;
-use crate::clients::{Clients, Errand};
+use crate::clients::{ClientAction, Clients};
 use crate::clocks::WallClock;
 use crate::dice::Dice;
 use crate::limits::LimitsState;
@@ -26,10 +26,10 @@ use crate::store::StoreState;
 use crate::trace::{Trace, note};
 use crate::troubles::Rates;
 
-/// Longest that a node waits for an answer that does not come.
+/// Longest wait of a node for an answer that does not come.
 pub(crate) const PATIENCE_MS: u64 = 2_500;
 
-/// What nodes talk to over a wire.
+/// A service that nodes call over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     Store,
@@ -39,24 +39,24 @@ pub(crate) enum Service {
     Limiter,
 }
 
-/// When something happens: the time, then the order of planning it.
-type Hour = (u64, u64);
+/// The time of an event, and its number, which orders events of the same time.
+type EventKey = (u64, u64);
 
-type Deed = Box<dyn FnOnce(&mut Core) + Send>;
+type Effect = Box<dyn FnOnce(&mut Core) + Send>;
 
 enum Event {
     Wake(usize, Waker),
-    Do(Deed),
+    Do(Effect),
 }
 
-/// Something that was dropped before its end.
+/// A task that was dropped before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ended {
-    Errand(Errand),
+    ClientAction(ClientAction),
     Call(usize),
 }
 
-/// Everything but the nodes themselves.
+/// The whole state except the nodes.
 pub(crate) struct Core {
     pub(crate) now_ms: u64,
     pub(crate) dice: Dice,
@@ -70,32 +70,32 @@ pub(crate) struct Core {
     pub(crate) cache: CacheState,
     pub(crate) clients: Clients,
     pub(crate) limits: LimitsState,
-    /// The node, if there is one, that is of an older version: it cannot read every run.
+    /// The node of an older version, which cannot read every run.
     pub(crate) old: Option<usize>,
-    /// Runs whose rows somebody has locked, and until when.
+    /// Runs with locked rows, and the ends of the locks.
     pub(crate) locked: BTreeMap<RunId, u64>,
-    /// What only the loop can do, since it holds the nodes.
+    /// Orders for the loop, which owns the nodes.
     pub(crate) orders: VecDeque<Order>,
     /// Nodes that may have something to do.
     pub(crate) ready: BTreeSet<usize>,
-    /// Until when a service answers nobody.
+    /// The ends of the services' outages.
     pub(crate) away_until: BTreeMap<Service, u64>,
-    /// Until when nothing gets through from a node to a service.
+    /// The ends of the cuts between a node and a service.
     pub(crate) cut_until: BTreeMap<(usize, Service), u64>,
     /// How far each node's clock is ahead.
     pub(crate) ahead_ms: Vec<u64>,
-    /// The node, if there is one, whose wall clock is far off.
+    /// The node whose wall clock is far off.
     pub(crate) wall_clock: Option<WallClock>,
-    /// How often what happened.
+    /// The number of each event, by name.
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) permits: u64,
     pub(crate) calls_under_way: u64,
-    /// What the conductor wrote last, by question and whether a round had gone before.
+    /// The last draft of the conductor, by question and text of the earlier round.
     pub(crate) drafts: BTreeMap<(String, Option<String>), PlanDraft>,
-    /// What was dropped before its end. A dead runtime drops its tasks in an order that depends on how many tasks the whole
-    /// process ever had, so nothing may happen before [`Self::settle`] has put it in order.
+    /// Tasks that were dropped before their end. A dead runtime drops its tasks in an order that depends on all earlier tasks of
+    /// the process, so [`Self::settle`] must sort them before anything else happens.
     pub(crate) broken_off: Vec<Ended>,
-    events: BTreeMap<Hour, Event>,
+    events: BTreeMap<EventKey, Event>,
     last_event: u64,
 }
 
@@ -161,12 +161,12 @@ impl Core {
         }
     }
 
-    /// Does it `in_ms` from now.
-    pub(crate) fn after(&mut self, in_ms: u64, deed: impl FnOnce(&mut Self) + Send + 'static) {
-        self.schedule(self.now_ms.saturating_add(in_ms), Event::Do(Box::new(deed)));
+    /// Schedules an effect `in_ms` from now.
+    pub(crate) fn after(&mut self, in_ms: u64, effect: impl FnOnce(&mut Self) + Send + 'static) {
+        self.schedule(self.now_ms.saturating_add(in_ms), Event::Do(Box::new(effect)));
     }
 
-    /// Orders something `in_ms` from now.
+    /// Schedules an order `in_ms` from now.
     pub(crate) fn order_after(&mut self, in_ms: u64, order: Order) {
         self.after(in_ms, move |core| core.orders.push_back(order));
     }
@@ -184,7 +184,7 @@ impl Core {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Lets the next event happen, if its time has come.
+    /// Runs the next event if its time has come.
     pub(crate) fn happen(&mut self) -> bool {
         let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= self.now_ms) else {
             return false;
@@ -194,28 +194,28 @@ impl Core {
                 self.ready.insert(node);
                 waker.wake();
             }
-            Event::Do(deed) => deed(self),
+            Event::Do(effect) => effect(self),
         }
         true
     }
 
-    /// Lets follow what follows from what was dropped.
+    /// Handles the dropped tasks, in a fixed order.
     pub(crate) fn settle(&mut self) {
         let mut ended = std::mem::take(&mut self.broken_off);
         ended.sort_unstable();
         for ended in ended {
             note!(self, "broken off: {ended:?}");
-            if let Ended::Errand(errand) = ended {
-                self.come_back(errand);
+            if let Ended::ClientAction(action) = ended {
+                self.reconnect(action);
             }
         }
     }
 
-    fn schedule(&mut self, at: u64, event: Event) -> Hour {
+    fn schedule(&mut self, at: u64, event: Event) -> EventKey {
         self.last_event += 1;
-        let hour = (at, self.last_event);
-        self.events.insert(hour, event);
-        hour
+        let key = (at, self.last_event);
+        self.events.insert(key, event);
+        key
     }
 
     pub(crate) fn is_away(&self, service: Service) -> bool {
@@ -226,16 +226,17 @@ impl Core {
         self.cut_until.get(&(node, service)).is_some_and(|until| self.now_ms < *until)
     }
 
-    /// How long something is on its way.
+    /// The latency of a message.
     pub(crate) fn latency(&mut self) -> u64 {
         let slow = self.rates.slow;
         if self.dice.chance(slow) { self.dice.between(20, 900) } else { self.dice.below(3) }
     }
 
-    /// Sends a request on its way. Its effect may happen or not, and so may its answer.
+    /// Sends a request. The request or its answer may be lost.
     fn send<T: Send + 'static>(
         &mut self,
-        (node, service): (usize, Service),
+        node: usize,
+        service: Service,
         effect: impl FnOnce(&mut Self) -> T + Send + 'static,
         slot: Arc<Slot<Result<T, Broken>>>,
     ) {
@@ -264,7 +265,7 @@ impl Core {
         });
     }
 
-    /// Puts something into a slot `in_ms` from now, and wakes whoever waits for it.
+    /// Fills a slot `in_ms` from now and wakes the task that waits for it.
     pub(crate) fn deliver<T: Send + 'static>(
         &mut self,
         in_ms: u64,
@@ -279,7 +280,7 @@ impl Core {
     }
 }
 
-/// A handle on the world. Cheap to clone.
+/// A handle of the world. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct World(Arc<Mutex<Core>>);
 
@@ -292,19 +293,19 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The core, once no node is left.
+    /// The core, if no node is left.
     pub(crate) fn into_core(self) -> Option<Core> {
         let mutex = Arc::into_inner(self.0)?;
         Some(mutex.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Nothing is known about the outcome.
+/// A request without an answer. Its outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken(&'static str);
 
 impl Broken {
-    pub(crate) const AWAY: Self = Self("the service is away");
+    pub(crate) const AWAY: Self = Self("the service is unreachable");
     pub(crate) const LATE: Self = Self("no answer came in time");
     const CUT: Self = Self("the connection broke");
 }
@@ -315,7 +316,7 @@ impl From<Broken> for BoxError {
     }
 }
 
-/// A node's side of all wires. Cheap to clone.
+/// A node's side of all connections. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) world: World,
@@ -323,25 +324,25 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Asks a service: `effect` is what the request does there.
+    /// Calls a service; `effect` is the effect of the request there.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         service: Service,
         effect: impl FnOnce(&mut Core) -> T + Send + 'static,
     ) -> Result<T, Broken> {
         let slot = Slot::new();
-        self.world.lock().send((self.node, service), effect, Arc::clone(&slot));
+        self.world.lock().send(self.node, service, effect, Arc::clone(&slot));
         Filled(slot).await
     }
 
-    /// A time of the world's, as the node feels it.
+    /// Waits in the world's time.
     pub(crate) fn pause(&self, ms: u64) -> Pause {
         let until_ms = self.world.lock().now_ms.saturating_add(ms);
-        Pause { link: self.clone(), until_ms, hour: None }
+        Pause { link: self.clone(), until_ms, key: None }
     }
 }
 
-/// Where one value arrives.
+/// A slot for one value that arrives later.
 pub(crate) struct Slot<T>(Mutex<SlotState<T>>);
 
 struct SlotState<T> {
@@ -355,7 +356,7 @@ impl<T> Slot<T> {
         Arc::new(Self(Mutex::new(SlotState { value: None, waker: None, is_given_up: false })))
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the waiting task is gone.
     pub(crate) fn is_given_up(&self) -> bool {
         self.lock().is_given_up
     }
@@ -398,11 +399,11 @@ impl<T> Drop for Filled<T> {
     }
 }
 
-/// Waits for a time.
+/// Waits until a time of the world.
 pub(crate) struct Pause {
     link: Link,
     until_ms: u64,
-    hour: Option<Hour>,
+    key: Option<EventKey>,
 }
 
 impl Future for Pause {
@@ -415,9 +416,9 @@ impl Future for Pause {
             return Poll::Ready(());
         }
         let wake = Event::Wake(self.link.node, context.waker().clone());
-        match self.hour {
-            Some(hour) => drop(core.events.insert(hour, wake)),
-            None => self.hour = Some(core.schedule(self.until_ms, wake)),
+        match self.key {
+            Some(key) => drop(core.events.insert(key, wake)),
+            None => self.key = Some(core.schedule(self.until_ms, wake)),
         }
         Poll::Pending
     }
@@ -425,8 +426,8 @@ impl Future for Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        if let Some(hour) = self.hour.take() {
-            self.link.world.lock().events.remove(&hour);
+        if let Some(key) = self.key.take() {
+            self.link.world.lock().events.remove(&key);
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Many worlds in which everything holds, worlds that break a promise and are caught, and worlds that repeat to the byte.
+//! Tests many worlds for violations, worlds that break a promise, and that a seed repeats to the byte.
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeMap;
 
 use podium_simulation::{Invariant, Mutation, Report, Settings, Tracing, command, simulate};
 
-/// Worlds of each quarter of the sweep: four tests, so that all cores work on it. With our crates slightly optimized, as the
-/// workspace's profile has them, a core makes 15 to 30 a second.
+/// Worlds of each quarter of the sweep. Four tests share it, so that all cores work on it. With the workspace's profile, which
+/// optimizes our crates slightly, a core runs 15 to 30 worlds a second.
 const SEEDS: u64 = 500;
-/// Most seeds until a broken promise must have been caught.
+/// Most seeds until a broken promise must be caught.
 const SEEDS_TO_CATCH: u64 = 60;
 
 fn world(seed: u64) -> Report {
     simulate(seed, Settings::default()).unwrap()
 }
 
-/// Runs seeds and names each one that fails, as the command that shows it again.
+/// Runs seeds, and panics with the command that repeats each failed one.
 fn all_hold(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
     let (mut counts, mut failures) = (BTreeMap::new(), Vec::new());
     for report in seeds.map(world) {
@@ -31,15 +31,15 @@ fn all_hold(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
 }
 
 #[test]
-fn everything_holds_in_every_world() {
+fn no_invariant_is_violated_in_the_first_quarter() {
     let counts = all_hold(0..SEEDS);
-    // A simulation in which nothing happens proves nothing.
+    // A simulation without these events proves nothing.
     let expected = [
         "abandoned with steps begun",
         "abandoned without a plan",
         "abandoned without an answer",
         "answer diverged",
-        "answer not asked for again",
+        "broken answer not repeated",
         "answered from the cache",
         "answer lost",
         "attempt failed",
@@ -49,10 +49,10 @@ fn everything_holds_in_every_world() {
         "begun early",
         "booked",
         "begun further",
-        "cache away",
+        "cache unreachable",
         "cache wiped",
         "claimed with a result",
-        "client came back",
+        "client reconnected",
         "completed by a substitute",
         "conductor fault",
         "conflict",
@@ -61,35 +61,35 @@ fn everything_holds_in_every_world() {
         "kept by another planner",
         "lane full",
         "limited",
-        "limiter away",
+        "limiter unreachable",
         "limiter did not answer",
         "message lost",
         "message repeated",
         "node died",
-        "no room for a call",
+        "no capacity for a call",
         "node froze",
         "over budget",
         "paused by its vendor",
         "planned at once",
         "planned the same",
         "fell back",
-        "queue away",
+        "queue unreachable",
         "queue wiped",
         "read by an old version",
         "refused",
-        "refused over budget",
+        "rejected over budget",
         "request id repeated",
         "request lost",
         "row locked",
         "run cancelled",
         "run succeeded",
-        "run too dear",
+        "run too expensive",
         "run too late",
         "run without an answer",
         "round before seen",
         "second round",
         "signal lost",
-        "store away",
+        "store unreachable",
         "superseded",
         "taken from a backlog",
         "third round",
@@ -105,17 +105,17 @@ fn everything_holds_in_every_world() {
 }
 
 #[test]
-fn everything_holds_in_the_second_quarter() {
+fn no_invariant_is_violated_in_the_second_quarter() {
     all_hold(SEEDS..2 * SEEDS);
 }
 
 #[test]
-fn everything_holds_in_the_third_quarter() {
+fn no_invariant_is_violated_in_the_third_quarter() {
     all_hold(2 * SEEDS..3 * SEEDS);
 }
 
 #[test]
-fn everything_holds_in_the_fourth_quarter() {
+fn no_invariant_is_violated_in_the_fourth_quarter() {
     all_hold(3 * SEEDS..4 * SEEDS);
 }
 
@@ -134,7 +134,7 @@ fn a_seed_gives_the_same_bytes_twice() {
     }
 }
 
-/// Whether a broken promise is caught as a violation of `invariant`, within the seeds that it has.
+/// Whether a broken promise is caught as a violation of `invariant` within [`SEEDS_TO_CATCH`] seeds.
 fn is_caught(mutation: Mutation, invariant: Invariant) -> bool {
     let settings = Settings { mutation: Some(mutation), ..Settings::default() };
     let mut violations = (0..SEEDS_TO_CATCH).filter_map(|seed| simulate(seed, settings).unwrap().violation);
@@ -147,12 +147,12 @@ fn a_store_that_forgets_versions_is_caught() {
 }
 
 #[test]
-fn a_limiter_that_forgets_how_many_calls_are_allowed_is_caught() {
+fn a_limiter_that_ignores_its_limit_is_caught() {
     assert!(is_caught(Mutation::ForgetLimit, Invariant::Limit));
 }
 
 #[test]
-fn a_limiter_that_forgets_a_vendors_pause_is_caught() {
+fn a_limiter_that_ignores_a_vendors_pause_is_caught() {
     assert!(is_caught(Mutation::ForgetPause, Invariant::Limit));
 }
 
@@ -162,8 +162,8 @@ fn a_node_that_trusts_a_wrong_clock_is_caught() {
 }
 
 #[test]
-fn runs_that_no_version_reads_are_caught() {
-    assert!(is_caught(Mutation::NobodyReads, Invariant::Ends));
+fn runs_that_no_node_can_read_are_caught() {
+    assert!(is_caught(Mutation::UnreadableRuns, Invariant::Ends));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_store_that_lies_about_commits_is_caught() {
 }
 
 #[test]
-fn a_store_that_tells_sweepers_nothing_is_caught() {
+fn a_store_that_hides_due_tasks_is_caught() {
     assert!(is_caught(Mutation::BlindSweep, Invariant::Ends));
 }
 
@@ -197,7 +197,7 @@ fn a_store_that_misreads_outputs_is_caught() {
 }
 
 #[test]
-fn a_store_that_adds_wrongly_is_caught() {
+fn a_store_with_stale_costs_is_caught() {
     assert!(is_caught(Mutation::StaleCost, Invariant::Cost));
 }
 
@@ -212,7 +212,7 @@ fn a_store_that_ignores_caps_is_caught() {
 }
 
 #[test]
-fn a_store_that_forgets_what_a_run_gives_back_is_caught() {
+fn a_store_that_keeps_reservations_is_caught() {
     assert!(is_caught(Mutation::ForgetBooking, Invariant::Budget));
 }
 
@@ -222,7 +222,7 @@ fn a_cache_that_answers_with_another_output_is_caught() {
 }
 
 #[test]
-fn a_queue_that_hears_no_acks_is_caught() {
+fn a_queue_that_ignores_acks_is_caught() {
     assert!(is_caught(Mutation::DeafQueue, Invariant::Rest));
 }
 
@@ -247,7 +247,7 @@ fn an_output_of_another_call_is_caught() {
 }
 
 #[test]
-fn a_vendor_whose_answer_was_asked_for_again_is_caught() {
+fn a_repeated_call_after_text_is_caught() {
     assert!(is_caught(Mutation::DenyText, Invariant::Once));
 }
 

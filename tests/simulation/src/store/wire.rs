@@ -1,4 +1,4 @@
-//! The wire to the store, which may break; and what is written down of each commit.
+//! The connection to the store, which may break, and the records of each commit.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Broken, Core, Link, Service};
 
-/// A node's way to the store.
+/// A node's connection to the store.
 pub(crate) struct SimStore(pub(crate) Link);
 
 impl SimStore {
@@ -197,7 +197,7 @@ fn create_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<Creat
     Ok(created)
 }
 
-/// What is written down of a creation, whatever became of it.
+/// Records a creation and its outcome.
 fn note_creation(core: &mut Core, node: usize, commit: &Commit, created: Created) -> Created {
     let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
     note!(
@@ -244,14 +244,14 @@ fn append_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<(), U
     }
 }
 
-/// Whether what a commit permits to spend fits the budgets.
+/// Checks that the spending that a commit permits fits the budgets.
 fn check_room(core: &mut Core, commit: &Commit) {
     if let Some(booking) = commit.booking().filter(|booking| booking.needs_room) {
         core.checker.permitted(booking, &core.store.budgets);
     }
 }
 
-/// What is written down of a booking.
+/// Records a booking.
 fn note_booking(core: &mut Core, node: usize, commit: &Commit, shortage: Option<&Shortage>) {
     if let Some(shortage) = shortage {
         note!(core, "node {node}: {} is over budget: {shortage}", commit.after.id());
@@ -261,7 +261,7 @@ fn note_booking(core: &mut Core, node: usize, commit: &Commit, shortage: Option<
     }
 }
 
-/// What is written down of a commit, whatever became of it.
+/// Records a commit and its outcome.
 fn note_append(
     core: &mut Core,
     node: usize,
@@ -292,7 +292,7 @@ fn note_append(
         core.checker.written(id, &row.events, &row.run);
         core.check_clock(node, commit.after.spec().deadline_at, &commit.events);
         if is_once {
-            core.count("answer not asked for again");
+            core.count("broken answer not repeated");
         }
         if is_chained {
             core.count("claimed with a result");
@@ -305,7 +305,7 @@ fn note_append(
     outcome
 }
 
-/// Whether a step is claimed with the result that readied it.
+/// Whether the commit of a result also claims the step that it made ready.
 fn is_chained(events: &[SequencedEvent]) -> bool {
     let mut readied = events.iter().filter_map(|event| match event.event {
         RunEvent::StepReady { round, step } => Some(TaskRef::Step { round, step }),
