@@ -158,7 +158,7 @@ chaos: ## kill, freeze, wipe, fill and cut off everything under load, then chang
 	@scripts/setup build test
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-4} CHAOS_REDIS_AWAY_S=$${CHAOS_REDIS_AWAY_S:-20} CHAOS_NATS_AWAY_S=$${CHAOS_NATS_AWAY_S:-60} \
 	    CHAOS_POSTGRES_SLOW_S=$${CHAOS_POSTGRES_SLOW_S:-20} CHAOS_HELD_S=$${CHAOS_HELD_S:-10} \
-	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^(chaos::no_run|stand_in)/)'
+	    cargo nextest run -p podium-local-cluster --no-capture --profile chaos -E 'test(/^(chaos::no_run|failover)/)'
 	@$(MAKE) test-versions
 
 .PHONY: test-versions

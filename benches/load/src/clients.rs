@@ -1,4 +1,4 @@
-//! Clients in a closed loop: each has a connection of its own, asks, reads the whole answer, and asks again.
+//! Clients in a closed loop. Each has its own connection, asks, reads the whole answer, and asks again.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ use crate::work::{Durations, Work};
 
 /// Longest time for an answer: the deadline of runs.
 const ANSWER_MAX: Duration = Duration::from_mins(10);
-/// One run in so many names an idempotency key.
+/// One run in this many has an idempotency key.
 const IDEMPOTENT_EVERY: u64 = 5;
 /// Most errors that are kept.
 const ERRORS_MAX: usize = 8;
 
-/// What came of the runs so far.
+/// The outcomes of the runs so far.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     /// Runs that clients wait for.
@@ -40,20 +40,20 @@ pub(crate) struct Outcomes {
 /// Runs that ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
-    /// Answered right.
+    /// Runs with the right answer.
     pub(crate) runs: u64,
-    /// Their steps.
+    /// The steps of these runs.
     pub(crate) steps: u64,
-    /// Refused, failed or wrong.
+    /// Rejected, failed or wrong runs.
     pub(crate) failed: u64,
     /// The first few reasons.
     pub(crate) errors: Vec<String>,
-    /// Of each run, milliseconds beyond what its models took, divided by the steps on its longest path and its plan.
+    /// The overhead of each run: milliseconds beyond the time of its models, divided by the steps on its longest path and its plan.
     pub(crate) added_ms: Vec<f64>,
 }
 
 impl Outcomes {
-    /// What ended since the last call.
+    /// The runs that ended since the last call.
     pub(crate) fn take(&self) -> Ended {
         std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -77,7 +77,7 @@ impl Outcomes {
     }
 }
 
-/// Everything that clients share.
+/// The state that all clients share.
 pub(crate) struct Load {
     pub(crate) gateways: Vec<SocketAddr>,
     pub(crate) tenants: Tenants,
@@ -87,7 +87,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Adds a client, which begins after `delay`.
+    /// Starts a client after `delay`.
     pub(crate) async fn client(self: Arc<Self>, number: u64, delay: Duration) {
         tokio::select! {
             () = SystemClock.sleep(delay) => {}

@@ -1,5 +1,5 @@
-//! The cluster under load: Postgres, NATS, Redis, the simulated vendor and Podium's processes, all on loopback, all gone
-//! when the value is dropped.
+//! The cluster under load: Postgres, NATS, Redis, the simulated vendor and Podium's processes on loopback. Dropping the value ends
+//! all of them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::work::{Durations, WORKERS};
 pub(crate) const VENDOR: &str = "podium-load-vendor";
 /// Addresses of the vendor: each has 28,000 ports for connections.
 const VENDORS: usize = WORKERS;
-/// Connections to Postgres of each process. All together have to be fewer than its 100.
+/// Connections of each process to Postgres, which allows 100 altogether.
 const POSTGRES_CONNECTIONS: usize = 3;
 
-/// What the cluster consists of.
+/// The processes of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) gateways: usize,
     pub(crate) planners: usize,
     pub(crate) executors: usize,
     pub(crate) tenants: usize,
-    /// Runs at the same time, which everything has capacity for.
+    /// Concurrent runs, for which all limits are set.
     pub(crate) in_flight: usize,
     pub(crate) durations: Durations,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything and makes the tenants. `binary` is this program.
+    /// Starts everything and creates the tenants. `binary` is this program.
     pub(crate) async fn start(binary: &Path, shape: &Shape) -> Result<(Self, Tenants)> {
         let files = tempfile::Builder::new().prefix("podium-load-").tempdir()?;
         let [gateway, planner, executor] = PROGRAMS;
@@ -91,12 +91,12 @@ impl Cluster {
         self.backbone.servers()
     }
 
-    /// Where executors tell their metrics.
+    /// The addresses of the executors' metrics.
     pub(crate) fn executors(&self) -> impl Iterator<Item = SocketAddr> {
         self.executors.iter().map(|executor| executor.address(0))
     }
 
-    /// Mean of the resident bytes of each kind of process.
+    /// Mean resident bytes of each kind of process.
     pub(crate) fn resident(&self) -> [(&'static str, u64); 3] {
         let mean = |services: &[Service]| {
             let bytes: u64 = services.iter().filter_map(Service::pid).map(resident_bytes).sum();
@@ -106,7 +106,7 @@ impl Cluster {
         [(gateway, mean(&self.gateways)), (planner, mean(&self.planners)), (executor, mean(&self.executors))]
     }
 
-    /// Ends every process of Podium's without waiting for runs under way, then the vendor.
+    /// Kills Podium's processes without waiting for runs under way, and then the vendor.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for service in self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors) {
             service.kill().await?;
@@ -115,7 +115,7 @@ impl Cluster {
     }
 }
 
-/// The workers, each with an address of its own, and the conductor.
+/// The workers, each with its own address, and the conductor.
 fn pool_of(vendor: &Service) -> String {
     let mut pool = "schema = 1\nname = \"load\"\nversion = \"1\"\n".to_owned();
     for place in 0..VENDORS {

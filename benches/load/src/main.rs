@@ -1,10 +1,9 @@
-//! `podium-bench-load`: what a cluster costs under a load as real models make it: calls of seconds, streams, many tenants, many
+//! `podium-bench-load`: the cost of a cluster under a load like that of real models: calls of seconds, streams, many tenants, many
 //! processes.
 //!
-//! The models are simulated by a process that waits and writes; everything else is real.
-//! Each client asks, reads the whole answer and
-//! asks again, so the number of runs under way is the number of clients. It prints one line of JSON for each case. Under the
-//! name of one of the cluster's programs it is that program.
+//! A process simulates the models: it waits and writes. Everything else is real. Each client asks, reads the whole answer and asks
+//! again, so the number of runs under way is the number of clients. Each case prints one line of JSON. Started under the name of
+//! one of the cluster's programs, the binary is that program.
 
 mod clients;
 mod cluster;
@@ -34,9 +33,9 @@ use crate::cluster::{Cluster, Shape, VENDOR};
 use crate::waits::Waits;
 use crate::work::Durations;
 
-/// Open files that each process should be able to have: connections of clients, of gateways and of calls.
+/// Open files that each process needs for the connections of clients, gateways and calls.
 const OPEN_FILES: u64 = 200_000;
-/// What the figures are of.
+/// The measured case.
 const NOTE: &str = "models are simulated by a process that waits and writes 50 tokens a second; all else is real, on one \
                     machine with the clients; the time that a run takes beyond its models' is divided by its plan and the \
                     steps on its longest path";
@@ -46,10 +45,10 @@ const COMPARED: [(usize, usize); 5] = [(1000, 8), (100, 8), (1000, 2), (1000, 16
 /// Measures a cluster under calls of seconds.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Runs under way at the same time; each is one client.
+    /// Concurrent runs; each is one client.
     #[arg(long, default_value_t = 2_000)]
     in_flight: usize,
-    /// Tenants, each with a key; the share of the n-th is in proportion to 1/n. A fifth of them have a budget.
+    /// Tenants, each with a key; the share of the n-th is proportional to 1/n. A fifth of them have a budget.
     #[arg(long, default_value_t = 1_000)]
     tenants: usize,
     /// Gateways.
@@ -70,13 +69,13 @@ struct Arguments {
     /// Most tokens of a worker's answer, of which it writes 50 a second.
     #[arg(long, default_value_t = 100)]
     tokens_max: u64,
-    /// Seconds before the measurement, in which clients begin one after the other.
+    /// Seconds before the measurement, in which the clients start one after the other.
     #[arg(long, default_value_t = 60)]
     ramp_s: u64,
     /// Seconds of the measurement.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Measure in turn 1,000 and 100 tenants, and 8, 2 and 16 executors, each in a cluster of its own.
+    /// Measure 1,000 and 100 tenants, and 8, 2 and 16 executors, each case in a new cluster.
     #[arg(long)]
     compare: bool,
 }

@@ -1,4 +1,4 @@
-//! Tenants with a key each, of which some ask much more often than others.
+//! Tenants with one key each; some ask much more often than others.
 
 use anyhow::{Context as _, Result, ensure};
 use podium_domain::budget::{Budget, Payer, Period};
@@ -11,20 +11,20 @@ use podium_setup::SystemClock;
 use podium_store_postgres::{Options, Store};
 use rand::Rng;
 
-/// Each tenant of so many has a budget.
+/// One tenant in this many has a budget.
 const BUDGET_EVERY: usize = 5;
-/// Billionths of a US dollar of each budget, which no measurement uses up: a million dollars.
+/// The cap of each budget in billionths of a US dollar: a million dollars, which no measurement spends.
 const BUDGET_NANO_USD: u64 = 1_000_000_000_000_000;
 
-/// The keys of the tenants, and how often each asks.
+/// The keys of the tenants, and the share of each.
 pub(crate) struct Tenants {
     keys: Vec<String>,
-    /// Sums of the shares up to each tenant. The share of the tenant of rank `n` is in proportion to `1 / n` (Zipf's law).
+    /// Sums of the shares up to each tenant. The share of the tenant of rank `n` is proportional to `1 / n` (Zipf's law).
     shares: Vec<f64>,
 }
 
 impl Tenants {
-    /// Makes `count` tenants in the database.
+    /// Creates `count` tenants in the database.
     pub(crate) async fn create(database: &str, count: usize) -> Result<Self> {
         let accounts = Store::open(database, Options::default()).await?;
         let now = SystemClock.now();
@@ -47,7 +47,7 @@ impl Tenants {
         Ok(Self { keys, shares })
     }
 
-    /// The key of whoever asks next.
+    /// The key of the next request, drawn by the shares.
     pub(crate) fn next_key(&self, dice: &mut impl Rng) -> Result<&str> {
         let sum = self.shares.last().copied().context("there are no tenants")?;
         let drawn = dice.random_range(0.0..sum);

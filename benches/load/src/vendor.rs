@@ -1,5 +1,5 @@
-//! A vendor that costs next to nothing: it waits as long as the prompt says and then writes tokens at a model's pace, in Chat
-//! Completions' stream. A process of its own, so that its CPU is not counted as anybody else's.
+//! A vendor that costs almost nothing: it waits as long as the prompt says, and then streams tokens at a model's pace as Chat
+//! Completions. It is a separate process, so that its CPU time is not counted as that of another.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ async fn accept(listener: TcpListener, durations: Durations) -> Result<()> {
         stream.set_nodelay(true)?;
         let service = service_fn(move |request| answer(request, durations));
         connections.spawn(async move {
-            // A caller may leave at any time.
+            // A caller may disconnect at any time.
             drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
         });
     }
@@ -119,7 +119,7 @@ async fn answer(request: Request<Incoming>, durations: Durations) -> Result<Resp
     reply(200, "text/event-stream", chunks)
 }
 
-/// From the first piece to the piece at `index`.
+/// The time from the first piece to the piece at `index`.
 fn pause(index: usize) -> Duration {
     Duration::from_millis(u64::try_from(index).unwrap_or(u64::MAX).saturating_mul(1000) / TOKENS_PER_SECOND)
 }

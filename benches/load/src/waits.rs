@@ -1,4 +1,4 @@
-//! How long steps waited for their call, as executors count it: the histogram `podium.step.wait`.
+//! The time that steps waited for their call, from the executors' histogram `podium.step.wait`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result};
 use podium_bench_measure::get;
 
-/// Calls that waited at most so long, by milliseconds.
+/// The number of calls that waited at most that many milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
     at_most: BTreeMap<u64, f64>,

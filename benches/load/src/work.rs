@@ -1,7 +1,7 @@
 //! The work of one run, from its number alone: clients, conductor and workers all compute the same.
 //!
-//! A question holds `run-NUMBER`; a subtask holds `work-NUMBER-STEP-MS-TOKENS`. So nobody has to tell anybody what to do, and the
-//! client knows how long a run takes in which nothing but the models takes time.
+//! A question contains `run-NUMBER`, a subtask `work-NUMBER-STEP-MS-TOKENS`. So client, conductor and workers need no other
+//! channel, and the client knows the duration of a run in which only the models take time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use rand::{Rng as _, SeedableRng as _};
 pub(crate) const TOKENS_PER_SECOND: u64 = 50;
 /// Workers of the pool.
 pub(crate) const WORKERS: usize = 4;
-/// Access lists of the workflows: of each step, the steps whose outputs it reads.
+/// The access lists of the workflows: for each step, the steps whose outputs it reads.
 const SHAPES: [&[&[usize]]; 4] = [
     &[&[], &[], &[0, 1]],
     &[&[], &[0], &[0], &[1, 2]],
@@ -48,7 +48,7 @@ impl Step {
     }
 }
 
-/// How long so many tokens take.
+/// The time to write a number of tokens.
 pub(crate) fn written_in(tokens: u64) -> Duration {
     Duration::from_millis(tokens * 1000 / TOKENS_PER_SECOND)
 }
@@ -57,7 +57,7 @@ pub(crate) fn written_in(tokens: u64) -> Duration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     number: u64,
-    /// How long the conductor takes for the plan.
+    /// The time that the conductor takes for the plan.
     pub(crate) plan_ms: u64,
     /// Its steps.
     pub(crate) steps: Vec<Step>,
@@ -79,12 +79,12 @@ impl Work {
         Self { number, plan_ms, steps: steps.collect() }
     }
 
-    /// What the client asks.
+    /// The client's question.
     pub(crate) fn question(&self) -> String {
         format!("Do run-{} and say what came of it.", self.number)
     }
 
-    /// What the conductor writes.
+    /// The conductor's plan as text.
     pub(crate) fn plan(&self) -> String {
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));
         let each = |text: fn(&Self, usize, &Step) -> String| {
@@ -101,12 +101,12 @@ impl Work {
         format!("Divide it.\nmodel_id = {workers}\nsubtasks = {subtasks}\naccess_list = {access}\n")
     }
 
-    /// What the answer to the run ends with.
+    /// The end of the run's answer.
     pub(crate) fn end_of_answer(&self) -> String {
         end_of_output(self.number, self.steps.len() - 1)
     }
 
-    /// How long the run takes if nothing but the models takes time: its plan and its longest path.
+    /// The duration of the run if only the models take time: its plan and its longest path.
     pub(crate) fn takes(&self) -> Duration {
         let mut ends: Vec<Duration> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
@@ -116,7 +116,7 @@ impl Work {
         Duration::from_millis(self.plan_ms) + ends.last().copied().unwrap_or_default()
     }
 
-    /// Steps on the longest way from the plan to the answer: each waits for the one before.
+    /// The number of steps on the longest path from the plan to the answer.
     pub(crate) fn depth(&self) -> u32 {
         let mut depths: Vec<u32> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
@@ -126,18 +126,18 @@ impl Work {
     }
 }
 
-/// What the output of a step ends with.
+/// The end of a step's output.
 pub(crate) fn end_of_output(number: u64, step: usize) -> String {
     format!("done-{number}-{step}-ok")
 }
 
-/// The run that a question asks for.
+/// The number of the run in a question.
 pub(crate) fn run_in(prompt: &str) -> Option<u64> {
     let (_, after) = prompt.rsplit_once("run-")?;
     after.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What a subtask asks for: number of the run, step, milliseconds until the first token, tokens.
+/// The numbers in a subtask: run, step, milliseconds until the first token, tokens.
 pub(crate) fn work_in(prompt: &str) -> Option<[u64; 4]> {
     let (_, after) = prompt.rsplit_once("work-")?;
     let mut numbers = after.split(['-', '.']).map(str::parse);

@@ -1,5 +1,5 @@
-//! A whole cluster on this machine: Postgres, NATS, Redis, simulated workers, gateways, planners and executors, each a
-//! process of its own on loopback, all of it gone when the value is dropped.
+//! A whole cluster on this machine: Postgres, NATS, Redis, simulated workers, gateways, planners and executors, each a separate
+//! process on loopback. Dropping the value ends all of them.
 #![deny(missing_docs)]
 
 mod panicking;
@@ -14,21 +14,21 @@ use tempfile::TempDir;
 
 /// The demo's pool, whose workers are simulated.
 const POOL: &str = include_str!("../../../pools/demo.toml");
-/// Decides latencies and where the simulated generalist errs.
+/// The seed of the simulated latencies and of the simulated generalist's errors.
 const SIMULATION_SEED: u64 = 7;
 
-/// The names under which this binary is one of the cluster's programs.
+/// The names under which this binary runs as one of the cluster's programs.
 pub const PROGRAMS: [&str; 3] = ["podium-gateway", "podium-planner", "podium-executor"];
 
-/// The name under which it is an executor whose loop panics as soon as it is given work.
+/// The name under which it runs as an executor whose loop panics on its first task.
 pub const PANICKING_EXECUTOR: &str = "podium-panicking-executor";
 
 /// How processes reach Postgres.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// As in service.
+    /// Directly.
     Direct,
-    /// Through a proxy for each kind of process, which can lose the answers to their commits.
+    /// Through a proxy for each kind of process, which can drop the answers to commits.
     ByProxy,
 }
 
@@ -37,29 +37,28 @@ pub enum Reach {
 pub enum Disks {
     /// On the machine's disk.
     Machine,
-    /// On a small disk each, which can be filled. Only root can have that: [`podium_harness::small_disks`].
+    /// Each on a small disk that can be filled. Requires root: [`podium_harness::small_disks`].
     Small,
 }
 
-/// What a cluster consists of.
+/// The processes and settings of a cluster.
 #[derive(Clone)]
 pub struct Shape {
-    /// How many gateways.
+    /// Number of gateways.
     pub gateways: usize,
-    /// How many planners.
+    /// Number of planners.
     pub planners: usize,
-    /// How many executors.
+    /// Number of executors.
     pub executors: usize,
-    /// Who plans, as in the setting `conductor`; `{workers}` stands for the base URL of the simulated vendor.
+    /// The setting `conductor`; `{workers}` stands for the base URL of the simulated vendor.
     pub conductor: String,
-    /// Further settings of all processes: key and value. They go before what the cluster sets itself: with an address of a server
-    /// of its own, a test puts that one in the place of the cluster's.
+    /// Further settings of all processes, as keys and values. They override the settings that the cluster makes, such as the address of a server.
     pub settings: Vec<(&'static str, String)>,
     /// How the workers are simulated.
     pub workers: SimOptions,
     /// The pool file; all its vendors are the simulated one.
     pub pool: String,
-    /// Calls of each worker at the same time; without it, what the pool says.
+    /// Concurrent calls of each worker; without it, the pool's limit.
     pub calls_max: Option<u32>,
     /// How the processes reach Postgres.
     pub postgres: Reach,
@@ -68,7 +67,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// So many processes, and everything else as `make cluster` has it.
+    /// These numbers of processes; everything else as in `make cluster`.
     pub fn new(gateways: usize, planners: usize, executors: usize, conductor: impl Into<String>) -> Self {
         Self {
             gateways,
@@ -95,7 +94,7 @@ pub struct Proxies {
     pub executors: Proxy,
 }
 
-/// A cluster that runs. The processes are ended first, then what they stand on.
+/// A running cluster. Dropping it ends Podium's processes first, and then the servers.
 pub struct Cluster {
     /// The gateways; the first port of each is HTTP, the second gRPC.
     pub gateways: Vec<Service>,
@@ -103,15 +102,15 @@ pub struct Cluster {
     pub planners: Vec<Service>,
     /// The executors.
     pub executors: Vec<Service>,
-    /// What is between them and Postgres, with [`Reach::ByProxy`].
+    /// The proxies before Postgres, with [`Reach::ByProxy`].
     pub proxies: Option<Proxies>,
     /// The queue.
     pub nats: Nats,
-    /// The truth.
+    /// The store.
     pub postgres: Postgres,
-    /// The address of its database, as a client would have it.
+    /// The URL of its database.
     pub database: String,
-    /// The limits.
+    /// The limiter's server.
     pub redis: Redis,
     /// The workers; in this process, so that calls can be counted.
     pub workers: Running,
@@ -153,7 +152,7 @@ impl Cluster {
             let reached =
                 proxies.as_ref().map_or(direct.clone(), |proxies| by(proxies).address().to_string());
             let postgres = ("postgres", database.replace(&direct, &reached));
-            // Of two settings of one key the later one holds.
+            // If a key is set twice, the later value applies.
             [postgres].into_iter().chain(settings.iter().cloned()).collect::<Vec<_>>()
         };
         let [gateway, planner, executor] = programs;
@@ -180,12 +179,12 @@ impl Cluster {
         })
     }
 
-    /// Every process of ours.
+    /// All processes of Podium.
     pub fn services(&mut self) -> impl Iterator<Item = &mut Service> {
         self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors)
     }
 
-    /// Writes a pool file with another version and one more worker, `id`, a copy of the first one. Processes read it when they
+    /// Writes a pool file with another version and one more worker, `id`, a copy of the first one. Processes read it at their next
     /// start.
     pub fn add_worker(&self, id: &str) -> Result<()> {
         let mut pool: toml::Table = std::fs::read_to_string(&self.pool)?.parse()?;
@@ -197,7 +196,7 @@ impl Cluster {
         std::fs::write(&self.pool, pool.to_string()).context("writing the pool")
     }
 
-    /// Gives every process another binary, whose `main` is [`dispatch`], from its next start on.
+    /// Sets the binary of all processes from their next start on. Its `main` must be [`dispatch`].
     pub fn set_binary(&mut self, binary: &Path) -> Result<()> {
         let folder = tempfile::Builder::new().tempdir_in(self.files.path())?.keep();
         let [gateway, planner, executor] = name_programs(binary, &folder)?;
@@ -210,7 +209,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Replaces an executor by one whose loop panics as soon as it is given work. Returns once it is ready.
+    /// Replaces an executor by one whose loop panics on its first task. Returns once it is ready.
     pub async fn replace_by_panicking(&mut self, executor: usize, binary: &Path) -> Result<()> {
         let program = self.files.path().join(PANICKING_EXECUTOR);
         std::os::unix::fs::symlink(binary, &program).context("naming the program")?;
@@ -219,7 +218,7 @@ impl Cluster {
         executor.start_again().await
     }
 
-    /// Asks every process to end, all at once, and waits until all have. One that does not end well is an error.
+    /// Stops all processes at once and waits until they have ended. An exit code other than 0 is an error.
     pub async fn stop(mut self) -> Result<()> {
         self.services().try_for_each(|service| service.ask_to_end())?;
         for service in self.services() {
@@ -231,7 +230,7 @@ impl Cluster {
     }
 }
 
-/// Links to the binary by the names of the programs that it is.
+/// Creates links to the binary under the names of the programs.
 fn name_programs(binary: &Path, folder: &Path) -> Result<[PathBuf; 3]> {
     let programs = PROGRAMS.map(|name| folder.join(name));
     for program in &programs {
@@ -288,7 +287,7 @@ fn tables<'p>(pool: &'p mut toml::Table, name: &str) -> impl Iterator<Item = &'p
     entries.into_iter().flatten().filter_map(toml::Value::as_table_mut)
 }
 
-/// Runs as the program by whose name this process was started; `None` if by none of theirs.
+/// Runs the program under whose name this process was started; `None` for any other name.
 pub fn dispatch() -> Option<std::process::ExitCode> {
     let called = PathBuf::from(std::env::args_os().next()?);
     match called.file_name()?.to_str()? {

@@ -1,5 +1,5 @@
-//! `podium-local-cluster`: starts a cluster on this machine, says how to talk to it, and ends it when told to stop. Under the name
-//! of one of the cluster's programs it is that program.
+//! `podium-local-cluster`: starts a cluster on this machine, prints its addresses, and ends it on a signal. Started under the name of
+//! one of the cluster's programs, the binary is that program.
 
 use std::process::ExitCode;
 
@@ -8,24 +8,24 @@ use clap::Parser;
 use podium_local_cluster::{Cluster, Shape, dispatch};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A cluster on this machine: Postgres, NATS, Redis, simulated workers, and Podium's processes. It keeps nothing.
+/// A cluster on this machine: Postgres, NATS, Redis, simulated workers, and Podium's processes. Its data is deleted at the end.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many gateways.
+    /// Number of gateways.
     #[arg(long, default_value_t = 1)]
     gateways: usize,
-    /// How many planners.
+    /// Number of planners.
     #[arg(long, default_value_t = 1)]
     planners: usize,
-    /// How many executors.
+    /// Number of executors.
     #[arg(long, default_value_t = 2)]
     executors: usize,
-    /// Who plans: `llama:FOLDER`, `fixed:FILE`, `direct` and so on; paths from the root.
+    /// The conductor: `llama:FOLDER`, `fixed:FILE`, `direct` and so on; paths are relative to the repository.
     #[arg(long, default_value = "direct")]
     conductor: String,
 }
 
-/// One that the demo's conductor and its simulated workers can answer.
+/// A question that the demo's conductor and its simulated workers can answer.
 const QUESTION: &str = "What is 17 times 23, in words?";
 
 fn main() -> ExitCode {
@@ -64,7 +64,7 @@ async fn run(arguments: Arguments) -> Result<()> {
 #[expect(clippy::print_stdout, reason = "the caller wants to know it")]
 fn describe(cluster: &Cluster) {
     println!(
-        "A Podium cluster runs on this machine. Its workers are simulated, and it keeps nothing after its end."
+        "A Podium cluster runs on this machine. Its workers are simulated, and its data is deleted at the end."
     );
     println!();
     for gateway in &cluster.gateways {
@@ -86,7 +86,7 @@ fn describe(cluster: &Cluster) {
     println!("  workers    {}", cluster.workers.base_url());
     if let Some(gateway) = cluster.gateways.first() {
         println!();
-        println!("Ask it:      podium ask --server http://{} \"{QUESTION}\"", gateway.address(1));
+        println!("Ask:         podium ask --server http://{} \"{QUESTION}\"", gateway.address(1));
         println!(
             "             curl http://{}/v1/chat/completions -H 'content-type: application/json' \\",
             gateway.address(0)
@@ -94,6 +94,6 @@ fn describe(cluster: &Cluster) {
         println!(
             "               -d '{{\"model\": \"podium-ultra\", \"messages\": [{{\"role\": \"user\", \"content\": \"{QUESTION}\"}}]}}'"
         );
-        println!("Make a key:  podium key create --tenant acme --postgres '{}'", cluster.database);
+        println!("Create key:  podium key create --tenant acme --postgres '{}'", cluster.database);
     }
 }

@@ -1,4 +1,4 @@
-//! An executor with a defect: the loop of a lane panics as soon as it is given work. All else of it is the real one.
+//! An executor with a defect: the loop of a lane panics on its first task. Everything else is the real executor.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, Task
 const PROGRAM: Program = Program {
     name: EXECUTOR,
     version: env!("CARGO_PKG_VERSION"),
-    about: "An executor whose loop panics as soon as it is given work, for tests.",
+    about: "An executor whose loop panics on its first task, for tests.",
 };
 
 /// Runs the process.
@@ -23,7 +23,7 @@ pub(crate) fn main() -> ExitCode {
     process(&PROGRAM, &executor_keys(), check, |settings| work_until_signal(settings, work))
 }
 
-/// A queue that panics where it would give work.
+/// A queue that panics instead of delivering a task.
 struct Panicking(Arc<dyn StepQueue>);
 
 #[async_trait]

@@ -18,15 +18,18 @@ const CLEAN: &[&str] = &[
     "benches/engine/",
     "benches/limits/",
     "benches/llama/",
+    "benches/load/",
     "benches/measure/",
     "benches/peers/",
     "benches/store/",
+    "crates/api/",
     "crates/bundle/",
     "crates/conductor/",
     "crates/demo-workers/",
     "crates/head/",
     "crates/llama/",
     "crates/memory/",
+    "crates/server/",
     "crates/setup/",
     "crates/store-postgres/",
     "crates/store-sqlite/",
@@ -37,7 +40,9 @@ const CLEAN: &[&str] = &[
     "services/executor/",
     "services/planner/",
     "services/vendor-sim/",
+    "tests/cluster/",
     "tests/harness/",
+    "tests/simulation/",
 ];
 
 /// A word or phrase that is refused, in lower case.

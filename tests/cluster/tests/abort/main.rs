@@ -1,5 +1,5 @@
-//! A planner that dies in the middle of plans, as an abort inside llama.cpp ends it: the other processes do not notice, and the
-//! runs go on when a planner is back, from the steps that had begun before their plan was complete.
+//! A planner dies in the middle of plans, like after an abort inside llama.cpp. The other processes go on, and once a planner is
+//! back, the runs continue from the steps that began before their plan was complete.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
 const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/nano");
-/// So many that the planner is in the middle of some whenever it dies.
+/// Enough runs that the planner is in the middle of some when it dies.
 const RUNS: u32 = 40;
-/// Longer than all of it may take.
+/// Longest time for the whole test.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 type Gateway = PodiumServiceClient<Channel>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_run() {
+async fn an_abort_during_planning_loses_no_run() {
     let settings = vec![("lease_ms", "3000".to_owned()), ("log", "warn".to_owned())];
     let shape = Shape { settings, ..Shape::new(1, 1, 1, format!("llama:{NANO}")) };
     let binary = Path::new(env!("CARGO_BIN_EXE_podium-local-cluster"));
@@ -45,7 +45,7 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
     let (mut interrupted, mut begun_early) = (0, 0);
     for (run, began_early) in &ended {
         begun_early += usize::from(*began_early);
-        // At temperature 0 the next planner writes the same.
+        // At temperature 0, the next planner writes the same plan.
         assert_eq!(run.rounds[0].superseded_steps, 0, "{run:?}");
         assert_eq!(run.state(), v1::RunState::Succeeded, "{run:?}");
         assert!(!run.answer().is_empty(), "{run:?}");
@@ -58,7 +58,7 @@ async fn an_abort_while_plans_are_written_ends_the_planner_alone_and_loses_no_ru
     cluster.stop().await.unwrap();
 }
 
-/// Asks and watches to the end. Tells when the plan is being written, and whether steps began before it was complete.
+/// Asks and watches to the end. Signals when the plan is being written. Returns whether steps began before it was complete.
 #[cfg(test)]
 async fn answered(mut gateway: Gateway, number: u32, heard: mpsc::Sender<()>) -> (v1::Run, bool) {
     let text = format!("Take 3 times {number}, add 7 to it, and write the result in words.");
@@ -72,7 +72,7 @@ async fn answered(mut gateway: Gateway, number: u32, heard: mpsc::Sender<()>) ->
     let mut began_early = false;
     while let Some(update) = updates.message().await.unwrap() {
         match update.update {
-            // Somebody else may have told already.
+            // Another task may have signalled already.
             Some(Update::PlanningText(_)) => drop(heard.try_send(())),
             Some(Update::Event(event)) => began_early |= matches!(event.kind, Some(Kind::StepsPlanned(_))),
             _ => {}

@@ -1,4 +1,4 @@
-//! A budget holds against two gateways at once: who finds no room is told so, and nobody is called for it.
+//! A budget holds for two gateways at once: requests that do not fit are rejected, and no worker is called for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ use tonic::{Code, Status};
 use crate::client::connect;
 
 const REQUESTS: usize = 500;
-/// Runs that the budget has room for at the same time.
+/// Concurrent runs that fit the budget.
 const ROOM: u64 = 150;
-/// So long does a call take that most requests are made before the first run ends.
+/// The duration of a call: long enough that most requests arrive before the first run ends.
 const CALL_MS: u64 = 3_000;
 
 type Gateway = PodiumServiceClient<Channel>;
@@ -53,7 +53,7 @@ async fn start() -> (Cluster, Vec<Gateway>, Store) {
     (cluster, gateways, store)
 }
 
-/// The run as it ended, or why it was refused.
+/// The ended run, or the reason of its rejection.
 async fn ask(mut gateway: Gateway, number: usize) -> Result<v1::Run, Status> {
     let run_id = gateway.create_run(request(number)).await?.into_inner().run.unwrap().run_id;
     let watch = v1::WatchRunRequest { run_id: run_id.clone(), after_sequence: 0 };
@@ -67,11 +67,11 @@ async fn charge(store: &Store) -> Charge {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
+async fn two_gateways_never_exceed_a_budget_under_a_burst() {
     let (cluster, mut gateways, store) = start().await;
     let estimate = v1::EstimateRunRequest { run: Some(request(0)) };
     let worst = gateways[0].estimate_run(estimate).await.unwrap().into_inner().cost_max_nano_usd;
-    // Before anybody asks for a run: a gateway remembers for a while that there is no budget.
+    // The budget is set before the first run, because gateways cache for a while that there is none.
     let cap = ROOM * worst + worst / 2;
     store.set_budget(&budget(cap)).await.unwrap();
     heed(&mut gateways, cap).await;
@@ -113,7 +113,7 @@ async fn two_gateways_under_a_burst_never_let_a_budget_be_passed() {
     cluster.stop().await.unwrap();
 }
 
-/// Waits until every gateway knows of the budget.
+/// Waits until every gateway knows the budget.
 async fn heed(gateways: &mut [Gateway], cap: u64) {
     for gateway in gateways {
         crate::until("a gateway knows of the budget", std::time::Duration::from_secs(30), async || {

@@ -1,4 +1,4 @@
-//! Two cells: either gateway answers requests for both, and a cell that is down concerns its own runs only.
+//! Two cells: either gateway answers requests for both, and a cell that is down affects its own runs only.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use tonic::{Code, Request};
 
 use crate::client::connect;
 
-/// How long a call takes: long enough to be cancelled.
+/// The duration of a call: long enough to cancel it.
 const CALL_MS: u64 = 2_000;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// A key, and its SHA-256.
@@ -37,10 +37,10 @@ const COMPLETION: &str = r#"{"model": "podium-mini", "messages": [{"role": "user
 const STREAM: &str =
     r#"{"model": "podium-mini", "stream": true, "messages": [{"role": "user", "content": "20 + 4"}]}"#;
 
-/// Two clusters whose gateways know of each other. Callers without a key, who are the tenant `local`, belong to cell 1.
+/// Two clusters whose gateways know each other. Callers without a key are the tenant `local`, which belongs to cell 1.
 struct Cells {
     clusters: [Cluster; 2],
-    /// A run of cell 0, made before there were cells.
+    /// A run of cell 0, created before the cells were configured.
     old: String,
     _file: NamedTempFile,
 }
@@ -99,7 +99,7 @@ async fn create(
     Ok(gateway.create_run(request).await?.into_inner().run.unwrap().run_id)
 }
 
-/// Watches a run to its end. Returns it.
+/// Watches a run to its end and returns it.
 async fn ended(gateway: &mut PodiumServiceClient<Channel>, run_id: &str) -> v1::Run {
     let watch = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: 0 };
     let mut updates = gateway.watch_run(watch).await.unwrap().into_inner();
@@ -166,7 +166,7 @@ async fn either_gateway_answers_for_both_cells() {
     assert_eq!(answer.state(), v1::RunState::Cancelled);
     assert_eq!(get(&mut one, &cancelled).await.unwrap().state(), v1::RunState::Cancelled);
 
-    // Runs that were made before there were cells are of cell 0. Lists are of the tenant's cell.
+    // Runs from before the cells were configured belong to cell 0. Lists come from the tenant's cell.
     assert_eq!((cell(&cells.old), get(&mut one, &cells.old).await.unwrap().answer()), (0, "2"));
     assert_eq!(listed(&mut zero).await, [cancelled, run.clone()]);
     assert_eq!(listed(&mut one).await, listed(&mut zero).await);
@@ -190,7 +190,7 @@ async fn either_gateway_answers_for_both_cells() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_cancels_its_run_in_another_cell() {
+async fn a_client_that_disconnects_cancels_its_run_in_another_cell() {
     let cells = Cells::start().await;
     let mut one = cells.grpc(1).await;
     let stream = send(cells.http(0), "POST /v1/chat/completions", COMPLETION).await;
@@ -204,7 +204,7 @@ async fn a_client_that_leaves_cancels_its_run_in_another_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_is_down_concerns_its_own_runs_only() {
+async fn a_cell_that_is_down_affects_its_own_runs_only() {
     let mut cells = Cells::start().await;
     let mut zero = cells.grpc(0).await;
     let run = create(&mut zero, "20 + 5", "").await.unwrap();
@@ -213,7 +213,7 @@ async fn a_cell_that_is_down_concerns_its_own_runs_only() {
     assert!(watched.message().await.unwrap().is_some());
     cells.clusters[1].gateways[0].kill().await.unwrap();
 
-    // A stream of it breaks off with a status that says so.
+    // A stream of that cell ends with a status that names it.
     let broken = loop {
         match watched.message().await {
             Ok(Some(_)) => {}
@@ -234,7 +234,7 @@ async fn a_cell_that_is_down_concerns_its_own_runs_only() {
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("cell 1 is unreachable"), "{refused}");
     assert!(refused.contains("x-should-retry: true"), "{refused}");
 
-    // The own cell is as it was.
+    // The gateway's own cell still works.
     assert_eq!(get(&mut zero, &cells.old).await.unwrap().answer(), "2");
     let ready = ask(cells.http(0), "GET /readyz", "").await;
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
@@ -245,7 +245,7 @@ async fn a_cell_that_is_down_concerns_its_own_runs_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_passed_on_once_and_an_unknown_cell_has_no_runs() {
+async fn a_request_is_forwarded_once_and_an_unknown_cell_has_no_runs() {
     let cells = Cells::start().await;
     let mut zero = cells.grpc(0).await;
     let run = |number| {
@@ -258,7 +258,7 @@ async fn a_request_is_passed_on_once_and_an_unknown_cell_has_no_runs() {
     let unknown = ask(cells.http(0), &format!("GET /v1/runs/{}", run(9)), "").await;
     assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("run_not_found"), "{unknown}");
 
-    // As from a gateway with another file.
+    // Like a request from a gateway with another `cells` file.
     let mut passed_on = Request::new(v1::GetRunRequest { run_id: run(1) });
     passed_on.metadata_mut().insert("x-podium-cell", MetadataValue::from_static("0"));
     let status = zero.get_run(passed_on).await.unwrap_err();
@@ -271,7 +271,7 @@ async fn a_request_is_passed_on_once_and_an_unknown_cell_has_no_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_leads_to_its_tenants_cell_and_is_checked_there() {
+async fn a_key_is_checked_again_in_its_tenants_cell() {
     let cells = Cells::start().await;
     let mut one = cells.grpc(1).await;
     let with_key = |text: &str| {
@@ -288,7 +288,7 @@ async fn a_key_leads_to_its_tenants_cell_and_is_checked_there() {
         created_at: Timestamp::default(),
         revoked_at: None,
     };
-    // A key that one cell does not have yet is refused there, whoever passed the request on.
+    // A cell that does not have the key yet rejects it, although another gateway forwarded the request.
     let add = async |cell: usize| {
         let store = Store::open(&cells.clusters[cell].database, Options::default()).await.unwrap();
         store.add_key(&record, &KeyHash(KEY_HASH)).await.unwrap();

@@ -1,10 +1,10 @@
-//! Everything that may die does, under load: no accepted run is lost, no answer is wrong, no client sees what it must not; and
-//! what is called twice and how long it takes to recover is measured.
+//! Every process and server dies under load. No accepted run may be lost, no answer may be wrong, and no client may see a fault. The
+//! report measures repeated calls and recovery times.
 //!
-//! `CHAOS_ROUNDS` (1): so often each kind of trouble happens with time to recover after it, and, from the second round on,
-//! once more without. `CHAOS_CLIENTS` (100): runs at the same time. `CHAOS_SEED` (7): decides order and moments.
-//! `CHAOS_REDIS_AWAY_S` (5), `CHAOS_NATS_AWAY_S` (3): how long Redis and NATS are away. `CHAOS_POSTGRES_SLOW_S` (3): how long each
-//! answer of Postgres takes 50 ms longer. Without root there are no disks to fill, and the report says so.
+//! `CHAOS_ROUNDS` (1): the number of times that each kind of fault happens with time to recover; from the second round on, each
+//! also happens once more without that time. `CHAOS_CLIENTS` (100): concurrent runs. `CHAOS_SEED` (7): decides order and times.
+//! `CHAOS_REDIS_AWAY_S` (5), `CHAOS_NATS_AWAY_S` (3): seconds for which Redis and NATS are unreachable. `CHAOS_POSTGRES_SLOW_S` (3):
+//! seconds for which each answer of Postgres takes 50 ms longer. Filling disks requires root; otherwise the report says so.
 
 mod recovery;
 mod report;
@@ -23,17 +23,17 @@ use crate::workflow::{BRANCHES, JOIN, diamond};
 use report::Report;
 use troubles::{Kind, Plan, Troubles};
 
-/// How long the branches take, so that there is something to kill.
+/// The duration of the branches: long enough to be killed.
 const BRANCH: Milliseconds = Milliseconds { min: 1_000, max: 3_000 };
-/// The joining step begins soon, and then writes for a while.
+/// The joining step begins soon and then writes for a while.
 const JOIN_BEGINS: Milliseconds = Milliseconds { min: 200, max: 600 };
 const JOIN_TOKEN_MS: u64 = 60;
 const STAMP_WORDS: u32 = 8;
 const LEASE_MS: u64 = 3_000;
-/// Times the number of processes, below what Postgres allows.
+/// Connections of each process; all together stay below the limit of Postgres.
 const POSTGRES_CONNECTIONS: u64 = 10;
 
-/// How the workers behave in peace, by model.
+/// The behaviour of each model between faults.
 fn behaviours() -> [(&'static str, Behaviour); 2] {
     let branch = Behaviour { first_token_ms: BRANCH, ..Behaviour::default() };
     let join = Behaviour {
@@ -51,7 +51,7 @@ fn setting<T: FromStr<Err: Display>>(name: &str, default: T) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
+async fn no_run_is_lost_or_wrong_while_everything_dies() {
     let cannot = small_disks().err().map(|error| format!("{error:#}"));
     let disks = if cannot.is_none() { Disks::Small } else { Disks::Machine };
     let plan = Plan {
@@ -68,7 +68,7 @@ async fn no_run_is_lost_and_no_answer_is_wrong_while_everything_dies() {
     let shape = Shape {
         settings: vec![
             ("lease_ms", LEASE_MS.to_string()),
-            // Or the planners, too, would have nothing to lose.
+            // Otherwise the planners would have nothing to lose.
             ("plan_at_once", "false".to_owned()),
             ("postgres_connections", POSTGRES_CONNECTIONS.to_string()),
             ("step_slots", "64".to_owned()),

@@ -1,4 +1,4 @@
-//! A client that does what a careful one would: names its request, tries other gateways, watches on after what it has seen.
+//! A careful client: it sends a request id, tries other gateways, and resumes its watch after the last event.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::texts::Texts;
 
-/// How long a call that answers once may take: longer than a gateway waits for Postgres.
+/// Longest time of a unary call: longer than a gateway waits for Postgres.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// How long a watch may be silent: more than two heartbeats.
+/// Longest silence of a watch: more than two heartbeats.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Longer than any run may take here, and longer than any gateway may refuse to accept one.
+/// Longest time for a run, and for the gateways to accept it.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// One request.
+/// A client with one request.
 pub(crate) struct Client {
     gateways: Vec<SocketAddr>,
     number: u64,
@@ -32,19 +32,19 @@ pub(crate) struct Client {
     faults: Vec<String>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) struct Ended {
     pub(crate) number: u64,
-    /// `None`: no gateway accepted it.
+    /// None if no gateway accepted it.
     pub(crate) run_id: Option<String>,
     pub(crate) answer: Option<String>,
-    /// Whatever a client must never see.
+    /// Faults that a client must never see.
     pub(crate) faults: Vec<String>,
-    /// How often it had to turn to a gateway again.
+    /// The number of times that it had to call a gateway again.
     pub(crate) turns: usize,
-    /// How often a stream broke in the middle of a text and was watched on at another gateway.
+    /// The number of streams that broke in the middle of a text and were resumed at another gateway.
     pub(crate) resumed: usize,
-    /// Bytes of streamed text that were compared with what came out.
+    /// Bytes of streamed text that were compared with the outputs.
     pub(crate) compared_bytes: usize,
     /// The attempts at steps that were lost.
     pub(crate) lost_attempts: Vec<LostAttempt>,
@@ -54,12 +54,12 @@ pub(crate) struct Ended {
     pub(crate) answered_at: Instant,
 }
 
-/// An attempt whose call, if one was made, is made again.
+/// An attempt whose call, if any, is repeated.
 #[derive(Clone, Debug)]
 pub(crate) struct LostAttempt {
     /// The process that made it.
     pub(crate) executor: String,
-    /// When that was recorded, about.
+    /// The approximate time of the record.
     pub(crate) ended_at: Instant,
 }
 
@@ -70,7 +70,7 @@ impl Client {
         Self { gateways, number, turns, sequence, texts, resumed, succeeded: None, faults }
     }
 
-    /// Asks until there is an end, or patience is over.
+    /// Asks until the run ends, or until the time limit.
     pub(crate) async fn ask(mut self) -> Ended {
         let (asked_at, first_turn) = (Instant::now(), self.turns);
         let run_id = timeout(PATIENCE, self.create()).await.ok();
@@ -88,7 +88,7 @@ impl Client {
         let attempts = |is: fn(v1::AttemptOutcome) -> bool| {
             run.as_ref().map(|run| attempts_that(run, answered_at, is)).unwrap_or_default()
         };
-        // Those among them, too, that reported later what they had consumed.
+        // This includes attempts that reported their usage later.
         let is_lost = |it| matches!(it, v1::AttemptOutcome::Lost | v1::AttemptOutcome::Unused);
         let (lost_attempts, handed_back) =
             (attempts(is_lost), attempts(|it| it == v1::AttemptOutcome::HandedBack));
@@ -129,7 +129,7 @@ impl Client {
         }
     }
 
-    /// The run, once it has ended.
+    /// Waits for the end of the run.
     async fn follow(&mut self, run_id: &str) -> v1::Run {
         loop {
             self.texts.begin_watch();
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Watches on after the last event that it has; `None` when the stream did not end as it should.
+    /// Resumes the watch after the last event. `None` if the stream breaks.
     async fn watch(&mut self, run_id: &str) -> Option<()> {
         let mut gateway = self.connect().await?;
         let request = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: self.sequence };
@@ -160,7 +160,7 @@ impl Client {
         Some(())
     }
 
-    /// Events come without a gap, over all watches.
+    /// Checks that events have no gap, over all watches.
     fn see(&mut self, event: v1::RunEvent) {
         if event.sequence != self.sequence + 1 {
             self.faults.push(format!("event {} after {}", event.sequence, self.sequence));
@@ -179,21 +179,21 @@ impl Client {
         timeout(CALL_MAX, gateway.get_run(request)).await.ok()?.ok()?.into_inner().run
     }
 
-    /// A gateway; another one each time.
+    /// Connects to a gateway, each time another one.
     async fn connect(&mut self) -> Option<PodiumServiceClient<Channel>> {
         self.turns += 1;
         connect(self.gateways[self.turns % self.gateways.len()]).await
     }
 }
 
-/// A connection to a gateway.
+/// Connects to a gateway.
 pub(crate) async fn connect(address: SocketAddr) -> Option<PodiumServiceClient<Channel>> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let channel = endpoint.connect_timeout(CALL_MAX).connect().await.ok()?;
     Some(PodiumServiceClient::new(channel))
 }
 
-/// The attempts at steps with such an outcome, of a run that has just ended.
+/// The attempts at steps with this outcome, in a run that has just ended.
 fn attempts_that(run: &v1::Run, now: Instant, is: fn(v1::AttemptOutcome) -> bool) -> Vec<LostAttempt> {
     let ms = |at: Option<prost_types::Timestamp>| {
         at.map_or(0, |at| {

@@ -1,4 +1,4 @@
-//! Processes whose machine has a wrong clock: what they do is right all the same, or they do nothing.
+//! Processes with a wrong machine clock: they work correctly, or not at all.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::load::Load;
 use crate::workflow::{diamond, wrong};
 
 const DAYS_40: i64 = 40 * 24 * 3600;
-/// Longer than any process needs to start.
+/// Longest time for a process to start.
 const NOTICE_MAX: Duration = Duration::from_mins(1);
-/// How long clients ask while clocks are off.
+/// How long clients ask while clocks are wrong.
 const WINDOW: Duration = Duration::from_secs(8);
 /// An undisturbed run takes a second here. One that waited for a wrong clock would take minutes.
 const RUN_MAX: Duration = Duration::from_secs(20);
@@ -22,11 +22,11 @@ const CLIENTS: usize = 12;
 
 fn shape(conductor: String, executors: usize, others: usize) -> Shape {
     let settings = vec![
-        // Or planners would have nothing to do.
+        // Otherwise planners would have nothing to do.
         ("plan_at_once", "false".to_owned()),
         ("postgres_connections", "6".to_owned()),
     ];
-    // Or answers are wrong now and then.
+    // Otherwise some answers are wrong.
     let workers = Options { generalist_accuracy: 1.0, ..Options::loopback(7) };
     Shape { settings, workers, ..Shape::new(others, others, executors, conductor) }
 }
@@ -66,7 +66,7 @@ async fn an_executor_40_days_ahead_deletes_nothing_and_works_once_it_is_right() 
     cluster.stop().await.unwrap();
 }
 
-/// Starts one process of each kind with its clock off.
+/// Starts one process of each kind with a wrong clock.
 async fn set_off(cluster: &mut Cluster, [gateway, planner, executor]: [i64; 3]) {
     let kinds = [
         (&mut cluster.gateways[1], gateway),
@@ -77,7 +77,7 @@ async fn set_off(cluster: &mut Cluster, [gateway, planner, executor]: [i64; 3]) 
         service.set_clock_off(seconds).unwrap();
         service.start_unready().await.unwrap();
         let address = service.address(0);
-        // What is far off never becomes ready.
+        // A process whose clock is far off never becomes ready.
         let path = if seconds.abs() > 30 { "/healthz" } else { "/readyz" };
         let answers = async || get(address, path).await.filter(|(status, _)| *status == 200);
         crate::until("it answers", NOTICE_MAX, answers).await;

@@ -1,4 +1,4 @@
-//! `deploy/compose.yaml` says what our programs take: no container engine is needed to find out that a setting is gone.
+//! Checks that the programs accept the settings in `deploy/compose.yaml`, without a container engine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use clap::Parser as _;
 use podium_local_cluster::PROGRAMS;
 use serde::Deserialize;
 
-/// Where the image has what the settings name.
+/// The folder of the image that the settings name.
 const POOL: &str = "/usr/share/podium/pool.toml";
 const BUNDLE: &str = "/usr/share/podium/nano";
-/// Where containers find their secrets.
+/// The folder of secrets in containers.
 const SECRETS: &str = "/run/secrets";
 
 #[derive(Deserialize)]
@@ -53,8 +53,7 @@ fn compose() -> Compose {
     serde_saphyr::from_str(&fs::read_to_string(root().join("deploy/compose.yaml")).unwrap()).unwrap()
 }
 
-/// Runs the program of a service with its arguments and its environment, as far as checking them. `folder` has the pool file
-/// and the secrets.
+/// Has a service's program check its arguments and its environment. `folder` has the pool file and the secrets.
 fn check_config(service: &Service, program: &Path, folder: &Path) -> std::process::Output {
     let here = |value: &str| {
         let bundle = root().join("models/nano");
@@ -71,7 +70,7 @@ fn check_config(service: &Service, program: &Path, folder: &Path) -> std::proces
 }
 
 #[test]
-fn our_programs_take_the_settings_of_compose() {
+fn the_programs_accept_the_settings_of_compose() {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(root().join("pools/demo.toml"), folder.path().join("pool.toml")).unwrap();
     for secret in compose().secrets.keys() {
@@ -98,7 +97,7 @@ fn our_programs_take_the_settings_of_compose() {
 }
 
 #[test]
-fn compose_names_only_what_there_is() {
+fn compose_names_only_existing_files() {
     let compose = compose();
     let dockerfile = fs::read_to_string(root().join("deploy/Dockerfile")).unwrap();
     assert!(dockerfile.contains(POOL) && dockerfile.contains(BUNDLE));

@@ -1,5 +1,5 @@
-//! A message says that a task may be ready. A thousand that say the same change nothing: it is called once, and there is one
-//! output. The duplicates go past our own queue, straight into the server's streams, under all the names that it takes.
+//! A message says that a task may be ready. A thousand duplicates of it change nothing: one call, one output. The test writes the
+//! duplicates directly into the server's streams, under all subjects that they accept.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const DUPLICATES: usize = 1_000;
 const CALL_MS: u64 = 3_000;
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// A message of a step, as a stream has it.
+/// A message of a step, as stored in a stream.
 struct Original {
     stream: String,
     sequence: u64,
@@ -25,12 +25,12 @@ struct Original {
     body: Bytes,
 }
 
-/// Our streams, whatever they are called: the server is the test's own.
+/// All streams. The server is private to the test.
 async fn streams(context: &Context) -> Vec<String> {
     context.stream_names().try_collect().await.unwrap_or_default()
 }
 
-/// Messages in all streams, those in flight included.
+/// The number of messages in all streams, including those in flight.
 async fn outstanding(context: &Context) -> u64 {
     let mut messages = 0;
     for stream in streams(context).await {
@@ -40,7 +40,7 @@ async fn outstanding(context: &Context) -> u64 {
     messages
 }
 
-/// The one message of a step that is outstanding.
+/// The only outstanding message of a step.
 async fn the_steps_message(context: &Context) -> Option<Original> {
     for name in streams(context).await {
         let stream = context.get_stream(&name).await.ok()?;
@@ -55,20 +55,23 @@ async fn the_steps_message(context: &Context) -> Option<Original> {
     None
 }
 
-/// So many more messages with the body of the original: on subjects of their own beside its subject, all outstanding at the
-/// same time, each with an id of its own; and on its own subject, which the server takes when the one before is removed.
+/// Publishes `count` duplicates of the original: with new ids on sibling subjects, all outstanding at the same time, and on its own
+/// subject, which the server accepts once the previous message is removed.
 async fn duplicate(context: &Context, original: &Original, series: &str) {
-    let (beside, _task) = original.subject.rsplit_once('.').unwrap();
+    let (sibling, _task) = original.subject.rsplit_once('.').unwrap();
     let stream = context.get_stream(&original.stream).await.unwrap();
     let mut sequence = original.sequence;
     for number in 0..DUPLICATES {
         let on_its_own_subject = number % 10 == 0;
         if on_its_own_subject {
-            // It may have been answered and be gone.
+            // The original may have been acked and removed.
             stream.delete_message(sequence).await.ok();
         }
-        let subject =
-            if on_its_own_subject { original.subject.clone() } else { format!("{beside}.{series}-{number}") };
+        let subject = if on_its_own_subject {
+            original.subject.clone()
+        } else {
+            format!("{sibling}.{series}-{number}")
+        };
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", format!("{series}-{number}"));
         let stored =
@@ -76,7 +79,7 @@ async fn duplicate(context: &Context, original: &Original, series: &str) {
         match stored {
             Ok(stored) if on_its_own_subject => sequence = stored.sequence,
             Ok(_) => {}
-            // The sweeper was quicker.
+            // The sweeper was faster.
             Err(_) if on_its_own_subject => {}
             Err(error) => panic!("a duplicate was not stored: {error}"),
         }
@@ -98,8 +101,8 @@ async fn finished(cluster: &Cluster, run_id: &str) -> (v1::Run, Vec<v1::RunEvent
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_duplicates_of_a_message_are_one_call_and_one_output() {
-    // The lane has room for all of them.
+async fn a_thousand_duplicate_messages_cause_one_call() {
+    // All duplicates fit the lane.
     let settings = vec![("lane_messages_max", (4 * DUPLICATES).to_string())];
     let shape = Shape { settings, ..Shape::new(1, 1, 2, "direct:sim-arithmetic") };
     let mut cluster = crate::start(&shape).await;
@@ -107,7 +110,7 @@ async fn a_thousand_duplicates_of_a_message_are_one_call_and_one_output() {
     cluster.workers.set_behaviour("sim-arithmetic", slow).unwrap();
     let context = jetstream::new(async_nats::connect(cluster.nats.url()).await.unwrap());
 
-    // Nobody is there to take the step: the original and all its duplicates wait when two executors come.
+    // No executor runs: the original and its duplicates wait until two executors start.
     for executor in &mut cluster.executors {
         executor.kill().await.unwrap();
     }
@@ -130,7 +133,7 @@ async fn a_thousand_duplicates_of_a_message_are_one_call_and_one_output() {
     for executor in &mut cluster.executors {
         executor.start_again().await.unwrap();
     }
-    // As many again while it is worked on, and after it is done.
+    // The same number again during the call, and after it.
     cluster.workers.wait_for(|calls| !calls.is_empty()).await;
     duplicate(&context, &original, "during").await;
     let (run, _) = finished(&cluster, &run_id).await;

@@ -1,4 +1,4 @@
-//! Two executors end the two branches that a step waits for at the same instant: the step is done once.
+//! Two executors end two branches at the same instant. The step that waits for both runs once.
 
 use podium_local_cluster::Shape;
 use podium_vendor_sim::{Behaviour, Call, Milliseconds, Options};
@@ -7,14 +7,14 @@ use crate::client::Client;
 use crate::workflow::{BRANCHES, STEPS, diamond, joins, wrong};
 
 const RUNS: u64 = 60;
-/// Both branches are called within one tick and end with it.
+/// The simulator's tick: both branches are called within one and end with it.
 const TICK_MS: u64 = 250;
-/// No branch ends before the other executor has taken the other one.
+/// The duration of a branch: long enough for the other executor to claim the other one.
 const BEGINS: Milliseconds = Milliseconds::fixed(60);
-/// What "the same instant" is, as the simulator can tell: it sends both answers within this.
+/// The "same instant" for the simulator: it sends both answers within this time.
 const INSTANT_MS: u64 = 3;
 
-/// With one slot each, two executors have a branch each whenever both branches are under way.
+/// One slot each, so that the two executors have one branch each.
 fn overlap(branches: &[Call]) -> bool {
     let [one, two] = branches else { return false };
     Some(one.at_ms) < two.ended_at_ms && Some(two.at_ms) < one.ended_at_ms
@@ -27,7 +27,7 @@ fn end_together(branches: &[Call]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_whose_branches_end_at_the_same_instant_in_two_executors_is_done_once() {
+async fn a_step_runs_once_if_its_branches_end_at_the_same_instant() {
     let (conductor, _workflow) = diamond();
     let shape = Shape {
         settings: vec![("step_slots", "1".to_owned())],
@@ -52,7 +52,7 @@ async fn a_step_whose_branches_end_at_the_same_instant_in_two_executors_is_done_
     }
     eprintln!("{together} of {RUNS} runs had both branches end within {INSTANT_MS} ms in two executors");
     assert!(together >= RUNS / 2, "too few to prove anything");
-    // A second call of the joining step would come once a lease or a message runs out; the store says that none will.
+    // A second call would follow the expiry of a lease or a message. The store shows that neither is left.
     assert_eq!(joins(&cluster.workers.calls()) as u64, RUNS);
     cluster.stop().await.unwrap();
 }

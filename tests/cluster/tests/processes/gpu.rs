@@ -1,4 +1,4 @@
-//! A planner whose settings promise a GPU that is not there.
+//! A planner whose settings promise a missing GPU.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use podium_local_cluster::Shape;
 use crate::http::get;
 
 const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/nano");
-/// Longer than a planner needs to look.
+/// Longest time for a planner to look for a GPU.
 const NOTICE_MAX: Duration = Duration::from_mins(1);
-/// What no machine has: a sixteenth GPU.
+/// A sixteenth GPU, which no machine has.
 const GPU: [(&str, &str); 2] = [("gpu_layers", "all"), ("gpus", "15")];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_promised_gpu_a_planner_lives_is_not_ready_and_says_why() {
+async fn a_planner_without_its_promised_gpu_is_alive_but_not_ready() {
     let mut settings: Vec<_> = GPU.map(|(key, value)| (key, value.to_owned())).into();
     settings.push(("gpu_required", "false".to_owned()));
     let shape = Shape { settings, ..Shape::new(0, 1, 0, format!("llama:{NANO}")) };
-    // Whoever can do without it is ready.
+    // A planner that does not require the GPU is ready.
     let mut cluster = crate::start(&shape).await;
     let planner = &mut cluster.planners[0];
     planner.add_arguments(["--set".to_owned(), "gpu_required=true".to_owned()]);
@@ -34,12 +34,12 @@ async fn without_a_promised_gpu_a_planner_lives_is_not_ready_and_says_why() {
     assert!(body.contains("gpu_layers is all, but ") && body.contains("CPU ("), "{body}");
     assert_eq!(get(address, "/healthz").await.map(|(status, _)| status), Some(200));
     assert!(planner.log_end().contains("gpu_layers is all, but "), "{}", planner.log_end());
-    // It can be stopped like any other.
+    // It stops like any other process.
     cluster.stop().await.unwrap();
 }
 
 #[test]
-fn a_check_of_the_configuration_looks_for_the_gpu() {
+fn the_configuration_check_looks_for_the_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("podium-planner");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_podium-local-cluster"), &program).unwrap();

@@ -1,5 +1,4 @@
-//! A process that is told to stop finishes what it is at or hands it back, within the time that it is given; told twice, it
-//! ends at once.
+//! A stopping process finishes its work or hands it back within the drain time. A second signal ends it at once.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +15,12 @@ use crate::http::get;
 use crate::load::Load;
 use crate::workflow::{BRANCHES, JOIN, STEPS, diamond, wrong};
 
-/// What a process needs to end beside the time for what it is at: letting go of its connections.
+/// The time to close connections, in addition to the drain time.
 const MARGIN: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// The exit code after a second signal.
 const INTERRUPTED: i32 = 130;
-/// Long enough that nothing ends by itself.
+/// So long that no call ends by itself.
 const FOR_EVER_MS: u64 = 300_000;
 
 fn diamonds(gateways: usize, executors: usize, drain_ms: u64) -> (Shape, tempfile::NamedTempFile) {
@@ -57,17 +56,17 @@ fn count(calls: &[Call], outcome: Outcome) -> usize {
     calls.iter().filter(|call| call.outcome == outcome).count()
 }
 
-/// Ends well, within `drain` and a margin.
+/// Stops a process. It must exit with 0 within `drain` and a margin.
 async fn stops_within(service: &mut Service, drain: Duration) {
-    let told_at = Instant::now();
+    let signalled_at = Instant::now();
     let code = service.terminate().await.unwrap();
-    let took = told_at.elapsed();
+    let took = signalled_at.elapsed();
     assert_eq!(code, 0, "{}", service.log_end());
     assert!(took < drain + MARGIN, "it took {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_that_are_stopped_under_load_drain_and_nothing_is_called_twice() {
+async fn stopping_under_load_repeats_no_call() {
     const DRAIN: Duration = Duration::from_secs(10);
     const CLIENTS: usize = 40;
     let (shape, _workflow) = diamonds(2, 2, 10_000);
@@ -76,7 +75,7 @@ async fn processes_that_are_stopped_under_load_drain_and_nothing_is_called_twice
     let load = Load::start(&gateways(&cluster), CLIENTS);
     let lives = load.lives().clone();
     for at in 0..cluster.services().count() {
-        // Under load before, and under load again after.
+        // The process is under load before and after.
         let ends = lives.so_far().len();
         let more = async || (lives.so_far().len() >= ends + CLIENTS / 2).then_some(());
         crate::until("runs end", WAIT_MAX, more).await;
@@ -164,7 +163,7 @@ async fn create(
     gateway.create_run(request).await.unwrap().into_inner().run.unwrap().run_id
 }
 
-/// A streamed request over HTTP whose answer has begun: a gateway that drains waits for it.
+/// A streamed HTTP request whose answer has begun. A draining gateway waits for it.
 async fn a_stream_under_way(gateway: &Service) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.address(0)).await.unwrap();
     let body = r#"{"model":"podium-ultra","stream":true,"messages":[{"role":"user","content":"1"}]}"#;
@@ -177,15 +176,15 @@ async fn a_stream_under_way(gateway: &Service) -> TcpStream {
     stream
 }
 
-/// The first signal does not end it, the second one does at once.
+/// The first signal does not end the process, the second one ends it at once.
 async fn ends_at_the_second_signal(service: &mut Service, is_draining: impl AsyncFnMut() -> Option<()>) {
     service.ask_to_end().unwrap();
     crate::until("it drains", WAIT_MAX, is_draining).await;
     assert!(service.runs(), "it has nothing to wait for");
-    let told_at = Instant::now();
+    let signalled_at = Instant::now();
     service.ask_to_end().unwrap();
     assert_eq!(service.ended().await.unwrap(), INTERRUPTED);
-    assert!(told_at.elapsed() < MARGIN, "{:?}", told_at.elapsed());
+    assert!(signalled_at.elapsed() < MARGIN, "{:?}", signalled_at.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,7 +193,7 @@ async fn a_second_signal_ends_every_process_at_once() {
     let shape = Shape { settings: vec![drain], ..Shape::new(1, 1, 1, "remote:{workers}#sim-conductor") };
     let mut cluster = crate::start(&shape).await;
     let http = cluster.gateways[0].address(0);
-    // One run is planned for ever, and then another one's step is called for ever.
+    // The step of one run never ends, and neither does the planning of another run.
     take(&cluster, &["sim-arithmetic", "sim-generalist"], Milliseconds::fixed(FOR_EVER_MS));
     let mut gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     create(&mut gateway, "1 plus 2").await;
@@ -215,14 +214,14 @@ async fn a_second_signal_ends_every_process_at_once() {
         ends_at_the_second_signal(service, stopping).await;
     }
     let stream = a_stream_under_way(&cluster.gateways[0]).await;
-    // It takes no new connections.
+    // It accepts no new connections.
     let refuses = async || TcpStream::connect(http).await.is_err().then_some(());
     ends_at_the_second_signal(&mut cluster.gateways[0], refuses).await;
     drop(stream);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_told_to_stop_while_it_starts_ends_at_once() {
+async fn a_process_that_still_starts_stops_at_once() {
     let mut cluster = crate::start(&Shape::new(1, 1, 1, "direct:sim-arithmetic")).await;
     let silent = Wire::start(cluster.postgres.address()).await.unwrap();
     silent.hold();
@@ -235,8 +234,8 @@ async fn who_is_told_to_stop_while_it_starts_ends_at_once() {
         let lives = async || get(health, "/healthz").await.filter(|(status, _)| *status == 200);
         crate::until("it lives, and is not ready", WAIT_MAX, lives).await;
         assert_eq!(get(health, "/readyz").await.unwrap().0, 503);
-        let told_at = Instant::now();
+        let signalled_at = Instant::now();
         assert_eq!(service.terminate().await.unwrap(), 0);
-        assert!(told_at.elapsed() < MARGIN, "it took {:?}", told_at.elapsed());
+        assert!(signalled_at.elapsed() < MARGIN, "it took {:?}", signalled_at.elapsed());
     }
 }

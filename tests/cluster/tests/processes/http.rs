@@ -1,4 +1,4 @@
-//! As much HTTP as these tests need.
+//! A minimal HTTP client.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longer than a process waits for what it stands on.
+/// Longer than a process waits for its servers.
 const HEALTH_MAX: Duration = Duration::from_secs(20);
 
-/// Status and body; `None` if nobody answers in time.
+/// The status and the body; `None` if no answer arrives in time.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     timeout(HEALTH_MAX, talk(address, &request)).await.ok()?

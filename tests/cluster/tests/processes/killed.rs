@@ -1,4 +1,4 @@
-//! What a killed executor held is free again with its leases.
+//! The permits of a killed executor are free again once its leases expire.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use tokio::task::JoinSet;
 use crate::client::Client;
 use crate::workflow::{BRANCHES, diamond, wrong};
 
-/// Longer than leases and a start of executors take on a busy machine, and less than a permit was kept for the dead: 25 s.
+/// Longer than leases and a start of an executor take on a busy machine, but less than 25 s, after which any permit expires.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(18);
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_executors_place_at_its_worker_is_soon_free() {
+async fn a_killed_executors_permit_is_soon_free() {
     let (conductor, _workflow) = diamond();
-    // One call at a time: the call that is repeated needs the place of the first one.
+    // One call at a time: the repeated call needs the permit of the first one.
     let shape = Shape { calls_max: Some(1), ..Shape::new(1, 1, 2, conductor) };
     let mut cluster = crate::start(&shape).await;
     let hangs = ScriptedFault { fault: Fault::Hang, next_calls: 1, probability: 0.0 };

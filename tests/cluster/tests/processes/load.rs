@@ -1,4 +1,4 @@
-//! Clients that ask without a pause, each the next question as soon as it has an answer.
+//! Clients that ask without a pause: each asks its next question as soon as it has an answer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, Ended};
 
-/// When a run was asked for, and when it had ended.
+/// The times when a run was submitted and when it had ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) asked_at: Instant,
@@ -26,7 +26,7 @@ pub(crate) struct Lives {
 impl Lives {
     fn add(&self, ended: &Ended) {
         let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken under the lock, so that the order is that of the times.
+        // Read under the lock, so that the list is ordered by time.
         lives.push(Life { asked_at: ended.asked_at, answered_at: Instant::now() });
     }
 
@@ -35,7 +35,7 @@ impl Lives {
     }
 }
 
-/// Clients at work.
+/// Running clients.
 pub(crate) struct Load {
     clients: JoinSet<Vec<Ended>>,
     lives: Lives,
@@ -43,7 +43,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// So many clients, which turn to these gateways by turns.
+    /// Starts this number of clients, which use the gateways in turn.
     pub(crate) fn start(gateways: &[SocketAddr], clients: usize) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (lives, next) = (Lives::default(), Arc::new(AtomicU64::new(1)));
@@ -69,7 +69,7 @@ impl Load {
         &self.lives
     }
 
-    /// Asks nothing new; all that was asked, once it has ended.
+    /// Stops asking. Returns all runs once they have ended.
     pub(crate) async fn stop(self) -> Vec<Ended> {
         self.stop.send_replace(true);
         self.clients.join_all().await.into_iter().flatten().collect()

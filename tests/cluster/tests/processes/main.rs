@@ -1,5 +1,4 @@
-//! The real processes of a cluster: what they promise when they race, when they are told to stop, when what they stand on is
-//! away, and when everything dies under load.
+//! Tests the real processes of a cluster: races, graceful stops, unreachable servers, and kills of everything under load.
 
 #[cfg(test)]
 mod budgets;
@@ -15,6 +14,8 @@ mod clocks;
 mod compose;
 #[cfg(test)]
 mod duplicates;
+#[cfg(test)]
+mod failover;
 #[cfg(test)]
 mod fan_in;
 #[cfg(all(test, feature = "llama"))]
@@ -36,13 +37,11 @@ mod panics;
 #[cfg(test)]
 mod readiness;
 #[cfg(test)]
-mod redis_away;
+mod redis_unreachable;
 #[cfg(test)]
 mod secured;
 #[cfg(test)]
 mod shared_account;
-#[cfg(test)]
-mod stand_in;
 #[cfg(test)]
 mod texts;
 #[cfg(test)]
@@ -57,13 +56,13 @@ use std::time::Duration;
 
 use podium_local_cluster::{Cluster, Shape};
 
-/// Lets time pass: real processes are looked at from outside here, and not everything they do can be waited for.
-#[expect(clippy::disallowed_methods, reason = "the moment of a trouble is a time, not a value to wait for")]
+/// Lets time pass: these tests observe real processes from outside, and cannot wait for everything that they do.
+#[expect(clippy::disallowed_methods, reason = "the moment of a fault is a time, not a value to wait for")]
 async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-/// Asks again and again until there is an answer.
+/// Polls until there is an answer.
 #[cfg(test)]
 async fn until<T>(what: &str, wait_max: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     const ASK_EVERY: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! The same question, asked once and then by many at once, is one call of a worker, whichever executor has it.
+//! A question that is asked once, and then by many clients at once, causes one call of a worker.
 
 use podium_api::v1;
 use podium_domain::usage::Usage;
@@ -28,7 +28,7 @@ async fn ended(cluster: &Cluster) -> v1::Run {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_was_answered_is_one_call_for_all_who_ask_it_again() {
+async fn an_answered_question_is_not_called_again() {
     let settings = vec![("step_cache", "exact".to_owned())];
     let shape = Shape { settings, ..Shape::new(1, 1, 2, "direct:sim-arithmetic") };
     let cluster = crate::start(&shape).await;

@@ -1,4 +1,4 @@
-//! One request is one run, whichever gateways it is sent to.
+//! A request creates one run, even if several gateways get it.
 
 use podium_api::v1;
 use podium_local_cluster::Shape;
@@ -7,11 +7,11 @@ use tokio::task::JoinSet;
 use crate::client::connect;
 
 const REQUESTS: u64 = 120;
-/// To each of the two gateways.
+/// Calls of each of the two gateways.
 const CALLS_EACH: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_sent_to_two_gateways_at_once_is_one_run() {
+async fn a_request_to_two_gateways_at_once_creates_one_run() {
     let cluster = crate::start(&Shape::new(2, 1, 1, "direct:sim-arithmetic")).await;
     let mut gateways = Vec::new();
     for gateway in &cluster.gateways {

@@ -1,4 +1,4 @@
-//! A process one of whose loops panics.
+//! A process whose loop panics.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const RUNS: u64 = 12;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_whose_loop_panics_ends_with_an_error_and_loses_no_run() {
+async fn a_process_whose_loop_panics_ends_and_loses_no_run() {
     let (conductor, _workflow) = diamond();
     let workers = Options { generalist_accuracy: 1.0, ..Options::loopback(7) };
     let mut cluster = crate::start(&Shape { workers, ..Shape::new(1, 1, 2, conductor) }).await;
@@ -30,11 +30,11 @@ async fn a_process_whose_loop_panics_ends_with_an_error_and_loses_no_run() {
     assert_eq!(code, 1, "{log}");
     let line = log.lines().find(|line| line.contains("ERROR") && line.contains("broke down")).unwrap();
     assert!(line.contains("step lane loop panicked: a test wants it so"), "{line}");
-    // The other executor takes over what it had in hand.
+    // The other executor takes over its steps.
     for ended in asked.join_all().await {
         assert_eq!(wrong(ended.number, &ended.answer.unwrap()), None);
     }
-    // It ends alone.
+    // No other process ends.
     cluster.executors.remove(1);
     assert!(cluster.services().all(podium_harness::Service::runs));
     cluster.stop().await.unwrap();

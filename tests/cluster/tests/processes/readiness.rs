@@ -1,4 +1,4 @@
-//! Readiness follows what a process stands on, and says what is missing; liveness does not.
+//! Readiness follows the servers of a process and names the missing one; liveness does not.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::http::get;
 
-/// Longer than any process needs to notice.
+/// Longest time for a process to notice.
 const NOTICE_MAX: Duration = Duration::from_mins(1);
 
 /// The addresses of all processes' health pages, and whether each process calls workers.
@@ -33,7 +33,7 @@ async fn is_ready(address: SocketAddr) {
     crate::until("it is ready", NOTICE_MAX, ready).await;
 }
 
-/// Not ready, for the lack of `part`; alive all the same.
+/// Waits until a process is not ready because of `part`, but alive.
 async fn misses(address: SocketAddr, part: &str) {
     let not_ready = async || {
         get(address, "/readyz").await.filter(|(status, body)| *status != 200 && body != "starting\n")
@@ -44,7 +44,7 @@ async fn misses(address: SocketAddr, part: &str) {
     assert_eq!(get(address, "/healthz").await.map(|(status, _)| status), Some(200), "without the {part}");
 }
 
-/// What the health checks of containers ask with.
+/// Whether the health check of containers succeeds.
 fn script_says_ready(address: SocketAddr) -> bool {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/ready");
     let mut command = std::process::Command::new(script);
@@ -52,8 +52,8 @@ fn script_says_ready(address: SocketAddr) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
-    // A fixed share: the number of processes is known only after some seconds of Redis.
+async fn readiness_names_the_missing_server_and_liveness_ignores_it() {
+    // The share is fixed, because the number of processes is known only after some seconds of Redis.
     let settings = vec![("redis_away", "local:1".to_owned())];
     let mut cluster = crate::start(&Shape { settings, ..Shape::new(1, 1, 1, "direct") }).await;
     let addresses = addresses(&cluster);
@@ -72,11 +72,11 @@ async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
     };
     crate::until("it is ready and says what is down", NOTICE_MAX, names_it).await;
     assert!(script_says_ready(gateway));
-    // One that is started meanwhile waits for it.
+    // A process that starts meanwhile waits for the server.
     cluster.executors[0].start_unready().await.unwrap();
     let executor = cluster.executors[0].address(0);
     let alive = async || get(executor, "/healthz").await.filter(|(status, _)| *status == 200);
-    crate::until("it turns", NOTICE_MAX, alive).await;
+    crate::until("it is alive", NOTICE_MAX, alive).await;
     misses(executor, "queue").await;
     cluster.nats.start_again().await.unwrap();
     for (address, _) in &addresses {
@@ -96,7 +96,7 @@ async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
         is_ready(*address).await;
     }
 
-    // With a share of the limits, executors work without Redis, and say so.
+    // With a share of the limits, executors work without Redis and report it.
     cluster.redis.kill().await;
     for (address, calls) in &addresses {
         let says = async || {
@@ -110,7 +110,7 @@ async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
         is_ready(*address).await;
     }
     assert_eq!(grpc_health(cluster.gateways[0].address(1)).await, ServingStatus::Serving);
-    // Without one they do not.
+    // Without a share they do not work.
     let executor = &mut cluster.executors[0];
     executor.add_arguments(["--set".to_owned(), "redis_away=hold".to_owned()]);
     executor.start_again().await.unwrap();
@@ -121,7 +121,7 @@ async fn readiness_says_what_is_missing_and_liveness_does_not_care() {
     cluster.stop().await.unwrap();
 }
 
-/// What the health service of gRPC says, as soon as it is what `/readyz` says.
+/// The status of gRPC's health service, once it agrees with `/readyz`.
 async fn grpc_health(address: SocketAddr) -> ServingStatus {
     let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     let mut health = HealthClient::new(channel);

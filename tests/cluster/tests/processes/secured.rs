@@ -1,4 +1,4 @@
-//! Postgres, NATS and Redis that are encrypted and ask who is there.
+//! Postgres, NATS and Redis with encryption and authentication.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::http::get;
 
-/// No process may ever write it anywhere.
+/// A password that no process may ever log.
 const PASSWORD: &str = "correct-horse/battery@staple:9";
-/// Longer than any process needs to find out.
+/// Longest time for a process to connect or to fail.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Settings = Vec<(&'static str, String)>;
 
-/// Servers whose certificates are of `127.0.0.1`, and where their secrets are.
+/// Servers with certificates for `127.0.0.1`, and the folder of their secrets.
 struct Servers {
     authority: Authority,
     postgres: Postgres,
@@ -53,7 +53,7 @@ impl Servers {
         format!("file:{}", self.secrets.path().join(which).display())
     }
 
-    /// What lets a process in everywhere.
+    /// Settings with which a process can connect to all servers.
     fn settings(&self) -> Settings {
         let root = text(&self.authority.root());
         let redis = self.redis.tls_address().unwrap();
@@ -75,7 +75,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Starts the executor again with these settings in place of those that it had, and waits for nothing. What it logs from then on.
+/// Restarts the executor with these settings instead of its own, without waiting. Returns its later log.
 async fn start_again(
     executor: &mut Service,
     settings: impl IntoIterator<Item = &(&'static str, String)>,
@@ -89,7 +89,7 @@ async fn start_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_works_over_tls_with_passwords_and_tells_them_to_nobody() {
+async fn a_cluster_works_over_tls_and_logs_no_password() {
     let servers = Servers::start().await;
     let mut settings = servers.settings();
     settings.push(("log", "debug".to_owned()));
@@ -104,7 +104,7 @@ async fn a_cluster_works_over_tls_with_passwords_and_tells_them_to_nobody() {
         assert!(log.len() > 1_000, "{log}");
         assert!(!log.contains(PASSWORD) && !log.contains("battery"), "{log}");
     }
-    // As a user that has a certificate and no password.
+    // A user with a certificate and no password.
     let Identity { certificate, key } = servers.authority.issue("podium_certified", &[]).unwrap();
     let certified = vec![
         ("postgres", servers.database.replace("postgres@", "podium_certified@")),
@@ -117,11 +117,11 @@ async fn a_cluster_works_over_tls_with_passwords_and_tells_them_to_nobody() {
     start_again(executor, &certified).await;
     let address = executor.address(0);
     let ready = async || get(address, "/readyz").await.filter(|(status, _)| *status == 200);
-    crate::until("who shows a certificate is let in", PATIENCE, ready).await;
+    crate::until("a client certificate is accepted", PATIENCE, ready).await;
     cluster.stop().await.unwrap();
 }
 
-/// What is wrong, and what is said of it.
+/// Wrong settings, and the message for each.
 fn mistakes(servers: &Servers, stranger: &Path) -> Vec<(Settings, &'static str)> {
     let (database, nats) = (servers.database.replace("postgres@", "podium@"), servers.nats.address());
     let redis = servers.redis.tls_address().unwrap();
@@ -153,7 +153,7 @@ fn mistakes(servers: &Servers, stranger: &Path) -> Vec<(Settings, &'static str)>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_let_in_says_why_and_which_setting_may_be_wrong() {
+async fn a_rejected_connection_names_the_reason_and_the_setting() {
     let servers = Servers::start().await;
     let stranger = Authority::new().unwrap();
     let mistakes = mistakes(&servers, &stranger.root());
@@ -176,6 +176,6 @@ async fn who_is_not_let_in_says_why_and_which_setting_may_be_wrong() {
     start_again(executor, &servers.settings()).await;
     let address = executor.address(0);
     let ready = async || get(address, "/readyz").await.filter(|(status, _)| *status == 200);
-    crate::until("it is let in with the right settings", PATIENCE, ready).await;
+    crate::until("it connects with the right settings", PATIENCE, ready).await;
     cluster.stop().await.unwrap();
 }

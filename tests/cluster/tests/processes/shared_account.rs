@@ -1,5 +1,5 @@
-//! A planner and executors that have one account with a vendor keep to its limit together, through Redis: who of them uses it
-//! up makes the others wait, and the vendor refuses nobody.
+//! A planner and executors share one vendor account and keep its limit together, through Redis. When one uses up the limit, the
+//! others wait, and the vendor rejects no call.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use tonic::transport::Channel;
 use crate::client::connect;
 use crate::http::get;
 
-/// What the account may have.
+/// The limit of the account.
 const REQUESTS_PER_MINUTE: u64 = 120;
-/// How long what it used is looked at: the vendor's own minute is longer than this test.
+/// The window of the check: the vendor's own minute is longer than this test.
 const WINDOW_S: u64 = 10;
-/// Calls that a busy machine may delay until others have come that were permitted after them.
+/// Calls that a busy machine may delay behind later permitted ones.
 const LATE: u64 = 3;
-/// Runs in each half of the test: of those that use the account up, and of those that have to wait.
+/// Runs in each half of the test: those that use up the account, and those that wait.
 const DIRECT_THEN_PLANNED: [usize; 2] = [24, 8];
 const PLANNED_THEN_DIRECT: [usize; 2] = [12, 4];
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Goes to the worker as it is.
+/// A model whose requests go to the worker unplanned.
 const DIRECT: &str = "podium-ultra@direct-worker";
-/// Is planned by the model that has the account, too, as one step of that worker.
+/// A model whose requests are planned by the model of the same account, as one step of the worker.
 const PLANNED: &str = "podium-ultra@remote-planner";
 
 fn pool() -> String {
@@ -67,7 +67,7 @@ limits = {{ in_flight_max = 1000 }}
 
 type Gateway = PodiumServiceClient<Channel>;
 
-/// Asks for so many runs of that model, all at once.
+/// Submits `runs` runs of a model at once.
 async fn ask(gateway: &Gateway, model: &str, runs: usize) -> JoinSet<v1::Run> {
     let mut asking = JoinSet::new();
     for number in 0..runs {
@@ -87,8 +87,8 @@ async fn ask(gateway: &Gateway, model: &str, runs: usize) -> JoinSet<v1::Run> {
     asking
 }
 
-/// How often the limiter told the process so, of calls as the page names them by `labels`.
-async fn told(service: &Service, metric: &str, labels: &str, outcome: &str) -> u64 {
+/// The number of outcomes of the limiter in the process's metrics, by `labels`.
+async fn outcomes(service: &Service, metric: &str, labels: &str, outcome: &str) -> u64 {
     let (status, page) = get(service.address(0), "/metrics").await.unwrap();
     assert_eq!(status, 200);
     let outcome = format!("podium_outcome=\"{outcome}\"");
@@ -105,7 +105,7 @@ fn most_within_window(calls: &[Call]) -> usize {
     calls.iter().map(|call| window(call.at_ms).count()).max().unwrap_or_default()
 }
 
-/// By model, the calls in their order.
+/// The calls in their order, by model.
 fn by_model(calls: &[Call]) -> BTreeMap<&str, Vec<u64>> {
     let mut times: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for call in calls {
@@ -115,7 +115,7 @@ fn by_model(calls: &[Call]) -> BTreeMap<&str, Vec<u64>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn planner_and_executors_leave_each_other_what_an_account_allows() {
+async fn planner_and_executors_share_the_limit_of_an_account() {
     let mut shape = Shape::new(1, 1, 1, "direct:worker");
     shape.pool = pool();
     shape.settings = vec![
@@ -128,12 +128,12 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     let cluster = crate::start(&shape).await;
     let gateway = connect(cluster.gateways[0].address(1)).await.unwrap();
     let of_planner = async |outcome| {
-        told(&cluster.planners[0], "podium_conductor_remote_permits", "remote-planner", outcome).await
+        outcomes(&cluster.planners[0], "podium_conductor_remote_permits", "remote-planner", outcome).await
     };
     let of_executor =
-        async |outcome| told(&cluster.executors[0], "podium_permit_asked", "\"worker\"", outcome).await;
+        async |outcome| outcomes(&cluster.executors[0], "podium_permit_asked", "\"worker\"", outcome).await;
 
-    // The executor uses the account up, and the planner waits.
+    // The executor uses up the account, and the planner waits.
     let [direct, planned] = DIRECT_THEN_PLANNED;
     let first = ask(&gateway, DIRECT, direct).await;
     let is_used = async || (cluster.workers.calls().len() > 3).then_some(());
@@ -148,12 +148,12 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     let times = by_model(&calls);
     let (plans, steps) = (&times["sim-conductor"], &times["sim-arithmetic"]);
     assert_eq!((plans.len(), steps.len()), (planned, direct + planned));
-    // Older runs go first, though the vendor reports its limit to each worker. A turn that a busy executor misses goes to a plan,
-    // so single plans may come early.
+    // Older runs go first, although each worker has the vendor's limit. A busy executor may miss its turn, so single plans may come
+    // early.
     let before = steps.iter().filter(|at| **at < plans[planned / 2]).count();
     assert!(before > direct / 2, "{before} steps were called before half of the plans: {plans:?}, {steps:?}");
 
-    // The planner uses it up, and the executor waits.
+    // The planner uses up the account, and the executor waits.
     let told_before = of_executor("rate").await;
     let [more_planned, more_direct] = PLANNED_THEN_DIRECT;
     let first = ask(&gateway, PLANNED, more_planned).await;
@@ -170,7 +170,7 @@ async fn planner_and_executors_leave_each_other_what_an_account_allows() {
     assert_eq!(calls.len(), direct + more_direct + 2 * (planned + more_planned));
     assert!(calls.iter().all(|call| call.outcome == Outcome::Answered), "{calls:#?}");
     assert_eq!(cluster.workers.account_use().refused, 0, "the vendor said 429");
-    // A second's worth may be taken at once.
+    // A burst of one second's worth is permitted.
     let (most, bound) = (most_within_window(&calls), REQUESTS_PER_MINUTE * (WINDOW_S + 1) / 60 + LATE);
     assert!(most as u64 <= bound, "{most} calls within {WINDOW_S} s, {bound} are allowed");
     assert_eq!(of_planner("granted").await, (planned + more_planned) as u64);

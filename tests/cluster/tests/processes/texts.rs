@@ -1,6 +1,5 @@
-//! What a client is shown of the texts of attempts, held to what it may be shown: in one watch a text begins at its beginning
-//! and goes on where it stopped; another attempt's is announced; an attempt has one text; and what was shown of the attempt
-//! that counted is the beginning of its output.
+//! Checks the streamed texts of attempts: in a watch, a text begins at its start and continues without a gap; a new attempt is
+//! announced; an attempt has one text; and the text of the accepted attempt is the beginning of its output.
 
 use std::collections::HashMap;
 
@@ -12,24 +11,24 @@ type Place = (u32, u32);
 /// The texts of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    /// What this watch has shown of each step: of which attempt, and how many bytes.
+    /// The attempt and the number of bytes of each step in this watch.
     shown: HashMap<Place, (u32, usize)>,
-    /// The most that any watch has shown of each attempt.
+    /// The longest text of each attempt in any watch.
     known: HashMap<(Place, u32), String>,
     outputs: HashMap<Place, String>,
-    /// Bytes of texts that were compared with an output.
+    /// The bytes that were compared with an output.
     pub(crate) compared_bytes: usize,
-    /// Whatever a client must never see.
+    /// Faults that a client must never see.
     pub(crate) faults: Vec<String>,
 }
 
 impl Texts {
-    /// Texts are shown from their beginning again.
+    /// Begins a new watch, in which texts start again.
     pub(crate) fn begin_watch(&mut self) {
         self.shown.clear();
     }
 
-    /// Whether this watch has shown text of a step that was not done then.
+    /// Whether this watch is in the middle of a text.
     pub(crate) fn are_under_way(&self) -> bool {
         self.shown.keys().any(|place| !self.outputs.contains_key(place))
     }
@@ -76,7 +75,7 @@ impl Texts {
         }
     }
 
-    /// The answer is the output of that step.
+    /// Checks that the answer is the output of the step.
     pub(crate) fn answered(&mut self, by: v1::Succeeded, answer: Option<&str>) {
         let place = (by.round, by.step);
         if self.outputs.get(&place).map(String::as_str) != answer {
@@ -84,7 +83,8 @@ impl Texts {
         }
     }
 
-    fn fault(&mut self, (round, step): Place, what: &str) {
+    fn fault(&mut self, place: Place, what: &str) {
+        let (round, step) = place;
         self.faults.push(format!("step {step} of round {round}: {what}"));
     }
 }
@@ -97,7 +97,7 @@ fn output(attempt: u32, output: &str) -> v1::StepDone {
     v1::StepDone { attempt, output: output.to_owned(), ..v1::StepDone::default() }
 }
 
-/// The faults of texts of one watch, and then of an output of the first attempt.
+/// The number of faults in the texts of one watch, followed by an output of the first attempt.
 fn faults(texts: &[v1::StepText], done: &str) -> usize {
     let mut seen = Texts::default();
     for text in texts {
@@ -108,7 +108,7 @@ fn faults(texts: &[v1::StepText], done: &str) -> usize {
 }
 
 #[test]
-fn texts_that_go_on_are_faultless_in_one_watch_and_over_several() {
+fn continuous_texts_have_no_faults_in_one_watch_or_several() {
     assert_eq!(faults(&[shown(1, 0, "one "), shown(1, 4, "two")], "one two three"), 0);
     let mut seen = Texts::default();
     seen.text(&shown(1, 0, "one two"));
@@ -125,7 +125,7 @@ fn texts_that_go_on_are_faultless_in_one_watch_and_over_several() {
 }
 
 #[test]
-fn texts_with_gaps_repeats_or_two_attempts_mixed_are_faults() {
+fn gaps_repeats_and_mixed_attempts_are_faults() {
     assert_eq!(faults(&[shown(1, 0, "one "), shown(1, 5, "wo")], "one two"), 2, "a gap");
     assert_eq!(faults(&[shown(1, 0, "one "), shown(1, 0, "one ")], "one two"), 1, "a repeat");
     assert_eq!(faults(&[shown(1, 0, "one "), shown(2, 4, "zwei")], "one two"), 1, "unannounced");

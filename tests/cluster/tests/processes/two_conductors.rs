@@ -1,4 +1,4 @@
-//! One planner serves two conductors: each run has the one that its id or its pin says, in every process.
+//! One planner serves two conductors. All processes agree on a run's conductor, by its id or its pin.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use crate::client::connect;
 
 const RUNS: usize = 40;
 
-/// A workflow of one step, as the setting `conductor`, and the file that it names.
+/// The setting `conductor` for a workflow of one step, and the file that it names.
 fn workflow(name: &str) -> (String, NamedTempFile) {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     let step = format!("  - worker: sim-arithmetic\n    subtask: \"1 + 1\" # of {name}\n");
@@ -26,7 +26,7 @@ async fn a_planner_serves_two_conductors_by_share_and_by_pin() {
     shape.settings = vec![
         ("conductor_next", green),
         ("conductor_next_share", "0.5".to_owned()),
-        // So that the planner plans.
+        // The planner plans only what the gateway does not.
         ("plan_at_once", "false".to_owned()),
     ];
     let cluster = crate::start(&shape).await;

@@ -1,5 +1,5 @@
-//! Two versions at once: a cluster of an earlier commit's processes is replaced by this one's under load, one process after the
-//! other, back again over a database that was migrated meanwhile, and forth again.
+//! Two versions at once: replaces a cluster of an earlier commit's processes by this commit's under load, one after the other, then
+//! back over a database that was migrated meanwhile, and forth again.
 //!
 //! `make test-versions` builds the earlier `podium-local-cluster` and names it in `PODIUM_TEST_OLD_BINARY`.
 
@@ -9,20 +9,20 @@ use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds, Options};
 
 use crate::load::{Lives, Load};
-use crate::stand_in::{all_is_well, more_end};
+use crate::failover::{all_is_well, more_end};
 use crate::workflow::{BRANCHES, diamond};
 
 const CLIENTS: usize = 24;
-/// Runs that end between two processes' replacements: with so few, most of them meet both versions.
+/// Runs that end between two replacements: so few that most runs meet both versions.
 const BETWEEN: usize = CLIENTS / 2;
-/// What a later version's migration does: it adds, and notes itself.
+/// The migration of a later version, which adds columns and records itself.
 const LATER_MIGRATION: &str = "
     ALTER TABLE runs ADD COLUMN of_a_later_version text;
     ALTER TABLE tasks ADD COLUMN of_a_later_version integer NOT NULL DEFAULT 7;
     INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
     VALUES (9000, 'of a later version', true, '\\x00', 1)";
 
-/// The order that docs/cluster.md gives for a new version, and the other way round for the way back.
+/// The order of replacement: that of docs/cluster.md for a new version, and the reverse for the way back.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Forth,
@@ -30,7 +30,7 @@ enum Way {
 }
 
 /// Replaces every process, one after the other, under load.
-async fn roll(cluster: &mut Cluster, lives: &Lives, (to, way): (&Path, Way)) {
+async fn roll(cluster: &mut Cluster, lives: &Lives, to: &Path, way: Way) {
     cluster.set_binary(to).unwrap();
     let Cluster { executors, planners, gateways, .. } = cluster;
     let kinds = match way {
@@ -48,13 +48,13 @@ async fn roll(cluster: &mut Cluster, lives: &Lives, (to, way): (&Path, Way)) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the binary of an earlier commit: `make test-versions`"]
-async fn a_cluster_is_rolled_to_this_version_and_back_without_losing_a_run() {
+async fn a_rolling_upgrade_and_downgrade_lose_no_run() {
     let old = std::env::var_os("PODIUM_TEST_OLD_BINARY").expect("PODIUM_TEST_OLD_BINARY names no binary");
     let (old, new) = (PathBuf::from(old), Path::new(env!("CARGO_BIN_EXE_podium-local-cluster")));
     assert_ne!(std::fs::read(&old).unwrap(), std::fs::read(new).unwrap(), "both are the same version");
     let (conductor, _workflow) = diamond();
     let settings = vec![
-        // Or planners would have nothing to do.
+        // Otherwise planners would have nothing to do.
         ("plan_at_once", "false".to_owned()),
         ("postgres_connections", "8".to_owned()),
         ("log", "warn".to_owned()),
@@ -69,11 +69,11 @@ async fn a_cluster_is_rolled_to_this_version_and_back_without_losing_a_run() {
     let lives = load.lives().clone();
     more_end(&lives, BETWEEN).await;
 
-    roll(&mut cluster, &lives, (new, Way::Forth)).await;
+    roll(&mut cluster, &lives, new, Way::Forth).await;
     let name = cluster.database.rsplit('/').next().unwrap();
     cluster.postgres.execute(name, LATER_MIGRATION).await.unwrap();
     more_end(&lives, BETWEEN).await;
-    roll(&mut cluster, &lives, (&old, Way::Back)).await;
-    roll(&mut cluster, &lives, (new, Way::Forth)).await;
+    roll(&mut cluster, &lives, &old, Way::Back).await;
+    roll(&mut cluster, &lives, new, Way::Forth).await;
     all_is_well(cluster, load).await;
 }

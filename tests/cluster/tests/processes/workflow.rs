@@ -1,4 +1,4 @@
-//! What the runs of these tests do.
+//! The workflow of the runs in these tests.
 
 use podium_vendor_sim::Call;
 use tempfile::NamedTempFile;
@@ -18,20 +18,20 @@ steps:
 "#;
 /// Steps of the diamond.
 pub(crate) const STEPS: usize = 3;
-/// Who does its branches.
+/// The worker of its branches.
 pub(crate) const BRANCHES: &str = "sim-arithmetic";
-/// Who joins them. Right every time only if the simulated generalist is.
+/// The worker of the joining step. It is right only if the simulated generalist never errs.
 pub(crate) const JOIN: &str = "sim-generalist";
 
-/// The diamond as the setting `conductor`, and the file that it names.
+/// The setting `conductor` for the diamond, and the file that it names.
 pub(crate) fn diamond() -> (String, NamedTempFile) {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::fs::write(file.path(), DIAMOND).unwrap();
     (format!("fixed:{}", file.path().display()), file)
 }
 
-/// What is wrong with an answer of the diamond to `number`: it must be `4 * number + 5`, and what the simulated vendor put
-/// behind it must be of one call only.
+/// The fault of the diamond's answer to `number`. It must be `4 * number + 5`, and the stamp that the simulated vendor appends
+/// must belong to one call only.
 pub(crate) fn wrong(number: u64, answer: &str) -> Option<String> {
     let mut words = answer.split(' ');
     let value = words.next().unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) fn joins(calls: &[Call]) -> usize {
 }
 
 #[test]
-fn an_answer_of_two_calls_or_of_another_number_is_wrong() {
+fn an_answer_mixed_of_two_calls_is_wrong() {
     assert_eq!(wrong(2, "13"), None);
     assert_eq!(wrong(2, "13 call-7 call-7"), None);
     for answer in ["14", "13 call-7 call-8", "", "13 call", "13 14"] {

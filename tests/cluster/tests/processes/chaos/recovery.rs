@@ -1,28 +1,28 @@
-//! How long it takes until runs end again as they did before a trouble.
+//! The time until runs end again as often as before a fault.
 
 use std::time::{Duration, Instant};
 
 use crate::load::Life;
 
-/// The rate of ends is measured over so long: before a trouble, and after it.
+/// The span over which the rate of ends is measured, before a fault and after it.
 const BEFORE: Duration = Duration::from_secs(4);
 const AFTER: Duration = Duration::from_secs(2);
-/// It is back when it is so large a part of what it was. Not all of it: it is never quite the same from second to second.
+/// The share of the earlier rate that counts as recovered. It is below 1, because the rate varies from second to second.
 const BACK: f64 = 0.75;
 
-/// Times from a trouble's end: when what was killed runs again, what was away is back, the answer was lost.
+/// Times from the end of a fault: a killed process runs again, an unreachable server is reachable, an answer was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Recovery {
     /// Until the first end of a run that was under way.
     pub(crate) first_end: Option<Duration>,
-    /// Until runs begin to end as often as before.
+    /// Until runs end as often as before.
     pub(crate) rate_back: Option<Duration>,
-    /// Until all runs had ended that were under way.
+    /// Until all runs that were under way have ended.
     pub(crate) all_ended: Option<Duration>,
 }
 
 impl Recovery {
-    /// From what is known of the runs that have ended.
+    /// The recovery by the ends of runs.
     pub(crate) fn of(lives: &[Life], began: Instant, ended: Instant) -> Self {
         let under_way = lives
             .iter()
@@ -43,14 +43,14 @@ fn rate_back(lives: &[Life], began: Instant, ended: Instant) -> Option<Duration>
         u32::try_from(ends.count()).unwrap_or(u32::MAX)
     };
     let just_before = f64::from(ends(began.checked_sub(BEFORE)?, BEFORE)) / BEFORE.as_secs_f64();
-    // Those that an earlier trouble held up end together when it is over: no rate to compare with.
+    // Runs that an earlier fault delayed end together after it, so their rate is no baseline.
     let first = lives.first()?.answered_at;
     let so_far = began.saturating_duration_since(first);
     let before = just_before.min(f64::from(ends(first, so_far)) / so_far.as_secs_f64().max(1.0));
     let enough = before * AFTER.as_secs_f64() * BACK;
     let last = lives.last()?.answered_at;
     let starts = [ended].into_iter().chain(lives.iter().map(|life| life.answered_at));
-    // A span that is not over yet says nothing.
+    // A span that is not over has no rate.
     let mut starts = starts.filter(|start| *start >= ended && *start + AFTER <= last);
     starts.find(|start| enough > 0.0 && f64::from(ends(*start, AFTER)) >= enough).map(|start| start - ended)
 }
@@ -62,7 +62,7 @@ fn lives(start: Instant, ends: impl Iterator<Item = u64>) -> Vec<Life> {
 }
 
 #[test]
-fn the_rate_is_back_when_runs_end_as_often_as_before() {
+fn the_rate_recovers_when_runs_end_as_often_as_before() {
     let start = Instant::now();
     let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
     // Ten a second until 6 s; nothing for 3 s; two a second for 2 s; then ten a second again.
@@ -78,19 +78,19 @@ fn the_rate_is_back_when_runs_end_as_often_as_before() {
 }
 
 #[test]
-fn a_burst_before_a_trouble_is_no_rate_to_come_back_to() {
+fn a_burst_before_a_fault_is_not_the_baseline() {
     let start = Instant::now();
     let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
     // Two a second, with a burst just before the trouble.
     let ends = (0..300).step_by(5).chain(std::iter::repeat_n(299, 100)).chain((310..400).step_by(5));
     let rate_back = Recovery::of(&lives(start, ends), at(300), at(310)).rate_back;
-    assert!(rate_back.is_none(), "a mean of five a second is not back at two: {rate_back:?}");
+    assert!(rate_back.is_none(), "the baseline is two a second, not the burst: {rate_back:?}");
     let ends = (0..300).step_by(5).chain(std::iter::repeat_n(299, 10)).chain((310..400).step_by(5));
     assert_eq!(Recovery::of(&lives(start, ends), at(300), at(310)).rate_back, Some(Duration::ZERO));
 }
 
 #[test]
-fn what_never_came_back_is_not_said_to_have() {
+fn a_rate_that_stays_low_has_not_recovered() {
     let start = Instant::now();
     let at = |tenths: u64| start + Duration::from_millis(tenths * 100);
     let recovery = Recovery::of(&lives(start, (0..60).chain([190])), at(60), at(80));

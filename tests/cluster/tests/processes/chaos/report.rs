@@ -1,4 +1,4 @@
-//! What came of it.
+//! The report of the chaos test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::client::{Ended, LostAttempt};
 use crate::load::Life;
 use crate::workflow::{STEPS, wrong};
 
-/// Figures of one run of the chaos; the workers in it are simulated.
+/// The figures of one run of the test, with simulated workers.
 pub(crate) struct Report<'m> {
     nats_version: String,
     accepted: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Report<'m> {
     /// Attempts lost with executors that were killed or frozen, and with others.
     attempts_hit: usize,
     attempts_lost_otherwise: usize,
-    /// How many attempts were lost, and handed back, by the trouble that was the last to begin before.
+    /// The numbers of attempts that were lost and handed back, by the last fault before them.
     lost_in: BTreeMap<&'static str, usize>,
     handed_back_in: BTreeMap<&'static str, usize>,
     turns: usize,
@@ -61,7 +61,7 @@ impl<'m> Report<'m> {
         };
         let attempts_lost = || ended.iter().flat_map(|run| &run.lost_attempts);
         let attempts_hit = attempts_lost().filter(is_hit).count();
-        // What a vendor refused was never worked on, and cost nothing.
+        // A rejected call was not worked on, and cost nothing.
         let refused = calls.iter().filter(|call| call.outcome == Outcome::Failed).count();
         let answered = calls.iter().filter(|call| call.outcome == Outcome::Answered).count();
         let needed = accepted.len() * STEPS;
@@ -100,12 +100,12 @@ impl<'m> Report<'m> {
         self.calls.saturating_sub(self.needed)
     }
 
-    /// What must hold.
+    /// Checks the properties that must hold.
     pub(crate) fn check(&self) {
         assert!(self.unaccepted.is_empty(), "no gateway accepted: {:?}", self.unaccepted);
         assert!(self.lost.is_empty(), "runs without an answer: {:?}", self.lost);
         assert!(self.wrong.is_empty(), "wrong answers: {:?}", self.wrong);
-        assert!(self.faults.is_empty(), "clients saw what they must not: {:#?}", self.faults);
+        assert!(self.faults.is_empty(), "clients saw faults: {:#?}", self.faults);
         assert_eq!(self.run_twice, 0, "two requests share a run");
         assert!(!self.calls_forgotten, "the load was longer than the log of calls");
         assert!(self.calls >= self.needed, "fewer calls than steps: the count is wrong");
@@ -118,16 +118,16 @@ impl<'m> Report<'m> {
             assert!(made, "{} did not happen", kind.name());
         }
         for (kind, recovery) in &self.recoveries {
-            // How soon depends on what else the machine does, so that is reported and not demanded.
+            // The time depends on the load of the machine, so it is reported but not checked.
             let ended = recovery.first_end.or(recovery.rate_back);
-            assert!(ended.is_some(), "no run ended any more after: {}", kind.name());
+            assert!(ended.is_some(), "no run ended after: {}", kind.name());
         }
     }
 
     fn of_calls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { calls, refused, needed, unused, .. } = self;
         let repeated = self.repeated();
-        writeln!(f, "  {calls} vendor calls, {needed} needed, and {refused} that the vendor refused")?;
+        writeln!(f, "  {calls} vendor calls, {needed} needed, and {refused} that the vendor rejected")?;
         writeln!(f, "    {repeated} repeated: {:.2} % of all calls", 100.0 * ratio(repeated, *calls))?;
         writeln!(
             f,
@@ -149,7 +149,7 @@ impl<'m> Report<'m> {
     }
 
     fn of_recoveries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  seconds from the end of a trouble until")?;
+        writeln!(f, "  seconds from the end of a fault until")?;
         writeln!(
             f,
             "    {:<36} {:>5}  {:^15} {:^15} {:^15}",
@@ -179,7 +179,7 @@ impl fmt::Display for Report<'_> {
         let (kinds, redis, nats) = (kinds.len(), redis_away.as_secs(), nats_away.as_secs());
         writeln!(
             f,
-            "  seed {seed}, {rounds} rounds of {kinds} kinds of trouble, Redis away for {redis} s and NATS for {nats} s at a time"
+            "  seed {seed}, {rounds} rounds of {kinds} kinds of fault, Redis unreachable for {redis} s and NATS for {nats} s at a time"
         )?;
         if let Some(why) = left_out {
             writeln!(f, "  LEFT OUT: full disks: {why}")?;
@@ -188,13 +188,13 @@ impl fmt::Display for Report<'_> {
         let (lost, wrong, faults) = (lost.len(), wrong.len(), faults.len());
         writeln!(
             f,
-            "  {accepted} runs accepted, {} finished, {lost} lost, {wrong} wrong, {faults} faults in what clients saw",
+            "  {accepted} runs accepted, {} finished, {lost} lost, {wrong} wrong, {faults} faults seen by clients",
             accepted - lost
         )?;
         self.of_calls(f)?;
         writeln!(
             f,
-            "  {} turns to a gateway; {} streams broke in a text and were watched on elsewhere; {} bytes compared",
+            "  {} calls of a gateway; {} streams broke in a text and were resumed elsewhere; {} bytes compared",
             self.turns, self.resumed, self.compared_bytes
         )?;
         writeln!(f, "  {} commits whose answer was lost", self.made.answers_lost)?;
@@ -210,7 +210,7 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// How many attempts ended in which trouble, by its name.
+/// The number of attempts by fault.
 fn by_trouble<'a>(
     made: &Made,
     attempts: impl Iterator<Item = &'a LostAttempt>,
@@ -230,7 +230,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
 
 fn median_and_worst(recoveries: &[Recovery], of: fn(&Recovery) -> Option<Duration>) -> String {
     let mut spans: Vec<_> = recoveries.iter().map(of).collect();
-    // One that never came is the worst.
+    // A recovery that never came counts as the slowest.
     spans.sort_unstable_by_key(|span| span.unwrap_or(Duration::MAX));
     let said = |span: Option<&Option<Duration>>| match span {
         None => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! What goes wrong, one thing after another, in an order and at moments that a seed decides.
+//! The faults, one after another, in an order and at times that a seed decides.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,29 +14,29 @@ use rand::{Rng as _, SeedableRng as _};
 use super::recovery::Recovery;
 use crate::load::Lives;
 
-/// Between a trouble that was recovered from and the next one; also between those that are not waited for.
+/// The pause after each fault, or after its recovery if the test waits for it.
 const PAUSE_MS: std::ops::Range<u64> = 300..1_500;
-/// Before the first trouble: runs have to end for a while, for a rate to compare with.
+/// The time before the first fault, in which the baseline rate is measured.
 const WARM_UP: Duration = Duration::from_secs(10);
-/// How long it is waited for a recovery. One that takes longer counts as none.
+/// Longest wait for a recovery. A slower one counts as none.
 const RECOVERY_MAX: Duration = Duration::from_secs(45);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Answers lost at a time, and how long it is waited for as many commits. A planner commits twice for each run.
+/// The number of answers to lose, and the longest wait for as many commits. A planner commits twice for each run.
 const ANSWERS: usize = 4;
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 
-/// How long a disk is full, and how often what became free is taken again.
+/// How long a disk is full, and how often freed space is filled again.
 const DISK_FULL: Duration = Duration::from_secs(6);
 const FILL_EVERY: Duration = Duration::from_millis(100);
-/// How far a clock is set off, in seconds, and for how long. Beyond half a minute the process takes no work.
+/// The errors of wrong clocks in seconds, and how long they last. Beyond half a minute, the process takes no work.
 const CLOCK_OFF_S: std::ops::RangeInclusive<i64> = -600..=600;
 const CLOCK_OFF: Duration = Duration::from_secs(6);
-/// What a slow Postgres takes longer to answer.
+/// The delay of each answer of a slow Postgres.
 const POSTGRES_DELAY: Duration = Duration::from_millis(50);
-/// How long the workers refuse calls.
+/// How long the workers reject calls.
 const REFUSING: Duration = Duration::from_secs(6);
 
-/// Something that goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     GatewayKilled,
@@ -85,7 +85,7 @@ impl Kind {
         Self::PostgresDiskFull,
     ];
 
-    /// Those that can be made with such disks.
+    /// The kinds that are possible with these disks.
     pub(crate) fn possible(disks: Disks) -> Vec<Self> {
         let can_be_made = |kind: &Self| disks == Disks::Small || !kind.needs_small_disks();
         Self::ALL.into_iter().filter(can_be_made).collect()
@@ -121,37 +121,37 @@ impl Kind {
     }
 }
 
-/// How much goes wrong.
+/// The number of faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) kinds: Vec<Kind>,
-    /// Why other kinds are left out.
+    /// The reason why some kinds are left out.
     pub(crate) left_out: Option<String>,
     pub(crate) rounds: usize,
     pub(crate) seed: u64,
     pub(crate) redis_away: Duration,
     pub(crate) nats_away: Duration,
     pub(crate) postgres_slow: Duration,
-    /// Longer than the lease that the cluster is given.
+    /// Longer than the cluster's lease.
     pub(crate) frozen: Duration,
 }
 
-/// Something that went wrong.
+/// A fault that happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
     pub(crate) kind: Kind,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// Whether nothing else went wrong before it was recovered from, or given up.
+    /// Whether the next fault waited for its recovery.
     pub(crate) is_measured: bool,
 }
 
-/// All that went wrong.
+/// All faults that happened.
 pub(crate) struct Made {
     pub(crate) plan: Plan,
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) answers_lost: usize,
-    /// The processes of executors that were killed or frozen.
+    /// The killed or frozen executors' processes.
     pub(crate) hit_executors: BTreeSet<u32>,
 }
 
@@ -161,14 +161,14 @@ impl Made {
     }
 }
 
-/// Breaks things and mends them again.
+/// Causes faults and ends them.
 pub(crate) struct Troubles {
     cluster: Cluster,
     plan: Plan,
     lives: Lives,
     dice: StdRng,
     made: Made,
-    /// How many pool files there were after the first.
+    /// The number of pool files after the first.
     pools: usize,
 }
 
@@ -178,7 +178,7 @@ impl Troubles {
         Self { cluster, plan, lives, dice, made, pools: 0 }
     }
 
-    /// Every kind of trouble in each round. Leaves the cluster whole.
+    /// Causes every kind of fault in each round. Leaves the cluster intact.
     pub(crate) async fn make_all(&mut self) -> Result<()> {
         crate::pause(WARM_UP).await;
         for round in 0..self.plan.rounds {
@@ -194,14 +194,14 @@ impl Troubles {
                     let trouble = self.make(kind).await?;
                     self.made.troubles.push(trouble);
                 }
-                // So that the next round begins with a rate to compare with.
+                // The next round needs a baseline rate.
                 crate::pause(WARM_UP).await;
             }
         }
         Ok(())
     }
 
-    /// The cluster, and what was done to it.
+    /// The cluster, and the faults that happened.
     pub(crate) fn end(self) -> (Cluster, Made) {
         (self.cluster, self.made)
     }
@@ -281,7 +281,8 @@ impl Troubles {
         Ok(Trouble { kind, began, ended: Instant::now(), is_measured: false })
     }
 
-    /// No byte passes between the executors and Postgres, and nobody hangs up. Every lease of theirs runs out meanwhile.
+    /// No byte passes between the executors and Postgres, and the connections stay open. All leases of the executors expire
+    /// meanwhile.
     async fn hold_executors(&mut self) -> Result<()> {
         let proxies = self.proxies()?;
         proxies.executors.hold();
@@ -291,12 +292,11 @@ impl Troubles {
         Ok(())
     }
 
-    /// The workers answer a third of the calls with 429, half of these without a word about when to come back, and a third with
-    /// 500.
+    /// The workers answer a third of the calls with 429, half of these without `Retry-After`, and a third with 500.
     async fn refuse_calls(&mut self) -> Result<()> {
         let workers = &self.cluster.workers;
         for (model, behaviour) in crate::chaos::behaviours() {
-            // Each fault is drawn for what the ones before it left.
+            // Each probability applies to the calls that the earlier faults left.
             let fault = ScriptedFault::with_probability;
             let faults = vec![
                 fault(Fault::RateLimitBare, 1.0 / 6.0),
@@ -312,8 +312,8 @@ impl Troubles {
         Ok(())
     }
 
-    /// A pool file with one more worker, and every process started anew with it, one after the other: those first that call
-    /// workers, so that no plan names a worker that an executor does not know.
+    /// Restarts every process with a pool file that has one more worker. Executors come first, so that no plan names a worker that
+    /// an executor does not know.
     async fn change_pool(&mut self) -> Result<()> {
         self.pools += 1;
         self.cluster.add_worker(&format!("sim-added-{}", self.pools))?;
@@ -325,14 +325,14 @@ impl Troubles {
         Ok(())
     }
 
-    /// A process is started anew with its clock off, and after a while with the right time.
+    /// Restarts a process with a wrong clock, and after a while with the right one.
     async fn set_a_clock_off(&mut self) -> Result<()> {
         let service = self.dice.random_range(0..self.cluster.services().count());
         let off = self.dice.random_range(CLOCK_OFF_S);
         let service = self.cluster.services().nth(service).context("there is no process")?;
         end_well(service).await?;
         service.set_clock_off(off)?;
-        // One that is far off never becomes ready.
+        // A process whose clock is far off never becomes ready.
         service.start_unready().await?;
         crate::pause(CLOCK_OFF).await;
         end_well(service).await?;
@@ -340,8 +340,7 @@ impl Troubles {
         service.start_again().await
     }
 
-    /// Nats-server 2.9 hangs on a full disk, and does not notice that there is space again: it is killed, as docs/cluster.md
-    /// tells operators.
+    /// nats-server 2.9 hangs on a full disk and does not notice free space, so the test kills it, as docs/cluster.md advises.
     async fn fill_disk_of_nats(&mut self) -> Result<()> {
         let nats = &mut self.cluster.nats;
         let began = Instant::now();
@@ -364,14 +363,14 @@ impl Troubles {
     }
 
     fn proxies(&self) -> Result<&Proxies> {
-        self.cluster.proxies.as_ref().context("nothing is between the processes and Postgres")
+        self.cluster.proxies.as_ref().context("there is no proxy between the processes and Postgres")
     }
 
     async fn lose_answers(&mut self, of: fn(&Proxies) -> &Proxy) -> Result<()> {
         let lost = of(self.proxies()?).lose_answers(ANSWERS, ANSWERS_MAX).await;
         anyhow::ensure!(
             lost == ANSWERS,
-            "only {lost} of {ANSWERS} answers could be lost: there is too little load"
+            "only {lost} of {ANSWERS} answers could be lost: the load is too low"
         );
         self.made.answers_lost += lost;
         Ok(())

@@ -1,4 +1,4 @@
-//! What the executors do while Redis is away: what their settings say, and never without a limit.
+//! Executors while Redis is unreachable: they follow their settings, and never call without a limit.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::http::get;
 
 const EXECUTORS: usize = 2;
 const RUNS: usize = 40;
-/// The limit of the worker; each executor's share of it is a half.
+/// The limit of the worker; each executor has half of it.
 const REQUESTS_PER_MINUTE: u64 = 300;
-/// Longer than anything here takes.
+/// Longest time for any step of the test.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 fn pool() -> String {
@@ -50,7 +50,7 @@ async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
     shape.settings.push(("redis_away", away.to_owned()));
     let mut cluster = crate::start(&shape).await;
     cluster.redis.kill().await;
-    // A process that works on by its own share is ready.
+    // A process that continues with its own share is ready.
     let (status, says) = match away {
         "hold" => (503, "Redis is unreachable, and no worker is called"),
         _ => (200, "this process keeps to its own share of each limit"),
@@ -68,7 +68,7 @@ async fn start(away: &str) -> (Cluster, PodiumServiceClient<Channel>) {
     (cluster, gateway)
 }
 
-/// Whether the executor's page of metrics says so of its limiter.
+/// Whether the executor's metrics show this state of its limiter.
 async fn limiter_is(executor: &Service, state: &str) -> bool {
     let (status, page) = get(executor.address(0), "/metrics").await.unwrap();
     let is_state = |line: &str| {
@@ -77,7 +77,7 @@ async fn limiter_is(executor: &Service, state: &str) -> bool {
     status == 200 && page.lines().any(is_state)
 }
 
-/// Asks for all runs at once.
+/// Submits all runs at once.
 async fn ask(gateway: &PodiumServiceClient<Channel>) -> JoinSet<v1::Run> {
     let mut asking = JoinSet::new();
     for number in 0..RUNS {
@@ -104,7 +104,7 @@ async fn all_succeed(asking: JoinSet<v1::Run>, cluster: &Cluster) {
     assert_eq!(calls.len(), RUNS);
 }
 
-/// The most calls that began within so many milliseconds.
+/// The most calls that began within `span_ms`.
 fn most_within(span_ms: u64, calls: &[Call]) -> usize {
     let from =
         |begin: u64| calls.iter().filter(move |call| (begin..begin + span_ms).contains(&call.at_ms)).count();
@@ -116,18 +116,18 @@ async fn without_redis_executors_keep_to_their_shares() {
     let (cluster, gateway) = start("local:0.5").await;
     all_succeed(ask(&gateway).await, &cluster).await;
     let calls = cluster.workers.calls();
-    // All shares together are the limit. To what four seconds allow comes a second's worth that may be taken at once, and one for
-    // calls that were permitted before and came late.
+    // All shares together make the limit. The bound adds one second's worth for a burst, and one for calls that were permitted
+    // earlier and began late.
     let (most, bound) = (most_within(4_000, &calls), REQUESTS_PER_MINUTE / 60 * 6);
     assert!(most as u64 <= bound, "{most} calls within four seconds, {bound} are allowed");
     cluster.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_redis_executors_hold_all_calls_if_they_are_told_to() {
+async fn without_redis_executors_hold_all_calls_if_set_so() {
     let (mut cluster, gateway) = start("hold").await;
     let asking = ask(&gateway).await;
-    // What would have been called is there, and waits.
+    // The steps that would have been called wait.
     crate::pause(Duration::from_secs(3)).await;
     assert_eq!(cluster.workers.calls().len(), 0);
     cluster.redis.start_again().await.unwrap();

@@ -1,5 +1,4 @@
-//! Servers that stand in for each other: what they serve goes on when the one that leads is killed. And a network that swallows
-//! what it is given for a while.
+//! Failover of Postgres and NATS when the leader is killed, and a network that drops everything for a while.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,11 +12,11 @@ use crate::client::Ended;
 use crate::load::{Lives, Load};
 use crate::workflow::{BRANCHES, diamond, wrong};
 
-/// Enough that some runs are under way at every moment.
+/// Enough clients that some runs are always under way.
 const CLIENTS: usize = 12;
-/// How many runs have to end before something happens, and between two things that happen.
+/// The number of runs that must end before a fault, and between two.
 const BETWEEN: usize = 2 * CLIENTS;
-/// Longer than anything here takes to go on, on a busy machine.
+/// Longest time until runs go on, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LEASE_MS: u64 = 3_000;
 
@@ -42,7 +41,7 @@ async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFil
     (cluster, load, workflow)
 }
 
-/// Waits until so many more runs have ended; how long the first of them took to, and all.
+/// Waits until `count` more runs have ended. Returns the time until the first of them and until all.
 pub(crate) async fn more_end(lives: &Lives, count: usize) -> (Duration, Duration) {
     let (start, before) = (Instant::now(), lives.so_far().len());
     let ended = async |count| {
@@ -53,7 +52,7 @@ pub(crate) async fn more_end(lives: &Lives, count: usize) -> (Duration, Duration
     (ended(1).await, ended(count).await)
 }
 
-/// Every run that was asked for has ended with its answer, once; every process lives.
+/// Checks that every submitted run has ended once with its answer, and that every process is alive.
 pub(crate) async fn all_is_well(mut cluster: Cluster, load: Load) {
     let ended = load.stop().await;
     let slowest = ended.iter().map(|run| run.answered_at - run.asked_at).max().unwrap_or_default();
@@ -62,7 +61,7 @@ pub(crate) async fn all_is_well(mut cluster: Cluster, load: Load) {
     let wrong: Vec<_> = ended.iter().filter_map(|run| wrong(run.number, run.answer.as_ref()?)).collect();
     assert!(wrong.is_empty(), "wrong: {wrong:?}");
     let faults: Vec<_> = ended.iter().flat_map(|run: &Ended| &run.faults).collect();
-    assert!(faults.is_empty(), "clients saw what they must not: {faults:#?}");
+    assert!(faults.is_empty(), "clients saw faults: {faults:#?}");
     let ids: BTreeSet<_> = ended.iter().map(|run| &run.run_id).collect();
     assert_eq!(ids.len(), ended.len(), "two requests share a run");
     for service in cluster.services() {
@@ -72,7 +71,8 @@ pub(crate) async fn all_is_well(mut cluster: Cluster, load: Load) {
     cluster.stop().await.unwrap();
 }
 
-fn seconds((first, all): (Duration, Duration)) -> String {
+fn seconds(times: (Duration, Duration)) -> String {
+    let (first, all) = times;
     format!(
         "some run ended {:.1} s later, {BETWEEN} had {:.1} s later",
         first.as_secs_f64(),
@@ -81,11 +81,11 @@ fn seconds((first, all): (Duration, Duration)) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_takes_over_from_a_postgres_that_was_killed_and_no_run_is_lost() {
+async fn a_postgres_standby_takes_over_without_losing_a_run() {
     let mut first = Postgres::start_with(Fsync::On).await.unwrap();
     let database = first.database().await.unwrap();
     let second = first.start_standby().await.unwrap();
-    // Gateways and planners have one address, which moves; executors have both servers'.
+    // Gateways and planners have one address, which moves; executors have the addresses of both servers.
     let wire = Wire::start(first.address()).await.unwrap();
     let at = |place: String| database.replace(&first.address().to_string(), &place);
     let both = at(format!("{},{}", first.address(), second.address()));
@@ -101,12 +101,12 @@ async fn a_standby_takes_over_from_a_postgres_that_was_killed_and_no_run_is_lost
     wire.lead_to(second.address());
     eprintln!("Postgres killed, its standby promoted: {}", seconds(more_end(load.lives(), BETWEEN).await));
 
-    // The old one comes back as a follower. Whoever is led to it finds nobody to write to, and goes on when it is led back.
+    // The old leader restarts as a follower. Processes whose address leads to it cannot write until it leads back.
     first.follow(&second).await.unwrap();
     wire.lead_to(first.address());
     for gateway in &mut cluster.gateways {
         gateway.start_unready().await.unwrap();
-        // At the start there is no store to begin with, so the process says so and ends.
+        // A starting process has no store yet, so it reports that and ends.
         assert_eq!(gateway.ended().await.unwrap(), 1);
         assert!(gateway.log_end().contains("is a standby and takes no writes"), "{}", gateway.log_end());
     }
@@ -116,7 +116,7 @@ async fn a_standby_takes_over_from_a_postgres_that_was_killed_and_no_run_is_lost
     }
     eprintln!("led to a follower and back: {}", seconds(more_end(load.lives(), BETWEEN).await));
 
-    // And the other way round, now that it has all.
+    // The same in the other direction, once the follower has all data.
     let mut second = second;
     second.kill().await.unwrap();
     first.promote().await.unwrap();
@@ -125,7 +125,7 @@ async fn a_standby_takes_over_from_a_postgres_that_was_killed_and_no_run_is_lost
     all_is_well(cluster, load).await;
 }
 
-/// Who leads one of the streams, by its place in the cluster.
+/// The index of the server that leads one of the streams.
 async fn leader(servers: &[Nats], but: Option<usize>) -> usize {
     let up: Vec<_> = servers.iter().enumerate().filter(|(index, _)| Some(*index) != but).collect();
     let found = async || {
@@ -147,7 +147,7 @@ async fn leader(servers: &[Nats], but: Option<usize>) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_go_on_when_the_server_that_leads_a_stream_of_three_copies_is_killed() {
+async fn runs_continue_when_the_leader_of_a_stream_is_killed() {
     let mut servers = nats_cluster(3).await.unwrap();
     let urls: Vec<_> = servers.iter().map(Nats::url).collect();
     let settings = vec![("nats", urls.join(",")), ("nats_replicas", "3".to_owned())];
@@ -171,14 +171,14 @@ async fn runs_go_on_when_the_server_that_leads_a_stream_of_three_copies_is_kille
     all_is_well(cluster, load).await;
 }
 
-/// How long the network holds what it is given.
+/// How long the network holds everything.
 fn held() -> Duration {
     let seconds = std::env::var("CHAOS_HELD_S").ok();
     Duration::from_secs(seconds.map_or(3, |seconds| seconds.parse().unwrap()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_go_on_after_a_network_that_swallowed_everything() {
+async fn runs_continue_after_a_network_dropped_everything() {
     let postgres = Postgres::start().await.unwrap();
     let database = postgres.database().await.unwrap();
     let (nats, redis) = (Nats::start().await.unwrap(), Redis::start().await.unwrap());
@@ -199,7 +199,7 @@ async fn runs_go_on_after_a_network_that_swallowed_everything() {
         wire.hold();
         crate::pause(held()).await;
         wire.release();
-        eprintln!("{name} unheard of for {:?}: {}", held(), seconds(more_end(load.lives(), BETWEEN).await));
+        eprintln!("{name} unreachable for {:?}: {}", held(), seconds(more_end(load.lives(), BETWEEN).await));
     }
     all_is_well(cluster, load).await;
 }
