@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use podium_ports::hardware::{GpuLayers, Hardware};
+use podium_bundle::hardware::{GpuLayers, Hardware};
 
 use crate::{bare, engine, nano};
 

@@ -1,4 +1,5 @@
-//! A conductor bundle on disk: a folder with `conductor.toml` and the files that it names, each checked against its checksum.
+//! A conductor bundle on disk: a folder with `conductor.toml` and the files that it names, each checked against its checksum;
+//! and the hardware and memory that its model may use.
 //!
 //! All functions block and read whole files: weights of a gigabyte take seconds. They load no model and never follow a name
 //! out of the folder.
@@ -7,6 +8,8 @@
 mod checksum;
 mod error;
 pub mod gguf;
+pub mod hardware;
+mod local_limits;
 mod pack;
 
 use std::collections::BTreeSet;
@@ -18,6 +21,7 @@ use podium_domain::bundle::Manifest;
 
 pub use checksum::of_bytes as sha256;
 pub use error::BundleError;
+pub use local_limits::{LocalLimits, SEQUENCES_MAX, WAITING_MAX};
 pub use pack::{pack_copy, pack_in_place};
 pub use podium_domain::bundle::MANIFEST_FILE;
 

@@ -9,7 +9,7 @@ use podium_engine::{Engine, Options, Parts, Readiness as EngineReadiness, Roles}
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
-use podium_ports::conductors::Conductors;
+use podium_ports::conductor::Conductors;
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
 use podium_ports::queue::Lane;
 use podium_ports::vendor::Vendors;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use podium_bundle::LocalLimits;
 use podium_domain::cells::{CellId, Cells};
 use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
-use podium_ports::conductor::LocalLimits;
 use podium_setup::conductor::{ConductorChoice, ConductorChoices, Place};
 use podium_setup::settings::{Checker, hardware, step_cache, values};
 use podium_setup::{Identity, LogFormat, with_causes};

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 
+use podium_bundle::hardware::GpuError;
 use podium_engine::{LoopEnded, Parts, Roles};
-use podium_ports::conductors::Conductors;
-use podium_ports::hardware::GpuError;
+use podium_ports::conductor::Conductors;
 use podium_setup::conductor::{OpenBundle, Place};
 use podium_setup::settings::{Checker, SettingsError, Sources};
 use podium_setup::{Signals, conductor};
@@ -125,7 +125,9 @@ pub async fn work_until_signal(settings: WorkSettings, work: Work) -> Result<(),
     let stop = async {
         stopping.cancel();
         while loops.join_next().await.is_some() {}
-        conductors.shut_down().await;
+        for conductor in conductors.all() {
+            conductor.shut_down().await;
+        }
         backbone.close().await;
         telemetry.shut_down().await;
         ended.cancel();

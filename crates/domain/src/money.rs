@@ -30,6 +30,11 @@ impl Cost {
         self.0
     }
 
+    /// The same as a signed number, for differences and for sums in databases; larger amounts become the largest one.
+    pub fn signed_nano_usd(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+
     /// From dollars; `None` if negative, NaN or above a billion dollars.
     pub fn from_usd(usd: f64) -> Option<Self> {
         scaled(usd, 1e9).map(Self)

@@ -7,6 +7,7 @@
 //! waiting, ready, running under a claim, then done, failed or cancelled.
 
 mod apply;
+mod booking;
 mod charge;
 mod command;
 mod decide;
@@ -33,6 +34,7 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 pub use apply::IllegalEvent;
+pub use booking::Booking;
 pub use command::{
     AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, Saved,
     StepResult,

@@ -1,4 +1,4 @@
-//! A share of all runs; each run is either in it or not.
+//! A share of all runs, and the gradual rollout of a new version to such a share.
 
 use crate::ids::RunId;
 
@@ -18,6 +18,44 @@ pub struct ShareError {
 }
 
 const WHOLE: u32 = 1_000_000;
+
+/// The versions of something that is replaced gradually: the current one, or also the next one with its share of the runs.
+#[derive(Clone, Debug)]
+pub struct Rollout<T> {
+    current: T,
+    next: Option<(T, Share)>,
+}
+
+impl<T> Rollout<T> {
+    /// Two versions; the next one gets `share` of the runs.
+    pub const fn with_next(current: T, next: T, share: Share) -> Self {
+        Self { current, next: Some((next, share)) }
+    }
+
+    /// The version that the next one will replace, or the only one.
+    pub const fn current(&self) -> &T {
+        &self.current
+    }
+
+    /// All versions, the current one first.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
+    }
+
+    /// The version for a new run; the same run and share always give the same one.
+    pub fn for_run(&self, run: RunId) -> &T {
+        match &self.next {
+            Some((next, share)) if share.includes(run) => next,
+            _ => &self.current,
+        }
+    }
+}
+
+impl<T> From<T> for Rollout<T> {
+    fn from(current: T) -> Self {
+        Self { current, next: None }
+    }
+}
 
 impl Share {
     /// A share from 0 to 1, rounded to a millionth.
@@ -63,6 +101,17 @@ mod tests {
         assert!((2_350..2_650).contains(&quarter.len()), "{}", quarter.len());
         assert!(tenth.iter().all(|run| quarter.contains(run)));
         assert_eq!((included(0.0).len(), included(1.0).len()), (0, 10_000));
+    }
+
+    #[test]
+    fn the_next_version_gets_the_runs_of_its_share() {
+        let share = Share::new(0.3).unwrap();
+        let (only, two) = (Rollout::from("current"), Rollout::with_next("current", "next", share));
+        assert_eq!(two.all().collect::<Vec<_>>(), [&"current", &"next"]);
+        for run in (0..100).map(|id| RunId::new(Uuid::from_u128(id << 64))) {
+            assert_eq!(*two.for_run(run) == "next", share.includes(run));
+            assert_eq!(*only.for_run(run), "current");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! The permit is acquired before the claim is committed, so a step that waits for capacity holds nothing.
 
+mod cache_key;
 pub(crate) mod call;
 mod chain;
 mod fallback;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use podium_domain::pool::Pool;
 use podium_ports::cache::StepCache;
 use podium_ports::clock::{Clock, Ids};
-use podium_ports::conductors::Conductors;
+use podium_ports::conductor::Conductors;
 use podium_ports::limiter::Limiter;
 use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;

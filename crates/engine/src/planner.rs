@@ -170,7 +170,8 @@ impl Engine {
     /// The conductor that the run was given at its acceptance. No other one plans for it: the run says who did.
     fn conductor_of(&self, run: &Run) -> Result<&Arc<dyn Conductor>, ConductorError> {
         let id = &run.spec().conductor;
-        self.parts().conductors.named(id).ok_or_else(|| ConductorError::Absent { id: id.clone() })
+        let mut all = self.parts().conductors.all();
+        all.find(|conductor| conductor.id() == id).ok_or_else(|| ConductorError::Absent { id: id.clone() })
     }
 }
 

@@ -18,13 +18,11 @@ use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
 use podium_head::{FileError, LinearHead};
 use podium_ports::BoxError;
-use podium_ports::conductor::{
-    Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
-};
-use podium_ports::hardware::Hardware;
+use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use tokio_util::sync::CancellationToken;
 
-use crate::bundle::Bundle;
+use crate::bundle::hardware::Hardware;
+use crate::bundle::{Bundle, LocalLimits};
 use crate::engine::{
     Completion, Ended, Engine, EngineError, EngineOptions, Hidden, HiddenStates, LoadError, Pending,
     ReadRequest, Request,

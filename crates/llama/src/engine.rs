@@ -36,8 +36,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use load::LoadError;
 pub use placement::inspect;
-pub use podium_ports::conductor::SEQUENCES_MAX;
-use podium_ports::hardware::Hardware;
+pub use podium_bundle::SEQUENCES_MAX;
+use podium_bundle::hardware::Hardware;
 pub use reader::{Hidden, PendingRead, ReadRequest};
 
 use crate::adapter::AdapterFile;

@@ -8,10 +8,10 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use podium_bundle::hardware::Hardware;
 use podium_domain::conversation::{Message, Role};
 use podium_head::Source;
 use podium_ports::BoxError;
-use podium_ports::hardware::Hardware;
 use tokio_util::sync::CancellationToken;
 
 use crate::adapter::AdapterFile;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::num::{NonZeroU16, NonZeroUsize};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,12 +13,12 @@ use podium_domain::policy::{FailedStep, Policy};
 use podium_domain::pool::Pool;
 use podium_domain::prompt::Earlier;
 use podium_domain::run::PlanResult;
+use podium_domain::share::Rollout;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxError;
-use crate::hardware::Hardware;
 use crate::vendor::VendorError;
 
 /// The requester of a plan. A shared model divides its capacity by it.
@@ -139,30 +139,8 @@ pub trait Conductor: Send + Sync {
     async fn shut_down(&self) {}
 }
 
-/// Most plans that a model in this process writes concurrently: llama.cpp supports 256 sequences, and each needs memory for a
-/// whole text.
-pub const SEQUENCES_MAX: u16 = 64;
-/// Most requests that may wait for a model in this process.
-pub const WAITING_MAX: usize = 100_000;
-
-/// Bounds on the resources of a conductor whose model runs in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalLimits {
-    /// Most plans that are written concurrently, in one batch; at most [`SEQUENCES_MAX`]. The memory for text grows with it.
-    pub sequences_max: NonZeroU16,
-    /// Most requests that wait while the model is busy; at most [`WAITING_MAX`]. Further ones get [`ConductorError::Overloaded`].
-    pub waiting_max: NonZeroUsize,
-    /// The GPUs and memory formats that it may use.
-    pub hardware: Hardware,
-}
-
-impl Default for LocalLimits {
-    fn default() -> Self {
-        const SEQUENCES_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not 0");
-        const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not 0");
-        Self { sequences_max: SEQUENCES_MAX, waiting_max: WAITING_MAX, hardware: Hardware::default() }
-    }
-}
+/// The conductors of a process, which differ in their [`Conductor::id`]. Each run is assigned to one of them when it is accepted.
+pub type Conductors = Rollout<Arc<dyn Conductor>>;
 
 /// Why planning failed.
 #[derive(Debug, thiserror::Error)]

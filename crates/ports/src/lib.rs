@@ -4,18 +4,13 @@
 
 pub mod accounts;
 pub mod cache;
-pub mod charge;
 pub mod clock;
 pub mod conductor;
-pub mod conductors;
-pub mod hardware;
 pub mod limiter;
 pub mod live;
 pub mod queue;
-pub mod schema;
 pub mod server;
 pub mod store;
-pub mod stored;
 pub mod vendor;
 
 /// An adapter's own error, kept as the source of a port's error.

@@ -8,11 +8,10 @@ use podium_domain::budget::{Charge, Shortage};
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::rating::Rating;
-use podium_domain::run::{IllegalEvent, Run, SequencedEvent, Task, TaskRef};
+use podium_domain::run::{Booking, IllegalEvent, Run, SequencedEvent, Task, TaskRef};
 use podium_domain::time::Timestamp;
 
 use crate::BoxError;
-use crate::charge::Booking;
 use crate::queue::Lane;
 
 /// How often the wait for a published task doubles while nobody claims the task.

@@ -8,16 +8,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use podium_bundle::MANIFEST_FILE;
+use podium_bundle::{LocalLimits, MANIFEST_FILE};
 use podium_conductor::DirectConductor;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 use podium_domain::share::Share;
 use podium_ports::BoxError;
 use podium_ports::conductor::{
-    Abilities, Conductor, ConductorError, LocalLimits, PlanOutcome, PlanRequest, TextSink,
+    Abilities, Conductor, ConductorError, Conductors, PlanOutcome, PlanRequest, TextSink,
 };
-use podium_ports::conductors::{Conductors, SameConductor};
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
 use tokio_util::sync::CancellationToken;
@@ -155,6 +154,14 @@ impl fmt::Display for ConductorChoices {
     }
 }
 
+/// Both conductors have the same name and version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("conductor and conductor_next are both `{id}`; a new one needs another version")]
+pub struct SameConductor {
+    /// The name and version of both.
+    pub id: String,
+}
+
 /// Why a conductor is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
@@ -265,10 +272,22 @@ pub async fn choose_all(
         Some((next, share)) => {
             let next = choose(next, pool, callees, open_bundle, limits).await?;
             notices.extend(next.notice);
-            Conductors::with_next(current.conductor, next.conductor, *share)?
+            rollout(current.conductor, next.conductor, *share)?
         }
     };
     Ok(ChosenAll { conductors, notices })
+}
+
+/// Two conductors, of which the next one gets a share of the runs. Runs record a conductor by its id, so the ids must differ.
+fn rollout(
+    current: Arc<dyn Conductor>,
+    next: Arc<dyn Conductor>,
+    share: Share,
+) -> Result<Conductors, SameConductor> {
+    if current.id() == next.id() {
+        return Err(SameConductor { id: next.id().to_owned() });
+    }
+    Ok(Conductors::with_next(current, next, share))
 }
 
 /// The bundle that `auto` selects, or the reason why it selects none.
@@ -340,7 +359,7 @@ pub async fn describe_all(
         None => Ok(current.into()),
         Some((next, share)) => {
             let next = Arc::new(here(describe(next, pool, callees).await?));
-            Ok(Conductors::with_next(current, next, *share)?)
+            Ok(rollout(current, next, *share)?)
         }
     }
 }

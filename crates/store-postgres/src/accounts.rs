@@ -7,7 +7,7 @@ use podium_domain::money::Cost;
 use podium_domain::time::Timestamp;
 use podium_ports::accounts::{Accounts, KEYS_MAX, KeyAdded, KeyHash, KeyRecord};
 use podium_ports::store::StoreError;
-use podium_ports::stored::{Damage, stored, time, unsigned};
+use podium_store_format::{Damage, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
 

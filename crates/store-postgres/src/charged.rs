@@ -7,7 +7,7 @@ use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
 use podium_domain::money::Cost;
 use podium_ports::store::StoreError;
-use podium_ports::stored::{Damage, unsigned};
+use podium_store_format::{Damage, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
 

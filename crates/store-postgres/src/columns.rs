@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use podium_domain::budget::Period;
 use podium_domain::ids::{RequestId, RunId};
-use podium_domain::run::{Run, TaskState};
-use podium_ports::charge::Booking;
+use podium_domain::run::{Booking, Run, TaskState};
 use podium_ports::store::{Commit, RunSums, StoreError, Telling};
-use podium_ports::stored::{EventsToStore, stored, version_before};
+use podium_store_format::{EventsToStore, stored, version_before};
 use uuid::Uuid;
 
 /// Most characters of a question in a list.

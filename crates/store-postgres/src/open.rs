@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_ports::BoxError;
-use podium_ports::schema::{Migrations, UnusableSchema};
+use podium_store_format::schema::{Migrations, UnusableSchema};
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};

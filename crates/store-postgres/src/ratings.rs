@@ -4,7 +4,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::rating::Rating;
 use podium_domain::time::Timestamp;
 use podium_ports::store::{RatedRun, StoreError};
-use podium_ports::stored::{Damage, stored, time};
+use podium_store_format::{Damage, stored, time};
 use sqlx::PgConnection;
 use uuid::Uuid;
 

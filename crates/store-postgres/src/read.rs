@@ -6,7 +6,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
-use podium_ports::stored::{Damage, StoredEvents, stored, time, unsigned};
+use podium_store_format::{Damage, StoredEvents, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
 

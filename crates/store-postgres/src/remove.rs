@@ -7,7 +7,7 @@ use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
 use podium_ports::accounts::SUMS_KEPT;
 use podium_ports::store::StoreError;
-use podium_ports::stored::stored;
+use podium_store_format::stored;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 

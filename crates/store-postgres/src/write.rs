@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
 use podium_ports::store::{Commit, Conflict, Created, StoreError, Unwritten};
-use podium_ports::stored::FORMAT;
+use podium_store_format::FORMAT;
 use sqlx::PgConnection;
 use uuid::Uuid;
 

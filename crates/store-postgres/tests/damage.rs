@@ -7,7 +7,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::store::{RunStore, StoreError};
-use podium_ports::stored::Damage;
+use podium_store_format::Damage;
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
 use sqlx::{Connection, PgConnection};

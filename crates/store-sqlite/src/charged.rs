@@ -2,9 +2,9 @@
 
 use podium_domain::budget::{BudgetRef, Charge, Period, Shortage};
 use podium_domain::money::Cost;
-use podium_ports::charge::Booking;
+use podium_domain::run::Booking;
 use podium_ports::store::StoreError;
-use podium_ports::stored::{stored, unsigned};
+use podium_store_format::{stored, unsigned};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 

@@ -1,6 +1,6 @@
 //! The migrations: finds the pending ones of a database and applies them.
 
-use podium_ports::schema::{KnownMigration, Schema, UnusableSchema};
+use podium_store_format::schema::{KnownMigration, Schema, UnusableSchema};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{SqlSafeStr as _, SqlitePool};

@@ -7,7 +7,7 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
-use podium_ports::stored::{Damage, stored, time, unsigned};
+use podium_store_format::{Damage, stored, time, unsigned};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 

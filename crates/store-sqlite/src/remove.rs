@@ -4,7 +4,7 @@ use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
 use podium_ports::accounts::SUMS_KEPT;
 use podium_ports::store::StoreError;
-use podium_ports::stored::stored;
+use podium_store_format::stored;
 
 use crate::Store;
 use crate::row::{id_bytes, unavailable};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
 use podium_ports::store::{Commit, StoreError, Telling};
-use podium_ports::stored::{EventToStore, StoredEvent, stored, version_before};
+use podium_store_format::{EventToStore, StoredEvent, stored, version_before};
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;

@@ -7,7 +7,7 @@ use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError};
-use podium_ports::stored::{stored, task};
+use podium_store_format::{stored, task};
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};

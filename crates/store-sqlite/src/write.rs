@@ -4,7 +4,7 @@ use podium_domain::budget::Shortage;
 use podium_domain::ids::RequestId;
 use podium_domain::run::Run;
 use podium_ports::store::{Commit, Conflict, Created, RunSums, StoreError, Unwritten};
-use podium_ports::stored::{EventToStore, FORMAT, stored};
+use podium_store_format::{EventToStore, FORMAT, stored};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{Sqlite, Transaction};

@@ -10,7 +10,7 @@ use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQ
 use podium_ports::BoxError;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
-use podium_ports::conductors::Conductors;
+use podium_ports::conductor::Conductors;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
 use podium_setup::conductor::{self, Callees, Chosen, ChosenAll};
@@ -186,7 +186,9 @@ impl Embedded {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
-        self.conductors.shut_down().await;
+        for conductor in self.conductors.all() {
+            conductor.shut_down().await;
+        }
         drop(self.engine);
         self.store.close().await;
         self.workers.close().await;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use podium_domain::budget::{BudgetRef, Payer, Shortage};
 use podium_domain::money::Cost;
-use podium_ports::charge::Booking;
-use podium_ports::stored::unsigned;
+use podium_domain::run::Booking;
 
 use crate::mutation::Mutation;
 
@@ -32,7 +31,7 @@ impl BudgetState {
         booking.budgets.iter().find_map(|budget| {
             let cap = *self.caps.get(&budget.payer)?;
             let Sum { spent, reserved } = self.sums.get(budget).copied().unwrap_or_default();
-            let cost = |nano| Cost::from_nano_usd(unsigned(nano));
+            let cost = |nano| Cost::from_nano_usd(u64::try_from(nano).unwrap_or_default());
             let (spent, reserved, asked) = (cost(spent), cost(reserved), cost(booking.total()));
             let payer = budget.payer.clone();
             (spent + reserved + asked > cap).then_some(Shortage { payer, cap, spent, reserved, asked })

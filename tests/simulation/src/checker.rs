@@ -11,12 +11,10 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, FailedStep, StepCaching};
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{Run, RunEvent, RunState, SequencedEvent, Task, TaskRef, TaskState};
+use podium_domain::run::{Booking, Run, RunEvent, RunState, SequencedEvent, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
-use podium_ports::charge::Booking;
 use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
-use podium_ports::stored::stored;
 use podium_ports::vendor::ChatRequest;
 
 use crate::budgets::{BudgetState, Sum};
@@ -513,7 +511,7 @@ impl Checker {
         for (budget, sum) in &budgets.sums {
             let weight = self.weight(budget);
             let expected =
-                Sum { spent: stored(weight.spent.nano_usd()), reserved: stored(weight.reserved.nano_usd()) };
+                Sum { spent: weight.spent.signed_nano_usd(), reserved: weight.reserved.signed_nano_usd() };
             self.require(*sum == expected, Invariant::Budget, || {
                 format!("budget `{}` has {sum:?}, but its runs sum to {expected:?}", budget.payer)
             });

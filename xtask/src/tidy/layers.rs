@@ -18,6 +18,8 @@ struct Layer {
 
 const DOMAIN_AND_PORTS: &[&str] = &["podium-domain", "podium-ports"];
 
+const SQL_STORE: &[&str] = &["podium-domain", "podium-ports", "podium-store-format"];
+
 const TESTKIT: &[&str] = &["podium-testkit"];
 
 /// For adapters and programs that meet real servers, which their tests start.
@@ -42,8 +44,9 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-head", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-api", uses: &["podium-domain"], tests_use: &[] },
     Layer { package: "podium-bundle", uses: &["podium-domain"], tests_use: &[] },
-    Layer { package: "podium-store-sqlite", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
-    Layer { package: "podium-store-postgres", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
+    Layer { package: "podium-store-format", uses: DOMAIN_AND_PORTS, tests_use: &[] },
+    Layer { package: "podium-store-sqlite", uses: SQL_STORE, tests_use: TESTKIT },
+    Layer { package: "podium-store-postgres", uses: SQL_STORE, tests_use: SERVERS },
     Layer { package: "podium-queue-nats", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-demo-workers", uses: &[], tests_use: &[] },
@@ -145,7 +148,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-bench-llama",
-        uses: &["podium-domain", "podium-llama", "podium-ports"],
+        uses: &["podium-bundle", "podium-domain", "podium-llama", "podium-ports"],
         tests_use: &[],
     },
     Layer {
@@ -163,6 +166,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-cluster",
         uses: &[
+            "podium-bundle",
             "podium-domain",
             "podium-engine",
             "podium-ports",

@@ -14,6 +14,7 @@ use podium_ports::vendor::ChatRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::cache_key::cache_key;
 use super::call::{self, Ended};
 use super::{Executor, request};
 use crate::commit::InHand;
@@ -141,7 +142,7 @@ fn key(engine: &Engine, run: &Run, (worker, request): (&Worker, &ChatRequest)) -
     if spec.policy.step_cache != StepCaching::Exact {
         return None;
     }
-    CacheKey::of((&spec.tenant, spec.policy.output_bytes_max), (engine.pool(), worker), request)
+    cache_key(&spec.tenant, spec.policy.output_bytes_max, engine.pool(), worker, request)
 }
 
 /// Whether the step as it was claimed is the one that was looked up.

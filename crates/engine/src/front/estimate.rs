@@ -61,7 +61,7 @@ impl Engine {
     fn bounds(&self, request: &Submit) -> Result<Estimate, SubmitError> {
         let conductors = &self.parts().conductors;
         if let Some(pinned) = &request.conductor {
-            let conductor = conductors.named(pinned);
+            let conductor = conductors.all().find(|conductor| conductor.id() == pinned);
             let unknown = || SubmitError::UnknownConductor { pinned: pinned.clone() };
             return self.estimate_by(&**conductor.ok_or_else(unknown)?, request);
         }

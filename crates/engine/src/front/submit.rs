@@ -180,7 +180,10 @@ impl Engine {
         let id = self.parts().ids.run_id(now);
         let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
         let conductor = match &request.conductor {
-            Some(pinned) => conductors.named(pinned).ok_or_else(|| unknown(pinned))?,
+            Some(pinned) => {
+                let mut all = conductors.all();
+                all.find(|conductor| conductor.id() == pinned).ok_or_else(|| unknown(pinned))?
+            }
             None => conductors.for_run(id),
         };
         let policy = self.bounded(&**conductor, &request)?;

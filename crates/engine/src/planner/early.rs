@@ -23,7 +23,8 @@ pub(super) async fn begin_steps(
     claimed: &Claimed,
     mut heard: mpsc::UnboundedReceiver<String>,
 ) {
-    let conductor = engine.parts().conductors.named(&claimed.run.spec().conductor);
+    let id = &claimed.run.spec().conductor;
+    let conductor = engine.parts().conductors.all().find(|conductor| conductor.id() == id);
     if let Some(pool) = conductor.and_then(|conductor| conductor.pool_in_text()) {
         let mut reading = Reading::new(&claimed.run, claimed.task.round(), pool);
         let mut texts = Vec::new();

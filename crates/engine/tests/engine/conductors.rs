@@ -7,8 +7,7 @@ use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::RunState;
 use podium_domain::share::Share;
 use podium_engine::{Roles, Submit, SubmitError};
-use podium_ports::conductor::Conductor;
-use podium_ports::conductors::Conductors;
+use podium_ports::conductor::{Conductor, Conductors};
 use podium_testkit::{Answer, ScriptedConductor, plan_of};
 
 use crate::house::{House, quick, request, within};
@@ -27,7 +26,7 @@ async fn with_two(share: f64) -> House {
     next.otherwise(plan_of(&[("quick", "The next one.", &[])]));
     house.vendor.otherwise(Answer::text("fine"));
     let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());
-    let two = Conductors::with_next(current, Arc::new(next), Share::new(share).unwrap()).unwrap();
+    let two = Conductors::with_next(current, Arc::new(next), Share::new(share).unwrap());
     house.beside(quick(), 8, |parts| parts.conductors = two)
 }
 
@@ -93,11 +92,4 @@ async fn a_run_whose_conductor_is_gone_fails_with_the_reason_before_its_deadline
     let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
     assert!(reason.to_string().contains("conductor `scripted-2` is not in this process"), "{reason}");
     assert!(later.conductor.requests().is_empty() && later.vendor.calls().is_empty());
-}
-
-#[tokio::test]
-async fn two_conductors_of_one_name_are_refused() {
-    let one = || -> Arc<dyn Conductor> { Arc::new(ScriptedConductor::new()) };
-    let refused = Conductors::with_next(one(), one(), Share::new(0.5).unwrap()).map(|_| ()).unwrap_err();
-    assert!(refused.to_string().contains("`scripted-1`"), "{refused}");
 }

@@ -15,7 +15,7 @@ use podium_domain::stops::Stops;
 use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
 use podium_ports::conductor::Conductor;
-use podium_ports::conductors::Conductors;
+use podium_ports::conductor::Conductors;
 use podium_ports::queue::StepQueue;
 use podium_ports::store::RunStore;
 use podium_store_sqlite::Store;

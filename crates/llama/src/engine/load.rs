@@ -9,7 +9,7 @@ use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::{LlamaLoraAdapter, LlamaModel};
 use podium_bundle::gguf::{Gguf, GgufError};
-use podium_ports::hardware::GpuError;
+use podium_bundle::hardware::GpuError;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toktrie::TokEnv;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use llama_cpp_2::gguf::GgufContext;
-use podium_ports::hardware::KvCache;
+use podium_bundle::hardware::KvCache;
 
 use super::{EngineOptions, HiddenStates};
 

@@ -8,7 +8,7 @@ use std::pin::pin;
 use llama_cpp_2::context::params::{KvCacheType, LlamaContextParams};
 use llama_cpp_2::model::params::{FitError, LlamaModelParams, LlamaSplitMode};
 use llama_cpp_2::{LlamaBackendDevice, LlamaCppError, max_devices};
-use podium_ports::hardware::{GPU_LAYERS_MAX, GpuError, GpuLack, GpuLayers, GpuSplit, Hardware, KvCache};
+use podium_bundle::hardware::{GPU_LAYERS_MAX, GpuError, GpuLack, GpuLayers, GpuSplit, Hardware, KvCache};
 
 use super::load::LoadError;
 use super::memory::{Memory, gigabytes};

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::path::Path;
 
+use podium_bundle::hardware::{GpuError, GpuLack, GpuLayers, Gpus, Hardware, KvCache};
 use podium_llama::bundle::{Bundle, BundleError, MANIFEST_BYTES_MAX, MANIFEST_FILE};
 use podium_llama::engine::{EngineOptions, LoadError};
-use podium_ports::hardware::{GpuError, GpuLack, GpuLayers, Gpus, Hardware, KvCache};
 use tempfile::TempDir;
 
 use crate::support::*;

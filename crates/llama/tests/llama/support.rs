@@ -4,6 +4,7 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use podium_bundle::hardware::{GpuLayers, Hardware};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
@@ -11,7 +12,6 @@ use podium_llama::Sampling;
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, LoadError, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};
 use podium_llama::prompt::{Prompt, Template};
-use podium_ports::hardware::{GpuLayers, Hardware};
 use tokio_util::sync::CancellationToken;
 
 /// The tiny model's file.

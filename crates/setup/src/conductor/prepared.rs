@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use podium_bundle::Bundle;
+use podium_bundle::{Bundle, LocalLimits};
 use podium_conductor::{DirectConductor, FixedConductor, RemoteConductor, RemoteOptions};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{FailedStep, STEPS_MAX};
 use podium_domain::pool::{Pool, UnknownWorker, Worker};
 use podium_ports::BoxError;
-use podium_ports::conductor::{Abilities, Conductor, LocalLimits};
+use podium_ports::conductor::{Abilities, Conductor};
 use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use podium_ports::hardware::{
+use podium_bundle::hardware::{
     GPU_LAYERS_MAX, GPUS_MAX, GpuLack, GpuLayers, GpuSplit, Gpus, Hardware, KvCache,
 };
 

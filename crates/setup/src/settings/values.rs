@@ -5,9 +5,9 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use podium_bundle::{SEQUENCES_MAX, WAITING_MAX};
 use podium_domain::ids::WorkerId;
 use podium_domain::share::Share;
-use podium_ports::conductor::{SEQUENCES_MAX, WAITING_MAX};
 
 use crate::LogFormat;
 use crate::conductor::ConductorChoice;

@@ -9,7 +9,6 @@ use podium_domain::ids::{KeyId, TenantId};
 use podium_domain::money::Cost;
 use podium_ports::accounts::BudgetSum;
 use podium_ports::clock::Clock as _;
-use podium_ports::stored::stored;
 use podium_server::sums;
 use podium_setup::SystemClock;
 use serde::Serialize;
@@ -180,7 +179,7 @@ async fn remove(args: OfArgs) -> Result<ExitCode, Error> {
 
 /// Billionths of a dollar, negative ones included.
 fn amount(flag: &str, usd: f64) -> Result<i64, Error> {
-    let nano = stored(cost(flag, usd.abs()).map_err(|_| out_of_range(flag, usd))?.nano_usd());
+    let nano = cost(flag, usd.abs()).map_err(|_| out_of_range(flag, usd))?.signed_nano_usd();
     Ok(if usd < 0.0 { -nano } else { nano })
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use podium_ports::conductor::LocalLimits;
+use podium_bundle::LocalLimits;
 use podium_setup::conductor::{ConductorChoices, Place};
 use podium_setup::settings::{Checker, SettingsError, Sources, hardware, server_limits, step_cache, values};
 use podium_setup::with_causes;

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use podium_bundle::LocalLimits;
 use podium_domain::pool::Pool;
 use podium_ports::cache::CacheOptions;
-use podium_ports::conductor::LocalLimits;
 use podium_ports::server::ServerLimits;
 use podium_setup::conductor::{ConductorChoice, ConductorChoices};
 use podium_setup::settings::values;

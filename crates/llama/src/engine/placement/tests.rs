@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use llama_cpp_2::LlamaBackendDeviceType;
-use podium_ports::hardware::Gpus;
+use podium_bundle::hardware::Gpus;
 
 use super::super::decoder::context_params;
 use super::super::{EngineOptions, HiddenStates};

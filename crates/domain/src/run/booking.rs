@@ -1,9 +1,8 @@
 //! The amounts that a commit adds to the budgets of its run.
 
-use podium_domain::budget::{BudgetRef, Charge};
-use podium_domain::run::{Run, SequencedEvent};
-
-use crate::stored::stored;
+use super::{Run, SequencedEvent};
+use crate::budget::{BudgetRef, Charge};
+use crate::money::Cost;
 
 /// The amounts that a commit adds to each budget of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,20 +20,21 @@ pub struct Booking {
 
 impl Booking {
     /// The booking of a commit that changes the run's charge from `before`; `None` if the charge or the budgets do not change.
-    pub(crate) fn of(before: Charge, after: &Run, events: &[SequencedEvent]) -> Option<Self> {
+    pub fn of(before: Charge, after: &Run, events: &[SequencedEvent]) -> Option<Self> {
         let budgets = &after.spec().budgets;
         let now = after.booked();
         if budgets.is_empty() || now == before {
             return None;
         }
-        let difference = |after, before| stored(after).saturating_sub(stored(before));
+        let difference =
+            |after: Cost, before: Cost| after.signed_nano_usd().saturating_sub(before.signed_nano_usd());
         let mut budgets = budgets.clone();
         budgets.sort();
         budgets.dedup();
         Some(Self {
             budgets,
-            spent: difference(now.spent.nano_usd(), before.spent.nano_usd()),
-            reserved: difference(now.reserved.nano_usd(), before.reserved.nano_usd()),
+            spent: difference(now.spent, before.spent),
+            reserved: difference(now.reserved, before.reserved),
             needs_room: now.total() > before.total() && events.iter().any(|e| e.event.permits_spending()),
         })
     }

@@ -4,7 +4,7 @@
 use podium_domain::ids::RunId;
 use podium_domain::run::RunEvent;
 use podium_ports::store::StoreError;
-use podium_ports::stored::{EventToStore, StoredEvent};
+use podium_store_format::{EventToStore, StoredEvent};
 use uuid::Uuid;
 
 const FIXTURE: &str = include_str!("fixtures/events-v1.json");

@@ -1,15 +1,17 @@
-//! The stored form of runs, for every database: events as versioned JSON, numbers as signed 64-bit columns. Invalid data is
-//! reported with its run and position.
+//! What the SQL stores have in common: the stored form of runs (events as versioned JSON, numbers as signed 64-bit columns), and
+//! the check of a database's [`schema`]. Invalid data is reported with its run and position.
+#![deny(missing_docs)]
+
+pub mod schema;
 
 use std::fmt;
 
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::run::{RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
+use podium_ports::store::{Commit, StoreError};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, SeqAccess, Visitor};
-
-use crate::store::{Commit, StoreError};
 
 /// The version of the events' JSON form that this version writes.
 pub const FORMAT: i16 = 1;
