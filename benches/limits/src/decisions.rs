@@ -50,7 +50,7 @@ pub(crate) async fn run() -> Result<()> {
     let (limiter, extender) =
         RedisLimiter::open(redis.url(), Options::default(), instance, Arc::new(SystemClock))?;
     tasks.spawn(extender.run(stop.clone()));
-    limiter.watch_standing().wait_for(|standing| standing.state == State::Shared).await?;
+    limiter.watch_state().wait_for(|state| *state == State::Shared).await?;
     let cases = IN_FLIGHT.into_iter().flat_map(|in_flight| {
         [(false, false), (true, false), (false, true), (true, true)].map(|(per_minute, account)| Case {
             per_minute,

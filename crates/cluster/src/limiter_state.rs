@@ -13,9 +13,9 @@ const STATES: [(&str, State); 3] =
 /// with several servers as long as it may call the models of one of them.
 pub(crate) fn parts(limiter: &SeveralRedisLimiters, pool: &Pool) -> Vec<PartState> {
     let servers = limiter.servers();
-    let no_calls = servers.iter().all(|server| server.limiter.standing().state == State::Holding);
+    let no_calls = servers.iter().all(|server| server.limiter.state() == State::Holding);
     let part = |server: &Server| {
-        let state = server.limiter.standing().state;
+        let state = server.limiter.state();
         let problem = match state {
             State::Shared => None,
             State::Local => Some("Redis does not answer: this process keeps to its own share of each limit"),
@@ -55,7 +55,7 @@ pub(crate) fn observe(limiter: &SeveralRedisLimiters) {
         )
         .with_callback(move |observer| {
             for Server { name: server, limiter } in limiter.servers() {
-                let now = limiter.standing().state;
+                let now = limiter.state();
                 for (name, state) in STATES {
                     let server = KeyValue::new("server.address", server.clone());
                     observer.observe(u64::from(state == now), &[KeyValue::new("podium.state", name), server]);
@@ -98,8 +98,8 @@ mod tests {
             STATES.map(|(name, _)| state.value(&format!("podium.state={name},server.address=redis:6379")))
         };
         let until = async |state| {
-            let mut standing = limiter.watch_standing();
-            standing.wait_for(|standing| standing.state == state).await.unwrap();
+            let mut states = limiter.watch_state();
+            states.wait_for(|current| *current == state).await.unwrap();
         };
         until(State::Shared).await;
         assert_eq!(seen(), [1, 0, 0]);

@@ -135,7 +135,7 @@ pub(crate) fn observe(clock: &AnchoredClock, answers: &Answers, limiter: Option<
             show("postgres", answers.postgres.load(Ordering::Relaxed));
             show("nats", answers.nats.load(Ordering::Relaxed));
             if let Some(limiter) = &limiter {
-                let is_up = |server: &Server| server.limiter.standing().state == LimiterState::Shared;
+                let is_up = |server: &Server| server.limiter.state() == LimiterState::Shared;
                 show("redis", limiter.servers().iter().all(is_up));
             }
         })

@@ -1,37 +1,37 @@
-//! Why Redis did not do what it was asked.
+//! Errors of calls to Redis.
 
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Why Redis did not do what it was asked. Whether it did so all the same is not known.
+/// Why a call to Redis failed. Redis may have executed it nevertheless.
 ///
-/// Nothing here comes from the URL. Of an answer only its first word is kept: the rest may repeat what was sent, a password
-/// among it.
+/// The messages contain nothing of the URL. Of an error answer only the first word is kept: the rest may repeat the request,
+/// which may contain a password.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// No answer in time.
     #[error("Redis did not answer within {answer_max:?}")]
     Late {
-        /// The time that it had.
+        /// The time limit.
         answer_max: Duration,
     },
     /// The connection failed.
     #[error("Redis is unreachable: {what}")]
     Unreachable {
-        /// The operating system's or the TLS library's words.
+        /// The message of the operating system or the TLS library.
         what: String,
     },
-    /// It cannot serve anybody now.
+    /// It rejects all requests at present.
     #[error("Redis answered `{code}`")]
     NotServing {
-        /// Such as `LOADING`.
+        /// Its code, such as `LOADING`.
         code: String,
     },
-    /// It refuses this request, and will again.
+    /// It rejects this request, now and later.
     #[error("Redis refused the request with `{code}`")]
     Refused {
-        /// Such as `WRONGTYPE`.
+        /// Its code, such as `WRONGTYPE`.
         code: String,
     },
 }
@@ -51,12 +51,12 @@ impl Failure {
     }
 
     /// Whether other requests would fail as well.
-    pub(crate) fn is_away(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         !matches!(self, Self::Refused { .. })
     }
 
-    /// Whether the connection itself is in order, so that only a new one can lead to a better answer: to another server, or with
-    /// a handshake that succeeds. The connection manager connects again after failures of the connection only.
+    /// Whether the connection works, so that only a new one can lead to another answer: from another server, or after a handshake
+    /// that succeeds. The connection manager reconnects only after failures of the connection.
     pub(crate) fn needs_new_connection(&self) -> bool {
         matches!(self, Self::NotServing { .. } | Self::Refused { .. })
     }
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_key_is_told_from_what_concerns_all() {
-        assert!(!failure("WRONGTYPE").is_away());
-        assert!(failure("OOM").is_away());
-        assert!(Failure::Late { answer_max: Duration::from_secs(1) }.is_away());
+    fn an_error_of_one_key_does_not_make_redis_unreachable() {
+        assert!(!failure("WRONGTYPE").is_unreachable());
+        assert!(failure("OOM").is_unreachable());
+        assert!(Failure::Late { answer_max: Duration::from_secs(1) }.is_unreachable());
     }
 
     #[test]
-    fn an_error_keeps_the_code_of_an_answer_and_nothing_else() {
+    fn an_error_keeps_only_the_code_of_an_answer() {
         for code in ["WRONGTYPE", "OOM"] {
             let failure = failure(code);
             let texts = [failure.to_string(), format!("{failure:?}")];

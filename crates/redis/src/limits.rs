@@ -1,29 +1,28 @@
-//! Limits of workers, shared by many executors through Redis.
+//! A limiter whose limits many executors share through Redis.
 //!
-//! **What is counted.** For each worker of a vendor's account, and for the account: calls in flight, requests and tokens a
-//! minute, and how the vendor fares. A permit is a lease: a member of a sorted set, scored with when it runs out by Redis's own
-//! clock, so that no two processes need to agree on the time. All else that a decision needs is one packed value. One Lua script
-//! decides, atomically, and grants or refuses; all keys of a vendor's account have one hash tag. Calls of one worker that are
-//! asked for while Redis has not answered yet are decided by the next script together, one after the other.
+//! **State in Redis.** For each worker of a vendor's account, and for the account: calls in flight, requests and tokens per
+//! minute, and the health of the vendor. A permit is a lease: a member of a sorted set whose score is its expiry by Redis's own
+//! clock, so processes need not agree on the time. The other inputs of a decision are one packed value. One Lua script decides
+//! atomically; all keys of a vendor's account have one hash tag. Requests for one worker that arrive while a script call is under
+//! way are decided by the next script call, in their order.
 //!
-//! **Who keeps it.** One task for each process, the [`Extender`], extends all leases that are held and takes back those that
-//! were dropped, both in one pipeline. A permit that is dropped waits for nothing: it leaves a note for the extender. The
-//! permits of a process that died come back when their leases run out.
+//! **Leases.** One task per process, the [`Extender`], extends the leases of held permits and releases those of dropped ones, in
+//! one pipeline. Dropping a permit never waits: it leaves a note for the extender. The leases of a process that died expire.
 //!
-//! **What Redis may lose.** Everything, at any time. An extension adds what it does not find, so after a flush or a restart the
-//! bound holds again as soon as each process has extended once: within [`Options::extend_every`], or
-//! [`Options::probe_every`] after Redis was away. Until then at most twice the bound is in flight. The same holds after a jump
-//! of Redis's clock. A request that a lost connection took along may leave a lease that nobody holds until it runs out: too
-//! little is granted then, never too much. A process that was stopped for longer than [`Options::lease_ttl`] goes on with
-//! calls whose room others may have taken: a limiter cannot end a call.
+//! **Lost data.** Redis may lose everything at any time. An extension adds a lease that is missing, so after a flush or a restart
+//! the bound holds again once each process has extended its leases: within [`Options::extend_every`], or
+//! [`Options::probe_every`] after Redis was unreachable. Until then at most twice the bound is in flight. The same holds after a
+//! jump of Redis's clock. A request that is lost with its connection may leave a lease without a holder until it expires: then
+//! too little is granted, never too much. A process that was suspended for longer than [`Options::lease_ttl`] continues calls
+//! whose capacity others may have taken: a limiter cannot end a call.
 //!
-//! **When Redis is unreachable** (or late, loading, a replica, out of memory), [`Options::away`] says what happens; nothing is ever
-//! granted without a limit. Each process registers in Redis, so each knows how many share the limits: without Redis it goes on
-//! with that part of them, by meters of its own that were kept all along. The limiter says so ([`RedisLimiter::standing`]) and
-//! only asks whether Redis is reachable again; the permits that are held by then are put back first.
+//! **If Redis is unreachable** (or late, loading, a replica, out of memory), [`Options::away`] decides what is granted; nothing
+//! is granted without a limit. Each process registers in Redis, so each knows how many share the limits. Without Redis it grants
+//! its part of them, by meters of its own that it also updates while Redis is reachable. [`RedisLimiter::state`] reports this.
+//! When Redis is reachable again, the leases of held permits are restored before anything else is granted.
 //!
-//! **Several servers.** With [`SeveralRedisLimiters`] each vendor's account is counted on one of several servers. Each server has a
-//! limiter of its own, so one that is unreachable concerns its own vendors only.
+//! **Several servers.** With [`SeveralRedisLimiters`] each vendor's account is counted on one of several servers. Each server has
+//! a limiter of its own, so an unreachable server affects its own vendors only.
 
 mod batching;
 mod extender;
@@ -41,5 +40,5 @@ mod several;
 pub use extender::Extender;
 pub use limiter::RedisLimiter;
 pub use options::{Away, OpenError, Options};
-pub use redis_state::{Standing, State};
+pub use redis_state::State;
 pub use several::{Server, SeveralRedisLimiters};

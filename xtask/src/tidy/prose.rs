@@ -30,6 +30,7 @@ const CLEAN: &[&str] = &[
     "crates/llama/",
     "crates/memory/",
     "crates/server/",
+    "crates/redis/",
     "crates/setup/",
     "crates/store-postgres/",
     "crates/store-sqlite/",

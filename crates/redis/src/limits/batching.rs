@@ -1,5 +1,5 @@
-//! Calls of one worker that are asked for together: while one question is on its way to Redis, the next calls gather by
-//! themselves. Nothing waits for others to come.
+//! Batches of calls of one worker: calls that arrive while a script call for the worker is under way are decided by the next one.
+//! No call waits for others to arrive.
 
 use std::collections::HashMap;
 use std::iter;
@@ -11,135 +11,131 @@ use futures::future::{BoxFuture, Shared as SharedFuture, WeakShared};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::limits::keys::Place;
+use crate::limits::keys::WorkerKeys;
 use crate::limits::leases::Lease;
 use crate::limits::limiter::Shared;
 use crate::limits::link::Answer;
 use crate::limits::script::AskedCall;
 
-/// Most calls that one script call decides. Redis does nothing else meanwhile.
+/// Most calls that one script call decides; Redis executes nothing else during the call.
 const CALLS_MAX: usize = 64;
 
-/// A question on its way. Whoever waits for it drives it; when all are gone it is given up. It fails if Redis is away.
-type OnItsWay = SharedFuture<BoxFuture<'static, Result<(), Failure>>>;
+/// A batch that is being decided. Its waiting callers drive it; when all have given up, so is the batch. It fails if Redis is
+/// unreachable.
+type Deciding = SharedFuture<BoxFuture<'static, Result<(), Failure>>>;
 
-/// A lease, and what was said to the call.
+/// A lease with the answer to its call.
 pub(crate) type Answered = (Lease, Result<Answer, Failure>);
 
-/// The last question of each worker.
+/// The latest batch of each worker.
 #[derive(Default)]
-pub(crate) struct Gatherings {
+pub(crate) struct AcquireBatches {
     last: Mutex<HashMap<Arc<str>, Last>>,
 }
 
 struct Last {
-    gathering: Weak<Gathering>,
-    on_its_way: WeakShared<BoxFuture<'static, Result<(), Failure>>>,
+    batch: Weak<AcquireBatch>,
+    deciding: WeakShared<BoxFuture<'static, Result<(), Failure>>>,
 }
 
-/// The calls of one question.
-struct Gathering {
-    place: Arc<Place>,
+/// The calls that one script call decides.
+struct AcquireBatch {
+    keys: Arc<WorkerKeys>,
     calls: Mutex<Calls>,
 }
 
 enum Calls {
-    /// Others may join. Who went away left its place.
-    Gathering(Vec<Option<(Lease, AskedCall)>>),
-    /// Redis was asked.
-    Asked,
-    /// Who went away left its lease, which is then given back.
+    /// More calls may join. `None` is a call that was given up.
+    Open(Vec<Option<(Lease, AskedCall)>>),
+    /// They were sent to Redis.
+    Sent,
+    /// A call that was given up left its lease, which is then released.
     Answered(Vec<Option<Answered>>),
 }
 
-/// The place of one call in a gathering, until it is answered or given up.
+/// The position of one call in a batch, until it is answered or given up.
 struct Seat {
-    gathering: Arc<Gathering>,
+    batch: Arc<AcquireBatch>,
     number: usize,
 }
 
-impl Gatherings {
-    /// Asks for a call, together with others. Ends within [`Options::answer_max`](crate::limits::Options::answer_max). Dropped before
-    /// the question is sent, the call is not asked for; afterwards it is given back when there is an answer.
+impl AcquireBatches {
+    /// Decides on a call in a batch with others, within [`Options::answer_max`](crate::limits::Options::answer_max). If the future is
+    /// dropped before the batch is sent, the call is left out; if later, its lease is released when the answer arrives.
     pub(crate) async fn ask(&self, shared: &Arc<Shared>, lease: Lease, call: AskedCall) -> Option<Answered> {
-        let (seat, on_its_way) = self.join(shared, lease, call);
-        // What concerns this call is in its seat.
-        let _of_all = on_its_way.await;
+        let (seat, deciding) = self.join(shared, lease, call);
+        // The answer to this call is in its seat.
+        let _of_all = deciding.await;
         seat.take()
     }
 
-    fn join(&self, shared: &Arc<Shared>, lease: Lease, call: AskedCall) -> (Seat, OnItsWay) {
-        let place = Arc::clone(lease.place());
+    fn join(&self, shared: &Arc<Shared>, lease: Lease, call: AskedCall) -> (Seat, Deciding) {
+        let keys = Arc::clone(lease.keys());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut call, mut before) = (Some((lease, call)), None);
-        if let Some((gathering, on_its_way)) = last.get(place.name()).and_then(Last::upgrade) {
-            if let Some(number) = gathering.join(&place, &mut call) {
-                return (Seat { gathering, number }, on_its_way);
+        if let Some((batch, deciding)) = last.get(keys.name()).and_then(Last::upgrade) {
+            if let Some(number) = batch.join(&keys, &mut call) {
+                return (Seat { batch, number }, deciding);
             }
-            before = Some(on_its_way);
+            before = Some(deciding);
         }
-        let gathering = Arc::new(Gathering {
-            place: Arc::clone(&place),
-            calls: Mutex::new(Calls::Gathering(vec![call])),
-        });
-        let asking = ask_after(before, Arc::clone(shared), Arc::clone(&gathering), Instant::now());
-        let on_its_way = asking.boxed().shared();
-        last.retain(|_, last| last.gathering.strong_count() > 0);
-        if let Some(weak) = on_its_way.downgrade() {
-            last.insert(
-                place.name().into(),
-                Last { gathering: Arc::downgrade(&gathering), on_its_way: weak },
-            );
+        let batch =
+            Arc::new(AcquireBatch { keys: Arc::clone(&keys), calls: Mutex::new(Calls::Open(vec![call])) });
+        let deciding = decide_after(before, Arc::clone(shared), Arc::clone(&batch), Instant::now());
+        let deciding = deciding.boxed().shared();
+        last.retain(|_, last| last.batch.strong_count() > 0);
+        if let Some(weak) = deciding.downgrade() {
+            last.insert(keys.name().into(), Last { batch: Arc::downgrade(&batch), deciding: weak });
         }
-        (Seat { gathering, number: 0 }, on_its_way)
+        (Seat { batch, number: 0 }, deciding)
     }
 }
 
 impl Last {
-    fn upgrade(&self) -> Option<(Arc<Gathering>, OnItsWay)> {
-        Some((self.gathering.upgrade()?, self.on_its_way.upgrade()?))
+    fn upgrade(&self) -> Option<(Arc<AcquireBatch>, Deciding)> {
+        Some((self.batch.upgrade()?, self.deciding.upgrade()?))
     }
 }
 
-/// Asks Redis for all that gathered by the time that the question before was answered.
-async fn ask_after(
-    before: Option<OnItsWay>,
+/// Sends all calls that have joined by the time at which the batch before was answered.
+async fn decide_after(
+    before: Option<Deciding>,
     shared: Arc<Shared>,
-    gathering: Arc<Gathering>,
+    batch: Arc<AcquireBatch>,
     since: Instant,
 ) -> Result<(), Failure> {
     let before = match before {
         Some(before) => before.await,
         None => Ok(()),
     };
-    let (mut leases, calls) = gathering.close();
+    let (mut leases, calls) = batch.close();
     let answers = match before {
-        // If Redis was away for one, it is for the next.
+        // If Redis was unreachable for one batch, it is for the next.
         Err(failure) => Err(failure),
         Ok(()) if calls.is_empty() => return Ok(()),
         Ok(()) => {
-            // Dropped from here on, they are given back.
+            // If they are dropped from here on, they are released.
             leases.iter_mut().flatten().for_each(Lease::asked);
-            shared.link.acquire(&gathering.place, &calls, since).await
+            shared.link.acquire(&batch.keys, &calls, since).await
         }
     };
     let outcome = match &answers {
-        Err(failure) if failure.is_away() => Err(failure.clone()),
+        Err(failure) if failure.is_unreachable() => Err(failure.clone()),
         _ => Ok(()),
     };
-    gathering.answer(leases, answers);
+    batch.answer(leases, answers);
     outcome
 }
 
-impl Gathering {
+impl AcquireBatch {
     fn lock(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the call in, unless the others went, are too many, or have other limits.
-    fn join(&self, place: &Place, call: &mut Option<(Lease, AskedCall)>) -> Option<usize> {
+    /// Adds the call, unless the batch was sent, is full, or has other limits.
+    fn join(&self, keys: &WorkerKeys, call: &mut Option<(Lease, AskedCall)>) -> Option<usize> {
         match &mut *self.lock() {
-            Calls::Gathering(calls) if calls.len() < CALLS_MAX && *self.place == *place => {
+            Calls::Open(calls) if calls.len() < CALLS_MAX && *self.keys == *keys => {
                 calls.push(call.take());
                 Some(calls.len() - 1)
             }
@@ -147,9 +143,9 @@ impl Gathering {
         }
     }
 
-    /// Takes all that are still there; of the others, their places.
+    /// Closes the batch. Returns all leases, `None` for calls that were given up, and the remaining calls.
     fn close(&self) -> (Vec<Option<Lease>>, Vec<AskedCall>) {
-        let Calls::Gathering(calls) = mem::replace(&mut *self.lock(), Calls::Asked) else {
+        let Calls::Open(calls) = mem::replace(&mut *self.lock(), Calls::Sent) else {
             return (Vec::new(), Vec::new());
         };
         let (mut leases, mut asked) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
@@ -172,28 +168,26 @@ impl Gathering {
 }
 
 impl Seat {
-    /// What was answered. It is there when the question has been.
+    /// The answer, once the batch was answered.
     fn take(self) -> Option<Answered> {
-        match &mut *self.gathering.lock() {
+        match &mut *self.batch.lock() {
             Calls::Answered(calls) => calls.get_mut(self.number)?.take(),
-            Calls::Gathering(_) | Calls::Asked => None,
+            Calls::Open(_) | Calls::Sent => None,
         }
     }
 }
 
 impl Drop for Seat {
-    /// Who goes away before the question is sent is not asked for.
+    /// A call that is given up before the batch is sent is left out.
     fn drop(&mut self) {
-        let left = match &mut *self.gathering.lock() {
-            Calls::Gathering(calls) => {
-                calls.get_mut(self.number).and_then(Option::take).map(|(lease, _)| lease)
-            }
+        let left = match &mut *self.batch.lock() {
+            Calls::Open(calls) => calls.get_mut(self.number).and_then(Option::take).map(|(lease, _)| lease),
             Calls::Answered(calls) => {
                 calls.get_mut(self.number).and_then(Option::take).map(|(lease, _)| lease)
             }
-            Calls::Asked => None,
+            Calls::Sent => None,
         };
-        // A lease is given back when it is dropped, which takes a lock.
+        // A lease is released when it is dropped, which takes a lock.
         drop(left);
     }
 }

@@ -1,4 +1,4 @@
-//! The task of a process that keeps its leases in Redis.
+//! The task of a process that extends and releases its leases in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tracing::info;
 
 use crate::limits::leases::Batch;
 use crate::limits::limiter::Shared;
+use crate::limits::redis_state::State;
 
 /// Keeps the leases of one [`RedisLimiter`](crate::limits::RedisLimiter): extends held leases, settles dropped ones, registers the process
 /// among those that share the limits, and connects again after Redis was unreachable. A limiter without its extender treats Redis
@@ -17,11 +18,11 @@ pub struct Extender {
     shared: Arc<Shared>,
 }
 
-/// What the extender woke for.
+/// Why the extender woke.
 enum Woken {
-    /// It is time to extend, or to look whether Redis is reachable again.
+    /// It is time to extend leases, or to try whether Redis is reachable again.
     Beat,
-    /// Something was dropped, or Redis became unreachable.
+    /// A permit was dropped, or Redis became unreachable.
     Call,
 }
 
@@ -30,8 +31,8 @@ impl Extender {
         Self { shared }
     }
 
-    /// Runs until `stop`, then settles what was dropped until then and unregisters the process. Stop it after everybody who holds
-    /// permits: what is dropped later comes back by running out. It ends within two answers of Redis.
+    /// Runs until `stop`, then settles the permits dropped so far and unregisters the process. Stop it after all holders of permits:
+    /// leases that are dropped later have to expire. It ends within the time limit of two calls to Redis.
     pub async fn run(self, stop: CancellationToken) {
         let clock = Arc::clone(&self.shared.clock);
         let mut beat = clock.sleep(Duration::ZERO);
@@ -47,28 +48,28 @@ impl Extender {
                 Woken::Beat => self.keep(self.shared.leases.take_everything(), true).await,
                 Woken::Call => self.give_back().await,
             }
-            // A beat that was set while Redis was there is too slow to look for it. One that looks for it stays as it is, or
-            // steady drops would put it off for ever.
-            let shared = self.shared.board.is_shared();
+            // A beat that was set while Redis was reachable is too slow for probing. A beat for probing is not set again, or a
+            // steady flow of dropped permits would postpone it for ever.
+            let shared = self.shared.state.is_shared();
             if matches!(woken, Woken::Beat) || (extends && !shared) {
                 extends = shared;
                 beat = clock.sleep(self.pause());
             }
         }
         self.give_back().await;
-        if self.shared.board.is_shared() {
-            // If this fails, the others forget the process after a lease.
+        if self.shared.state.is_shared() {
+            // If this fails, the registration expires.
             let _left = self.shared.link.leave(&self.shared.leases).await;
         }
     }
 
     fn pause(&self) -> Duration {
         let options = &self.shared.options;
-        if self.shared.board.is_shared() { options.extend_every } else { options.probe_every }
+        if self.shared.state.is_shared() { options.extend_every } else { options.probe_every }
     }
 
     async fn give_back(&self) {
-        if !self.shared.board.is_shared() {
+        if !self.shared.state.is_shared() {
             return;
         }
         let batches = self.shared.leases.take_ended();
@@ -77,15 +78,15 @@ impl Extender {
         }
     }
 
-    /// Sends this to Redis, and notes whether Redis answered. What failed is sent again later.
+    /// Sends the batches to Redis and records whether it answered. Batches that failed are sent again later.
     async fn keep(&self, batches: Vec<Batch>, joins: bool) {
         let shared = &self.shared;
         match shared.link.keep(&shared.leases, &batches, joins).await {
-            Ok(look) => {
-                if let Some(look) = look {
-                    shared.members.saw(look);
+            Ok(membership) => {
+                if let Some(membership) = membership {
+                    shared.members.saw(membership);
                 }
-                if shared.board.set_shared() {
+                if shared.state.set(State::Shared) {
                     info!(server = shared.link.server(), "Redis is reachable: limits are shared");
                 }
             }
@@ -101,8 +102,8 @@ impl Extender {
 }
 
 impl Drop for Extender {
-    /// Nobody extends any more, so nothing may be granted by Redis: its lease would run out while the call is under way.
+    /// Without an extender Redis may grant nothing: the lease would expire while the call is in flight.
     fn drop(&mut self) {
-        self.shared.set_away();
+        self.shared.set_unreachable();
     }
 }

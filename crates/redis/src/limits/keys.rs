@@ -1,20 +1,21 @@
-//! Where what is known of a worker and of its account is, and what is allowed there.
+//! The keys and limits of a worker and of its account.
 
 use std::iter;
 
 use podium_domain::limits::{AMOUNTS, Terms};
 use podium_domain::pool::Worker;
 
-/// Ends of keys. Of those whose layout may change it is a part, so that executors of two versions can be there at once: they
-/// share what is under way, and each keeps the rest by itself.
+/// Ends of keys. Keys whose layout may change contain its version, so executors of two versions can run concurrently: they share
+/// the leases, and each version has the other data for itself.
 const CALLS: &str = "calls";
 const STATE: &str = "state.3";
 const GROUPS: &str = "groups.3";
 
-/// The scopes of a worker. The vendor's account is the hash tag of every key, so that all keys of one decision are on one node of
-/// a cluster. No two scopes have a key in common: braces are in no name, and the ends are fixed.
+/// The scopes of a worker: the worker itself, and its account if that has limits. The vendor is the hash tag of every key, so all
+/// keys of one decision are on one node of a cluster. No two scopes have a key in common: names contain no braces, and the ends
+/// are fixed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct WorkerKeys {
     worker: Scope,
     account: Option<Scope>,
 }
@@ -25,7 +26,7 @@ struct Scope {
     terms: Terms,
 }
 
-impl Place {
+impl WorkerKeys {
     pub(crate) fn of(prefix: &str, worker: &Worker) -> Self {
         let vendor = &worker.vendor;
         let account = Terms::of_account(&worker.limits.account);
@@ -38,38 +39,38 @@ impl Place {
         }
     }
 
-    /// What tells this worker from all others.
+    /// Identifies the worker.
     pub(crate) fn name(&self) -> &str {
         &self.worker.prefix
     }
 
-    /// What tells its account from all others, if that has limits.
+    /// Identifies its account, if that has limits.
     pub(crate) fn account_name(&self) -> Option<&str> {
         self.account.as_ref().map(|account| account.prefix.as_str())
     }
 
-    /// Its limits.
+    /// The worker's limits.
     pub(crate) fn terms(&self) -> Terms {
         self.worker.terms
     }
 
-    /// Those of its account.
+    /// The account's limits.
     pub(crate) fn account_terms(&self) -> Option<Terms> {
         self.account.as_ref().map(|account| account.terms)
     }
 
-    /// The keys of the leases of each scope.
+    /// The keys with the leases of each scope.
     pub(crate) fn calls(&self) -> impl Iterator<Item = String> {
         self.scopes().map(|scope| format!("{}:{CALLS}", scope.prefix))
     }
 
-    /// The keys that a decision needs.
-    pub(crate) fn deciding_keys(&self) -> Vec<String> {
+    /// The keys of the acquiring script.
+    pub(crate) fn acquire_keys(&self) -> Vec<String> {
         self.keys(&[CALLS, STATE, GROUPS, "waiting:1", "waiting:2"])
     }
 
-    /// The keys that a settlement needs.
-    pub(crate) fn settling_keys(&self) -> Vec<String> {
+    /// The keys of the settling script.
+    pub(crate) fn settle_keys(&self) -> Vec<String> {
         self.keys(&[CALLS, STATE, GROUPS])
     }
 
@@ -80,7 +81,7 @@ impl Place {
         keys.collect()
     }
 
-    /// What is allowed, as the scripts are told it: of the worker, then of its account, zeros if that has no limits.
+    /// The limits as arguments of the scripts: those of the worker, then those of its account, zeros if that has none.
     pub(crate) fn limits(&self) -> impl Iterator<Item = f64> {
         let numbers = |Terms { calls_max, per_minute, .. }: Terms| iter::once(calls_max).chain(per_minute);
         let none = iter::repeat_n(0.0, 1 + AMOUNTS);
@@ -101,16 +102,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vendor_is_the_hash_tag_of_all_keys_of_a_decision() {
+    fn all_keys_of_a_decision_have_the_vendor_as_hash_tag() {
         let worker = a_pool().workers()[1].clone();
-        let place = Place::of("p", &worker);
-        assert_eq!(place.calls().collect::<Vec<_>>(), ["p:{south}:careful:calls"]);
-        assert_eq!(place.deciding_keys().len(), 5);
-        assert_eq!(place.limits().count(), 10);
+        let keys = WorkerKeys::of("p", &worker);
+        assert_eq!(keys.calls().collect::<Vec<_>>(), ["p:{south}:careful:calls"]);
+        assert_eq!(keys.acquire_keys().len(), 5);
+        assert_eq!(keys.limits().count(), 10);
         let account = AccountLimits { in_flight_max: Some(3), ..AccountLimits::default() };
         let worker = Worker { limits: Limits { account, ..worker.limits }, ..worker };
-        let place = Place::of("p", &worker);
-        let keys = [place.deciding_keys(), place.settling_keys()].concat();
+        let keys = WorkerKeys::of("p", &worker);
+        let keys = [keys.acquire_keys(), keys.settle_keys()].concat();
         assert_eq!(keys.len(), 10 + 6);
         assert!(keys.iter().all(|key| key.contains(":{south}:")), "{keys:?}");
     }

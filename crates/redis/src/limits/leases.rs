@@ -1,4 +1,4 @@
-//! The leases of this process: which are held, and which ended and Redis was not told yet.
+//! The leases of this process: those that are held, and those that ended and are not settled in Redis yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -11,12 +11,12 @@ use podium_ports::limiter::{Permit, Settlement};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::limits::keys::Place;
+use crate::limits::keys::WorkerKeys;
 use crate::limits::meters::{Counted, InFlight, Meters};
 use crate::limits::script::milliseconds;
 
-/// Most leases that wait to be settled. Beyond it they come back by running out. Only a Redis that is away lets them wait,
-/// and what was granted meanwhile it never heard of, so this bounds what is held at the moment of its going.
+/// Most leases that wait to be settled; others have to expire. They wait only while Redis is unreachable. Leases that were granted
+/// in that time are unknown to Redis and do not wait, so this bounds the leases held when Redis became unreachable.
 const ENDED_MAX: usize = 100_000;
 
 /// All leases of this process, by their worker.
@@ -32,46 +32,46 @@ struct Table {
     next: u64,
     ended: usize,
     workers: HashMap<Arc<str>, Calls>,
-    /// What is known of workers and accounts without Redis.
+    /// They decide while Redis is unreachable.
     meters: Meters,
 }
 
 #[derive(Debug)]
 struct Calls {
-    place: Arc<Place>,
+    keys: Arc<WorkerKeys>,
     held: BTreeMap<u64, Known>,
     ended: Vec<Ended>,
 }
 
-/// Who may know of a lease.
+/// Where a lease may be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Here,
     Redis,
 }
 
-/// A lease that is to be settled.
+/// A lease to settle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) number: u64,
     pub(crate) settled: Settled,
 }
 
-/// What Redis is to be told of one worker.
+/// The updates of one worker to send to Redis.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub(crate) place: Arc<Place>,
+    pub(crate) keys: Arc<WorkerKeys>,
     pub(crate) held: Vec<u64>,
     pub(crate) ended: Vec<Ended>,
 }
 
 impl Leases {
-    /// None yet. `instance` tells this process's leases from all others'.
+    /// No leases yet. `instance` distinguishes the leases of this process from all others.
     pub(crate) fn new(instance: Uuid, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { instance, clock, table: Mutex::default(), woken: Notify::new() })
     }
 
-    /// The name that Redis knows this process by.
+    /// The id of this process in Redis.
     pub(crate) fn instance(&self) -> String {
         self.instance.simple().to_string()
     }
@@ -85,13 +85,13 @@ impl Leases {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lease that nobody knows of yet.
-    pub(crate) fn prepare(self: &Arc<Self>, place: Place, estimate: TokenEstimate) -> Lease {
+    /// A lease that is known nowhere yet.
+    pub(crate) fn prepare(self: &Arc<Self>, keys: WorkerKeys, estimate: TokenEstimate) -> Lease {
         let mut table = self.lock();
         table.next += 1;
         let settled = Settled { reserved: None, estimate, granted: None, settlement: Settlement::default() };
         Lease {
-            place: Arc::new(place),
+            keys: Arc::new(keys),
             number: table.next,
             stage: Stage::Prepared,
             settled,
@@ -100,17 +100,17 @@ impl Leases {
         }
     }
 
-    /// The name that Redis knows a lease by.
+    /// The id of a lease in Redis.
     pub(crate) fn id(&self, number: u64) -> String {
         format!("{}:{number}", self.instance.simple())
     }
 
-    /// Something random for each lease.
+    /// A random number for each lease.
     pub(crate) fn seed(&self, number: u64) -> u64 {
         self.instance.as_u64_pair().1 ^ number
     }
 
-    /// Waits until there is something to settle, or [`Self::wake`]. It may be there no longer.
+    /// Waits for a lease to settle, or for [`Self::wake`]. The lease may be settled already.
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
     }
@@ -120,7 +120,7 @@ impl Leases {
         self.woken.notify_one();
     }
 
-    /// All that is held, and what ended. From now on Redis may know of it.
+    /// Takes all leases that ended, with all that are held. From now on Redis may know of these.
     pub(crate) fn take_everything(&self) -> Vec<Batch> {
         let mut table = self.lock();
         for known in table.workers.values_mut().flat_map(|calls| calls.held.values_mut()) {
@@ -129,17 +129,17 @@ impl Leases {
         table.take(|calls| calls.held.keys().copied().collect())
     }
 
-    /// What ended.
+    /// Takes all leases that ended.
     pub(crate) fn take_ended(&self) -> Vec<Batch> {
         self.lock().take(|_| Vec::new())
     }
 
-    /// Redis was not told, or nobody knows whether it was.
+    /// Returns batches that Redis may not have received.
     pub(crate) fn put_back(&self, batches: Vec<Batch>) {
         let mut table = self.lock();
         for batch in batches {
             for ended in batch.ended {
-                table.end(&batch.place, &ended);
+                table.end(&batch.keys, &ended);
             }
         }
     }
@@ -148,7 +148,7 @@ impl Leases {
 impl Table {
     fn take(&mut self, held: impl Fn(&Calls) -> Vec<u64>) -> Vec<Batch> {
         let batch = |calls: &mut Calls| Batch {
-            place: Arc::clone(&calls.place),
+            keys: Arc::clone(&calls.keys),
             held: held(calls),
             ended: mem::take(&mut calls.ended),
         };
@@ -158,48 +158,48 @@ impl Table {
         batches.into_iter().filter(|batch| !batch.held.is_empty() || !batch.ended.is_empty()).collect()
     }
 
-    fn end(&mut self, place: &Arc<Place>, ended: &Ended) {
+    fn end(&mut self, keys: &Arc<WorkerKeys>, ended: &Ended) {
         if self.ended < ENDED_MAX {
             self.ended += 1;
-            self.calls(place).ended.push(*ended);
+            self.calls(keys).ended.push(*ended);
         }
     }
 
-    fn calls(&mut self, place: &Arc<Place>) -> &mut Calls {
-        let calls = self.workers.entry(place.name().into()).or_insert_with(|| Calls {
-            place: Arc::clone(place),
+    fn calls(&mut self, keys: &Arc<WorkerKeys>) -> &mut Calls {
+        let calls = self.workers.entry(keys.name().into()).or_insert_with(|| Calls {
+            keys: Arc::clone(keys),
             held: BTreeMap::new(),
             ended: Vec::new(),
         });
-        // The newest limits count.
-        calls.place = Arc::clone(place);
+        // The newest limits apply.
+        calls.keys = Arc::clone(keys);
         calls
     }
 
-    /// How many leases of a worker are held, or of all workers of its account.
+    /// The number of leases that are held of workers for which `of` is true.
     #[expect(clippy::cast_precision_loss, reason = "there are far fewer calls than 2^53")]
-    fn held(&self, of: impl Fn(&Place) -> bool) -> f64 {
-        let calls = self.workers.values().filter(|calls| of(&calls.place));
+    fn held(&self, of: impl Fn(&WorkerKeys) -> bool) -> f64 {
+        let calls = self.workers.values().filter(|calls| of(&calls.keys));
         calls.map(|calls| calls.held.len()).sum::<usize>() as f64
     }
 }
 
-/// One lease. It is settled when it is dropped, if somebody may know of it.
+/// One lease. When it is dropped, it is settled in Redis if Redis may know of it.
 pub(crate) struct Lease {
-    place: Arc<Place>,
+    keys: Arc<WorkerKeys>,
     number: u64,
     stage: Stage,
     settled: Settled,
-    /// As what the meters of this process know it.
+    /// The call as the meters of this process have counted it.
     counted: Option<Counted>,
     leases: Arc<Leases>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nobody knows of it.
+    /// It is known nowhere.
     Prepared,
-    /// Redis was asked for it.
+    /// It was requested from Redis.
     Asked,
     /// It is a permit.
     Held,
@@ -208,30 +208,30 @@ enum Stage {
 }
 
 impl Lease {
-    pub(crate) fn place(&self) -> &Arc<Place> {
-        &self.place
+    pub(crate) fn keys(&self) -> &Arc<WorkerKeys> {
+        &self.keys
     }
 
     pub(crate) fn id(&self) -> String {
         self.leases.id(self.number)
     }
 
-    /// Something random.
+    /// A random number.
     pub(crate) fn seed(&self) -> u64 {
         self.leases.seed(self.number)
     }
 
-    /// Redis is about to be asked for it. Dropped from now on, also because its caller gave up, it is given back.
+    /// It is about to be requested from Redis. If it is dropped from now on, also because its caller gave up, it is released.
     pub(crate) fn asked(&mut self) {
         self.stage = Stage::Asked;
     }
 
-    /// Redis refused it, and so knows nothing of it.
+    /// Redis refused it, so it is unknown there.
     pub(crate) fn refused(mut self) {
         self.stage = Stage::Prepared;
     }
 
-    /// Redis granted it. With `noted` it is counted in the meters of this process as well, by that share.
+    /// Redis granted it. With `noted` the meters of this process count it as well, by that share.
     pub(crate) fn hold(
         mut self,
         reserved: Drawn,
@@ -244,28 +244,28 @@ impl Lease {
         let now = leases.now();
         let mut table = leases.lock();
         if let Some((share, ask)) = noted {
-            let in_flight = table.in_flight(&self.place);
+            let in_flight = table.in_flight(&self.keys);
             let share = share.unwrap_or(Share::Fixed(1.0));
-            self.counted = Some(table.meters.note(&self.place, now, in_flight, share, &ask));
+            self.counted = Some(table.meters.note(&self.keys, now, in_flight, share, &ask));
         }
-        table.calls(&self.place).held.insert(self.number, Known::Redis);
+        table.calls(&self.keys).held.insert(self.number, Known::Redis);
         drop(table);
         Box::new(self)
     }
 
-    /// Holds it without Redis if the process' share has capacity for it. All leases that the process holds count.
+    /// Grants it without Redis if the share of this process has capacity. All leases that the process holds count.
     pub(crate) fn hold_here(mut self, share: Share, ask: &Ask<'_>) -> Result<Box<dyn Permit>, Refusal> {
         let leases = Arc::clone(&self.leases);
         let now = leases.now();
         let mut table = leases.lock();
-        let in_flight = table.in_flight(&self.place);
-        let asked = table.meters.ask(&self.place, now, in_flight, share, (ask, self.settled.estimate));
+        let in_flight = table.in_flight(&self.keys);
+        let asked = table.meters.ask(&self.keys, now, in_flight, share, (ask, self.settled.estimate));
         match asked {
             Ok(counted) => {
                 self.counted = Some(counted);
                 let known = if self.stage == Stage::Asked { Known::Redis } else { Known::Here };
                 self.stage = Stage::HeldHere;
-                table.calls(&self.place).held.insert(self.number, known);
+                table.calls(&self.keys).held.insert(self.number, known);
                 Ok(Box::new(self))
             }
             Err(refusal) => {
@@ -278,19 +278,19 @@ impl Lease {
 }
 
 impl Table {
-    fn in_flight(&self, place: &Place) -> InFlight {
-        let account_name = place.account_name();
+    fn in_flight(&self, keys: &WorkerKeys) -> InFlight {
+        let account_name = keys.account_name();
         InFlight {
-            worker: self.held(|other| other.name() == place.name()),
+            worker: self.held(|other| other.name() == keys.name()),
             account: self.held(|other| account_name.is_some() && other.account_name() == account_name),
         }
     }
 
-    fn release(&mut self, place: &Place, number: u64) -> Option<Known> {
-        let calls = self.workers.get_mut(place.name())?;
+    fn release(&mut self, keys: &WorkerKeys, number: u64) -> Option<Known> {
+        let calls = self.workers.get_mut(keys.name())?;
         let known = calls.held.remove(&number);
         if calls.held.is_empty() && calls.ended.is_empty() {
-            self.workers.remove(place.name());
+            self.workers.remove(keys.name());
         }
         known
     }
@@ -310,15 +310,15 @@ impl Drop for Lease {
         let now = self.leases.now();
         let mut table = self.leases.lock();
         if let Some(counted) = self.counted {
-            let in_flight = table.in_flight(&self.place);
-            table.meters.settle(&self.place, now, in_flight, counted, &self.settled);
+            let in_flight = table.in_flight(&self.keys);
+            table.meters.settle(&self.keys, now, in_flight, counted, &self.settled);
         }
         let known = match self.stage {
-            Stage::Held | Stage::HeldHere => table.release(&self.place, self.number),
+            Stage::Held | Stage::HeldHere => table.release(&self.keys, self.number),
             Stage::Asked | Stage::Prepared => Some(Known::Redis),
         };
         if known == Some(Known::Redis) {
-            table.end(&self.place, &Ended { number: self.number, settled: self.settled });
+            table.end(&self.keys, &Ended { number: self.number, settled: self.settled });
             drop(table);
             self.leases.wake();
         }

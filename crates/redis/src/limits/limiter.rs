@@ -1,4 +1,4 @@
-//! The limiter: asks Redis, or does without.
+//! The limiter: decides in Redis, or by the share of this process while Redis is unreachable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,41 +13,41 @@ use tracing::warn;
 use uuid::Uuid;
 
 use crate::failure::Failure;
-use crate::limits::batching::Gatherings;
+use crate::limits::batching::AcquireBatches;
 use crate::limits::extender::Extender;
-use crate::limits::keys::Place;
+use crate::limits::keys::WorkerKeys;
 use crate::limits::leases::{Lease, Leases};
 use crate::limits::link::{Answer, Link};
 use crate::limits::members::Members;
 use crate::limits::options::{Away, OpenError, Options};
-use crate::limits::redis_state::{Board, Standing, State};
+use crate::limits::redis_state::{State, StateCell};
 use crate::limits::script::{AskedCall, milliseconds};
 
-/// What the limiter and its extender have in common.
+/// The state that the limiter shares with its extender.
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) link: Link,
     pub(crate) leases: Arc<Leases>,
     pub(crate) members: Members,
-    pub(crate) board: Board,
+    pub(crate) state: StateCell,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Grants calls as the limits of workers and accounts allow, over all processes that share a Redis and a prefix. The limits are
-/// those that the asking process has: during a change of the pool each keeps its own. Clones are the same limiter.
+/// Grants calls within the limits of workers and accounts, over all processes that share a Redis server and a prefix. Each process
+/// uses the limits of its own pool, also while a change of the pool is rolled out. Clones are the same limiter.
 #[derive(Clone)]
 pub struct RedisLimiter {
     shared: Arc<Shared>,
-    gatherings: Arc<Gatherings>,
+    batches: Arc<AcquireBatches>,
 }
 
 impl RedisLimiter {
-    /// Makes a limiter and the task that keeps its leases. Connects to nothing yet: until the extender runs and has reached
-    /// Redis, Redis counts as unreachable. Must be called on a Tokio runtime.
+    /// Creates a limiter and the task that keeps its leases, without connecting. Until the extender runs and has reached Redis,
+    /// Redis counts as unreachable. Must be called on a Tokio runtime.
     ///
-    /// `server` is `redis://`, `rediss://` (TLS, checked against the system's certificates) or `unix://`, with credentials; or the
-    /// same with certificates, from a `redis::Client`.
-    /// `instance` is a random name for this process; two that share it would count as one.
+    /// `server` is a URL with credentials: `redis://`, `rediss://` (TLS, verified by the system's certificates) or `unix://`; or
+    /// the connection information of a `redis::Client` with certificates.
+    /// `instance` is a random id of this process; two processes with the same id would count as one.
     pub fn open(
         server: impl IntoConnectionInfo,
         options: Options,
@@ -57,21 +57,21 @@ impl RedisLimiter {
         options.check()?;
         let link = Link::open(server, &options)?;
         let members = Members::default();
-        let board = Board::new(state_without_redis(options.away, &members), Arc::clone(&clock));
+        let state = StateCell::new(state_without_redis(options.away, &members));
         let leases = Leases::new(instance, Arc::clone(&clock));
-        let shared = Arc::new(Shared { options, link, leases, members, board, clock });
-        let limiter = Self { shared: Arc::clone(&shared), gatherings: Arc::default() };
+        let shared = Arc::new(Shared { options, link, leases, members, state, clock });
+        let limiter = Self { shared: Arc::clone(&shared), batches: Arc::default() };
         Ok((limiter, Extender::new(shared)))
     }
 
-    /// By what the limiter grants now, and since when.
-    pub fn standing(&self) -> Standing {
-        self.shared.board.read()
+    /// What the limiter grants calls by at present.
+    pub fn state(&self) -> State {
+        self.shared.state.get()
     }
 
-    /// The same, to wait for a change.
-    pub fn watch_standing(&self) -> watch::Receiver<Standing> {
-        self.shared.board.watch()
+    /// The state as a channel, to wait for a change.
+    pub fn watch_state(&self) -> watch::Receiver<State> {
+        self.shared.state.watch()
     }
 
     /// Grants from the share of this process, if it has one.
@@ -104,13 +104,13 @@ impl RedisLimiter {
 impl Limiter for RedisLimiter {
     async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
         let shared = &self.shared;
-        let lease = shared.leases.prepare(Place::of(&shared.options.prefix, wish.worker), wish.estimate);
-        if !shared.board.is_shared() {
+        let lease = shared.leases.prepare(WorkerKeys::of(&shared.options.prefix, wish.worker), wish.estimate);
+        if !shared.state.is_shared() {
             return Ok(self.grant_without_redis(lease, wish));
         }
         let call = AskedCall::new(&lease.id(), wish);
-        let Some((lease, answer)) = self.gatherings.ask(shared, lease, call).await else {
-            return Err(LimiterError("the question was given up".into()));
+        let Some((lease, answer)) = self.batches.ask(shared, lease, call).await else {
+            return Err(LimiterError("the request for a permit was abandoned".into()));
         };
         match answer {
             Ok(Answer::Granted { reserved, granted }) => {
@@ -123,7 +123,7 @@ impl Limiter for RedisLimiter {
                 lease.refused();
                 Ok(Grant::AskAgain { after, why: refusal.why })
             }
-            Err(failure) if failure.is_away() => {
+            Err(failure) if failure.is_unreachable() => {
                 shared.lose(&failure);
                 Ok(self.grant_without_redis(lease, wish))
             }
@@ -133,31 +133,31 @@ impl Limiter for RedisLimiter {
 }
 
 impl Shared {
-    /// Redis is unreachable. Logged once, and the extender tries to reach it.
+    /// Records that Redis is unreachable: logs it once and wakes the extender, which tries to reach it.
     pub(crate) fn lose(&self, failure: &Failure) {
-        if self.set_away() {
+        if self.set_unreachable() {
             warn!(
                 server = self.link.server(),
                 error = failure as &dyn std::error::Error,
-                state = ?self.board.read().state,
+                state = ?self.state.get(),
                 "Redis is unreachable: limits are not shared"
             );
             self.leases.wake();
         }
     }
 
-    /// Returns whether it is news that Redis is unreachable.
-    pub(crate) fn set_away(&self) -> bool {
+    /// Records that Redis is unreachable. Returns whether the state has changed.
+    pub(crate) fn set_unreachable(&self) -> bool {
         self.members.lost();
-        self.board.set_away(state_without_redis(self.options.away, &self.members))
+        self.state.set(state_without_redis(self.options.away, &self.members))
     }
 
-    /// The part of all limits that this process may use by itself, if any.
+    /// The share of the limits that this process may use without Redis, if any.
     fn share(&self) -> Option<Share> {
         share_without_redis(self.options.away, &self.members)
     }
 
-    /// Whether there may ever be such a part.
+    /// Whether there may ever be such a share.
     fn keeps_meters(&self) -> bool {
         self.options.away != Away::Hold
     }
@@ -177,8 +177,8 @@ fn state_without_redis(away: Away, members: &Members) -> State {
 
 impl fmt::Debug for RedisLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The link holds the URL.
-        f.debug_struct("RedisLimiter").field("standing", &self.standing()).finish_non_exhaustive()
+        // The link contains the URL.
+        f.debug_struct("RedisLimiter").field("state", &self.state()).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The connection to Redis. Every call through it ends in time.
+//! The calls of the limiter to Redis. Each has a time limit.
 
 use podium_domain::limits::{Drawn, Granted as GrantedCall, Refusal, Settled};
 use podium_ports::limiter::Why;
@@ -8,31 +8,31 @@ use tracing::warn;
 
 use crate::connection::{Connection, InvalidUrl};
 use crate::failure::Failure;
-use crate::limits::keys::Place;
+use crate::limits::keys::WorkerKeys;
 use crate::limits::leases::{Batch, Ended, Leases};
-use crate::limits::members::Look;
+use crate::limits::members::Membership;
 use crate::limits::options::{OpenError, Options};
 use crate::limits::script::{Acquired, AskedCall, Scripts, Times};
 
-/// Most leases of one script call. Redis does nothing else meanwhile.
+/// Most leases of one script call; Redis executes nothing else during the call.
 const LEASES_PER_CALL_MAX: usize = 500;
 
-/// Most calls that one script call settles.
+/// Most permits that one script call settles.
 const SETTLED_PER_CALL_MAX: usize = 100;
 
-/// What a script says to one call.
+/// The decision on one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Answer {
     Granted {
-        /// Tokens that it may take.
+        /// The tokens reserved for it.
         reserved: Drawn,
-        /// As what it was granted.
+        /// The grant, as the meter counts it.
         granted: GrantedCall,
     },
     Refused(Refusal),
 }
 
-/// A connection that comes back by itself.
+/// A connection with the scripts of the limiter.
 pub(crate) struct Link {
     connection: Connection,
     scripts: Scripts,
@@ -41,7 +41,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects to nothing yet.
+    /// Creates the link without connecting.
     pub(crate) fn open(server: impl IntoConnectionInfo, options: &Options) -> Result<Self, OpenError> {
         let connection = Connection::open(server, options.answer_max).map_err(|InvalidUrl| OpenError::Url)?;
         Ok(Self {
@@ -57,37 +57,37 @@ impl Link {
         })
     }
 
-    /// Where the server is, without credentials.
+    /// The server's host and port, or path, without credentials.
     pub(crate) fn server(&self) -> &str {
         self.connection.server()
     }
 
-    /// Asks for calls of one worker, which are decided in this order: as many answers. Their time began at `since`. After a
-    /// failure Redis may have granted any of them.
+    /// Decides on calls of one worker, in this order; returns one answer for each. The time limit counts from `since`. After an
+    /// error Redis may have granted any of them.
     pub(crate) async fn acquire(
         &self,
-        place: &Place,
+        keys: &WorkerKeys,
         asked: &[AskedCall],
         since: Instant,
     ) -> Result<Vec<Answer>, Failure> {
-        let command = self.scripts.acquire_command(place, self.times, asked);
+        let command = self.scripts.acquire_command(keys, self.times, asked);
         let acquired = self.connection.answer(since, self.decide(&command)).await?;
         match acquired.as_chunks() {
             (answers, []) if answers.len() == asked.len() => {
                 Ok(answers.iter().copied().map(answer).collect())
             }
-            _ => Err(Failure::Refused { code: "an answer of another length".to_owned() }),
+            _ => Err(Failure::Refused { code: "an answer of the wrong length".to_owned() }),
         }
     }
 
-    /// Extends what is held and settles what ended. With `joins` it also tells Redis that this process shares the limits, and
-    /// returns how many do. A key that Redis refuses is logged and skipped: it must not stop the others.
+    /// Extends held leases and settles ended ones. With `joins` it also registers this process among those that share the limits,
+    /// and returns its membership. A key that Redis rejects is logged and skipped: it must not stop the others.
     pub(crate) async fn keep(
         &self,
         leases: &Leases,
         batches: &[Batch],
         joins: bool,
-    ) -> Result<Option<Look>, Failure> {
+    ) -> Result<Option<Membership>, Failure> {
         let mut pipeline = self.pipeline(leases, batches);
         if joins {
             let Times { member_ttl, .. } = self.times;
@@ -102,17 +102,17 @@ impl Link {
         for answer in self.connection.answer(Instant::now(), self.send(&pipeline)).await? {
             match answer.map_err(|error| Failure::from_redis(&error)) {
                 Ok(answer) => last = Some(answer),
-                Err(failure) if failure.is_away() => return Err(failure),
+                Err(failure) if failure.is_unreachable() => return Err(failure),
                 Err(failure) => {
                     last = None;
-                    warn!(error = &failure as &dyn std::error::Error, "Redis refused to keep leases");
+                    warn!(error = &failure as &dyn std::error::Error, "Redis rejected an update of leases");
                 }
             }
         }
-        Ok(last.filter(|_| joins).map(look))
+        Ok(last.filter(|_| joins).map(membership))
     }
 
-    /// Tells Redis that this process no longer shares the limits.
+    /// Unregisters this process from those that share the limits.
     pub(crate) async fn leave(&self, leases: &Leases) -> Result<(), Failure> {
         let mut manager = self.connection.manager();
         let mut command = redis::cmd("ZREM");
@@ -132,20 +132,20 @@ impl Link {
         let mut pipeline = Pipeline::new();
         for batch in batches {
             for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
-                for calls in batch.place.calls() {
+                for calls in batch.keys.calls() {
                     pipeline.add_command(self.scripts.keep_command(&calls, lease_ttl, &ids(held)));
                 }
             }
             for ended in batch.ended.chunks(SETTLED_PER_CALL_MAX) {
                 let with_id = |Ended { number, settled }: &Ended| (leases.id(*number), *settled);
                 let ended: Vec<(String, Settled)> = ended.iter().map(with_id).collect();
-                pipeline.add_command(self.scripts.settle_command(&batch.place, kept, &ended));
+                pipeline.add_command(self.scripts.settle_command(&batch.keys, kept, &ended));
             }
         }
         pipeline
     }
 
-    /// Runs the acquiring script; once more with it loaded if Redis did not know it.
+    /// Runs the acquiring script. If Redis does not know the script, loads it and runs it again.
     async fn decide(&self, command: &Cmd) -> RedisResult<Vec<u64>> {
         let mut manager = self.connection.manager();
         match command.query_async(&mut manager).await {
@@ -157,7 +157,7 @@ impl Link {
         }
     }
 
-    /// Runs the pipeline; once more with the script loaded if Redis did not know it. Doing so twice does no harm.
+    /// Runs the pipeline. If Redis does not know a script, loads all and runs the pipeline again; its commands are idempotent.
     async fn send(&self, pipeline: &Pipeline) -> RedisResult<Vec<RedisResult<u64>>> {
         let mut manager = self.connection.manager();
         let answers: Vec<RedisResult<u64>> = pipeline.query_async(&mut manager).await?;
@@ -171,9 +171,9 @@ impl Link {
     }
 }
 
-fn look(answer: u64) -> Look {
+fn membership(answer: u64) -> Membership {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    Look { rank: small(answer % 65_536), of: small(answer / 65_536) }
+    Membership { rank: small(answer % 65_536), of: small(answer / 65_536) }
 }
 
 fn answer([granted, first, second, third, number]: Acquired) -> Answer {

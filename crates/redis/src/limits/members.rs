@@ -1,24 +1,24 @@
-//! How many processes share the limits, and so which part of them is this process' while Redis is unreachable.
+//! How many processes share the limits, which gives the share of this process while Redis is unreachable.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use podium_domain::limits::Share;
 
-/// So many looks in a row are needed, one each [`extend_every`](crate::limits::Options::extend_every). A process that has just joined is
-/// then known to all others, and after a flush of Redis all have joined again.
-const LOOKS: usize = 3;
+/// Answers in a row that are needed, one per [`extend_every`](crate::limits::Options::extend_every). A process that has just joined
+/// is then known to all others, and after a flush of Redis all have joined again.
+const ANSWERS_MIN: usize = 3;
 
-/// The processes as Redis knows them.
+/// The position of this process among all that are registered in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// This process' place among them, by their ids.
+pub(crate) struct Membership {
+    /// Its position by id, from 0.
     pub(crate) rank: u32,
-    /// How many there are.
+    /// The number of processes.
     pub(crate) of: u32,
 }
 
-/// What was seen of the processes.
+/// The latest answers of Redis, and the share that follows from them.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     seen: Mutex<Seen>,
@@ -26,7 +26,7 @@ pub(crate) struct Members {
 
 #[derive(Debug, Default)]
 struct Seen {
-    looks: VecDeque<Look>,
+    answers: VecDeque<Membership>,
     share: Option<Share>,
 }
 
@@ -35,25 +35,25 @@ impl Members {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records an answer of Redis. The largest number of processes among the last answers counts.
-    pub(crate) fn saw(&self, look: Look) {
+    /// Records an answer of Redis. The largest number of processes among the latest answers counts.
+    pub(crate) fn saw(&self, membership: Membership) {
         let mut seen = self.lock();
-        seen.looks.push_back(look);
-        if seen.looks.len() > LOOKS {
-            seen.looks.pop_front();
+        seen.answers.push_back(membership);
+        if seen.answers.len() > ANSWERS_MIN {
+            seen.answers.pop_front();
         }
-        if seen.looks.len() == LOOKS {
-            let most = seen.looks.iter().max_by_key(|look| look.of).copied();
-            seen.share = most.map(|Look { rank, of }| Share::Equal { rank, of });
+        if seen.answers.len() == ANSWERS_MIN {
+            let most = seen.answers.iter().max_by_key(|membership| membership.of).copied();
+            seen.share = most.map(|Membership { rank, of }| Share::Equal { rank, of });
         }
     }
 
-    /// Redis became unreachable. The last share stays until Redis has been seen often enough again.
+    /// Redis became unreachable. The share is kept until Redis has answered often enough again.
     pub(crate) fn lost(&self) {
-        self.lock().looks.clear();
+        self.lock().answers.clear();
     }
 
-    /// This process' share; none as long as too little is known of the others.
+    /// The share of this process; `None` until the number of processes is known.
     pub(crate) fn share(&self) -> Option<Share> {
         self.lock().share
     }
@@ -63,9 +63,9 @@ impl Members {
 mod tests {
     use super::*;
 
-    fn saw(members: &Members, ofs: &[u32]) -> Option<Share> {
+    fn after(members: &Members, ofs: &[u32]) -> Option<Share> {
         for of in ofs {
-            members.saw(Look { rank: 0, of: *of });
+            members.saw(Membership { rank: 0, of: *of });
         }
         members.share()
     }
@@ -75,25 +75,29 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_known_once_all_others_know_of_this_process() {
+    fn a_share_is_known_after_several_answers() {
         let members = Members::default();
-        assert_eq!(saw(&members, &[3, 3]), None);
-        assert_eq!(saw(&members, &[3]), Some(part(3)));
+        assert_eq!(after(&members, &[3, 3]), None);
+        assert_eq!(after(&members, &[3]), Some(part(3)));
     }
 
     #[test]
-    fn a_share_shrinks_at_once_and_grows_when_fewer_were_seen_several_times() {
+    fn a_share_shrinks_at_once_and_grows_after_several_answers() {
         let members = Members::default();
-        assert_eq!(saw(&members, &[2, 2, 2, 4]), Some(part(4)));
-        assert_eq!(saw(&members, &[1, 1]), Some(part(4)), "after a flush the others have yet to join again");
-        assert_eq!(saw(&members, &[1]), Some(part(1)));
+        assert_eq!(after(&members, &[2, 2, 2, 4]), Some(part(4)));
+        assert_eq!(
+            after(&members, &[1, 1]),
+            Some(part(4)),
+            "after a flush the others have not joined again yet"
+        );
+        assert_eq!(after(&members, &[1]), Some(part(1)));
     }
 
     #[test]
-    fn the_last_share_is_kept_while_redis_comes_and_goes() {
+    fn the_share_is_kept_while_redis_is_unreachable() {
         let members = Members::default();
-        assert_eq!(saw(&members, &[4, 4, 4]), Some(part(4)));
+        assert_eq!(after(&members, &[4, 4, 4]), Some(part(4)));
         members.lost();
-        assert_eq!(saw(&members, &[1, 1]), Some(part(4)));
+        assert_eq!(after(&members, &[1, 1]), Some(part(4)));
     }
 }

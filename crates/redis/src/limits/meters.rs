@@ -1,16 +1,16 @@
-//! What this process knows of workers and accounts by itself, for the time while Redis is unreachable.
+//! The meters of this process, which decide while Redis is unreachable.
 //!
-//! Calls that Redis grants are counted here as well, so that a process that loses Redis knows at once what its calls take, which
-//! limits a vendor reported, and which vendor it has to leave alone.
+//! Calls that Redis grants are counted here as well. So a process that loses Redis knows at once what its calls use, which limits a
+//! vendor reported, and from which vendors it must back off.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use podium_domain::limits::{Ask, Drawn, Granted, Meter, Refusal, Settled, Share, Terms, TokenEstimate};
 
-use crate::limits::keys::Place;
+use crate::limits::keys::WorkerKeys;
 
-/// Calls of this process that are under way.
+/// Calls of this process that are in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     /// Calls of the worker.
@@ -19,7 +19,7 @@ pub(crate) struct InFlight {
     pub(crate) account: f64,
 }
 
-/// A call that was counted here.
+/// A call that these meters have counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     granted: Granted,
@@ -35,13 +35,13 @@ impl Meters {
     /// Grants a call if this process' share has capacity for it.
     pub(crate) fn ask(
         &mut self,
-        place: &Place,
+        keys: &WorkerKeys,
         now: f64,
         in_flight: InFlight,
         share: Share,
         (ask, estimate): (&Ask<'_>, TokenEstimate),
     ) -> Result<Counted, Refusal> {
-        self.with(place, in_flight, share, |scopes| {
+        self.with(keys, in_flight, share, |scopes| {
             let reserved = scopes[0].0.expects(estimate);
             let granted = Meter::ask(now, scopes, &Ask { takes: reserved, ..*ask })?;
             Ok(Counted { granted, reserved, share })
@@ -51,22 +51,22 @@ impl Meters {
     /// Counts a call that Redis granted.
     pub(crate) fn note(
         &mut self,
-        place: &Place,
+        keys: &WorkerKeys,
         now: f64,
         in_flight: InFlight,
         share: Share,
         ask: &Ask<'_>,
     ) -> Counted {
-        self.with(place, in_flight, share, |scopes| {
+        self.with(keys, in_flight, share, |scopes| {
             let granted = Meter::note(now, scopes, ask);
             Counted { granted, reserved: ask.takes, share }
         })
     }
 
-    /// Learns from a call that was counted.
+    /// Settles a call that was counted.
     pub(crate) fn settle(
         &mut self,
-        place: &Place,
+        keys: &WorkerKeys,
         now: f64,
         in_flight: InFlight,
         counted: Counted,
@@ -74,7 +74,7 @@ impl Meters {
     ) {
         let Counted { granted, reserved, share } = counted;
         let settled = Settled { reserved: Some(reserved), granted: Some(granted), ..*settled };
-        self.with(place, in_flight, share, |scopes| {
+        self.with(keys, in_flight, share, |scopes| {
             let mut scopes = scopes.iter_mut();
             if let Some((worker, terms)) = scopes.next() {
                 worker.settle_worker(now, terms, &settled);
@@ -87,24 +87,24 @@ impl Meters {
 
     fn with<T>(
         &mut self,
-        place: &Place,
+        keys: &WorkerKeys,
         in_flight: InFlight,
         share: Share,
         work: impl FnOnce(&mut [(&mut Meter, Terms)]) -> T,
     ) -> T {
-        // Other processes may have used the limit up a moment ago.
+        // Other processes may have just used up the limit.
         let mut take = |name: &str, calls| {
             let mut meter = self.0.remove(name).unwrap_or_else(Meter::used_up);
             meter.set_in_flight(calls);
             meter
         };
-        let mut worker = take(place.name(), in_flight.worker);
-        let account = place.account_name().zip(place.account_terms());
+        let mut worker = take(keys.name(), in_flight.worker);
+        let account = keys.account_name().zip(keys.account_terms());
         let mut account = account.map(|(name, terms)| (name, terms, take(name, in_flight.account)));
-        let mut scopes = vec![(&mut worker, place.terms().share(share))];
+        let mut scopes = vec![(&mut worker, keys.terms().share(share))];
         scopes.extend(account.as_mut().map(|(_, terms, meter)| (meter, terms.share(share))));
         let done = work(&mut scopes);
-        self.0.insert(place.name().into(), worker);
+        self.0.insert(keys.name().into(), worker);
         if let Some((name, _, meter)) = account {
             self.0.insert(name.into(), meter);
         }

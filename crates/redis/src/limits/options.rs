@@ -1,4 +1,4 @@
-//! What may be chosen, and what is refused.
+//! The options of the limiter and their bounds.
 
 use std::time::Duration;
 
@@ -6,46 +6,45 @@ use podium_domain::ids::NAME_BYTES_MAX;
 
 use crate::connection::{InvalidUrl, is_key_prefix};
 
-/// Shortest and longest time of any option. Redis counts in whole milliseconds.
+/// Shortest and longest time of any option. Redis counts whole milliseconds.
 const TIME_MIN: Duration = Duration::from_millis(1);
 const TIME_MAX: Duration = Duration::from_hours(24);
 
-/// How many extensions a lease lives through at least. One may come late, and one may be lost with its connection.
+/// Least number of extensions within the time of a lease. One may be late, and one may be lost with its connection.
 const EXTENSIONS_MIN: u32 = 3;
 
 /// What to grant while Redis is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Away {
-    /// Nothing: every call is told to ask again.
+    /// Nothing: every caller must ask again.
     Hold,
-    /// This process' share of each limit.
+    /// The share of this process of each limit.
     Local {
-        /// A fixed share, more than 0 and at most 1. None: one divided by the number of processes that Redis last knew of;
-        /// nothing is granted by a process that has not been in contact with Redis for two
-        /// [`extend_every`](Options::extend_every) since its start.
+        /// A fixed share, more than 0 and at most 1. `None`: one divided by the number of processes that Redis last knew of; a
+        /// process grants nothing before it has reached Redis for two [`extend_every`](Options::extend_every).
         share: Option<f64>,
     },
 }
 
-/// How the limits are shared. Processes that share them have the same options.
+/// How the limits are shared. Processes that share them must have the same options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What every key begins with: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different ones do not share.
+    /// Prefix of every key: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different prefixes share nothing.
     pub prefix: String,
-    /// How long a lease holds without an extension: when a dead process's permits come back. At least three times
+    /// How long a lease lasts without an extension, and so until the permits of a dead process are released. At least three times
     /// `extend_every`.
     pub lease_ttl: Duration,
-    /// How long a process that died counts among those that share the limits.
+    /// How long a process that died still counts as one that shares the limits.
     pub member_ttl: Duration,
-    /// How often held leases are extended: how long the bound may be passed after Redis forgot everything.
+    /// How often held leases are extended, and so how long the bound may be exceeded after Redis lost its data.
     pub extend_every: Duration,
-    /// How often Redis is tried while it is away.
+    /// How often a connection is tried while Redis is unreachable.
     pub probe_every: Duration,
-    /// How long Redis has to answer, connecting included. No call of the limiter takes longer.
+    /// Time limit of a call to Redis, connecting included. No call of the limiter takes longer.
     pub answer_max: Duration,
-    /// Longest time after which a refused call is told to ask again.
+    /// Longest pause after which a refused caller must ask again.
     pub ask_again_max: Duration,
-    /// How long what is known of a worker outlives its last call, and what it has used up. At least `lease_ttl`.
+    /// How long the state of a worker is kept after its last call and after the end of its back-off. At least `lease_ttl`.
     pub kept: Duration,
     /// What to grant while Redis is unreachable.
     pub away: Away,
@@ -68,7 +67,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what is out of bounds.
+    /// Checks the bounds.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         if !is_key_prefix(&self.prefix) {
             return Err(OpenError::Prefix);
@@ -98,25 +97,25 @@ impl Options {
     }
 }
 
-/// The limiter could not be made. Nothing was connected to.
+/// The options are invalid. No connection was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The URL cannot be used. It is not repeated: it may hold a password.
+    /// The URL is invalid. It is not repeated because it may contain a password.
     #[error("{InvalidUrl}")]
     Url,
-    /// The prefix cannot be used.
+    /// The prefix is invalid.
     #[error("option `prefix` must be 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`")]
     Prefix,
     /// A time is too short or too long.
     #[error("option `{option}` must be {TIME_MIN:?} to {TIME_MAX:?}")]
     Time {
-        /// Its name.
+        /// The name of the option.
         option: &'static str,
     },
-    /// A lease would run out while it is held.
+    /// A lease would expire while it is held.
     #[error("option `lease_ttl` must be at least {EXTENSIONS_MIN} times `extend_every`")]
     LeaseTtl,
-    /// A worker would be forgotten while it is called.
+    /// A worker's state would be removed during a call.
     #[error("option `kept` must be at least `lease_ttl`")]
     Kept,
     /// The share is out of bounds.
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_refused_by_name() {
+    fn an_option_out_of_bounds_is_rejected_by_name() {
         assert_eq!(refusal(|_| ()), None);
         for prefix in ["", "a{b}", "a b", &"x".repeat(65)] {
             assert_eq!(

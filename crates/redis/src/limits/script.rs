@@ -1,6 +1,6 @@
 //! The scripts that run inside Redis, and their arguments. They need Redis 6 or newer.
 //!
-//! They do the sums of [`podium_domain::limits`], whose constants they get from there.
+//! They compute as [`podium_domain::limits`] does, with the constants from there.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use podium_domain::limits::{CONSTANTS, Outcome, Settled};
 use podium_ports::limiter::CallWish;
 use redis::{Cmd, Script};
 
-use crate::limits::keys::Place;
+use crate::limits::keys::WorkerKeys;
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,10 @@ pub(crate) struct Scripts {
     pub(crate) settle: Script,
 }
 
-/// What the acquiring script answers for each call.
+/// The answer of the acquiring script to each call.
 pub(crate) type Acquired = [u64; 5];
 
-/// Times of all scripts.
+/// The times that scripts get.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) lease_ttl: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct Times {
     pub(crate) ask_again_max: Duration,
 }
 
-/// What is not known.
+/// An unknown value.
 const UNKNOWN: f64 = -1.0;
 
 impl Scripts {
@@ -53,45 +53,50 @@ impl Scripts {
         }
     }
 
-    /// The keeping script as a command, for a pipeline. Redis refuses it with `NOSCRIPT` until the script is loaded.
+    /// The keeping script as a command for a pipeline. Redis rejects it with `NOSCRIPT` until the script is loaded.
     pub(crate) fn keep_command(&self, key: &str, ttl: Duration, held: &[String]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.keep.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(held);
         command
     }
 
-    /// The joining script as a command, for a pipeline. Redis refuses it like the keeping script.
+    /// The joining script as a command for a pipeline. It must be loaded, like the keeping script.
     pub(crate) fn join_command(&self, key: &str, ttl: Duration, id: &str) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.join.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(id);
         command
     }
 
-    /// The acquiring script as a command, for calls of one worker. Redis refuses it like the keeping script.
-    pub(crate) fn acquire_command(&self, place: &Place, times: Times, asked: &[AskedCall]) -> Cmd {
+    /// The acquiring script as a command, for calls of one worker. It must be loaded, like the keeping script.
+    pub(crate) fn acquire_command(&self, keys: &WorkerKeys, times: Times, asked: &[AskedCall]) -> Cmd {
         let Times { lease_ttl, kept, ask_again_max, .. } = times;
         let mut numbers = Packed::default();
         for time in [lease_ttl, kept, ask_again_max] {
             numbers.number(float(milliseconds(time)));
         }
-        place.limits().for_each(|limit| numbers.number(limit));
+        keys.limits().for_each(|limit| numbers.number(limit));
         let mut command = redis::cmd("EVALSHA");
-        let keys = place.deciding_keys();
-        command.arg(self.acquire.get_hash()).arg(keys.len()).arg(keys).arg(numbers.bytes);
+        let names = keys.acquire_keys();
+        command.arg(self.acquire.get_hash()).arg(names.len()).arg(names).arg(numbers.bytes);
         for AskedCall(packed) in asked {
             command.arg(&packed.bytes);
         }
         command
     }
 
-    /// The settling script as a command, for a pipeline: of calls of one worker, each with the id of its lease.
-    pub(crate) fn settle_command(&self, place: &Place, kept: Duration, ended: &[(String, Settled)]) -> Cmd {
+    /// The settling script as a command for a pipeline: for calls of one worker, each with the id of its lease.
+    pub(crate) fn settle_command(
+        &self,
+        keys: &WorkerKeys,
+        kept: Duration,
+        ended: &[(String, Settled)],
+    ) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
-        let keys = place.settling_keys();
-        command.arg(self.settle.get_hash()).arg(keys.len()).arg(keys);
+        let names = keys.settle_keys();
+        command.arg(self.settle.get_hash()).arg(names.len()).arg(names);
         let mut numbers = Packed::default();
         numbers.number(float(milliseconds(kept)));
-        place.limits().for_each(|limit| numbers.number(limit));
+        keys.limits().for_each(|limit| numbers.number(limit));
         command.arg(numbers.bytes);
         for (id, settled) in ended {
             command.arg(packed_settlement(id, settled).bytes);
@@ -100,7 +105,7 @@ impl Scripts {
     }
 }
 
-/// Numbers and texts as the scripts unpack them: doubles, and texts that end with a zero byte, which is in no name.
+/// Numbers and texts as the scripts unpack them: doubles, and texts that end with a zero byte, which no name contains.
 #[derive(Debug, Default)]
 struct Packed {
     bytes: Vec<u8>,
@@ -116,12 +121,12 @@ impl Packed {
     }
 }
 
-/// What the acquiring script is told of a call.
+/// A call as the acquiring script gets it.
 #[derive(Debug)]
 pub(crate) struct AskedCall(Packed);
 
 impl AskedCall {
-    /// `id` is that of its lease.
+    /// `id` is the id of its lease.
     pub(crate) fn new(id: &str, wish: &CallWish<'_>) -> Self {
         let mut packed = Packed::default();
         packed.number(tier_number(wish));
@@ -172,7 +177,7 @@ fn packed_settlement(id: &str, settled: &Settled) -> Packed {
     packed
 }
 
-/// Writes the constants in the place of their names. No name may be taken for the beginning of a longer one.
+/// Replaces the names of constants by their values, longer names first: a name may be the beginning of another one.
 fn with_constants(script: &str) -> String {
     let mut constants = CONSTANTS;
     constants.sort_unstable_by_key(|(name, _)| Reverse(name.len()));

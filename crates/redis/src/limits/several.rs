@@ -12,7 +12,7 @@ use crate::limits::limiter::RedisLimiter;
 /// One of several servers.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its name, which decides which vendors it has: the same in all processes. It is shown, so it holds no credentials.
+    /// Its name, the same in all processes; it decides which vendors the server counts. It is shown, so it has no credentials.
     pub name: String,
     /// The limiter on it.
     pub limiter: RedisLimiter,
@@ -25,7 +25,7 @@ pub struct Server {
 pub struct SeveralRedisLimiters(Arc<[Server]>);
 
 impl SeveralRedisLimiters {
-    /// On these servers, of which there is at least one.
+    /// A limiter on at least one server.
     pub fn new(first: Server, others: impl IntoIterator<Item = Server>) -> Self {
         Self([first].into_iter().chain(others).collect())
     }

@@ -1,5 +1,5 @@
-//! The limiter on a real Redis: what every limiter must do, what several processes share, and what happens when Redis forgets
-//! or goes.
+//! The limiter on a real Redis: the requirements of every limiter, several processes, and behaviour when Redis loses data or is
+//! unreachable.
 
 mod batching;
 mod conformance;

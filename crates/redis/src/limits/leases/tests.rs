@@ -1,4 +1,4 @@
-//! Which leases are held and settled, and what a process knows of its calls without Redis.
+//! Held and settled leases, and the decisions of a process without Redis.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ fn leases() -> Arc<Leases> {
     Leases::new(Uuid::from_u128(7), Arc::new(TestClock::new()))
 }
 
-fn place(index: usize, in_flight_max: u32) -> Place {
+fn keys(index: usize, in_flight_max: u32) -> WorkerKeys {
     let worker = a_pool().workers()[index].clone();
-    Place::of("p", &Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker })
+    WorkerKeys::of("p", &Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker })
 }
 
 fn a_lease(leases: &Arc<Leases>) -> Lease {
-    leases.prepare(place(0, 10), TokenEstimate::default())
+    leases.prepare(keys(0, 10), TokenEstimate::default())
 }
 
 fn granted(leases: &Arc<Leases>) -> Box<dyn Permit> {
@@ -42,11 +42,11 @@ fn here(lease: Lease) -> Result<Box<dyn Permit>, Refusal> {
 }
 
 /// The leases that are held and those that ended.
-fn told(batches: &[Batch]) -> Vec<(Vec<u64>, Vec<u64>)> {
-    let told = batches
+fn numbers(batches: &[Batch]) -> Vec<(Vec<u64>, Vec<u64>)> {
+    let numbers = batches
         .iter()
         .map(|batch| (batch.held.clone(), batch.ended.iter().map(|ended| ended.number).collect()));
-    told.collect()
+    numbers.collect()
 }
 
 #[test]
@@ -55,15 +55,15 @@ fn a_dropped_permit_is_settled_once() {
     let (first, second) = (granted(&leases), granted(&leases));
     assert!(leases.take_ended().is_empty());
     drop(first);
-    assert_eq!(told(&leases.take_everything()), [(vec![2], vec![1])]);
-    assert_eq!(told(&leases.take_everything()), [(vec![2], vec![])]);
+    assert_eq!(numbers(&leases.take_everything()), [(vec![2], vec![1])]);
+    assert_eq!(numbers(&leases.take_everything()), [(vec![2], vec![])]);
     drop(second);
-    assert_eq!(told(&leases.take_ended()), [(vec![], vec![2])]);
+    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![2])]);
     assert!(leases.lock().workers.is_empty(), "nothing is left behind");
 }
 
 #[test]
-fn a_permit_is_settled_with_what_came_of_its_call() {
+fn a_permit_is_settled_with_the_outcome_of_its_call() {
     let leases = leases();
     let usage = Usage { prompt_tokens: 4, completion_tokens: 1, ..Usage::default() };
     let settlement = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
@@ -75,16 +75,16 @@ fn a_permit_is_settled_with_what_came_of_its_call() {
     let correction = |settled: Settled| settled.correction().map(|amount| format!("{amount:+}"));
     assert_eq!(correction(settled[0]), ["+0", "-7", "-1", "-6"]);
     assert_eq!(settled[1].settlement.outcome, Outcome::Unknown);
-    assert_eq!(correction(settled[1]), ["+0"; 4], "what nobody knows of stays reserved");
+    assert_eq!(correction(settled[1]), ["+0"; 4], "tokens of unknown use stay reserved");
 }
 
 #[test]
-fn what_redis_was_not_told_is_told_later() {
+fn batches_that_redis_did_not_receive_are_sent_later() {
     let leases = leases();
     drop(granted(&leases));
     let batches = leases.take_ended();
     leases.put_back(batches);
-    assert_eq!(told(&leases.take_ended()), [(vec![], vec![1])]);
+    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![1])]);
 }
 
 #[test]
@@ -95,26 +95,26 @@ fn a_lease_is_settled_if_redis_may_know_of_it() {
     refused.asked();
     refused.refused();
     drop(here(a_lease(&leases)).unwrap());
-    assert!(leases.take_ended().is_empty(), "Redis knows of none of them");
+    assert!(leases.take_ended().is_empty(), "Redis knows no lease");
 
     let mut given_up = a_lease(&leases);
     given_up.asked();
     drop(given_up);
-    assert_eq!(told(&leases.take_ended()), [(vec![], vec![4])]);
+    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![4])]);
 
     let local = here(a_lease(&leases)).unwrap();
-    assert_eq!(told(&leases.take_everything()), [(vec![5], vec![])]);
+    assert_eq!(numbers(&leases.take_everything()), [(vec![5], vec![])]);
     drop(local);
-    assert_eq!(told(&leases.take_ended()), [(vec![], vec![5])]);
+    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![5])]);
 }
 
 #[test]
-fn a_share_counts_all_that_is_held() {
+fn a_share_counts_all_held_leases() {
     let leases = leases();
     let shared = granted(&leases);
     let local = here(a_lease(&leases)).unwrap();
     assert!(here(a_lease(&leases)).is_err(), "a fifth of ten");
-    assert!(here(leases.prepare(place(1, 1), TokenEstimate::default())).is_ok(), "another worker");
+    assert!(here(leases.prepare(keys(1, 1), TokenEstimate::default())).is_ok(), "another worker");
     drop(shared);
     assert!(here(a_lease(&leases)).is_ok());
     drop(local);
@@ -125,7 +125,7 @@ fn why(asked: Result<Box<dyn Permit>, Refusal>) -> Option<Why> {
 }
 
 #[test]
-fn without_redis_retry_after_is_heeded() {
+fn retry_after_is_respected_without_redis() {
     let leases = leases();
     let retry_after = Some(Duration::from_hours(1));
     here(a_lease(&leases)).unwrap().settle(Settlement::of(Outcome::Limited { retry_after }));
@@ -133,7 +133,7 @@ fn without_redis_retry_after_is_heeded() {
 }
 
 #[test]
-fn without_redis_the_breaker_opens() {
+fn the_breaker_opens_without_redis() {
     let leases = leases();
     for _ in 0..5 {
         here(a_lease(&leases)).unwrap().settle(Settlement::of(Outcome::Failed));
@@ -142,35 +142,35 @@ fn without_redis_the_breaker_opens() {
 }
 
 #[test]
-fn without_redis_calls_reserve_what_calls_took() {
+fn calls_without_redis_reserve_what_earlier_calls_used() {
     let leases = leases();
-    let place = || {
+    let keys = || {
         let worker = a_pool().workers()[0].clone();
         let rates = Rates { tokens_per_minute: Some(6_000), ..Rates::default() };
-        Place::of("p", &Worker { limits: Limits { rates, ..worker.limits }, ..worker })
+        WorkerKeys::of("p", &Worker { limits: Limits { rates, ..worker.limits }, ..worker })
     };
     let estimate = TokenEstimate { input: 10, output_max: 4_096 };
     let usage = Usage { prompt_tokens: 10, completion_tokens: 10, ..Usage::default() };
     let answered = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
     let ask = Ask { takes: Drawn { input: 10.0, output: 4_096.0 }, ..AN_ASK };
     // Granted while Redis was reachable.
-    let mut lease = leases.prepare(place(), estimate);
+    let mut lease = leases.prepare(keys(), estimate);
     lease.asked();
     let granted = Granted { probes: false, number: 1 };
     lease.hold(ask.takes, granted, Some((None, ask))).settle(answered);
     let after = |leases: &Arc<Leases>| {
         leases
-            .prepare(place(), estimate)
+            .prepare(keys(), estimate)
             .hold_here(Share::Fixed(0.5), &AN_ASK)
             .err()
             .map(|refusal| refusal.after)
     };
     let wait_ms = after(&leases).unwrap_or_default();
-    assert!(wait_ms < 3_000.0, "30 tokens of 3,000 a minute are soon there, not in {wait_ms} ms");
+    assert!(wait_ms < 3_000.0, "30 tokens of 3,000 a minute are available soon, not in {wait_ms} ms");
 }
 
 #[test]
-fn what_waits_to_be_settled_is_bounded() {
+fn leases_that_wait_to_be_settled_are_bounded() {
     let leases = leases();
     for _ in 0..=ENDED_MAX {
         drop(granted(&leases));

@@ -1,4 +1,4 @@
-//! For random calls, limits and times, the scripts come to the same numbers as the domain's own meter.
+//! For random calls, limits and times, the scripts compute the same numbers as the meter of the domain.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 
 use super::*;
 
-/// In place of Redis's clock. Keys that would expire by that clock stay: a slow machine must not change the numbers.
+/// Replaces Redis's clock. Keys do not expire by that clock: a slow machine must not change the numbers.
 const CLOCK: &str = r"
 local now = tonumber(table.remove(ARGV))
 local redis = {
@@ -29,13 +29,13 @@ local redis = {
   end,
 }
 ";
-/// Long enough that nothing runs out.
+/// So long that nothing expires.
 const LONG: Duration = Duration::from_hours(1_000);
 const ASK_AGAIN_MS_MAX: u64 = 700;
 
 #[derive(Clone, Debug)]
 enum Command {
-    /// Of several at once.
+    /// Several calls at once.
     Ask(Vec<(u8, (u64, u64))>),
     /// Several at once.
     Settle(Vec<Ending>),
@@ -57,7 +57,7 @@ struct Ending {
 struct Case {
     limits: [Option<u64>; 6],
     in_flight_max: u32,
-    /// Its vendor has nothing but trouble.
+    /// All calls fail.
     fails: bool,
     commands: Vec<Command>,
 }
@@ -141,15 +141,15 @@ struct Subject {
     scripts: Scripts,
     times: Times,
     connection: MultiplexedConnection,
-    place: Place,
+    keys: WorkerKeys,
     worker: Worker,
     fails: bool,
     now: u64,
-    /// Calls under way, with what is known of them.
+    /// Calls in flight.
     held: Vec<(String, Settled)>,
     next: usize,
     meters: (Meter, Meter),
-    /// What Redis is to be asked, and what it is to answer.
+    /// The commands for Redis and the expected answers.
     pipeline: Pipeline,
     expected: Vec<Value>,
 }
@@ -160,13 +160,13 @@ fn float(number: u64) -> f64 {
 }
 
 impl Subject {
-    /// All of them are decided by one script, one after the other.
+    /// One script call decides on all of them, in their order.
     fn ask(&mut self, callers: &[(u8, (u64, u64))]) {
         let callers = callers.iter().map(|(caller, (input, output_max))| Caller {
             tenant: podium_domain::ids::TenantId::new(["a", "b", "c", "d"][usize::from(caller % 4)]).unwrap(),
             tier: if caller.is_multiple_of(3) { Tier::Mini } else { Tier::Ultra },
             estimate: TokenEstimate { input: *input, output_max: *output_max },
-            // One of them does not come back.
+            // One of them does not ask again.
             patience: if *caller == 7 { Patience::Leaves } else { Patience::Waits },
             ..Caller::new((*caller).into())
         });
@@ -180,7 +180,7 @@ impl Subject {
             (0..).map(|number| format!("lease-{}", self.next + number)).take(wishes.len()).collect();
         self.next += wishes.len();
         let asked: Vec<_> = ids.iter().zip(&wishes).map(|(id, wish)| AskedCall::new(id, wish)).collect();
-        let mut command = self.scripts.acquire_command(&self.place, self.times, &asked);
+        let mut command = self.scripts.acquire_command(&self.keys, self.times, &asked);
         command.arg(self.now);
         self.pipeline.add_command(command);
         let answers = ids.into_iter().zip(&wishes).flat_map(|(id, wish)| self.expect(id, wish));
@@ -188,7 +188,7 @@ impl Subject {
         self.expected.push(Value::Array(answers));
     }
 
-    /// What the meter says to a call, as the script would answer it. A call that it grants is held.
+    /// The meter's answer to a call, in the form of the script's answer. A granted call is held.
     fn expect(&mut self, id: String, wish: &CallWish<'_>) -> Acquired {
         let CallWish { estimate, tier, .. } = *wish;
         let takes = self.meters.0.expects(estimate);
@@ -217,7 +217,7 @@ impl Subject {
         }
     }
 
-    /// All of them at once, and twice, of which one does nothing.
+    /// Settles all of them at once, and again, which has no effect.
     fn settle(&mut self, endings: &[(usize, Settlement)]) {
         let mut ended = Vec::new();
         for (which, settlement) in endings {
@@ -227,7 +227,7 @@ impl Subject {
             }
         }
         for expected in [ended.len(), 0] {
-            let mut command = self.scripts.settle_command(&self.place, self.times.kept, &ended);
+            let mut command = self.scripts.settle_command(&self.keys, self.times.kept, &ended);
             command.arg(self.now);
             self.pipeline.add_command(command);
             self.expected.push(Value::Int(expected.try_into().unwrap()));
@@ -241,7 +241,7 @@ impl Subject {
         }
     }
 
-    /// Asks Redis for all of it.
+    /// Sends all commands and compares the answers.
     async fn check(&mut self) -> TestCaseResult {
         if self.expected.is_empty() {
             return Ok(());
@@ -288,11 +288,11 @@ fn wait_for<T>(work: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| Handle::current().block_on(work))
 }
 
-/// A Redis that does as if it were that late, with the scripts loaded.
+/// A Redis with the scripts loaded, whose time is an argument.
 async fn a_redis() -> (Redis, MultiplexedConnection) {
     let redis = Redis::start().await.unwrap();
     let client = redis::Client::open(redis.url()).unwrap();
-    // However busy the machine is.
+    // No time limit: the machine may be busy.
     let patient = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     let scripts = Scripts::with_clock(CLOCK);
@@ -312,10 +312,10 @@ fn subject(number: u64, case: &Case, connection: &MultiplexedConnection) -> Subj
             ask_again_max: Duration::from_millis(ASK_AGAIN_MS_MAX),
         },
         connection: connection.clone(),
-        place: Place::of(&format!("case-{number}"), &worker),
+        keys: WorkerKeys::of(&format!("case-{number}"), &worker),
         worker,
         fails: case.fails,
-        // Redis removes keys by its own clock, so the time has to be near to it, and later.
+        // Redis removes keys by its own clock, so the time must be later.
         now: 1_000_000_000_000_000,
         held: Vec::new(),
         next: 0,
@@ -326,7 +326,7 @@ fn subject(number: u64, case: &Case, connection: &MultiplexedConnection) -> Subj
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scripts_come_to_the_numbers_of_the_meter() {
+async fn the_scripts_compute_the_numbers_of_the_meter() {
     let (_redis, connection) = a_redis().await;
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
     let cases = AtomicU64::new(0);
@@ -337,7 +337,7 @@ async fn the_scripts_come_to_the_numbers_of_the_meter() {
     runner.run(&case(), run).unwrap();
 }
 
-/// More tenants than have tags, then all of them at once for what one after the other gives back.
+/// More tenants than tags; then all of them ask for the capacity that calls release one by one.
 #[tokio::test]
 async fn with_more_tenants_than_tags_the_numbers_are_the_same() {
     let (_redis, connection) = a_redis().await;
@@ -370,7 +370,7 @@ fn without_limits_a_minute(in_flight_max: u32) -> Case {
     Case { limits: [None; 6], in_flight_max, fails: false, commands: Vec::new() }
 }
 
-/// How many are in flight decides whether an answer lets more of them be: the last ones do not.
+/// The number of calls in flight decides whether an answer raises the limit: the last ones do not.
 #[tokio::test]
 async fn calls_that_end_together_count_one_after_the_other() {
     let (_redis, connection) = a_redis().await;
@@ -386,7 +386,7 @@ async fn calls_that_end_together_count_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_makes_room_as_soon_as_it_is_needed() {
+async fn an_expired_lease_frees_its_capacity_when_it_is_needed() {
     let (_redis, connection) = a_redis().await;
     let mut subject = subject(0, &without_limits_a_minute(2), &connection);
     subject.times.lease_ttl = Duration::from_secs(10);
@@ -402,9 +402,9 @@ async fn a_lease_that_ran_out_makes_room_as_soon_as_it_is_needed() {
     assert_eq!(subject.held.len(), 3);
 }
 
-/// They are renewed only when it is needed, and a key that was gone has no end.
+/// Expiries are renewed only when needed; a key that was lost is created without one.
 #[tokio::test]
-async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
+async fn keys_expire_with_their_data() {
     const LEASE_MS: u64 = 10_000;
     const KEPT_MS: u64 = 40_000;
     let (_redis, connection) = a_redis().await;
@@ -416,9 +416,9 @@ async fn keys_live_as_long_as_what_they_hold_and_not_for_ever() {
     {
         subject.now += ms;
         let caller = Caller { tenant: tenant(["a", "b"][step % 2]), ..Caller::new(1) };
-        let [calls, state, groups]: [String; 3] = subject.place.settling_keys().try_into().unwrap();
+        let [calls, state, groups]: [String; 3] = subject.keys.settle_keys().try_into().unwrap();
         if step == 20 {
-            // As when memory is short.
+            // Redis may evict a key when memory is short.
             subject.check().await.unwrap();
             let _: u64 = redis::cmd("DEL").arg(&groups).query_async(&mut subject.connection).await.unwrap();
         }

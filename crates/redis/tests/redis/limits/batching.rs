@@ -1,4 +1,4 @@
-//! Calls of one worker that are asked for while Redis has not answered yet.
+//! Calls of one worker that are requested before Redis has answered the previous ones.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::support::{KEY, Onlooker, Process, a_worker, options};
 
 type Asked<'a> = LocalBoxFuture<'a, Result<Option<Box<dyn Permit>>, LimiterError>>;
 
-/// Nothing but what a test asks for is sent.
+/// The limiter sends only the requests of the test.
 fn quiet() -> Options {
     Options { extend_every: Duration::from_mins(1), ..options() }
 }
 
-/// Asks, and goes no further: what is sent is answered later.
+/// Requests a call without waiting for the answer.
 fn begin<'a>(process: &'a Process, worker: &'a Worker) -> Asked<'a> {
     let mut asked: Asked<'a> = Box::pin(process.ask(worker));
     assert!(Pin::new(&mut asked).now_or_never().is_none());
@@ -38,21 +38,25 @@ async fn granted(asked: Vec<Asked<'_>>) -> Vec<Option<Box<dyn Permit>>> {
 }
 
 #[tokio::test]
-async fn what_waits_for_an_answer_is_asked_together_and_decided_in_order() {
+async fn waiting_calls_are_decided_together_and_in_order() {
     let redis = Redis::start().await.unwrap();
     let (process, worker) = (Process::start(1, &redis, quiet()).await, a_worker(10));
     let mut onlooker = Onlooker::of(&redis).await;
     let _held = process.must_grant(&worker).await;
     let before = scripts_run(&mut onlooker).await;
     let answers = granted((0..20).map(|_| begin(&process, &worker)).collect()).await;
-    assert_eq!(scripts_run(&mut onlooker).await - before, 2, "the first one, and those that came meanwhile");
+    assert_eq!(
+        scripts_run(&mut onlooker).await - before,
+        2,
+        "the first call, and those that arrived meanwhile"
+    );
     assert_eq!(answers.iter().position(Option::is_none), Some(9));
     assert_eq!(answers.iter().flatten().count(), 9);
     assert_eq!(onlooker.leases().await, 10);
 }
 
 #[tokio::test]
-async fn a_question_has_no_more_calls_than_it_may_and_the_rest_comes_after() {
+async fn a_batch_is_bounded_and_the_next_one_has_the_rest() {
     let redis = Redis::start().await.unwrap();
     let (process, worker) = (Process::start(1, &redis, quiet()).await, a_worker(150));
     let mut onlooker = Onlooker::of(&redis).await;
@@ -65,15 +69,15 @@ async fn a_question_has_no_more_calls_than_it_may_and_the_rest_comes_after() {
 }
 
 #[tokio::test]
-async fn who_gives_up_takes_nobody_along_and_no_room() {
+async fn a_call_that_is_given_up_takes_no_capacity() {
     let redis = Redis::start().await.unwrap();
     let (process, worker) = (Process::start(1, &redis, quiet()).await, a_worker(2));
     let mut onlooker = Onlooker::of(&redis).await;
     let sent = begin(&process, &worker);
-    let gathering: Vec<_> = (0..3).map(|_| begin(&process, &worker)).collect();
-    let [first, second, third] = <[Asked<'_>; 3]>::try_from(gathering).ok().unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| begin(&process, &worker)).collect();
+    let [first, second, third] = <[Asked<'_>; 3]>::try_from(waiting).ok().unwrap();
     drop((sent, first, third));
-    let _held = second.await.unwrap().expect("those that were given up were not asked for");
+    let _held = second.await.unwrap().expect("the calls that were given up were not requested");
     onlooker.wait_for_leases(1).await;
 }
 

@@ -1,4 +1,4 @@
-//! What every limiter must do, with two processes on one Redis.
+//! The requirements of every limiter, with two processes on one Redis.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Redis goes, hangs, and comes back.
+//! Redis stops, hangs, and returns.
 
 use std::time::{Duration, Instant};
 
@@ -10,33 +10,31 @@ use redis::Value;
 use super::support::{MEMBERS, Onlooker, PATIENCE, Process, a_worker, options, wait_for};
 
 #[tokio::test]
-async fn while_redis_is_away_a_limiter_may_hold_all_calls() {
+async fn a_limiter_may_hold_all_calls_while_redis_is_unreachable() {
     let mut redis = Redis::start().await.unwrap();
     let (process, worker) = (Process::start(1, &redis, options()).await, a_worker(2));
-    let since = process.limiter.standing().since;
     let _held = process.must_grant(&worker).await;
     redis.kill().await;
     process.must_refuse(&worker).await;
     process.wait_for(State::Holding).await;
-    assert!(process.limiter.standing().since >= since);
     process.must_refuse(&worker).await;
 
     redis.start_again().await.unwrap();
     process.wait_for(State::Shared).await;
-    // What is held was put back before anything else is granted.
+    // The lease of the held permit was restored before anything else is granted.
     assert_eq!(Onlooker::of(&redis).await.leases().await, 1);
     let _another = process.must_grant(&worker).await;
     process.must_refuse(&worker).await;
 }
 
 #[tokio::test]
-async fn while_redis_is_away_a_limiter_may_grant_its_share() {
+async fn a_limiter_may_grant_its_share_while_redis_is_unreachable() {
     let mut redis = Redis::start().await.unwrap();
     let local = Options { away: Away::Local { share: Some(0.5) }, ..options() };
     let (process, worker) = (Process::start(1, &redis, local).await, a_worker(5));
     let first = process.must_grant(&worker).await;
     redis.kill().await;
-    // Half of five, rounded up, is three, and one of them was there before.
+    // Half of five, rounded up, is three; one of them is held already.
     let second = process.must_grant(&worker).await;
     process.wait_for(State::Local).await;
     let third = process.must_grant(&worker).await;
@@ -50,7 +48,7 @@ async fn while_redis_is_away_a_limiter_may_grant_its_share() {
     redis.start_again().await.unwrap();
     process.wait_for(State::Shared).await;
     let mut onlooker = Onlooker::of(&redis).await;
-    assert_eq!(onlooker.leases().await, 2, "what was granted without Redis counts now");
+    assert_eq!(onlooker.leases().await, 2, "permits that were granted without Redis count now");
     drop(second);
     onlooker.wait_for_leases(1).await;
 }
@@ -59,7 +57,7 @@ fn by_number() -> Options {
     Options { away: Away::Local { share: None }, ..options() }
 }
 
-/// Waits until each process has told Redis several times that it is there, and so knows of the others.
+/// Waits until each process has registered in Redis several times, and so knows of the others.
 async fn wait_until_known(onlooker: &mut Onlooker, processes: usize) {
     let mut seen: Vec<(String, u64)> = Vec::new();
     for _ in 0..5 {
@@ -87,7 +85,7 @@ async fn without_redis_processes_divide_the_limits_by_their_number() {
     for process in &processes {
         wait_for(async || {
             process.ask(&worker).await.unwrap();
-            (process.limiter.standing().state == State::Local).then_some(())
+            (process.limiter.state() == State::Local).then_some(())
         })
         .await;
     }
@@ -111,12 +109,12 @@ async fn a_process_that_stops_leaves_its_share_to_the_others() {
 }
 
 #[tokio::test]
-async fn a_process_that_starts_without_redis_calls_nobody() {
+async fn a_process_that_starts_without_redis_grants_no_calls() {
     let mut redis = Redis::start().await.unwrap();
     redis.kill().await;
     let process = Process::launch(1, &redis.url(), by_number());
     process.must_refuse(&a_worker(5)).await;
-    assert_eq!(process.limiter.standing().state, State::Holding, "it cannot know how many others there are");
+    assert_eq!(process.limiter.state(), State::Holding, "it cannot know the number of other processes");
 }
 
 #[tokio::test]
@@ -125,7 +123,7 @@ async fn a_limiter_starts_without_redis_and_finds_it_later() {
     redis.kill().await;
     let (process, worker) = (Process::launch(1, &redis.url(), options()), a_worker(1));
     process.must_refuse(&worker).await;
-    assert_eq!(process.limiter.standing().state, State::Holding);
+    assert_eq!(process.limiter.state(), State::Holding);
     redis.start_again().await.unwrap();
     process.wait_for(State::Shared).await;
     let _held = process.must_grant(&worker).await;
@@ -145,19 +143,19 @@ async fn a_frozen_redis_delays_no_call_beyond_the_timeout_and_leaves_no_lease() 
     assert!(all.into_iter().all(|asked| asked.unwrap().is_none()));
     let took = frozen.elapsed();
     assert!(took < answer_max + Duration::from_secs(2), "{took:?}");
-    assert_eq!(process.limiter.standing().state, State::Holding);
+    assert_eq!(process.limiter.state(), State::Holding);
     wait_for(async || {
         let asked = Instant::now();
         process.must_refuse(&worker).await;
-        assert!(asked.elapsed() < answer_max, "nobody waits for a Redis that is known to be away");
+        assert!(asked.elapsed() < answer_max, "no caller waits for a Redis that is known to be unreachable");
         (frozen.elapsed() > answer_max * 10).then_some(())
     })
     .await;
 
     redis.thaw();
     process.wait_for(State::Shared).await;
-    // Redis has read by now what it was asked for while it was frozen. Those leases hold for minutes unless they were taken
-    // back.
+    // Redis has executed the requests of the time in which it was frozen. Their leases last for minutes unless they were
+    // released.
     let _all = [
         held,
         process.wait_for_grant(&worker).await,
@@ -168,7 +166,7 @@ async fn a_frozen_redis_delays_no_call_beyond_the_timeout_and_leaves_no_lease() 
     assert!(frozen.elapsed() < PATIENCE);
 }
 
-/// A handshake that Redis refuses is not a failure of the connection, after which the manager would connect again by itself.
+/// A handshake that Redis rejects is not a failure of the connection, after which the manager would reconnect by itself.
 #[tokio::test]
 async fn a_refused_handshake_is_tried_again() {
     let redis = Redis::start().await.unwrap();
@@ -183,7 +181,7 @@ async fn a_refused_handshake_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_redis_that_becomes_a_replica_counts_as_away() {
+async fn a_redis_that_becomes_a_replica_counts_as_unreachable() {
     let redis = Redis::start().await.unwrap();
     let process = Process::start(1, &redis, options()).await;
     let mut onlooker = Onlooker::of(&redis).await;

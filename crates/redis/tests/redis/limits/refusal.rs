@@ -1,4 +1,4 @@
-//! What is refused, and what an error must not say.
+//! Invalid options and data, and errors that show no password.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::support::{KEY, Onlooker, PATIENCE, Process, a_worker, open, options};
 
 #[tokio::test]
-async fn a_key_that_is_something_else_is_an_error_of_its_worker_only() {
+async fn a_key_of_another_type_fails_its_worker_only() {
     let redis = Redis::start().await.unwrap();
     let process = Process::start(1, &redis, options()).await;
     let mut onlooker = Onlooker::of(&redis).await;
@@ -24,14 +24,14 @@ async fn a_key_that_is_something_else_is_an_error_of_its_worker_only() {
     assert_eq!(error.source().unwrap().to_string(), "Redis refused the request with `WRONGTYPE`");
 
     let _held = process.must_grant(&a_pool().workers()[1]).await;
-    assert_eq!(process.limiter.standing().state, State::Shared);
+    assert_eq!(process.limiter.state(), State::Shared);
     let () = onlooker.say(&format!("SET {KEY} damaged")).await;
     let _: u32 = onlooker.say(&format!("DEL {KEY}")).await;
     let _held = process.must_grant(&a_worker(1)).await;
 }
 
 #[tokio::test]
-async fn a_url_that_cannot_be_used_is_not_repeated() {
+async fn an_invalid_url_is_not_repeated() {
     let clock = Arc::new(TestClock::new());
     for url in ["", "hunter2", "http://:hunter2@127.0.0.1", "redis://:hunter2@:x", "redis://:hunter2@0.0.0.0"]
     {
@@ -63,15 +63,15 @@ async fn rediss_speaks_tls() {
         let (mut stream, _) = listener.accept().await.unwrap();
         [stream.read_u8().await.unwrap(), stream.read_u8().await.unwrap()]
     };
-    // A TLS record that holds a handshake.
+    // The beginning of a TLS record with a handshake.
     assert_eq!(timeout(PATIENCE, first_bytes).await.unwrap(), [22, 3]);
 }
 
 #[tokio::test]
-async fn without_its_extender_a_limiter_asks_nobody() {
+async fn a_limiter_without_its_extender_does_not_call_redis() {
     let redis = Redis::start().await.unwrap();
     let (limiter, extender) = open(1, &redis.url(), options());
-    assert_eq!(limiter.standing().state, State::Holding);
+    assert_eq!(limiter.state(), State::Holding);
     drop(extender);
-    assert_eq!(limiter.standing().state, State::Holding);
+    assert_eq!(limiter.state(), State::Holding);
 }

@@ -1,4 +1,4 @@
-//! Several servers: what every limiter must do, and one that goes.
+//! Several servers: the requirements of every limiter, and one server that stops.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use podium_testkit::limiter::{Caller, LimiterFixture};
 
 use super::support::{Onlooker, Process, a_worker, options};
 
-/// Two servers, and what a process has on each.
+/// Two servers.
 struct Pair {
     servers: [Redis; 2],
 }
@@ -38,7 +38,7 @@ fn limiter(processes: &[Process; 2], names: [&str; 2]) -> SeveralRedisLimiters {
     SeveralRedisLimiters::new(server(0), [server(1)])
 }
 
-/// A worker with one call at once, of a vendor that is on that server.
+/// A worker with one concurrent call, of a vendor that is counted on that server.
 fn worker_on(limiter: &SeveralRedisLimiters, server: &str) -> Worker {
     let vendors = (0..100).map(|number| VendorId::new(format!("vendor-{number}")).unwrap());
     let vendor = { vendors }.find(|vendor| limiter.server_of(vendor).name == server).unwrap();
@@ -78,7 +78,7 @@ async fn a_server_that_is_unreachable_concerns_its_own_vendors_only() {
     pair.servers[0].kill().await;
     assert!(!is_granted(&first_limiter, &on_a).await, "without its server the process holds calls");
     first[0].wait_for(State::Holding).await;
-    assert_eq!(first_limiter.server_of(&on_b.vendor).limiter.standing().state, State::Shared);
+    assert_eq!(first_limiter.server_of(&on_b.vendor).limiter.state(), State::Shared);
 
     // The limit of the other server's vendor still holds over both processes.
     let held = first_limiter.acquire(&Caller::new(0).wish(&on_b)).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_server_that_is_unreachable_concerns_its_own_vendors_only() {
 }
 
 #[tokio::test]
-async fn a_vendor_has_one_server_in_whatever_order_they_are_given() {
+async fn a_vendor_has_the_same_server_in_any_order() {
     let pair = Pair::start().await;
     let (processes, limiter_ab) = pair.process(1).await;
     let limiter_ba = limiter(&processes, ["b:6379", "a:6379"]);
@@ -99,7 +99,7 @@ async fn a_vendor_has_one_server_in_whatever_order_they_are_given() {
         let vendor = VendorId::new(format!("vendor-{number}")).unwrap();
         assert_eq!(limiter_ab.server_of(&vendor).name, limiter_ba.server_of(&vendor).name);
     }
-    // Nothing of a vendor is on the other server.
+    // The other server has no data of the vendor.
     let worker = worker_on(&limiter_ab, "a:6379");
     let _held = limiter_ab.acquire(&Caller::new(0).wish(&worker)).await.unwrap();
     let key = format!("EXISTS podium:limits:{{{}}}:{}:calls", worker.vendor, worker.id);

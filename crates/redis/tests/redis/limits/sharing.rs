@@ -1,4 +1,4 @@
-//! What processes share, and what becomes of a lease.
+//! Limits that processes share, and the life of a lease.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use podium_redis::limits::Options;
 
 use super::support::{Onlooker, Process, a_worker, options, wait_for};
 
-/// Leases that a test can wait for.
+/// Leases that expire soon enough for a test.
 fn short_leases() -> Options {
     let lease_ttl = Duration::from_secs(2);
     Options { lease_ttl, member_ttl: lease_ttl, kept: lease_ttl, ..options() }
 }
 
 #[tokio::test]
-async fn a_dead_processs_permits_come_back_when_their_leases_run_out() {
+async fn the_permits_of_a_dead_process_are_released_when_their_leases_expire() {
     let redis = Redis::start().await.unwrap();
     let (mut dead, worker) = (Process::start(1, &redis, short_leases()).await, a_worker(2));
     let other = Process::start(2, &redis, short_leases()).await;
@@ -44,7 +44,7 @@ async fn a_lease_that_is_held_is_extended_beyond_its_first_end() {
 }
 
 #[tokio::test]
-async fn after_a_flush_held_permits_are_put_back_and_the_limiter_goes_on() {
+async fn held_permits_are_restored_after_a_flush() {
     let mut redis = Redis::start().await.unwrap();
     let (process, worker) = (Process::start(1, &redis, options()).await, a_worker(3));
     let other = Process::start(2, &redis, options()).await;
@@ -83,12 +83,12 @@ async fn a_worker_that_is_not_used_leaves_nothing_in_redis() {
     let held = process.must_grant(&worker).await;
     process.die().await;
     drop(held);
-    // Even without anybody who removes it.
+    // Nothing removes it but its expiry.
     wait_for(async || (onlooker.say::<u32>("DBSIZE").await == 0).then_some(())).await;
 }
 
 #[tokio::test]
-async fn what_was_dropped_before_a_stop_is_given_back_by_its_end() {
+async fn permits_dropped_before_a_stop_are_released_by_its_end() {
     let redis = Redis::start().await.unwrap();
     let slow = Options { extend_every: Duration::from_mins(1), ..options() };
     let (mut process, worker) = (Process::start(1, &redis, slow).await, a_worker(8));

@@ -1,4 +1,4 @@
-//! A Redis, and processes that share it.
+//! A Redis server and processes that share it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// How long what is due may take to come, on a machine that has much else to do.
+/// Longest wait for an expected event on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Quick to extend and to look for Redis, and patient with its answers.
+/// Frequent extensions and probes, and a long time limit.
 pub(crate) fn options() -> Options {
     Options {
         lease_ttl: Duration::from_mins(5),
@@ -37,13 +37,13 @@ pub(crate) fn a_worker(in_flight_max: u32) -> Worker {
     Worker { limits: Limits { in_flight_max, ..worker.limits }, ..worker }
 }
 
-/// Where the leases of [`a_worker`] are.
+/// The key with the leases of [`a_worker`].
 pub(crate) const KEY: &str = "podium:limits:{north}:quick:calls";
 
-/// Where the processes are that share the limits.
+/// The key with the processes that share the limits.
 pub(crate) const MEMBERS: &str = "podium:limits:members";
 
-/// A process, as far as limits go.
+/// A process that asks for permits.
 pub(crate) struct Process {
     pub(crate) limiter: RedisLimiter,
     stop: CancellationToken,
@@ -51,7 +51,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Number `number`, which may not have reached Redis yet.
+    /// Starts process `number`, which may not have reached Redis yet.
     pub(crate) fn launch(number: u128, url: &str, options: Options) -> Self {
         let (limiter, extender) = open(number, url, options);
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
@@ -59,7 +59,7 @@ impl Process {
         Self { limiter, stop, tasks }
     }
 
-    /// Number `number`, which shares its limits.
+    /// Starts process `number` and waits until it shares its limits.
     pub(crate) async fn start(number: u128, redis: &Redis, options: Options) -> Self {
         let process = Self::launch(number, &redis.url(), options);
         process.wait_for(State::Shared).await;
@@ -67,12 +67,12 @@ impl Process {
     }
 
     pub(crate) async fn wait_for(&self, state: State) {
-        let mut standing = self.limiter.watch_standing();
-        let reached = standing.wait_for(|standing| standing.state == state);
-        timeout(PATIENCE, reached).await.expect("it comes to that state").unwrap();
+        let mut states = self.limiter.watch_state();
+        let reached = states.wait_for(|current| *current == state);
+        timeout(PATIENCE, reached).await.expect("the limiter reaches the state in time").unwrap();
     }
 
-    /// As after `kill -9`: whatever is dropped later, nobody tells Redis.
+    /// Ends it as `kill -9` does: permits that are dropped later are not settled in Redis.
     pub(crate) async fn die(&mut self) {
         self.tasks.shutdown().await;
     }
@@ -95,11 +95,11 @@ impl Process {
     }
 
     pub(crate) async fn must_grant(&self, worker: &Worker) -> Box<dyn Permit> {
-        self.ask(worker).await.unwrap().expect("there is room")
+        self.ask(worker).await.unwrap().expect("there is capacity")
     }
 
     pub(crate) async fn must_refuse(&self, worker: &Worker) {
-        assert!(self.ask(worker).await.unwrap().is_none(), "there is no room");
+        assert!(self.ask(worker).await.unwrap().is_none(), "there is no capacity");
     }
 
     pub(crate) async fn wait_for_grant(&self, worker: &Worker) -> Box<dyn Permit> {
@@ -112,7 +112,7 @@ pub(crate) fn open(number: u128, url: &str, options: Options) -> (RedisLimiter, 
     RedisLimiter::open(url, options, Uuid::from_u128(number), clock).unwrap()
 }
 
-/// Looks again and again, until there is something.
+/// Repeats `look` until it returns a value.
 pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let clock = TestClock::new();
     let looking = async {
@@ -123,21 +123,21 @@ pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
             clock.sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, looking).await.expect("it is there in time")
+    timeout(PATIENCE, looking).await.expect("the value arrives in time")
 }
 
-/// Somebody who looks at Redis from outside.
+/// A connection to Redis next to the limiter.
 pub(crate) struct Onlooker(MultiplexedConnection);
 
 impl Onlooker {
     pub(crate) async fn of(redis: &Redis) -> Self {
         let client = redis::Client::open(redis.url()).unwrap();
-        // However busy the machine is.
+        // No time limit: the machine may be busy.
         let patient = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         Self(client.get_multiplexed_async_connection_with_config(&patient).await.unwrap())
     }
 
-    /// Sends a command, in words.
+    /// Sends a command, written as words.
     pub(crate) async fn say<T: FromRedisValue>(&mut self, words: &str) -> T {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().unwrap());
@@ -147,7 +147,7 @@ impl Onlooker {
         command.query_async(&mut self.0).await.unwrap()
     }
 
-    /// How many leases [`a_worker`] has.
+    /// The number of leases of [`a_worker`].
     pub(crate) async fn leases(&mut self) -> u32 {
         self.say(&format!("ZCARD {KEY}")).await
     }
@@ -156,7 +156,7 @@ impl Onlooker {
         wait_for(async || (self.leases().await == count).then_some(())).await;
     }
 
-    /// When the first lease of [`a_worker`] runs out, in milliseconds of Redis's clock.
+    /// When the first lease of [`a_worker`] expires, in milliseconds of Redis's clock.
     pub(crate) async fn first_runs_out_ms(&mut self) -> u64 {
         let first: Vec<(String, u64)> = self.say(&format!("ZRANGE {KEY} 0 0 WITHSCORES")).await;
         first[0].1
