@@ -21,6 +21,7 @@ pub mod prices;
 pub mod prompt;
 pub mod rating;
 pub mod rendezvous;
+pub mod retry;
 pub mod run;
 pub mod sampling;
 pub mod share;

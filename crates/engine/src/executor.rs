@@ -36,7 +36,7 @@ use crate::commit::InHand;
 use crate::engine::Engine;
 use crate::executor::call::{Call, Cure, Ended};
 use crate::executor::fallback::Shut;
-use crate::executor::retry_budget::RetryBudget;
+use crate::executor::retry_budget::RetryBudgets;
 use crate::lanes::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
 
 /// Serves the lanes of steps.
@@ -44,7 +44,7 @@ use crate::lanes::task::{Acked, Claimed, Settle, Slot, Slots, Work, serve_lane};
 pub(crate) struct Executor {
     engine: Engine,
     slots: Slots,
-    retries: Arc<RetryBudget>,
+    retries: Arc<RetryBudgets>,
     stop: CancellationToken,
 }
 
@@ -78,7 +78,7 @@ struct NoRoom {
 impl Executor {
     /// Begins no further step by itself after `stop`.
     pub(crate) fn new(engine: Engine, slots: Slots, stop: CancellationToken) -> Self {
-        let retries = Arc::new(RetryBudget::new(engine.options().retries));
+        let retries = Arc::new(RetryBudgets::new(engine.options().retries));
         Self { engine, slots, retries, stop }
     }
 

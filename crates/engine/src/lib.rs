@@ -21,7 +21,6 @@ mod upkeep;
 
 pub use commit::CommandError;
 pub use engine::{Engine, WatchError};
-pub use executor::retry_budget::RetryLimits;
 pub use front::answer::{AnswerError, AnswerPart};
 pub use front::estimate::{Estimate, Typical};
 pub use front::ratings::{OutcomePage, RateError, RatedOutcome};

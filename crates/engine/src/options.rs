@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::pool::Pool;
+use podium_domain::retry::RetryLimits;
 use podium_ports::cache::StepCache;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::conductor::Conductors;
@@ -12,8 +13,6 @@ use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
 use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
-
-use crate::executor::retry_budget::RetryLimits;
 
 /// Everything from outside that the engine needs.
 #[derive(Clone)]

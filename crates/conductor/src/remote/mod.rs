@@ -35,7 +35,7 @@ use admission::Admission;
 use call::{Broken, Call, Written};
 use metrics::Metrics;
 use optional_parameters::OptionalParameters;
-use retries::RetryBudget;
+use retries::EndpointBudget;
 use usage_account::UsageAccount;
 
 /// Most bytes of reasoning that a run records.
@@ -89,7 +89,7 @@ pub struct RemoteConductor {
     template: PromptTemplate,
     options: RemoteOptions,
     admission: Admission,
-    retries: RetryBudget,
+    retries: EndpointBudget,
     optional: OptionalParameters,
     metrics: Metrics,
 }
@@ -133,7 +133,7 @@ impl RemoteConductor {
         let id = Self::id_of(&model);
         let admission = Admission::new(model.limits.in_flight_max as usize, options.waiting_max);
         let optional = OptionalParameters::of(&model);
-        let (retries, metrics) = (RetryBudget::default(), Metrics::new(&id));
+        let (retries, metrics) = (EndpointBudget::new(), Metrics::new(&id));
         Self { id, vendors, limiter, model, pool, template, options, admission, retries, optional, metrics }
     }
 

@@ -3,9 +3,11 @@
 //! Only a call without any output is retried: it cost nothing, and no client has seen a part of it. Retries are bounded per plan,
 //! by the plan's remaining time, and as a share of all calls, so that a failing endpoint does not receive a multiple of its load.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use podium_domain::retry::{Backoff, RetryBudget, RetryLimits};
+use podium_domain::time::Timestamp;
 use podium_ports::vendor::{VendorError, Wait};
 use tokio::time::Instant;
 
@@ -13,52 +15,43 @@ use super::call::Broken;
 
 /// Most retries of one plan.
 pub(super) const RETRIES_MAX: u32 = 3;
-/// Upper bound of the pause before the first retry; doubled for each further one.
-const PAUSE: Duration = Duration::from_millis(500);
-/// Upper bound of any pause, unless the vendor asks for a longer one.
-const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// Retries earned per call and per second: a tenth of the calls, as in "Site Reliability Engineering" (Google, 2016, chapter
-/// 21), plus a small rate for endpoints with few calls.
-const EARNED_PER_CALL: f64 = 0.1;
-const EARNED_PER_SECOND: f64 = 1.0;
-/// Most unused retries that are kept.
-const KEPT_MAX: f64 = 10.0;
+/// Its pauses.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(8) };
+/// Retries as a share of all calls, and per second.
+const LIMITS: RetryLimits = RetryLimits { share_max: 0.1, per_second_min: 1.0 };
 
 /// The retry budget of an endpoint.
 #[derive(Debug)]
-pub(super) struct RetryBudget(Mutex<(f64, Option<Instant>)>);
-
-impl Default for RetryBudget {
-    /// Starts full.
-    fn default() -> Self {
-        Self(Mutex::new((KEPT_MAX, None)))
-    }
+pub(super) struct EndpointBudget {
+    started: Instant,
+    budget: Mutex<RetryBudget>,
 }
 
-impl RetryBudget {
+impl EndpointBudget {
+    /// A full budget.
+    pub(super) fn new() -> Self {
+        Self { started: Instant::now(), budget: Mutex::new(RetryBudget::new(LIMITS)) }
+    }
+
     /// Adds the share that a call earns.
     pub(super) fn called(&self) {
-        self.with(|left| *left = (*left + EARNED_PER_CALL).min(KEPT_MAX));
+        let now = self.now();
+        self.lock().called(now);
     }
 
     /// Takes a retry from the budget; false if it is empty.
     pub(super) fn take(&self) -> bool {
-        self.with(|left| {
-            let may = *left >= 1.0;
-            if may {
-                *left -= 1.0;
-            }
-            may
-        })
+        let now = self.now();
+        self.lock().take(now)
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut f64) -> T) -> T {
-        let now = Instant::now();
-        let mut budget = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (left, at) = &mut *budget;
-        let since = at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        *left = (*left + since.as_secs_f64() * EARNED_PER_SECOND).min(KEPT_MAX);
-        change(left)
+    /// The time since the start, which never goes back.
+    fn now(&self) -> Timestamp {
+        Timestamp::default().after(self.started.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RetryBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,14 +62,10 @@ pub(super) fn is_worth_a_retry(broken: &Broken) -> bool {
     !broken.has_text && broken.error.is_retryable() && !timed_out
 }
 
-/// The pause before a retry (numbered from 1): exponential with full jitter, but at least what the vendor asked for. The
-/// jitter comes from `seed`, which differs for each planning attempt.
-///
-/// Full jitter: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+/// The pause before a retry (numbered from 1). The jitter comes from `seed`, which differs for each planning attempt.
 pub(super) fn pause(number: u32, seed: u64, error: &VendorError) -> Duration {
-    let ceiling = PAUSE.saturating_mul(1 << number.saturating_sub(1).min(16)).min(PAUSE_MAX);
-    let share = f64::from(u32::try_from(mixed(seed, number) >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX);
-    ceiling.mul_f64(share).max(error.retry_after().unwrap_or_default())
+    let random = u32::try_from(mixed(seed, number) >> 32).unwrap_or(u32::MAX);
+    BACKOFF.pause(number, random, error.retry_after().unwrap_or_default())
 }
 
 /// 64 pseudo-random bits from a seed and a number: the finalizer of `SplitMix64`, Steele and others, OOPSLA 2014.
@@ -112,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn retries_are_a_share_of_the_calls_and_a_small_rate() {
-        let budget = RetryBudget::default();
+        let budget = EndpointBudget::new();
         let taken = || std::iter::from_fn(|| budget.take().then_some(())).count();
         assert_eq!((taken(), taken()), (10, 0));
         (0..35).for_each(|_| budget.called());

@@ -3,19 +3,14 @@
 use std::time::Duration;
 
 use podium_domain::ids::ClaimId;
+use podium_domain::retry::Backoff;
 
 use crate::options::Options;
 
-/// Pause before the next attempt after `failed` failed ones: exponential with full jitter, but never less than what the
-/// vendor asked for. The jitter comes from the claim, which is random already.
-///
-/// Full jitter: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+/// The pause before the next attempt after `failed` failed ones. The jitter comes from the claim, which is random already.
 pub(crate) fn pause(options: &Options, failed: u32, claim: ClaimId, asked: Duration) -> Duration {
-    let doubled = options.retry_pause.saturating_mul(1 << failed.saturating_sub(1).min(16));
-    let ceiling = doubled.min(options.retry_pause_max);
-    let random = u32::from_be_bytes(last_bytes(claim));
-    let jittered = ceiling.mul_f64(f64::from(random) / f64::from(u32::MAX));
-    jittered.max(asked)
+    let backoff = Backoff { first: options.retry_pause, max: options.retry_pause_max };
+    backoff.pause(failed, u32::from_be_bytes(last_bytes(claim)), asked)
 }
 
 fn last_bytes(claim: ClaimId) -> [u8; 4] {
@@ -27,19 +22,14 @@ fn last_bytes(claim: ClaimId) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    fn claim(last: &str) -> ClaimId {
-        format!("00000000-0000-4000-8000-0000{last}").parse().unwrap()
-    }
-
     #[test]
-    fn pauses_grow_stay_below_the_bound_and_obey_the_vendor() {
+    fn the_pause_is_a_random_part_of_the_bound() {
         let options = Options::default();
-        let longest = claim("ffffffff");
-        assert_eq!(pause(&options, 1, longest, Duration::ZERO), options.retry_pause);
-        assert_eq!(pause(&options, 2, longest, Duration::ZERO), options.retry_pause * 2);
-        assert_eq!(pause(&options, 60, longest, Duration::ZERO), options.retry_pause_max);
-        assert_eq!(pause(&options, 3, claim("00000000"), Duration::ZERO), Duration::ZERO);
-        let asked = Duration::from_secs(7_999);
-        assert_eq!(pause(&options, 1, longest, asked), asked);
+        let after_two = |last: &str| {
+            let claim = format!("00000000-0000-4000-8000-0000{last}").parse().unwrap();
+            pause(&options, 2, claim, Duration::ZERO)
+        };
+        assert_eq!(after_two("ffffffff"), options.retry_pause * 2);
+        assert_eq!(after_two("00000000"), Duration::ZERO);
     }
 }
