@@ -4,9 +4,9 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use podium_bundle::prompt::DESCRIBED_PROMPT;
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Tier;
-use podium_domain::prompt::DESCRIBED_PROMPT;
 use podium_llama::Sampling;
 use podium_llama::engine::{Completion, Engine, EngineOptions, HiddenStates, Pending, Request};
 use podium_llama::grammar::{MayKeepAnswer, PlanShape};

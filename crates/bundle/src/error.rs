@@ -4,9 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use podium_domain::bundle::ManifestError;
-
 use crate::MANIFEST_BYTES_MAX;
+use crate::manifest::ManifestError;
 
 /// Why a bundle cannot be opened or packed.
 #[derive(Debug, thiserror::Error)]

@@ -10,20 +10,20 @@ mod error;
 pub mod gguf;
 pub mod hardware;
 mod local_limits;
+pub mod manifest;
 mod pack;
+pub mod prompt;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use podium_domain::bundle::Manifest;
-
 pub use checksum::of_bytes as sha256;
 pub use error::BundleError;
 pub use local_limits::{LocalLimits, SEQUENCES_MAX, WAITING_MAX};
+pub use manifest::{MANIFEST_FILE, Manifest};
 pub use pack::{pack_copy, pack_in_place};
-pub use podium_domain::bundle::MANIFEST_FILE;
 
 /// Longest manifest in bytes; most of it is the prompt.
 pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;

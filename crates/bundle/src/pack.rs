@@ -7,7 +7,9 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use podium_domain::bundle::{is_plain_file_name, slots_hash};
+use podium_domain::pool::slots_hash;
+
+use crate::manifest::is_plain_file_name;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 use toml_edit::{DocumentMut, Item, TableLike, value};

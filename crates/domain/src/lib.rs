@@ -6,7 +6,6 @@
 
 pub mod answer;
 pub mod budget;
-pub mod bundle;
 pub mod cells;
 pub mod content;
 pub mod conversation;

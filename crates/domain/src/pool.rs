@@ -7,6 +7,7 @@ mod file;
 mod limits;
 mod price_file;
 mod secret;
+mod slots;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ pub use extras::{Extras, HeaderText};
 pub use features::{Feature, KeyHeader, TokenLimitField, WireFormat};
 pub use file::PoolError;
 pub use secret::SecretRef;
+pub use slots::slots_hash;
 pub use waits::Waits;
 
 /// Most workers of a pool.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use podium_domain::bundle::slots_hash;
 use podium_domain::ids::WorkerId;
+use podium_domain::pool::slots_hash;
 use podium_domain::pool::{Pool, UnknownWorker, WORKERS_MAX};
 use serde::{Deserialize, Serialize};
 

@@ -100,7 +100,7 @@ const LIMITS: Limits = Limits { iterations_max: 300, gradient_max: 1e-6 };
 /// One in this many of the questions that are not held out belongs to the selection set.
 const ONE_CHOOSES_IN: usize = 5;
 
-/// Trains a head for the slots of a pool with this hash ([`slots_hash`](podium_domain::bundle::slots_hash)).
+/// Trains a head for the slots of a pool with this hash ([`slots_hash`](podium_domain::pool::slots_hash)).
 pub fn train(
     dataset: &Dataset,
     source: Source,

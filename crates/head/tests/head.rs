@@ -4,9 +4,9 @@
 use std::error::Error as _;
 use std::path::Path;
 
-use podium_domain::bundle::slots_hash;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
+use podium_domain::pool::slots_hash;
 use podium_head::features::Features;
 use podium_head::outcomes::{Outcome, Outcomes, SCHEMA};
 use podium_head::score::Standing;

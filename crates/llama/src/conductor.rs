@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use podium_domain::bundle::{Manifest, OtherPool, SubtaskWords};
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::policy::{FailedStep, STEPS_MAX, Tier};
 use podium_domain::pool::Pool;
-use podium_domain::prompt::{PlanContext, for_conductor, whole_question_subtask};
+use podium_domain::prompt::whole_question_subtask;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
 use podium_head::{FileError, LinearHead};
@@ -22,7 +21,9 @@ use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome,
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::hardware::Hardware;
-use crate::bundle::{Bundle, LocalLimits};
+use crate::bundle::manifest::{OtherPool, SubtaskWords};
+use crate::bundle::prompt::{PlanContext, for_conductor};
+use crate::bundle::{Bundle, LocalLimits, Manifest};
 use crate::engine::{
     Completion, Ended, Engine, EngineError, EngineOptions, Hidden, HiddenStates, LoadError, Pending,
     ReadRequest, Request,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use podium_bundle::BundleError;
-use podium_domain::bundle::OtherPool;
+use podium_bundle::manifest::OtherPool;
 use podium_domain::pool::PoolError;
 use podium_engine::NotReady;
 use podium_ports::BoxError;

@@ -137,7 +137,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer {
         package: "podium-conductor",
-        uses: DOMAIN_AND_PORTS,
+        uses: &["podium-bundle", "podium-domain", "podium-ports"],
         // A model that plans is held to the limits that it will meet.
         tests_use: &["podium-testkit", "podium-memory"],
     },

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::bundle::{PromptTemplate, SubtaskWords, WorkersInPrompt};
+use podium_bundle::manifest::{PromptTemplate, SubtaskWords, WorkersInPrompt};
+use podium_bundle::prompt::{self, PlanContext};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanStream;
 use podium_domain::policy::{Effort, FailedStep, Policy, ROUNDS_MAX, STEPS_MAX};
 use podium_domain::pool::{Pool, Worker};
-use podium_domain::prompt::{self, PlanContext};
 use podium_domain::run::{FinishReason, PlanResult, Planned};
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::limiter::Limiter;

@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use podium_domain::bundle::slots_hash;
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::{RunId, WorkerId};
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
+use podium_domain::pool::slots_hash;
 use podium_domain::run::PlanResult;
 use podium_domain::time::Timestamp;
 use podium_head::{LinearHead, Source};

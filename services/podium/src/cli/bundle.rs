@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use podium_bundle::manifest::{Manifest, SubtaskWords, WorkersInPrompt};
 use podium_bundle::{Bundle, pack_copy, pack_in_place};
-use podium_domain::bundle::{Manifest, SubtaskWords, WorkersInPrompt};
 use podium_domain::pool::Pool;
 use podium_head::LinearHead;
 

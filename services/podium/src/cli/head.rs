@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use podium_domain::bundle::slots_hash;
 use podium_domain::ids::WorkerId;
+use podium_domain::pool::slots_hash;
 use podium_head::features::Features;
 use podium_head::outcomes::Outcomes;
 use podium_head::score::{self, Standing};

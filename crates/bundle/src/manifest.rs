@@ -6,12 +6,12 @@ mod pinned;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::WorkerId;
-use crate::policy::ROUNDS_MAX;
+use podium_domain::ids::WorkerId;
+use podium_domain::policy::ROUNDS_MAX;
 
 pub use check::{ManifestError, is_plain_file_name};
 pub use examples::{EXAMPLE_BYTES_MAX, EXAMPLES_MAX, Example};
-pub use pinned::{OtherPool, slots_hash};
+pub use pinned::OtherPool;
 
 /// The version of the manifest's schema that this version reads.
 pub const SCHEMA: u32 = 1;
@@ -102,7 +102,7 @@ pub struct PinnedPool {
     pub slots: Vec<WorkerId>,
     /// Name and version of the pool, for people.
     pub trained_on: String,
-    /// [`slots_hash`] of the workers in the slots.
+    /// [`slots_hash`](podium_domain::pool::slots_hash) of the workers in the slots.
     pub hash: String,
 }
 

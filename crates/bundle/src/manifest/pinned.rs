@@ -1,16 +1,9 @@
 //! Checks whether a bundle may run on a pool.
 
-use std::fmt::Write as _;
-
-use sha2::{Digest, Sha256};
+use podium_domain::pool::{Pool, slots_hash};
 
 use super::check::Lines;
 use super::{Manifest, WorkersInPrompt};
-use crate::ids::WorkerId;
-use crate::pool::{Pool, UnknownWorker};
-
-/// The prefix of the hashed text; another algorithm needs another prefix.
-const HASH_NAME: &str = "podium-slots-1";
 
 /// The pool has other workers than the bundle was trained for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,22 +55,4 @@ impl Manifest {
             Err(refused(problems))
         }
     }
-}
-
-/// The identity of the workers in `slots`: the lower-case hexadecimal SHA-256 over `podium-slots-1` and, for each slot in order,
-/// the worker's name and the vendor's name for the model. Each text is preceded by its length in bytes, as in `4:gpt5,`.
-pub fn slots_hash(pool: &Pool, slots: &[WorkerId]) -> Result<String, UnknownWorker> {
-    let mut hash = Sha256::new();
-    let mut add = |text: &str| hash.update(format!("{}:{text},", text.len()));
-    add(HASH_NAME);
-    for id in slots {
-        let worker = pool.worker(id).ok_or_else(|| UnknownWorker { id: id.clone() })?;
-        add(worker.id.as_str());
-        add(&worker.model);
-    }
-    let mut text = String::with_capacity(64);
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::policy::{Effort, Policy, STEPS_MAX, Tier};
-use crate::pool::{Pool, WORKERS_MAX};
 use crate::prompt::{PlanContext, for_conductor};
+use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
+use podium_domain::pool::{Pool, WORKERS_MAX, slots_hash};
 
 fn pool(model_of_b: &str) -> Pool {
     let worker = |id: &str, model: &str| {
@@ -122,7 +122,7 @@ fn slots_have_follow_up_rounds_if_the_manifest_has_the_prompt() {
     let with =
         |text: &str| Manifest::parse(&text.replace("[pool]", "further = \" {{earlier}}\"\n[pool]")).unwrap();
     assert_eq!(Manifest::parse(&good()).unwrap().rounds_max(), 1);
-    assert_eq!(with(&good()).rounds_max(), crate::policy::ROUNDS_MAX);
+    assert_eq!(with(&good()).rounds_max(), podium_domain::policy::ROUNDS_MAX);
 }
 
 /// A bundle with described workers; `prompt` and `examples` are inserted.

@@ -8,8 +8,8 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::{Manifest, WorkersInPrompt};
-use crate::plan::PlanDraft;
-use crate::pool::WORKERS_MAX;
+use podium_domain::plan::PlanDraft;
+use podium_domain::pool::WORKERS_MAX;
 
 /// Most worked examples of a bundle.
 pub const EXAMPLES_MAX: usize = 16;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{ADAPTERS_MAX, MANIFEST_FILE, Manifest, SCHEMA, WorkersInPrompt, examples};
-use crate::ids::WorkerId;
-use crate::pool::WORKERS_MAX;
+use podium_domain::ids::WorkerId;
+use podium_domain::pool::WORKERS_MAX;
 
 /// The largest factor of an adapter.
 const SCALE_MAX: f32 = 16.0;
