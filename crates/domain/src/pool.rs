@@ -9,6 +9,7 @@ mod price_file;
 mod secret;
 mod slots;
 mod waits;
+mod wire_format;
 
 use std::collections::BTreeSet;
 
@@ -20,11 +21,12 @@ use crate::prices::PriceLists;
 use crate::time::Timestamp;
 
 pub use extras::{Extras, HeaderText};
-pub use features::{Feature, KeyHeader, TokenLimitField, WireFormat};
+pub use features::Feature;
 pub use file::PoolError;
 pub use secret::SecretRef;
 pub use slots::slots_hash;
 pub use waits::Waits;
+pub use wire_format::{KeyHeader, TokenLimitField, WireFormat};
 
 /// Most workers of a pool.
 pub const WORKERS_MAX: usize = 64;

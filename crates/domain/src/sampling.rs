@@ -2,12 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::{Feature, WireFormat, Worker};
+use crate::pool::{Feature, Worker};
 
 /// The highest temperature of all vendors, as in OpenAI and Gemini.
 pub const TEMPERATURE_MAX: f32 = 2.0;
-/// The highest temperature that Anthropic accepts.
-pub const ANTHROPIC_TEMPERATURE_MAX: f32 = 1.0;
 /// The highest `top_p`: the whole probability mass.
 pub const TOP_P_MAX: f32 = 1.0;
 
@@ -60,13 +58,11 @@ impl Sampling {
 
     /// The parameters that `worker` supports, with the temperature reduced to the highest that it accepts.
     ///
-    /// At Anthropic, a worker that reasons accepts neither temperature nor `top_p`, and its effort matters more.
+    /// In some wire formats a worker that reasons accepts neither temperature nor `top_p`; its effort matters more.
     #[must_use]
     pub fn for_worker(self, worker: &Worker) -> Self {
-        let is_anthropic = worker.api == WireFormat::Anthropic;
-        let draws = !(is_anthropic && worker.takes_effort());
-        let temperature_max = if is_anthropic { ANTHROPIC_TEMPERATURE_MAX } else { TEMPERATURE_MAX };
-        let temperature = self.temperature.map(|temperature| temperature.min(temperature_max));
+        let draws = worker.api.samples_while_reasoning() || !worker.takes_effort();
+        let temperature = self.temperature.map(|temperature| temperature.min(worker.api.temperature_max()));
         Self {
             temperature: temperature.filter(|_| draws && worker.takes(Feature::Temperature)),
             top_p: self.top_p.filter(|_| draws && worker.takes(Feature::TopP)),

@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::call_clock::CallClock;
-use crate::faults::Faults;
+use crate::errors::ErrorBuilder;
 use crate::sse::{SseEvent, SseParser};
 use crate::surrogates::{self, Seams};
 
@@ -75,10 +75,10 @@ pub(crate) fn events(
     vendor_request_id: Option<String>,
     body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
     reader: (Box<dyn Decoder>, Offered),
-    faults: Faults,
+    errors: ErrorBuilder,
     clock: CallClock,
 ) -> impl Stream<Item = Item> + Send {
-    let mut reader = AnswerReader::new(reader.0, reader.1, faults);
+    let mut reader = AnswerReader::new(reader.0, reader.1, errors);
     reader.answer.items.push_back(Ok(ChatEvent::Started { vendor_request_id }));
     let call = Call { body: body.boxed(), reader, clock };
     stream::unfold(Some(call), |call| async {
@@ -119,7 +119,7 @@ impl Call {
             // The text is complete: do not fail because of a late usage.
             Progress::Tail => self.clock.at_most(TAIL_MAX, next).await.flatten(),
         };
-        more.transpose().map_err(|source| self.reader.answer.faults.unreachable(source))
+        more.transpose().map_err(|source| self.reader.answer.errors.unreachable(source))
     }
 }
 
@@ -139,7 +139,7 @@ enum Progress {
 /// The part of an answer that was read so far. `items` fills as pieces arrive; its last one is an error or `Finished`.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) faults: Faults,
+    pub(crate) errors: ErrorBuilder,
     /// The vendor's finish reason. More events may follow it.
     pub(crate) reason: Option<FinishReason>,
     /// Consumed tokens, as last reported.
@@ -160,9 +160,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn new(offered: Offered, faults: Faults) -> Self {
+    fn new(offered: Offered, errors: ErrorBuilder) -> Self {
         Self {
-            faults,
+            errors,
             offered,
             reason: None,
             usage: None,
@@ -297,7 +297,7 @@ impl Answer {
 
     /// Fails the answer because of `what` the vendor sent.
     pub(crate) fn garbled(&mut self, what: &str) {
-        self.fail(self.faults.garbled(what));
+        self.fail(self.errors.garbled(what));
     }
 }
 
@@ -330,8 +330,8 @@ enum Format {
 }
 
 impl AnswerReader {
-    pub(crate) fn new(decoder: Box<dyn Decoder>, offered: Offered, faults: Faults) -> Self {
-        Self { decoder, format: Format::Unknown, has_begun: false, answer: Answer::new(offered, faults) }
+    pub(crate) fn new(decoder: Box<dyn Decoder>, offered: Offered, errors: ErrorBuilder) -> Self {
+        Self { decoder, format: Format::Unknown, has_begun: false, answer: Answer::new(offered, errors) }
     }
 
     fn progress(&self) -> Progress {
@@ -489,9 +489,11 @@ mod tests {
         let sent = stream::iter([Ok(Bytes::from([end.as_slice(), b"\n\n"].concat()))]);
         let clock = CallClock::start(vendor.clone(), &limits);
         let began = tokio::time::Instant::now();
-        let faults = Faults::new(vendor, []);
-        let reader = (crate::openai_chat::decoder(), Offered::NoTools);
-        let answer = events(None, sent.chain(stream::pending()), reader, faults, clock);
+        let errors = ErrorBuilder::new(vendor, []);
+        let worker = podium_testkit::a_worker("openai-chat", "");
+        let decoder = crate::format::of(worker.api).decoder(&worker, &ChatRequest::new(Vec::new(), 1));
+        let reader = (decoder, Offered::NoTools);
+        let answer = events(None, sent.chain(stream::pending()), reader, errors, clock);
         let items: Vec<_> = answer.collect().await;
         let finished = ChatEvent::Finished { reason: FinishReason::Stop, usage: None };
         assert_eq!(items.last().unwrap().as_ref().unwrap(), &finished);

@@ -2,29 +2,35 @@
 
 use podium_domain::content::{Part, ToolCall};
 use podium_domain::needs::BLANK_STOP;
-use podium_domain::pool::{Feature, WireFormat, Worker};
-use podium_domain::sampling::ANTHROPIC_TEMPERATURE_MAX;
+use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatRequest, STOPS_MAX, TOOLS_MAX, ToolChoice, VendorError,
 };
 use serde_json::{Map, Value};
 
-use crate::anthropic;
-use crate::faults::Faults;
+use crate::errors::ErrorBuilder;
+use crate::format;
 
 /// Rejects requests that this worker does not accept (the error names worker and feature), or that no worker accepts.
-pub(crate) fn check(worker: &Worker, request: &ChatRequest, faults: &Faults) -> Result<(), VendorError> {
-    let unsupported = |what: &str| Err(Faults::unsupported(&worker.id, what));
+pub(crate) fn check(
+    worker: &Worker,
+    request: &ChatRequest,
+    errors: &ErrorBuilder,
+) -> Result<(), VendorError> {
+    let unsupported = |what: &str| Err(ErrorBuilder::unsupported(&worker.id, what));
     if let Some(feature) = features(request).into_iter().find(|feature| !worker.takes(*feature)) {
         return unsupported(feature.as_str());
     }
     if request.effort.is_some() && !worker.takes_effort() {
         return unsupported(Feature::Effort.as_str());
     }
-    if let Some(what) = combination(worker, request) {
+    if !worker.api.ends_at_blanks() && request.stops.iter().any(|stop| stop.trim().is_empty()) {
+        return unsupported(BLANK_STOP);
+    }
+    if let Some(what) = format::of(worker.api).unsupported(worker, request) {
         return unsupported(what);
     }
-    bounds(request).map_err(|message| faults.misconfigured(&message))
+    bounds(request).map_err(|message| errors.misconfigured(&message))
 }
 
 /// The features that the request needs. Hints are excluded, and so is the effort, which two features cover.
@@ -47,27 +53,6 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
     .into_iter()
     .filter_map(|(feature, is_asked)| is_asked.then_some(feature))
     .collect()
-}
-
-/// Features that a wire format accepts with restrictions, or separately but not in combination.
-fn combination(worker: &Worker, request: &ChatRequest) -> Option<&'static str> {
-    if worker.api != WireFormat::Anthropic {
-        return None;
-    }
-    if !worker.api.ends_at_blanks() && request.stops.iter().any(|stop| stop.trim().is_empty()) {
-        return Some(BLANK_STOP);
-    }
-    let thinks = anthropic::thinks(worker, request);
-    let choice = request.tools.as_ref().map(|tools| &tools.choice);
-    match request.temperature {
-        Some(temperature) if temperature > ANTHROPIC_TEMPERATURE_MAX => Some("temperature above 1"),
-        Some(_) if thinks => Some("temperature together with effort"),
-        _ if thinks && request.top_p.is_some() => Some("top_p together with effort"),
-        _ if thinks && matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_))) => {
-            Some("tools that have to be called together with effort")
-        }
-        _ => None,
-    }
 }
 
 /// Limits that hold for every worker.
@@ -126,8 +111,8 @@ mod tests {
     }
 
     fn checked(worker: &Worker, request: &ChatRequest) -> Result<(), String> {
-        let faults = Faults::new(VendorId::new("v").unwrap(), []);
-        check(worker, request, &faults).map_err(|error| {
+        let errors = ErrorBuilder::new(VendorId::new("v").unwrap(), []);
+        check(worker, request, &errors).map_err(|error| {
             assert!(!error.is_retryable());
             error.to_string()
         })

@@ -15,14 +15,14 @@ use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::additions::Additions;
-use crate::answer::{self, Decoder, Offered};
+use crate::answer::{self, Offered};
 use crate::call_clock::CallClock;
 use crate::client::Route;
-use crate::faults::Faults;
+use crate::errors::ErrorBuilder;
 use crate::http_vendors::{Clients, Roots};
 use crate::keys::{KeySource, Keys};
 use crate::quota::quota;
-use crate::{anthropic, capability_check, gemini, openai_chat, openai_responses};
+use crate::{capability_check, format};
 
 /// Longest error body that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -122,17 +122,17 @@ impl Endpoint {
         let keys = self.keys.read().await;
         let additions = self.additions.get(&worker.id).unwrap_or(&self.vendors_own);
         let (headers, secrets) = additions.headers(&self.vendor.id).await?;
-        let faults = Faults::new(self.vendor.id.clone(), keys.iter().cloned().chain(secrets));
-        capability_check::check(worker, request, &faults)?;
+        let errors = ErrorBuilder::new(self.vendor.id.clone(), keys.iter().cloned().chain(secrets));
+        capability_check::check(worker, request, &errors)?;
         if self.keys.are_needed() && keys.is_empty() {
-            return Err(faults.misconfigured(&format!("{} holds no key", self.keys.missing().join(", "))));
+            return Err(errors.misconfigured(&format!("{} holds no key", self.keys.missing().join(", "))));
         }
         let connect_ms_max = worker.limits.waits.connect_ms_max;
         let client = clients.get(self.route, self.roots.as_ref(), connect_ms_max);
-        let client = client.map_err(|source| faults.unreachable(source))?;
+        let client = client.map_err(|source| errors.unreachable(source))?;
         let clock = CallClock::start(self.vendor.id.clone(), &worker.limits);
-        let mut prepared = self.prepare(client, headers, worker, request, additions, &faults)?;
-        let response = match self.send(&prepared, worker, &keys, &faults, &clock).await? {
+        let mut prepared = self.prepare(client, headers, worker, request, additions, &errors)?;
+        let response = match self.send(&prepared, worker, &keys, &errors, &clock).await? {
             Ok(response) => response,
             Err(refusal) => {
                 let other = prepared.token_limit.other();
@@ -141,19 +141,19 @@ impl Endpoint {
                 }
                 self.learnt.lock().unwrap_or_else(PoisonError::into_inner).insert(worker.id.clone(), other);
                 prepared =
-                    self.prepare(prepared.client, prepared.headers, worker, request, additions, &faults)?;
-                let again = self.send(&prepared, worker, &keys, &faults, &clock).await?;
+                    self.prepare(prepared.client, prepared.headers, worker, request, additions, &errors)?;
+                let again = self.send(&prepared, worker, &keys, &errors, &clock).await?;
                 again.map_err(|refusal| refusal.error)?
             }
         };
         if is_web_page(response.headers()) {
-            return Err(faults.garbled("an answer of type text/html: base_url leads to a web page"));
+            return Err(errors.garbled("an answer of type text/html: base_url leads to a web page"));
         }
         let id = request_id(response.headers());
         // With several keys, the quota of one key says nothing about the others.
         let limits = if keys.len() > 1 { Quota::default() } else { quota(response.headers()) };
-        let reader = (decoder(worker, request), Offered::by(request));
-        let events = answer::events(id, response.bytes_stream(), reader, faults, clock);
+        let reader = (format::of(worker.api).decoder(worker, request), Offered::by(request));
+        let events = answer::events(id, response.bytes_stream(), reader, errors, clock);
         if limits == Quota::default() {
             return Ok(events.boxed());
         }
@@ -170,15 +170,15 @@ impl Endpoint {
         prepared: &Prepared,
         worker: &Worker,
         keys: &[SecretString],
-        faults: &Faults,
+        errors: &ErrorBuilder,
         clock: &CallClock,
     ) -> Result<Result<Response, Refusal>, VendorError> {
         if !self.keys.are_needed() {
-            return self.send_once(prepared, worker, None, faults, clock).await;
+            return self.send_once(prepared, worker, None, errors, clock).await;
         }
         let mut refused: Option<Refusal> = None;
         for key in self.keys.in_turn(keys) {
-            let refusal = match self.send_once(prepared, worker, Some(&key), faults, clock).await? {
+            let refusal = match self.send_once(prepared, worker, Some(&key), errors, clock).await? {
                 Ok(response) => return Ok(Ok(response)),
                 Err(refusal) if !refusal.is_about_the_key() => return Ok(Err(refusal)),
                 Err(refusal) => refusal,
@@ -192,7 +192,7 @@ impl Endpoint {
                 refused = Some(refusal);
             }
         }
-        refused.map(Err).ok_or_else(|| faults.misconfigured("it has no key"))
+        refused.map(Err).ok_or_else(|| errors.misconfigured("it has no key"))
     }
 
     async fn send_once(
@@ -200,28 +200,28 @@ impl Endpoint {
         prepared: &Prepared,
         worker: &Worker,
         key: Option<&SecretString>,
-        faults: &Faults,
+        errors: &ErrorBuilder,
         clock: &CallClock,
     ) -> Result<Result<Response, Refusal>, VendorError> {
         let mut headers = prepared.headers.clone();
         if let Some(key) = key {
-            self.add_key(key, worker.api, &mut headers, faults)?;
+            self.add_key(key, worker.api, &mut headers, errors)?;
         }
         let call = prepared.client.post(prepared.url.clone()).headers(headers).body(prepared.body.clone());
         let response = clock.first(call.send()).await?.map_err(|source| {
             let is_late = source.is_connect() && source.is_timeout();
-            if is_late { clock.not_connected() } else { faults.unreachable(source) }
+            if is_late { clock.not_connected() } else { errors.unreachable(source) }
         })?;
         if response.status().is_success() {
             Ok(Ok(response))
         } else {
-            Ok(Err(refusal(response, faults, clock).await))
+            Ok(Err(refusal(response, errors, clock).await))
         }
     }
 
     /// Whether the rejection says that this server or model wants the other field for the token limit.
     fn is_about_the_token_limit(&self, worker: &Worker, refusal: &Refusal, other: TokenLimitField) -> bool {
-        let is_open = worker.api == WireFormat::OpenaiChat && self.vendor.token_limit_field.is_none();
+        let is_open = self.vendor.token_limit_field.is_none() && self.token_limit_by_host(worker).is_some();
         let names_both = [other, other.other()].iter().all(|field| refusal.names(field.as_str()));
         let is_first = !self.learnt.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&worker.id);
         is_open && is_first && matches!(refusal.status, 400 | 422) && names_both
@@ -229,8 +229,13 @@ impl Endpoint {
 
     fn token_limit(&self, worker: &Worker) -> TokenLimitField {
         let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner).get(&worker.id).copied();
-        let by_host = || openai_chat::token_limit_of_host(self.base.host_str().unwrap_or_default());
-        self.vendor.token_limit_field.or(learnt).unwrap_or_else(by_host)
+        let known = self.vendor.token_limit_field.or(learnt).or_else(|| self.token_limit_by_host(worker));
+        known.unwrap_or(TokenLimitField::MaxTokens)
+    }
+
+    /// The field by the host's name, if servers of the format differ in it.
+    fn token_limit_by_host(&self, worker: &Worker) -> Option<TokenLimitField> {
+        format::of(worker.api).token_limit_of_host(self.base.host_str().unwrap_or_default())
     }
 
     fn prepare(
@@ -240,28 +245,20 @@ impl Endpoint {
         worker: &Worker,
         request: &ChatRequest,
         additions: &Additions,
-        faults: &Faults,
+        errors: &ErrorBuilder,
     ) -> Result<Prepared, VendorError> {
         let base = &self.base;
         let token_limit = self.token_limit(worker);
-        let (url, body) = match worker.api {
-            WireFormat::OpenaiChat => {
-                (openai_chat::url(base), openai_chat::body(worker, request, token_limit))
-            }
-            WireFormat::OpenaiResponses => {
-                (openai_responses::url(base), openai_responses::body(worker, request))
-            }
-            WireFormat::Anthropic => (anthropic::url(base), anthropic::body(worker, request)),
-            WireFormat::Gemini => (gemini::url(base, &worker.model), gemini::body(worker, request)),
-        };
+        let format = format::of(worker.api);
+        let url = format.url(base, worker);
+        let body = format.body(worker, request, token_limit);
         let body = body.and_then(|body| additions.body(body));
         let body =
-            body.map_err(|_| faults.misconfigured("the request has a value that JSON cannot represent"))?;
+            body.map_err(|_| errors.misconfigured("the request has a value that JSON cannot represent"))?;
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if worker.api == WireFormat::Anthropic {
-            let version = HeaderValue::from_static(anthropic::version(request));
-            headers.insert(anthropic::VERSION_HEADER, version);
+        if let Some(header) = format.header(request) {
+            headers.insert(header.name, HeaderValue::from_static(header.value));
         }
         Ok(Prepared { client, url, headers, body, token_limit })
     }
@@ -272,19 +269,19 @@ impl Endpoint {
         key: &SecretString,
         format: WireFormat,
         headers: &mut HeaderMap,
-        faults: &Faults,
+        errors: &ErrorBuilder,
     ) -> Result<(), VendorError> {
         let key = key.expose_secret();
         let (name, value) = match self.vendor.key_header(format) {
             KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::try_from(format!("Bearer {key}"))),
             KeyHeader::Named(name) => {
                 let name = HeaderName::try_from(name);
-                let name = name.map_err(|_| faults.misconfigured("key_header is not a valid header name"))?;
+                let name = name.map_err(|_| errors.misconfigured("key_header is not a valid header name"))?;
                 (name, HeaderValue::try_from(key))
             }
         };
         let mut value =
-            value.map_err(|_| faults.misconfigured("its key has a character that is invalid in a header"))?;
+            value.map_err(|_| errors.misconfigured("its key has a character that is invalid in a header"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
         Ok(())
@@ -315,21 +312,12 @@ impl Refusal {
     }
 }
 
-fn decoder(worker: &Worker, request: &ChatRequest) -> Box<dyn Decoder> {
-    match worker.api {
-        WireFormat::OpenaiChat => openai_chat::decoder(),
-        WireFormat::OpenaiResponses => openai_responses::decoder(worker.id.clone(), &request.answer),
-        WireFormat::Anthropic => anthropic::decoder(worker.id.clone()),
-        WireFormat::Gemini => gemini::decoder(worker.id.clone()),
-    }
-}
-
 /// Reads why the vendor rejected the call. A body that does not arrive in time is ignored: the status matters most.
-async fn refusal(response: Response, faults: &Faults, clock: &CallClock) -> Refusal {
+async fn refusal(response: Response, errors: &ErrorBuilder, clock: &CallClock) -> Refusal {
     let (status, headers) = (response.status(), response.headers().clone());
     let body = clock.at_most(ERROR_BODY_MAX, up_to(ERROR_BYTES_MAX, response.bytes_stream())).await;
     let body = body.unwrap_or_default();
-    let error = faults.refused(status, &headers, &body);
+    let error = errors.refused(status, &headers, &body);
     Refusal { status: status.as_u16(), error, message: String::from_utf8_lossy(&body).into_owned() }
 }
 

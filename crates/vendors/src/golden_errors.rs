@@ -9,7 +9,7 @@ use podium_ports::limiter::{Allowance, Quota};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::faults::Faults;
+use crate::errors::ErrorBuilder;
 use crate::golden_tests::{cases, settings, write_error};
 use crate::quota::quota;
 
@@ -49,9 +49,9 @@ fn rejections_match_their_golden_files() {
         let folder = format!("errors/{vendor}");
         for (name, file) in cases(&folder) {
             let (status, headers, body) = response(&file);
-            let faults = Faults::new(VendorId::new("v").unwrap(), []);
+            let errors = ErrorBuilder::new(VendorId::new("v").unwrap(), []);
             let mut text = String::new();
-            write_error(&mut text, &faults.refused(status, &headers, body));
+            write_error(&mut text, &errors.refused(status, &headers, body));
             text += &learnt(&quota(&headers));
             settings(&folder).bind(|| insta::assert_snapshot!(name, text));
         }

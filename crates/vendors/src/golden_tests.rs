@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use podium_domain::conversation::Message;
-use podium_domain::ids::{VendorId, WorkerId};
+use podium_domain::ids::VendorId;
 use podium_domain::needs::BLANK_STOP;
 use podium_domain::policy::Effort;
-use podium_domain::pool::{Feature, WireFormat, Worker};
+use podium_domain::pool::{Feature, TokenLimitField, WireFormat, Worker};
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice, ToolUse,
     VendorError,
@@ -20,8 +20,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::answer::{AnswerReader, Decoder, Offered};
-use crate::faults::Faults;
-use crate::{anthropic, capability_check, gemini, openai_chat, openai_responses};
+use crate::errors::ErrorBuilder;
+use crate::format::Header;
+use crate::{capability_check, format};
 
 /// The formats with all their features; `effort` is sent as a name or as a number of tokens, depending on the feature.
 const FORMATS: [(&str, WireFormat, &str, Feature); 7] = [
@@ -157,9 +158,9 @@ pub(crate) fn settings(folder: &str) -> insta::Settings {
 
 /// Removes what the worker rejects from a request, one by one, by the name in the error. Returns what is left and the names.
 fn accepted_part(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec<String>) {
-    let faults = Faults::new(VendorId::new("v").unwrap(), []);
+    let errors = ErrorBuilder::new(VendorId::new("v").unwrap(), []);
     let mut refused = Vec::new();
-    while let Err(error) = capability_check::check(worker, &request, &faults) {
+    while let Err(error) = capability_check::check(worker, &request, &errors) {
         let VendorError::Unsupported { what, .. } = error else { panic!("{error}") };
         match what.as_str() {
             "temperature together with effort" => request.temperature = None,
@@ -182,68 +183,63 @@ fn accepted_part(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec
 #[test]
 fn requests_match_their_golden_files() {
     for (name, json) in cases("requests") {
-        for (format, api, base, effort) in FORMATS {
+        for (folder, api, base, effort) in FORMATS {
             let file: RequestFile = serde_json::from_slice(&json).unwrap();
             let worker = worker(api, effort);
             let (request, refused) = accepted_part(file.request(), &worker);
             let base = Url::parse(base).unwrap();
-            let (url, body) = match api {
-                WireFormat::OpenaiChat => {
-                    let limit = openai_chat::token_limit_of_host(base.host_str().unwrap());
-                    (openai_chat::url(&base), openai_chat::body(&worker, &request, limit))
-                }
-                WireFormat::OpenaiResponses => {
-                    (openai_responses::url(&base), openai_responses::body(&worker, &request))
-                }
-                WireFormat::Anthropic => (anthropic::url(&base), anthropic::body(&worker, &request)),
-                WireFormat::Gemini => (gemini::url(&base, &worker.model), gemini::body(&worker, &request)),
-            };
+            let format = format::of(api);
+            let limit = format.token_limit_of_host(base.host_str().unwrap());
+            let limit = limit.unwrap_or(TokenLimitField::MaxTokens);
+            let (url, body) = (format.url(&base, &worker), format.body(&worker, &request, limit));
             let mut body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
             body.sort_all_objects();
             let mut text = format!("POST {url}\n");
-            if api == WireFormat::Anthropic {
-                let _ = writeln!(text, "{}: {}", anthropic::VERSION_HEADER, anthropic::version(&request));
+            if let Some(Header { name, value }) = format.header(&request) {
+                let _ = writeln!(text, "{name}: {value}");
             }
             for what in refused {
                 let _ = writeln!(text, "rejected before the call: {what}");
             }
             let _ = write!(text, "{body:#}");
-            settings("requests").bind(|| insta::assert_snapshot!(format!("{name}.{format}"), text));
+            settings("requests").bind(|| insta::assert_snapshot!(format!("{name}.{folder}"), text));
         }
     }
 }
 
-fn answers_become_events(folder: &str, decoder: impl Fn() -> Box<dyn Decoder>) {
+fn decoder(api: WireFormat) -> Box<dyn Decoder> {
+    let request = ChatRequest::new(Vec::new(), 1);
+    format::of(api).decoder(&worker(api, Feature::Effort), &request)
+}
+
+fn answers_become_events(folder: &str, api: WireFormat) {
     let folder = format!("streams/{folder}");
     for (name, bytes) in cases(&folder) {
-        let whole = events(decoder(), [bytes.as_slice()]);
-        assert_eq!(events(decoder(), bytes.chunks(1)), whole, "{name}, byte for byte");
-        assert_eq!(events(decoder(), bytes.chunks(7)), whole, "{name}, in pieces of seven bytes");
+        let whole = events(decoder(api), [bytes.as_slice()]);
+        assert_eq!(events(decoder(api), bytes.chunks(1)), whole, "{name}, byte for byte");
+        assert_eq!(events(decoder(api), bytes.chunks(7)), whole, "{name}, in pieces of seven bytes");
         settings(&folder).bind(|| insta::assert_snapshot!(name, whole));
     }
 }
 
 #[test]
 fn openai_chat_answers_match_their_golden_files() {
-    answers_become_events("openai_chat", openai_chat::decoder);
+    answers_become_events("openai_chat", WireFormat::OpenaiChat);
 }
 
 #[test]
 fn openai_responses_answers_match_their_golden_files() {
-    let id = worker(WireFormat::OpenaiResponses, Feature::Effort).id;
-    answers_become_events("openai_responses", || openai_responses::decoder(id.clone(), &AnswerForm::Text));
+    answers_become_events("openai_responses", WireFormat::OpenaiResponses);
 }
 
 #[test]
 fn anthropic_answers_match_their_golden_files() {
-    let id = worker(WireFormat::Anthropic, Feature::Effort).id;
-    answers_become_events("anthropic", || anthropic::decoder(id.clone()));
+    answers_become_events("anthropic", WireFormat::Anthropic);
 }
 
 #[test]
 fn gemini_answers_match_their_golden_files() {
-    let id = worker(WireFormat::Gemini, Feature::Effort).id;
-    answers_become_events("gemini", || gemini::decoder(id.clone()));
+    answers_become_events("gemini", WireFormat::Gemini);
 }
 
 #[test]
@@ -257,10 +253,10 @@ fn unoffered_tool_calls_are_dropped() {
     };
     for arguments in ["{}", "{broken"] {
         let stream = call(arguments);
-        let output = events_of(openai_chat::decoder(), Offered::NoTools, [stream.as_bytes()]);
+        let output = events_of(decoder(WireFormat::OpenaiChat), Offered::NoTools, [stream.as_bytes()]);
         assert_eq!(output, "delta \"42\"\nfinished: Stop, no usage\n");
     }
-    let output = events_of(openai_chat::decoder(), Offered::Tools, [call("{broken").as_bytes()]);
+    let output = events_of(decoder(WireFormat::OpenaiChat), Offered::Tools, [call("{broken").as_bytes()]);
     assert!(output.contains("arguments of tool `look`"), "{output}");
 }
 
@@ -271,7 +267,9 @@ fn commentary_stays_out_of_answers_that_must_be_json() {
     )
     .unwrap()
     .to_owned();
-    let decoder = openai_responses::decoder(WorkerId::new("w").unwrap(), &AnswerForm::JsonObject);
+    let api = WireFormat::OpenaiResponses;
+    let request = ChatRequest { answer: AnswerForm::JsonObject, ..ChatRequest::new(Vec::new(), 1) };
+    let decoder = format::of(api).decoder(&worker(api, Feature::Effort), &request);
     let output = events(decoder, [stream.as_bytes()]);
     assert!(output.starts_with("reasoning \"Let me \"\nreasoning \"see.\"\ndelta \"42\"\n"), "{output}");
 }
@@ -285,14 +283,14 @@ fn a_decoders_buffer_is_bounded() {
         )
     };
     let half = call(&"x".repeat(1 << 19)).repeat(9);
-    let output = events(openai_chat::decoder(), [half.as_bytes()]);
+    let output = events(decoder(WireFormat::OpenaiChat), [half.as_bytes()]);
     assert!(
         output.contains("more than 4194304 bytes of tool arguments"),
         "{}",
         &output[output.len() - 200..]
     );
     let many = (0..200).map(|n| call("{}").replace("\"c\"", &format!("\"c{n}\""))).collect::<String>();
-    let output = events(openai_chat::decoder(), [many.as_bytes(), b"data: [DONE]\n\n"]);
+    let output = events(decoder(WireFormat::OpenaiChat), [many.as_bytes(), b"data: [DONE]\n\n"]);
     assert!(output.contains("more than 128 tool calls"), "{output}");
 }
 
@@ -305,7 +303,7 @@ fn events_of<'a>(
     offered: Offered,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
-    let mut reader = AnswerReader::new(decoder, offered, Faults::new(VendorId::new("v").unwrap(), []));
+    let mut reader = AnswerReader::new(decoder, offered, ErrorBuilder::new(VendorId::new("v").unwrap(), []));
     for piece in pieces {
         reader.push(piece);
     }

@@ -1,9 +1,9 @@
 //! Calls workers over HTTP: the adapter of the `Vendors` port.
 //!
 //! [`HttpVendors`] has one endpoint for each vendor of a pool. Each worker names its wire format; all code above this crate
-//! sees one internal form. A wire format is a module (`openai_chat`, `openai_responses`, `anthropic`, `gemini`) that
-//! converts between its own form and the internal one. They share: `endpoint` makes the call, `answer` and `sse` turn bytes
-//! into the pieces that a format's decoder reads, `faults` and `retry_after` interpret errors, and `capability_check`
+//! sees one internal form. `format` has a module for each wire format
+//! (`openai_chat`, `openai_responses`, `anthropic`, `gemini`), which converts between its own form and the internal one. They
+//! share: `endpoint` makes the call, `answer` and `sse` turn bytes into the pieces that a format's decoder reads, `errors` and `retry_after` interpret errors, and `capability_check`
 //! rejects what a worker does not accept before anything is sent.
 //!
 //! This crate never repeats a call that a vendor accepted (the caller knows what a repetition costs), never judges a text,
@@ -11,20 +11,17 @@
 
 mod additions;
 mod answer;
-mod anthropic;
 mod call_clock;
 mod capability_check;
 mod certificates;
 mod client;
 mod endpoint;
-mod faults;
-mod gemini;
+mod errors;
+mod format;
 mod google_rpc;
 mod http_vendors;
 mod keys;
 mod lenient;
-mod openai_chat;
-mod openai_responses;
 mod quota;
 mod retry_after;
 mod shared_fields;

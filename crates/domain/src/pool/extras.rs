@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{KeyHeader, SecretRef, Vendor, WireFormat, Worker};
+use super::{KeyHeader, SecretRef, Vendor, Worker};
 
 /// Most headers of a vendor or a worker.
 const HEADERS_MAX: usize = 32;
@@ -107,7 +107,7 @@ pub(super) fn contradictions(vendor: &Vendor, worker: &Worker) -> Vec<String> {
         if !vendor.keys.is_empty() && extras.headers.contains_key(&key_header) {
             problems.push(format!("{at}: headers.{key_header} is set already: it carries the vendor's key"));
         }
-        for field in own_fields(worker.api) {
+        for field in worker.api.own_fields() {
             let is_set = match field.split_once('.') {
                 None => extras.body.contains_key(*field),
                 Some((outer, inner)) => {
@@ -123,52 +123,6 @@ pub(super) fn contradictions(vendor: &Vendor, worker: &Worker) -> Vec<String> {
         }
     }
     problems
-}
-
-/// The fields that requests of a wire format set themselves, so that a pool must not set them.
-fn own_fields(format: WireFormat) -> &'static [&'static str] {
-    match format {
-        WireFormat::OpenaiChat => &[
-            "model",
-            "messages",
-            "stream",
-            "stream_options",
-            "max_tokens",
-            "max_completion_tokens",
-            "n",
-            "tools",
-            "tool_choice",
-            "response_format",
-            "stop",
-            "functions",
-            "function_call",
-        ],
-        WireFormat::OpenaiResponses => &[
-            "model",
-            "input",
-            "stream",
-            "max_output_tokens",
-            "tools",
-            "tool_choice",
-            "store",
-            "background",
-            "conversation",
-            "previous_response_id",
-        ],
-        WireFormat::Anthropic => {
-            &["model", "messages", "system", "stream", "max_tokens", "tools", "tool_choice", "stop_sequences"]
-        }
-        WireFormat::Gemini => &[
-            "contents",
-            "systemInstruction",
-            "tools",
-            "toolConfig",
-            "generationConfig.maxOutputTokens",
-            "generationConfig.candidateCount",
-            "generationConfig.responseMimeType",
-            "generationConfig.stopSequences",
-        ],
-    }
 }
 
 fn header(name: &str, text: &str) -> Result<HeaderText, String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use podium_domain::ids::WorkerId;
-use podium_domain::pool::{Pool, WireFormat, Worker};
+use podium_domain::pool::{Pool, Worker};
 use podium_ports::limiter::{Outcome, Settlement};
 
 use super::{WORKER, seconds};
@@ -120,12 +120,8 @@ impl Calls {
 }
 
 fn attributes(worker: &Worker) -> [KeyValue; 4] {
-    let provider = match worker.api {
-        WireFormat::Anthropic => "anthropic",
-        WireFormat::Gemini => "gcp.gemini",
-        // Many speak OpenAI's formats: the pool says who it is.
-        WireFormat::OpenaiChat | WireFormat::OpenaiResponses => worker.vendor.as_str(),
-    };
+    // A format that many vendors serve does not name the provider; the pool does.
+    let provider = worker.api.provider().unwrap_or(worker.vendor.as_str());
     [
         KeyValue::new("gen_ai.operation.name", "chat"),
         KeyValue::new("gen_ai.provider.name", shared(provider)),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::OWN_CALL_ID;
 use crate::answer::{Answer, Decoder};
-use crate::faults::json_or_text;
+use crate::errors::json_or_text;
 use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
@@ -113,7 +113,7 @@ impl Decoder for GeminiDecoder {
         match serde_json::from_slice(&event.data) {
             Ok(chunk) => self.chunk(chunk, answer),
             Err(_) if event.name == b"error" => {
-                answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+                answer.fail(answer.errors.in_stream(&json_or_text(&event.data)));
             }
             Err(error) => answer.garbled(&format!("a chunk that cannot be decoded, {error}")),
         }
@@ -139,7 +139,7 @@ impl GeminiDecoder {
 
     fn chunk(&mut self, chunk: Chunk, answer: &mut Answer) {
         if let Some(error) = chunk.error {
-            return answer.fail(answer.faults.in_stream(&error));
+            return answer.fail(answer.errors.in_stream(&error));
         }
         if let Some(id) = chunk.response_id.filter(|id| id.len() <= RESPONSE_ID_BYTES_MAX) {
             self.response_id = id;
@@ -151,7 +151,7 @@ impl GeminiDecoder {
         if candidates.is_empty()
             && let Some(word) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason)
         {
-            return answer.fail(answer.faults.blocked(&word));
+            return answer.fail(answer.errors.blocked(&word));
         }
         for candidate in candidates.into_iter().filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
@@ -162,7 +162,7 @@ impl GeminiDecoder {
                 None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
                 Some(word) => match finish_reason(word) {
                     Some(reason) => answer.reason = Some(reason),
-                    None => return answer.fail(answer.faults.aborted(word)),
+                    None => return answer.fail(answer.errors.aborted(word)),
                 },
             }
         }

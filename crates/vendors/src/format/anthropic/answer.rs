@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::request::Mark;
 use crate::answer::{Answer, Decoder};
-use crate::faults::json_or_text;
+use crate::errors::json_or_text;
 use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
@@ -205,7 +205,7 @@ impl Decoder for MessagesDecoder {
         match serde_json::from_slice(&event.data) {
             Ok(event) => self.read(event, answer),
             Err(_) if event.name == b"error" => {
-                answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+                answer.fail(answer.errors.in_stream(&json_or_text(&event.data)));
             }
             Err(error) => answer.garbled(&format!("an event that cannot be decoded, {error}")),
         }
@@ -217,7 +217,7 @@ impl Decoder for MessagesDecoder {
             Err(error) => return answer.garbled(&format!("a body that cannot be decoded, {error}")),
         };
         if whole.kind == "error" || !whole.error.is_null() {
-            return answer.fail(answer.faults.in_stream(&whole.error));
+            return answer.fail(answer.errors.in_stream(&whole.error));
         }
         self.usage.update(whole.usage);
         note_end(whole.stop_reason.as_deref(), answer);
@@ -249,7 +249,7 @@ impl MessagesDecoder {
                 answer.garbled("an answer that ended without a stop reason");
             }
             Event::MessageStop => answer.is_complete = true,
-            Event::Error { error } => answer.fail(answer.faults.in_stream(&error)),
+            Event::Error { error } => answer.fail(answer.errors.in_stream(&error)),
             Event::Other => {}
         }
     }
@@ -320,6 +320,6 @@ fn note_end(word: Option<&str>, answer: &mut Answer) {
         Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),
         Some("tool_use") => Some(FinishReason::ToolCalls),
         Some("refusal") => Some(FinishReason::ContentFilter),
-        Some(word) => return answer.fail(answer.faults.aborted(word)),
+        Some(word) => return answer.fail(answer.errors.aborted(word)),
     };
 }

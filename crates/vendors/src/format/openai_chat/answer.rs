@@ -6,7 +6,7 @@ use podium_ports::vendor::FinishReason;
 
 use super::wire::{AnswerBody, CallPiece, Chunk, UsageBody};
 use crate::answer::{Answer, Decoder};
-use crate::faults::json_or_text;
+use crate::errors::json_or_text;
 use crate::sse::SseEvent;
 
 /// Bytes that a tool call counts for in addition to its arguments.
@@ -26,7 +26,7 @@ pub(super) struct ChatDecoder {
 impl Decoder for ChatDecoder {
     fn event(&mut self, event: &SseEvent, answer: &mut Answer) {
         if event.name == b"error" {
-            return answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+            return answer.fail(answer.errors.in_stream(&json_or_text(&event.data)));
         }
         match serde_json::from_slice(&event.data) {
             Ok(chunk) => self.chunk(chunk, answer),
@@ -61,7 +61,7 @@ impl Decoder for ChatDecoder {
 impl ChatDecoder {
     fn chunk(&mut self, chunk: Chunk, answer: &mut Answer) {
         if let Some(error) = chunk.error {
-            return answer.fail(answer.faults.in_stream(&error));
+            return answer.fail(answer.errors.in_stream(&error));
         }
         if chunk.object.as_deref() == Some("error") {
             return answer.garbled("an error without a description");
@@ -80,7 +80,7 @@ impl ChatDecoder {
                 None | Some("") => {}
                 Some(word) => match finish_reason(word) {
                     Some(reason) => answer.reason = Some(reason),
-                    None => return answer.fail(answer.faults.aborted(word)),
+                    None => return answer.fail(answer.errors.aborted(word)),
                 },
             }
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Decoder};
-use crate::faults::json_or_text;
+use crate::errors::json_or_text;
 use crate::lenient::{Tokens, null_as_default, or_default};
 use crate::sse::SseEvent;
 
@@ -164,12 +164,12 @@ impl Decoder for ResponsesDecoder {
     fn event(&mut self, event: &SseEvent, answer: &mut Answer) {
         match serde_json::from_slice::<Event>(&event.data) {
             Ok(Event { kind, error: None, .. }) if kind == "error" => {
-                answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+                answer.fail(answer.errors.in_stream(&json_or_text(&event.data)));
             }
-            Ok(Event { error: Some(error), .. }) => answer.fail(answer.faults.in_stream(&error)),
+            Ok(Event { error: Some(error), .. }) => answer.fail(answer.errors.in_stream(&error)),
             Ok(event) => self.read(event, answer),
             Err(_) if event.name == b"error" => {
-                answer.fail(answer.faults.in_stream(&json_or_text(&event.data)));
+                answer.fail(answer.errors.in_stream(&json_or_text(&event.data)));
             }
             Err(error) => answer.garbled(&format!("an event that cannot be decoded, {error}")),
         }
@@ -341,7 +341,7 @@ impl ResponsesDecoder {
     /// Reads the final response.
     fn response(&mut self, response: Response, answer: &mut Answer) {
         if let Some(error) = response.error.filter(|error| !error.is_null()) {
-            return answer.fail(answer.faults.in_stream(&error));
+            return answer.fail(answer.errors.in_stream(&error));
         }
         let word = response.incomplete_details.and_then(|details| details.reason);
         let reason = match (response.status.as_deref(), word.as_deref()) {
@@ -351,7 +351,7 @@ impl ResponsesDecoder {
             (Some("incomplete"), None | Some("" | "max_output_tokens")) => FinishReason::Length,
             (status, word) => {
                 let word = word.or(status).unwrap_or("no status").to_owned();
-                return answer.fail(answer.faults.aborted(&word));
+                return answer.fail(answer.errors.aborted(&word));
             }
         };
         answer.reason = Some(reason);

@@ -59,7 +59,7 @@ const OVERLOADED: u16 = 529;
 
 /// Builds the errors of one vendor. No error contains a key or another secret, even if the vendor repeats it.
 #[derive(Clone, Debug)]
-pub(crate) struct Faults {
+pub(crate) struct ErrorBuilder {
     vendor: VendorId,
     secrets: Arc<[SecretString]>,
 }
@@ -78,7 +78,7 @@ struct ErrorBody {
     refuses_key: bool,
 }
 
-impl Faults {
+impl ErrorBuilder {
     pub(crate) fn new(vendor: VendorId, secrets: impl IntoIterator<Item = SecretString>) -> Self {
         Self { vendor, secrets: secrets.into_iter().collect() }
     }
@@ -327,15 +327,15 @@ mod tests {
 
     const KEY: &str = "sk-proj-0123456789";
 
-    fn faults() -> Faults {
-        Faults::new(VendorId::new("v").unwrap(), Some(SecretString::from(KEY)))
+    fn errors() -> ErrorBuilder {
+        ErrorBuilder::new(VendorId::new("v").unwrap(), Some(SecretString::from(KEY)))
     }
 
     fn refused(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> VendorError {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        faults().refused(StatusCode::from_u16(status).unwrap(), &pairs.collect(), body.as_bytes())
+        errors().refused(StatusCode::from_u16(status).unwrap(), &pairs.collect(), body.as_bytes())
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(wait(429, &[("retry-after", "7")], anthropic), Ok(Some(7_000)));
         assert_eq!(wait(529, &[("retry-after", "7")], overloaded), Ok(Some(7_000)));
         assert_eq!(wait(529, &[], overloaded), Err(true));
-        let in_stream = faults().in_stream(&json_or_text(google.as_bytes())[0]["error"]);
+        let in_stream = errors().in_stream(&json_or_text(google.as_bytes())[0]["error"]);
         assert_eq!(in_stream.retry_after(), Some(Duration::from_millis(34_500)));
     }
 
@@ -461,19 +461,19 @@ mod tests {
                 &format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY}."}}}}"#),
             ),
             refused(500, &[], &long),
-            faults().garbled(&long),
-            faults().in_stream(&Value::String(long.clone())),
+            errors().garbled(&long),
+            errors().in_stream(&Value::String(long.clone())),
         ] {
             let text = format!("{error} {error:?}");
             assert!(!text.contains("sk-") && text.contains("[key"), "{text}");
             assert!(error.to_string().chars().count() < MESSAGE_CHARS_MAX + 80, "{text}");
         }
-        assert!(!format!("{:?}", faults()).contains(KEY));
+        assert!(!format!("{:?}", errors()).contains(KEY));
     }
 
     #[test]
     fn an_error_in_a_stream_is_classified_by_its_codes() {
-        let class = |json: &str| match faults().in_stream(&json_or_text(json.as_bytes())) {
+        let class = |json: &str| match errors().in_stream(&json_or_text(json.as_bytes())) {
             VendorError::Throttled { .. } => 'T',
             VendorError::Unpaid { .. } => 'U',
             VendorError::Rejected { .. } => 'R',
