@@ -4,15 +4,19 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use podium_domain::budget::{Budget, Payer, Period};
+use podium_domain::ids::RequestId;
+use podium_domain::money::Cost;
 use podium_domain::policy::Tier;
-use podium_domain::run::TaskRef;
+use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_harness::{Fsync, Postgres};
+use podium_ports::accounts::Accounts as _;
 use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Created, Hold, RunStore, StoreError, Turn};
+use podium_ports::store::{Commit, Conflict, Created, Hold, RunStore, StoreError, Turn};
 use podium_store_postgres::{Options, Store};
-use podium_testkit::{Driven, SeededIds, a_plan, a_tenant};
+use podium_testkit::{Driven, SeededIds, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
 use tokio::time::interval;
 
@@ -114,6 +118,71 @@ async fn batches_in_opposite_orders_never_deadlock() {
     other.close().await;
     end(&scene.store, &mut raw).await;
     assert_eq!(deadlocks(&mut raw).await, 0);
+}
+
+/// States of runs, then sums of budgets, then request ids: a batch that waits for one holds none that comes later. So a batch that
+/// appends and creates, a charged append and a charged create with the same request id never wait for each other in a circle.
+#[tokio::test]
+async fn batches_lock_states_then_sums_then_request_ids() {
+    const STATE: &str = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE NOWAIT";
+    const SUM: &str = "SELECT FROM budget_sums WHERE $1::uuid IS NOT NULL FOR UPDATE NOWAIT";
+    let scene = Scene::new(Options { lock_max: Duration::from_mins(1), ..Options::default() }).await;
+    let tenant = Payer::Tenant(a_tenant());
+    let budget = Budget { payer: tenant, tenant: a_tenant(), period: Period::Month, cap: None };
+    scene.store.set_budget(&budget).await.unwrap();
+    let run = |request: &str, hold: u64| {
+        let request_id = Some(RequestId::new(request).unwrap());
+        let spec = RunSpec { request_id, hold: Cost::from_nano_usd(hold), ..a_spec() };
+        let budgets = if hold > 0 { vec![budget.at(spec.accepted_at)] } else { Vec::new() };
+        Driven::accept(scene.ids.run_id(spec.accepted_at), RunSpec { budgets, ..spec })
+    };
+    let [mut plain, mut charged] = [("plain", 0), ("charged", 10)].map(|(request, hold)| run(request, hold));
+    scene.store.create(&[plain.commit()]).await.unwrap();
+    let created = scene.store.create_charged(&[charged.commit()]).await.unwrap();
+    assert_eq!(created, [Ok(Created::New)]);
+    let (mut raw, mut other) = (scene.raw().await, scene.raw().await);
+    let (plain_id, charged_id) = (*plain.id().as_uuid(), *charged.id().as_uuid());
+
+    // It waits for the state, and the request id is free.
+    let mut held = raw.begin().await.unwrap();
+    sqlx::query(STATE).bind(plain_id).execute(&mut *held).await.unwrap();
+    plain.claim(PLAN, &scene.ids);
+    let both = [run("new", 0).commit(), plain.commit()];
+    let others = async {
+        until_one_waits(&mut other).await;
+        let created = scene.store.create_charged(&[run("new", 10).commit()]).await.unwrap();
+        assert_eq!(created, [Ok(Created::New)]);
+        held.rollback().await.unwrap();
+    };
+    let (written, ()) = tokio::join!(scene.store.commit(&both), others);
+    assert_eq!(written.unwrap(), [Err(Conflict), Ok(())]);
+
+    // It waits for the state, and the sum is free.
+    let mut held = raw.begin().await.unwrap();
+    sqlx::query(STATE).bind(charged_id).execute(&mut *held).await.unwrap();
+    charged.drive(&Command::Cancel);
+    let cancelled = [charged.commit()];
+    let others = async {
+        until_one_waits(&mut other).await;
+        sqlx::query(SUM).bind(charged_id).execute(&mut other).await.unwrap();
+        held.rollback().await.unwrap();
+    };
+    let (written, ()) = tokio::join!(scene.store.commit_charged(&cancelled), others);
+    assert_eq!(written.unwrap(), [Ok(())]);
+
+    // It waits for the sum, and the request id is free.
+    let mut held = raw.begin().await.unwrap();
+    sqlx::query(SUM).bind(charged_id).execute(&mut *held).await.unwrap();
+    let first = run("newer", 0);
+    let creates = [run("newer", 10).commit()];
+    let others = async {
+        until_one_waits(&mut other).await;
+        let created = scene.store.create(&[first.clone().commit()]).await.unwrap();
+        assert_eq!(created, [Created::New]);
+        held.rollback().await.unwrap();
+    };
+    let (created, ()) = tokio::join!(scene.store.create_charged(&creates), others);
+    assert_eq!(created.unwrap(), [Ok(Created::Existing(first.id()))]);
 }
 
 /// Another client, such as an administrator, locks the same rows in the opposite order.
@@ -219,6 +288,41 @@ async fn sums_are_removed_by_the_time_of_the_server() {
     let left = "SELECT payer FROM budget_sums ORDER BY payer";
     let left: Vec<String> = sqlx::query_scalar(left).fetch_all(&mut raw).await.unwrap();
     assert_eq!(left, ["tenant:t1", "tenant:t399"]);
+}
+
+/// The index entries of removed runs stay while an old transaction is open. A removal that began with them each time would read ever
+/// more of them.
+#[tokio::test]
+async fn a_removal_goes_on_behind_the_runs_it_removed_and_those_it_cannot() {
+    let scene = Scene::new(Options::default()).await;
+    let mut runs = scene.runs(7).await;
+    let all: Vec<_> = runs.iter().map(Driven::id).collect();
+    let mut late = runs.remove(0);
+    for run in &mut runs {
+        run.drive(&Command::Cancel);
+    }
+    let ended: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
+    assert!(scene.store.commit(&ended).await.unwrap().iter().all(Result::is_ok));
+    let left_after_removal = async || {
+        let end_of_time = Timestamp::from_unix_ms(i64::MAX.unsigned_abs());
+        scene.store.remove_ended(end_of_time, Duration::ZERO, 2).await.unwrap();
+        let left = scene.store.load(&all).await.unwrap();
+        left.iter().map(|run| if run.is_some() { 'x' } else { '.' }).collect::<String>()
+    };
+    // Another transaction keeps the oldest one.
+    let mut raw = scene.raw().await;
+    let mut transaction = raw.begin().await.unwrap();
+    let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
+    sqlx::query(lock).bind(runs[0].id().as_uuid()).execute(&mut *transaction).await.unwrap();
+    assert_eq!(left_after_removal().await, "xx..xxx");
+    transaction.rollback().await.unwrap();
+    // One that was accepted earlier ends later.
+    late.drive(&Command::Cancel);
+    assert_eq!(scene.store.commit(&[late.commit()]).await.unwrap(), [Ok(())]);
+    assert_eq!(left_after_removal().await, "xx....x");
+    // The walk comes to its end and begins again.
+    assert_eq!(left_after_removal().await, ".x.....");
+    assert_eq!(left_after_removal().await, ".......");
 }
 
 /// A person has locked the row of a task and does not release it. Waiting for it would lose the other leases.

@@ -167,6 +167,8 @@ pub(crate) async fn runs_that_are_left_alone_are_not_due_and_take_no_place_of_ot
     assert_eq!(due.expired.iter().map(|hold| hold.run).collect::<Vec<_>>(), [held[1]]);
     assert!(due.overdue == [ready[1]] || due.overdue == [held[1]], "{:?}", due.overdue);
     let due = store.first.due_except(end, end.after(MINUTE), 100, &except).await.unwrap();
+    assert_eq!(tasks(due.ready), []);
+    assert_eq!(due.expired.iter().map(|hold| hold.run).collect::<Vec<_>>(), [held[1]]);
     let mut overdue = due.overdue;
     overdue.sort_unstable();
     assert_eq!(overdue, [ready[1], held[1]]);
