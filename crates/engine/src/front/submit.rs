@@ -1,7 +1,7 @@
 //! Accepting a request.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use podium_domain::answer::{AnswerForm, AnswerFormError};
 use podium_domain::budget::{Budget, Charge, Shortage};
@@ -152,27 +152,23 @@ impl Engine {
     pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
         let draft = self.draft(request)?;
         let id = draft.run_id();
-        let is_created = AtomicBool::new(false);
-        // At the same time: neither needs the other. Only if it listens first it cannot have missed the end.
-        let listen = async {
-            let ending = Ending::listen(self.clone(), id).await;
-            if is_created.load(Ordering::Relaxed) { ending.unsure() } else { ending }
+        // Usually the subscription is done first, and no end can be missed. An accepted run waits for no live stream.
+        let mut ending = Ending::of_new(self.clone(), id);
+        let mut create = pin!(self.create(draft));
+        let submitted = tokio::select! {
+            biased;
+            submitted = &mut create => submitted?,
+            () = ending.listen() => create.await?,
         };
-        let create = async {
-            let submitted = self.create(draft).await;
-            is_created.store(true, Ordering::Relaxed);
-            submitted
-        };
-        let (ending, submitted) = futures::future::join(listen, create).await;
-        match submitted? {
-            submitted @ Submitted::New(_) => Ok((submitted, ending)),
-            submitted @ Submitted::Existing(id) => Ok((submitted, self.ending(id).await)),
+        match submitted {
+            Submitted::New(_) => Ok((submitted, ending)),
+            Submitted::Existing(id) => Ok((submitted, self.ending(id))),
         }
     }
 
     /// Waits for the end of a run.
-    pub async fn ending(&self, id: RunId) -> Ending {
-        Ending::listen(self.clone(), id).await.unsure()
+    pub fn ending(&self, id: RunId) -> Ending {
+        Ending::of_known(self.clone(), id)
     }
 
     fn draft(&self, request: Submit) -> Result<Draft, SubmitError> {

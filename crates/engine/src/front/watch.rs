@@ -302,7 +302,7 @@ async fn subscribe(parts: Parts, id: RunId, wants: Wants) -> Option<Signals> {
 }
 
 /// Waits for a subscription that is under way; never returns if there is none.
-async fn finish(subscribing: &mut Option<BoxFuture<'static, Option<Signals>>>) -> Option<Signals> {
+pub(crate) async fn finish<S>(subscribing: &mut Option<BoxFuture<'static, Option<S>>>) -> Option<S> {
     let Some(work) = subscribing else { return std::future::pending().await };
     let signals = work.await;
     *subscribing = None;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt as _;
-use podium_domain::ids::{RunId, StepIndex};
+use futures::{FutureExt as _, StreamExt as _};
+use podium_domain::ids::{RequestId, RunId, StepIndex};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_engine::{Engine, Options, Parts, Roles, Update};
+use podium_engine::{Engine, Options, Parts, Roles, Submit, Update};
 use podium_memory::{MemoryQueue, QueueOptions};
 use podium_ports::clock::{Clock, Skew};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
@@ -507,6 +507,44 @@ async fn a_watcher_does_not_wait_for_a_live_stream_that_does_not_answer() {
     worker.open();
     while within(updates.next()).await.is_some() {}
     assert_eq!(house.ended(run).await.answer(), Some("first second"));
+}
+
+/// An ended run is answered from the store alone.
+#[tokio::test]
+async fn a_request_and_its_repetition_wait_for_no_live_stream() {
+    let Scene { house, clock, .. } = a_scene(Options::default()).await;
+    let (worker, live) = (Gate::closed(), Gate::closed());
+    house.vendor.script("quick", [Answer::text("").wait(&worker).say("fine")]);
+    let house = house.at_work();
+    let gateway = house.beside(Options::default(), 8, |parts| {
+        parts.live = Arc::new(Unanswered { live: Arc::clone(&parts.live), gate: live.clone() });
+    });
+    let request = Submit {
+        request_id: Some(RequestId::new("once").unwrap()),
+        ..crate::house::request(due_in(Duration::from_mins(20)))
+    };
+    let began = clock.now();
+    let (submitted, mut ending) = within(gateway.engine.ask(request.clone())).await.unwrap();
+    assert_eq!(clock.now(), began);
+    // Once the live stream answers, the caller hears of the end at once.
+    within(house.vendor.until_called(1)).await;
+    live.open();
+    assert!(ending.run().now_or_never().is_none());
+    clock.sleep(Duration::from_millis(300)).await;
+    assert!(ending.run().now_or_never().is_none());
+    worker.open();
+    let opened_at = clock.now();
+    assert_eq!(within(ending.run()).await.unwrap().answer(), Some("fine"));
+    assert!(clock.now().since(opened_at) < Duration::from_millis(100));
+
+    let gateway = house.beside(Options::default(), 9, |parts| {
+        parts.live = Arc::new(Unanswered { live: Arc::clone(&parts.live), gate: Gate::closed() });
+    });
+    let began = clock.now();
+    let (repeated, mut ending) = within(gateway.engine.ask(request)).await.unwrap();
+    assert_eq!(repeated.run_id(), submitted.run_id());
+    assert_eq!(within(ending.run()).await.unwrap().answer(), Some("fine"));
+    assert_eq!(clock.now(), began);
 }
 
 /// A worker that thinks for a long time. Its run commits nothing, and whoever watches it hears nothing.

@@ -145,7 +145,7 @@ impl TestServer {
 
     /// Waits for the end of a run.
     pub(crate) async fn ended(&self, id: RunId) -> Arc<Run> {
-        let mut ending = self.engine.ending(id).await;
+        let mut ending = self.engine.ending(id);
         within(ending.run()).await.unwrap()
     }
 }
