@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use serde::Deserialize;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
@@ -34,6 +34,8 @@ use pull::{Ended, Pull};
 const STORE: &str = "store a message";
 /// Longest wait of one fetch request. If a request is lost with its connection, this is the longest delay until that is noticed.
 const PULL_MAX: Duration = Duration::from_secs(5);
+/// Within this time a server removes a message whose ack it has noted.
+const REMOVAL_MAX: Duration = Duration::from_millis(250);
 /// Share of a full lane (1 in this many) that may be unknown to its consumer before it counts as having lost track.
 const UNKNOWN_SHARE: usize = 4;
 /// How often one call recreates what is missing. A second time in a row does not help.
@@ -208,9 +210,31 @@ impl Shared {
                 self.lanes.forget_stream(lane, connection);
                 return Err(error);
             }
+            self.redeliver_acked(lane).await?;
             self.lanes.note_consumer(lane, connection);
         }
         Ok(connection)
+    }
+
+    /// Recreates a consumer whose stream has messages that it knows as acked. After a crash or on a full disk, a server may have
+    /// stored an ack and not the removal of the message. It never delivers such messages, and they take the capacity of others.
+    async fn redeliver_acked(&self, lane: &Lane) -> Result<(), NatsError> {
+        let Some(oldest) = self.acked_message(lane).await? else { return Ok(()) };
+        sleep(REMOVAL_MAX).await;
+        if self.acked_message(lane).await? == Some(oldest) {
+            warn!(%lane, "acked messages are in the lane again; making its consumer anew");
+            self.api.remove_consumer(lane).await?;
+            self.api.ensure_consumer(lane).await?;
+        }
+        Ok(())
+    }
+
+    /// The stream's oldest message, if it is acked.
+    async fn acked_message(&self, lane: &Lane) -> Result<Option<u64>, NatsError> {
+        // In this order: what is acked by the first answer is usually removed by the second.
+        let Some(consumer) = self.api.consumer_info(lane).await? else { return Ok(None) };
+        let state = self.api.state(lane).await?;
+        Ok((state.messages > 0 && state.first_seq <= consumer.acked_up_to()).then_some(state.first_seq))
     }
 
     /// Recreates a consumer that has lost track of the stream: the stream has messages, but for some seconds the consumer

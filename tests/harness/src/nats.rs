@@ -101,6 +101,11 @@ impl Nats {
         &self.version
     }
 
+    /// The folder of a stream's files: its messages in `msgs`, its consumers in `obs`.
+    pub fn stream_folder(&self, stream: &str) -> PathBuf {
+        self.folder.path().join("store/jetstream/$G/streams").join(stream)
+    }
+
     /// Kills it with `kill -9`. Everything that it acknowledged is in its files.
     #[expect(clippy::missing_panics_doc, reason = "a test's failure is a panic")]
     pub async fn kill(&mut self) {

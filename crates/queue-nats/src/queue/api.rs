@@ -58,12 +58,24 @@ struct Nothing {}
 pub(super) struct ConsumerInfo {
     num_pending: usize,
     num_ack_pending: usize,
+    #[serde(default)]
+    ack_floor: AckFloor,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct AckFloor {
+    stream_seq: u64,
 }
 
 impl ConsumerInfo {
     /// Number of messages that it knows: waiting and in flight.
     pub(super) const fn known(self) -> usize {
         self.num_pending.saturating_add(self.num_ack_pending)
+    }
+
+    /// Sequence number up to which all messages are acked.
+    pub(super) const fn acked_up_to(self) -> u64 {
+        self.ack_floor.stream_seq
     }
 }
 

@@ -1,6 +1,7 @@
 //! The queue while its server is unreachable, restarted, emptied, or has other options than expected.
 
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::servers::{CALL_MAX, a_queue, to};
 use async_nats::jetstream;
@@ -198,6 +199,57 @@ async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others()
     })
     .await;
     assert_eq!(queue.fetch(&LANE, 10, INSTANT).await.unwrap().len(), 7);
+}
+
+/// The total size of the files in a folder.
+fn size(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).unwrap();
+    files.filter_map(|file| file.unwrap().metadata().ok()).map(|file| file.len()).sum()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+/// The server has stored the acks, but its disk was too full to store that the messages are removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acked_messages_that_are_back_after_a_crash_leave_the_lane() {
+    const MESSAGES: u16 = 4;
+    let mut server = Nats::start().await.unwrap();
+    let wedged_after = Duration::from_mins(10);
+    let options =
+        QueueOptions { lane_messages_max: MESSAGES.into(), wedged_after, ..QueueOptions::default() };
+    let queue = a_queue(&server, options).await;
+    let (js, messages) = (js(&server).await, messages(MESSAGES + 1));
+    for message in &messages[..MESSAGES.into()] {
+        queue.publish(&LANE, *message).await.unwrap();
+    }
+    let (folder, backup) = (server.stream_folder(STREAM), tempfile::tempdir().unwrap());
+    let bytes = js.get_stream(STREAM).await.unwrap().cached_info().state.bytes;
+    until(async || (size(&folder.join("msgs")) >= bytes).then_some(())).await;
+    copy(&folder.join("msgs"), backup.path());
+    let delivered = queue.fetch(&LANE, MESSAGES.into(), INSTANT).await.unwrap();
+    assert_eq!(delivered.len(), usize::from(MESSAGES));
+    for delivery in delivered {
+        delivery.ack().await.unwrap();
+    }
+    let acked_at = SystemTime::now();
+    let consumer = folder.join("obs/work/o.dat");
+    until(async || (std::fs::metadata(&consumer).ok()?.modified().ok()? > acked_at).then_some(())).await;
+    server.kill().await;
+    std::fs::remove_dir_all(folder.join("msgs")).unwrap();
+    copy(backup.path(), &folder.join("msgs"));
+    server.start_again().await.unwrap();
+    // A repetition finds in the store that the work is done, and acks again.
+    for _ in 0..MESSAGES {
+        must_fetch(&queue).await.ack().await.unwrap();
+    }
+    assert_eq!(must_publish(&queue, messages[usize::from(MESSAGES)]).await, Published::Queued);
+    assert_eq!(must_fetch(&queue).await.message(), &messages[usize::from(MESSAGES)]);
 }
 
 /// The work was done; a repetition finds that in the store.
