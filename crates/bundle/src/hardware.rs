@@ -17,7 +17,7 @@ pub struct Hardware {
     pub gpus: Gpus,
     /// How the model is split over them.
     pub gpu_split: GpuSplit,
-    /// What happens if the GPUs are missing or too small.
+    /// The reaction to GPUs that are missing or too small.
     pub gpu_lack: GpuLack,
     /// The format of the key-value cache.
     pub kv_cache: KvCache,
@@ -87,7 +87,7 @@ pub enum GpuSplit {
     Row,
 }
 
-/// What happens if a configured GPU is missing or too small.
+/// The reaction to a configured GPU that is missing or too small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuLack {
     /// The model is not loaded; the program reports the error.

@@ -6,7 +6,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// Why a call to Redis failed. Redis may have executed it nevertheless.
 ///
-/// The messages contain nothing of the URL. Of an error answer only the first word is kept: the rest may repeat the request,
+/// The messages contain nothing of the URL. Only the first word of an error answer is kept: the rest may repeat the request,
 /// which may contain a password.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Failure {

@@ -25,7 +25,7 @@ const PLACEHOLDER: &str = "{{examples}}";
 pub struct Example {
     /// The question.
     pub question: String,
-    /// What each worker of the example's team is good at, in the order of the plan's numbers; empty if the plan names workers, and
+    /// The strengths of each worker in the example's team, in the order of the plan's numbers; empty if the plan names workers, and
     /// for slots.
     #[serde(default)]
     pub workers: Vec<String>,

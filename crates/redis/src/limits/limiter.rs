@@ -64,7 +64,7 @@ impl RedisLimiter {
         Ok((limiter, Extender::new(shared)))
     }
 
-    /// What the limiter grants calls by at present.
+    /// The counts by which the limiter grants calls at present.
     pub fn state(&self) -> State {
         self.shared.state.get()
     }

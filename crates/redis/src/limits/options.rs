@@ -13,7 +13,7 @@ const TIME_MAX: Duration = Duration::from_hours(24);
 /// Least number of extensions within the time of a lease. One may be late, and one may be lost with its connection.
 const EXTENSIONS_MIN: u32 = 3;
 
-/// What to grant while Redis is unreachable.
+/// The calls to grant while Redis is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Away {
     /// Nothing: every caller must ask again.
@@ -46,7 +46,7 @@ pub struct Options {
     pub ask_again_max: Duration,
     /// How long the state of a worker is kept after its last call and after the end of its back-off. At least `lease_ttl`.
     pub kept: Duration,
-    /// What to grant while Redis is unreachable.
+    /// The calls to grant while Redis is unreachable.
     pub away: Away,
 }
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// What the limiter grants calls by.
+/// The counts by which the limiter grants calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Redis: the limits hold over all processes.

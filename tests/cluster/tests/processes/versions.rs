@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds, Options};
 
-use crate::load::{Lives, Load};
 use crate::failover::{all_is_well, more_end};
+use crate::load::{Lives, Load};
 use crate::workflow::{BRANCHES, diamond};
 
 const CLIENTS: usize = 24;
