@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, Options, Parts, Readiness as EngineReadiness, Roles};
+use podium_planning::Callees;
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
@@ -18,7 +19,6 @@ use podium_redis::cache::{RedisCache, RedisOptions};
 use podium_redis::limits::{
     Away as RedisAway, Options as LimitOptions, RedisLimiter, Server, SeveralRedisLimiters,
 };
-use podium_setup::conductor::Callees;
 use podium_setup::{AnchoredClock, CellIds, RandomIds};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tokio::task::JoinSet;

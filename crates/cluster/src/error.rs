@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use podium_planning::ChooseError;
 use podium_ports::BoxError;
-use podium_setup::conductor::ChooseError;
 use podium_setup::settings::SecretError;
 use podium_telemetry::TelemetryError;
 

@@ -19,7 +19,8 @@ pub use error::ClusterError;
 pub use podium_engine::Parts;
 pub use process::{Program, first_signal, main, main_with_inspection, stop_or_second_signal};
 pub use settings::{
-    Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, GATEWAY, KEYS, NatsSettings, NatsUser,
-    PLANNER, Pooler, PostgresSettings, RedisSettings, executor_keys, planner_keys,
+    Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, EXECUTOR_GROUPS, GATEWAY,
+    GATEWAY_GROUPS, NatsSettings, NatsUser, PLANNER, PLANNER_GROUPS, Pooler, PostgresSettings, RedisSettings,
+    program_keys,
 };
-pub use work::{Work, WorkSettings, broke_down, check_work, work_until_signal};
+pub use work::{Work, WorkSettings, broke_down, check_work, executor_keys, planner_keys, work_until_signal};

@@ -1,4 +1,4 @@
-//! How the processes of a cluster are set up. The keys here are those of all of them; a service may add its own.
+//! The settings of a cluster's processes. A service adds its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,31 +6,127 @@ use std::time::Duration;
 use podium_bundle::LocalLimits;
 use podium_domain::cells::{CellId, Cells};
 use podium_domain::pool::Pool;
+use podium_planning::{
+    CONDUCTORS, ConductorChoices, HARDWARE, LOCAL_MODEL, NAMED_CONDUCTOR, PLAN_SLOTS, Place, local_limits,
+    plan_slots_for,
+};
 use podium_ports::cache::CacheOptions;
-use podium_setup::conductor::{ConductorChoice, ConductorChoices, Place};
-use podium_setup::settings::{Checker, hardware, step_cache, values};
+use podium_bundle::LocalLimits;
+use podium_setup::settings::engine::{DRAIN, LIFETIME, RUNS_KEPT, STEP_SLOTS, STEPS};
+use podium_setup::settings::log::{LOG, LOG_FORMAT, LOGGING};
+use podium_setup::settings::step_cache::{STEP_CACHE_KEYS, step_cache};
+use podium_setup::settings::{Checker, Group, ProgramKeys, Setting, Values, values};
 use podium_setup::{Identity, LogFormat, with_causes};
-use podium_telemetry::TelemetrySettings;
+use podium_telemetry::{TELEMETRY, TelemetrySettings};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tracing::info;
 
 use crate::instance;
 
 mod certificates;
-mod keys;
-mod servers;
+mod nats;
+mod postgres;
+mod redis;
 pub(crate) mod urls;
 
 pub use certificates::{Certificates, ClientCertificate};
-pub use keys::{EXECUTOR, GATEWAY, KEYS, PLANNER, executor_keys, planner_keys};
-pub use servers::{Away, NatsSettings, NatsUser, Pooler, PostgresSettings, RedisSettings};
-use servers::{nats, postgres, redis};
+use nats::NATS;
+pub use nats::{NatsSettings, NatsUser};
+use postgres::POSTGRES;
+pub use postgres::{Pooler, PostgresSettings};
+use redis::REDIS;
+pub use redis::{Away, RedisSettings};
 
-const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
+/// The gateway's name as a program.
+pub const GATEWAY: &str = "podium-gateway";
+/// The planner's name as a program.
+pub const PLANNER: &str = "podium-planner";
+/// The executor's name as a program.
+pub const EXECUTOR: &str = "podium-executor";
+
+const POOL_FILE: Setting<Arc<Pool>> = Setting::parsed(
+    "pool",
+    Values::Form("FILE"),
+    |_, text| pool(text),
+    "The pool file, which lists vendors and workers. All processes need the same file.",
+)
+.required("/etc/podium/pool.toml");
+
+const PLAN_AT_ONCE: Setting<bool> = Setting::switch(
+    "plan_at_once",
+    "Whether gateways plan runs themselves if no model is needed (fixed, direct), instead of leaving them to planners.",
+)
+.default("true");
+
+const LEASE: Setting<Duration> = Setting::milliseconds(
+    "lease_ms",
+    &(1_000..=600_000),
+    "Time after which a claimed task is given to another process if its process shows no sign of life. A process shows one every \
+     quarter of it. All processes need the same value.",
+)
+.default("4000");
+
 /// From what NTP keeps to a day.
-const CLOCK_SKEW_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
+const CLOCK_SKEW_MAX: Setting<Duration> = Setting::milliseconds(
+    "clock_skew_ms_max",
+    &(100..=86_400_000),
+    "Most that the machine's clock may differ from Postgres' clock. Beyond that the process is not ready and takes no work.",
+)
+.default("30000");
 
-/// What every process of a cluster is told.
+const CELL: Setting<CellId> = Setting::parsed(
+    "cell",
+    Values::Form("0 to 4095"),
+    |_, text| text.parse::<CellId>().map_err(|e| format!("is `{text}`: {e}")),
+    "The number of this cell, which is part of the ids of its runs. All gateways on one database need the same number, and it \
+     must never change.",
+)
+.default("0");
+
+const CELLS: Setting<Cells> = Setting::parsed(
+    "cells",
+    Values::Form("FILE"),
+    |_, text| cells_file(text),
+    "A file that lists all cells with their gateways and the tenants that they serve. All gateways of all cells need the same \
+     file.",
+)
+.optional("/etc/podium/cells.toml", "there is one cell");
+
+/// The settings that only gateways use, next to those of their listeners.
+pub const GATEWAY_GROUPS: [Group; 2] = [
+    Group { title: "Planning", keys: &[PLAN_AT_ONCE.key] },
+    Group { title: "Cells", keys: &[CELL.key, CELLS.key] },
+];
+
+/// The settings that only planners use.
+pub const PLANNER_GROUPS: [Group; 3] = [LOCAL_MODEL, HARDWARE, REDIS];
+
+/// The settings that only executors use.
+pub const EXECUTOR_GROUPS: [Group; 3] = [STEPS, STEP_CACHE_KEYS, REDIS];
+
+/// The settings of all processes.
+const SHARED_GROUPS: [Group; 8] = [
+    POSTGRES,
+    NATS,
+    Group { title: "Workers", keys: &[POOL_FILE.key] },
+    CONDUCTORS,
+    Group { title: "Claims and clocks", keys: &[LEASE.key, CLOCK_SKEW_MAX.key] },
+    LIFETIME,
+    TELEMETRY,
+    LOGGING,
+];
+
+/// The keys of a program: those of all processes, and those of its `own` groups. Keys of the other programs are accepted, so that
+/// all can share a file.
+pub fn program_keys(program: &'static str, own: &[Group]) -> ProgramKeys {
+    ProgramKeys::new(program, &[own, &SHARED_GROUPS].concat())
+        .replace(NAMED_CONDUCTOR.key)
+        .accepting(&GATEWAY_GROUPS)
+        .accepting(&PLANNER_GROUPS)
+        .accepting(&EXECUTOR_GROUPS)
+}
+
+/// The settings of every process of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// Postgres.
@@ -41,75 +137,72 @@ pub struct ClusterSettings {
     pub redis: RedisSettings,
     /// The pool of workers.
     pub pool: Arc<Pool>,
-    /// Who plans.
+    /// The conductors.
     pub conductors: ConductorChoices,
-    /// Whether gateways plan where no model is needed.
+    /// Whether gateways plan if no model is needed.
     pub plan_at_once: bool,
-    /// Plans made at the same time, for each tier.
+    /// Most concurrent plans, for each tier.
     pub plan_slots: usize,
-    /// What a model in the planner may take.
+    /// The bounds of a model in the planner.
     pub local: LocalLimits,
-    /// Steps run at the same time, for each vendor and tier.
+    /// Most concurrent steps, for each vendor and tier.
     pub step_slots: usize,
-    /// How much the step cache remembers, which executors share through Redis; none: there is none.
+    /// The bounds of the step cache, which executors share through Redis; `None` if it is off.
     pub step_cache: Option<CacheOptions>,
     /// How long a claim holds without a sign of life.
     pub lease: Duration,
     /// How far the machine's clock may be off from the database's.
     pub clock_skew_max: Duration,
-    /// How long runs are kept after their end; none: for ever.
+    /// How long runs are kept after their end; `None` means forever.
     pub runs_kept: Option<Duration>,
-    /// How long work under way may still take at the end.
+    /// Time for work under way at shutdown.
     pub drain: Duration,
     /// The cell that this process belongs to.
     pub cell: CellId,
-    /// All cells; none: there is only this one.
+    /// All cells; `None` if there is only this one.
     pub cells: Option<Cells>,
     /// Where metrics are delivered.
     pub telemetry: TelemetrySettings,
-    /// What is logged.
+    /// The log filter.
     pub log: String,
-    /// How it is logged.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// The keys that were given and that this process does not use, each with its source.
+    /// The keys that are set and that this process does not use, each with its source.
     pub unused: Vec<String>,
 }
 
 impl ClusterSettings {
-    /// Reads the shared keys for `program`, whose conductors plan at `place`. Problems are left with the checker.
+    /// Reads the shared settings for `program`, whose conductors plan at `place`. Problems are added to the checker.
     pub fn read(checker: &mut Checker, program: &str, place: Place) -> Option<Self> {
-        let postgres = postgres(checker);
-        let nats = nats(checker);
-        let redis = redis(checker);
-        let pool = checker.read("pool", pool);
-        let conductors = ConductorChoices::read(checker, conductor);
+        let postgres = PostgresSettings::read(checker);
+        let nats = NatsSettings::read(checker);
+        let redis = RedisSettings::read(checker);
+        let pool = checker.read(&POOL_FILE);
+        let conductors = ConductorChoices::read(checker, &NAMED_CONDUCTOR);
         if let (Some(pool), Some(conductors)) = (&pool, &conductors) {
             conductors.check(checker, pool, place);
         }
-        let plan_at_once = checker.read("plan_at_once", values::yes_or_no);
-        let plan_slots = checker.read_if_given("plan_slots", values::slots);
-        let sequences_max = checker.read("plan_sequences", values::plan_sequences);
-        let waiting_max = checker.read("plans_waiting_max", values::plans_waiting_max);
-        let hardware = hardware(checker);
+        let plan_at_once = checker.read(&PLAN_AT_ONCE);
+        let plan_slots = checker.read_if_given(&PLAN_SLOTS);
+        let local = local_limits(checker);
         let plan_slots = plan_slots.or_else(|| {
             let has_a_model = conductors.as_ref()?.need_a_model_here();
-            Some(values::plan_slots(sequences_max.filter(|_| has_a_model)))
+            let sequences = local.as_ref().filter(|_| has_a_model).map(|local| local.sequences_max);
+            Some(plan_slots_for(sequences))
         });
-        let step_slots = checker.read("step_slots", values::slots);
+        let step_slots = checker.read(&STEP_SLOTS);
         let step_cache = step_cache(checker);
-        let lease = checker.read("lease_ms", |text| values::number(text, *LEASE_MS.start(), *LEASE_MS.end()));
-        let skew = checker.read("clock_skew_ms_max", |text| {
-            values::number(text, *CLOCK_SKEW_MS.start(), *CLOCK_SKEW_MS.end())
-        });
-        let runs_kept = checker.read("runs_kept", values::runs_kept);
-        let drain = checker.read("drain_ms", values::drain);
+        let lease = checker.read(&LEASE);
+        let clock_skew_max = checker.read(&CLOCK_SKEW_MAX);
+        let runs_kept = checker.read(&RUNS_KEPT);
+        let drain = checker.read(&DRAIN);
         let (cell, cells) = match program {
             GATEWAY => cells(checker),
             _ => (Some(CellId::default()), None),
         };
         let telemetry = TelemetrySettings::read(checker);
-        let log = checker.read("log", values::log_filter);
-        let log_format = checker.read("log_format", values::log_format);
+        let log = checker.read(&LOG);
+        let log_format = checker.read(&LOG_FORMAT);
         Some(Self {
             postgres: postgres?,
             nats: nats?,
@@ -118,15 +211,11 @@ impl ClusterSettings {
             conductors: conductors?,
             plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
-            local: LocalLimits {
-                sequences_max: sequences_max?,
-                waiting_max: waiting_max?,
-                hardware: hardware?,
-            },
+            local: local?,
             step_slots: step_slots?,
             step_cache: step_cache?,
-            lease: Duration::from_millis(lease?),
-            clock_skew_max: Duration::from_millis(skew?),
+            lease: lease?,
+            clock_skew_max: clock_skew_max?,
             runs_kept: runs_kept?,
             drain: drain?,
             cell: cell?,
@@ -134,7 +223,7 @@ impl ClusterSettings {
             telemetry,
             log: log?,
             log_format: log_format?,
-            unused: checker.unused_by(program),
+            unused: checker.unused(),
         })
     }
 
@@ -143,48 +232,38 @@ impl ClusterSettings {
         let identity = Identity { service: program, version, instance: &instance() };
         podium_setup::start_log(&self.log, self.log_format, &identity);
         if !self.unused.is_empty() {
-            info!(keys = self.unused.join(", "), "{program} does not use some of the keys that were given");
+            info!(keys = self.unused.join(", "), "{program} does not use some of the keys that are set");
         }
-    }
-}
-
-/// Who plans. `auto` depends on what a process finds where it runs, so the processes of a cluster might disagree.
-fn conductor(text: &str) -> Result<ConductorChoice, String> {
-    match values::conductor(text)? {
-        ConductorChoice::Auto => Err("is `auto`, which a cluster does not have: say who plans".to_owned()),
-        choice => Ok(choice),
     }
 }
 
 /// The number of this cell, and all cells, which must include it.
 fn cells(checker: &mut Checker) -> (Option<CellId>, Option<Cells>) {
-    let cell = checker.read("cell", |text| text.parse::<CellId>().map_err(|e| format!("is `{text}`: {e}")));
-    let cells = checker.read_if_given("cells", |text| {
-        let path = values::path(text)?;
-        let file =
-            std::fs::read_to_string(&path).map_err(|e| format!("is `{text}`, which cannot be read: {e}"))?;
-        Cells::parse(&file).map_err(|e| format!("is `{text}`, which cannot be used: {e}"))
-    });
+    let (cell, cells) = (checker.read(&CELL), checker.read_if_given(&CELLS));
     if let (Some(cell), Some(cells)) = (cell, &cells)
         && cells.get(cell).is_none()
     {
-        checker.problem(
-            "cells",
-            &format!("does not list cell {cell}, which `cell` says this gateway belongs to"),
-        );
+        let what = format!("does not list cell {cell}, to which this gateway belongs by the key `cell`");
+        checker.problem(CELLS.key.name, &what);
     }
     (cell, cells)
 }
 
+fn cells_file(text: &str) -> Result<Cells, String> {
+    Cells::parse(&read_file(text)?).map_err(|e| format!("is `{text}`, which is invalid: {e}"))
+}
+
 /// A pool file, read and checked, so that its problems are listed with all others.
 fn pool(text: &str) -> Result<Arc<Pool>, String> {
-    let path = values::path(text)?;
-    let file =
-        std::fs::read_to_string(&path).map_err(|e| format!("is `{text}`, which cannot be read: {e}"))?;
-    let pool = Pool::parse(&file).map_err(|e| format!("is `{text}`, which cannot be used: {e}"))?;
+    let pool = Pool::parse(&read_file(text)?).map_err(|e| format!("is `{text}`, which is invalid: {e}"))?;
     HttpVendors::new(&pool, &EnvironmentKeys)
         .map_err(|e| format!("is `{text}`, whose vendors cannot be used: {}", with_causes(&e)))?;
     Ok(Arc::new(pool))
+}
+
+fn read_file(text: &str) -> Result<String, String> {
+    let path = values::path(text)?;
+    std::fs::read_to_string(&path).map_err(|e| format!("is `{text}`, which cannot be read: {e}"))
 }
 
 #[cfg(test)]
@@ -194,7 +273,7 @@ mod tests {
     use super::*;
 
     fn read(flags: &[(&'static str, &str)]) -> Result<ClusterSettings, Vec<String>> {
-        let mut sources = Sources::new(KEYS);
+        let mut sources = Sources::new(&program_keys(GATEWAY, &GATEWAY_GROUPS));
         for (key, value) in flags {
             sources.flag(key, Some(value));
         }
@@ -362,7 +441,7 @@ mod tests {
         let path = folder.path().join("podium.toml");
         let problems = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            let mut sources = Sources::new(KEYS);
+            let mut sources = Sources::new(&program_keys(GATEWAY, &GATEWAY_GROUPS));
             sources.read_file(&path);
             let mut checker = sources.into_checker();
             let settings = ClusterSettings::read(&mut checker, GATEWAY, Place::Elsewhere);

@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 
 use podium_bundle::hardware::GpuError;
 use podium_engine::{LoopEnded, Parts, Roles};
+use podium_planning::{OpenBundle, Place};
 use podium_ports::conductor::Conductors;
-use podium_setup::conductor::{OpenBundle, Place};
-use podium_setup::settings::{Checker, SettingsError, Sources};
-use podium_setup::{Signals, conductor};
+use podium_bundle::hardware::GpuError;
+use podium_setup::Signals;
+use podium_setup::settings::listeners::{HEALTH_LISTEN, HEALTH_LISTENER};
+use podium_setup::settings::{Group, ProgramKeys, SettingsError, Sources};
 use podium_telemetry::{MetricsPage, Process};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -19,7 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::error::ClusterError;
 use crate::health::Phase;
-use crate::settings::{ClusterSettings, EXECUTOR, PLANNER};
+use crate::settings::{ClusterSettings, EXECUTOR, EXECUTOR_GROUPS, PLANNER, PLANNER_GROUPS, program_keys};
 use crate::{Backbone, first_signal, health, instance, stop_or_second_signal};
 
 /// What a planner or an executor is told.
@@ -31,13 +33,28 @@ pub struct WorkSettings {
     pub listen: SocketAddr,
 }
 
+/// The keys of a planner.
+pub fn planner_keys() -> ProgramKeys {
+    worker_keys(PLANNER, &PLANNER_GROUPS, "127.0.0.1:8082")
+}
+
+/// The keys of an executor.
+pub fn executor_keys() -> ProgramKeys {
+    worker_keys(EXECUTOR, &EXECUTOR_GROUPS, "127.0.0.1:8083")
+}
+
+fn worker_keys(program: &'static str, own: &[Group], listen: &'static str) -> ProgramKeys {
+    let own = [&[HEALTH_LISTENER], own].concat();
+    program_keys(program, &own).replace(HEALTH_LISTEN.key.with_default(listen))
+}
+
 /// Checks the settings of a planner or an executor.
 pub fn check_work(sources: Sources, work: Work) -> Result<WorkSettings, SettingsError> {
     let mut checker = sources.into_checker();
-    let [listen] = checker.listen(["listen"]);
+    let [listen] = checker.listen([&HEALTH_LISTEN]);
     let cluster = ClusterSettings::read(&mut checker, work.program(), work.place());
     let settings = cluster.zip(listen).map(|(cluster, listen)| WorkSettings { cluster, listen });
-    Checker::finish(checker, settings)
+    checker.finish(settings)
 }
 
 /// What a process works at.
@@ -180,9 +197,9 @@ async fn conductors_for(
 ) -> Result<Conductors, ClusterError> {
     let (choices, pool, callees) = (&settings.conductors, backbone.pool(), backbone.callees());
     let Work::Plan(open_bundle) = work else {
-        return Ok(conductor::describe_all(choices, pool, &callees, |described| described).await?);
+        return Ok(podium_planning::describe_all(choices, pool, &callees, |described| described).await?);
     };
-    let chosen = conductor::choose_all(choices, pool, &callees, open_bundle, settings.local).await?;
+    let chosen = podium_planning::choose_all(choices, pool, &callees, open_bundle, settings.local).await?;
     chosen.notices.iter().for_each(|notice| warn!("{notice}"));
     Ok(chosen.conductors)
 }

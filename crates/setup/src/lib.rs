@@ -1,9 +1,8 @@
-//! The start of every program: settings, log, clock, conductor, signals.
+//! The start of every program: settings, log, clock, ids, signals.
 #![deny(missing_docs)]
 
 mod anchored;
 mod clock;
-pub mod conductor;
 mod logging;
 pub mod settings;
 mod signals;

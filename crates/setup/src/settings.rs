@@ -1,24 +1,33 @@
 //! Settings of a process, from defaults, a file, the environment and flags, in ascending priority. All problems are reported
 //! at once, each with the source of its value.
+//!
+//! A [`Setting`] is declared once, next to the code that uses it. Its default, unit, bounds, flag, comment in the settings file
+//! and line in the reference page come from there. A [`Group`] lists the keys of one subject, and [`ProgramKeys`] the groups of
+//! one program.
 
 mod checker;
-mod hardware;
+pub mod client_limits;
+pub mod engine;
+mod flags;
 mod key;
+pub mod listeners;
+pub mod log;
+mod program;
+mod reference;
 mod secret;
-mod server;
 mod sources;
-mod step_cache;
+pub mod step_cache;
 pub mod values;
 
 use std::fmt;
 
 pub use checker::Checker;
-pub use hardware::hardware;
-pub use key::{Key, listing};
+pub use flags::{FlagKeys, Flags, read_flags, with_all_flags};
+pub use key::{Group, Key, Setting, Unset, Values};
+pub use program::ProgramKeys;
+pub use reference::reference;
 pub use secret::{SecretError, SecretRef};
-pub use server::{SERVER_KEYS, keyless_warning, server_limits};
 pub use sources::Sources;
-pub use step_cache::step_cache;
 
 /// All problems of a process's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 use collector::Collector;
 
 pub use page::{Page, PageError};
-pub use settings::TelemetrySettings;
+pub use settings::{TELEMETRY, TelemetrySettings};
 
 /// Time limit of the last delivery, at the process's end.
 const LAST_DELIVERY_MAX: Duration = Duration::from_secs(3);

@@ -2,13 +2,26 @@
 
 use std::time::Duration;
 
-use podium_setup::settings::{Checker, values};
+use podium_setup::settings::{Checker, Group, Setting, Values};
 use tonic::transport::Uri;
 
-/// Valid range of the milliseconds between two deliveries.
-const EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
 /// The standard variables with the collector's address; the first one takes precedence.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+const OTLP_ENDPOINT: Setting<String> = Setting::parsed(
+    "otlp_endpoint",
+    Values::Form("http://HOST:PORT or https://HOST:PORT"),
+    |_, text| endpoint(text),
+    "The OpenTelemetry collector that gets metrics over gRPC.",
+)
+.optional("http://127.0.0.1:4317", "that of OTEL_EXPORTER_OTLP_ENDPOINT, or none");
+
+const OTLP_EVERY: Setting<Duration> =
+    Setting::milliseconds("otlp_every_ms", &(1_000..=3_600_000), "Time between two deliveries of metrics.")
+        .optional("60000", "OTEL_METRIC_EXPORT_INTERVAL, or 60000");
+
+/// Where metrics are delivered.
+pub const TELEMETRY: Group = Group { title: "Metrics", keys: &[OTLP_ENDPOINT.key, OTLP_EVERY.key] };
 
 /// How metrics are exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +33,10 @@ pub struct TelemetrySettings {
 }
 
 impl TelemetrySettings {
-    /// Reads the keys `otlp_endpoint` and `otlp_every_ms`. Problems are added to the checker.
+    /// Reads these settings. Problems are added to the checker.
     pub fn read(checker: &mut Checker) -> Self {
-        let otlp_endpoint = checker.read_if_given("otlp_endpoint", endpoint);
-        let every_ms = |text: &str| values::number(text, *EVERY_MS.start(), *EVERY_MS.end());
-        let every = checker.read_if_given("otlp_every_ms", every_ms).map(Duration::from_millis);
-        Self { otlp_endpoint, every }
+        let otlp_endpoint = checker.read_if_given(&OTLP_ENDPOINT);
+        Self { otlp_endpoint, every: checker.read_if_given(&OTLP_EVERY) }
     }
 
     /// The address that metrics are delivered to, if any.
@@ -60,13 +71,12 @@ fn endpoint(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use podium_setup::settings::{Key, Sources};
+    use podium_setup::settings::{ProgramKeys, Sources};
 
     use super::*;
 
     fn read(flags: &[(&'static str, &str)]) -> Result<TelemetrySettings, Vec<String>> {
-        let mut sources =
-            Sources::new(&[Key::optional("otlp_endpoint", "", ""), Key::optional("otlp_every_ms", "", "")]);
+        let mut sources = Sources::new(&ProgramKeys::new("server", &[TELEMETRY]));
         for (key, value) in flags {
             sources.flag(key, Some(value));
         }

@@ -18,20 +18,3 @@ pub fn main() -> ExitCode {
     let check = |sources| check_work(sources, Work::Execute);
     process(&PROGRAM, &executor_keys(), check, |settings| work_until_signal(settings, Work::Execute))
 }
-
-#[cfg(test)]
-mod tests {
-    use podium_setup::settings::listing;
-
-    use super::*;
-
-    #[test]
-    fn the_example_file_is_what_print_keys_prints() {
-        let example = include_str!("../../../deploy/settings/podium-executor.toml");
-        assert_eq!(
-            example,
-            listing(EXECUTOR, &executor_keys()),
-            "podium-executor --print-keys has other text"
-        );
-    }
-}

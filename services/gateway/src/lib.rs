@@ -11,15 +11,16 @@ use podium_cluster::{
     main_with_inspection as process, stop_or_second_signal,
 };
 use podium_engine::Roles;
+use podium_planning::Elsewhere;
 use podium_server::{Authenticator, CellRouter, Listeners};
-use podium_setup::conductor::Elsewhere;
-use podium_setup::{Signals, conductor};
+use podium_setup::Signals;
 use podium_telemetry::{MetricsPage, Process};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use settings::{Settings, check, keys};
+pub use settings::keys;
+use settings::{Settings, check};
 
 const PROGRAM: Program = Program {
     name: GATEWAY,
@@ -50,7 +51,8 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let mut backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
     let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
-    let engine = backbone.engine(&cluster, conductor::describe_all(choices, pool, &callees, here).await?);
+    let engine =
+        backbone.engine(&cluster, podium_planning::describe_all(choices, pool, &callees, here).await?);
     let auth = Authenticator::new(backbone.accounts(), backbone.clock(), keys_required);
     let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
     let listeners = match cells.map_err(|e| ClusterError::Listener(Box::new(e)))? {

@@ -1,67 +1,51 @@
-//! A gateway's own settings, besides those of every process of a cluster.
+//! A gateway's own settings, in addition to those of every process of a cluster.
 
 use std::net::SocketAddr;
 
-use podium_cluster::{ClusterSettings, GATEWAY, KEYS};
+use podium_cluster::{ClusterSettings, GATEWAY, GATEWAY_GROUPS, program_keys};
+use podium_planning::Place;
 use podium_ports::server::ServerLimits;
-use podium_setup::conductor::Place;
-use podium_setup::settings::{
-    Key, SERVER_KEYS, SettingsError, Sources, keyless_warning, server_limits, values,
+use podium_setup::settings::client_limits::{CLIENT_LIMITS, client_limits};
+use podium_setup::settings::listeners::{
+    API_LISTENERS, GRPC_LISTEN, KEYS_REQUIRED, LISTEN, METRICS_LISTEN, keyless_warning,
 };
+use podium_setup::settings::{ProgramKeys, SettingsError, Sources};
 
-/// A checked setup.
+/// The checked settings.
 pub(crate) struct Settings {
-    /// What every process is told.
+    /// The settings of every process.
     pub(crate) cluster: ClusterSettings,
-    /// Address of the HTTP server.
+    /// The address of the HTTP API.
     pub(crate) listen: SocketAddr,
-    /// Address of the gRPC server.
+    /// The address of the gRPC API.
     pub(crate) grpc_listen: SocketAddr,
-    /// Where metrics are shown; none: nowhere.
+    /// The address where metrics are shown, if any.
     pub(crate) metrics_listen: Option<SocketAddr>,
-    /// Whether who asks must show a key.
+    /// Whether a request needs a key.
     pub(crate) keys_required: bool,
-    /// What clients may take of the gateway.
+    /// The limits of clients.
     pub(crate) limits: ServerLimits,
 }
 
 impl Settings {
-    /// Settings that are allowed and rarely intended.
+    /// A warning about settings that are valid but rarely intended.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         keyless_warning([self.listen, self.grpc_listen], self.keys_required)
     }
 }
 
-pub(crate) fn keys() -> Vec<Key> {
-    let own: &[Key] = &[
-        Key::new("listen", "127.0.0.1:8080", "The address of the OpenAI-compatible HTTP API, as HOST:PORT."),
-        Key::new("grpc_listen", "127.0.0.1:8081", "The address of the gRPC API, as HOST:PORT."),
-        Key::optional(
-            "metrics_listen",
-            "127.0.0.1:9464",
-            "The address where Prometheus reads metrics, at /metrics; they are of all tenants. Unset: nowhere.",
-        ),
-        Key::new(
-            "allow_remote",
-            "false",
-            "Whether these addresses may be ones that other machines can reach; set keys_required as well then.",
-        ),
-        Key::new(
-            "keys_required",
-            "false",
-            "Whether requests without a key are refused. If not, they are of the tenant `local`.",
-        ),
-    ];
-    [KEYS, own, &SERVER_KEYS].concat()
+/// The gateway's keys.
+pub fn keys() -> ProgramKeys {
+    program_keys(GATEWAY, &[&[API_LISTENERS, CLIENT_LIMITS], &GATEWAY_GROUPS[..]].concat())
 }
 
 /// Checks everything.
 pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
-    let [listen, grpc_listen, metrics_listen] = checker.listen(["listen", "grpc_listen", "metrics_listen"]);
+    let [listen, grpc_listen, metrics_listen] = checker.listen([&LISTEN, &GRPC_LISTEN, &METRICS_LISTEN]);
     let cluster = ClusterSettings::read(&mut checker, GATEWAY, Place::Elsewhere);
-    let keys_required = checker.read("keys_required", values::yes_or_no);
-    let limits = server_limits(&mut checker);
+    let keys_required = checker.read(&KEYS_REQUIRED);
+    let limits = client_limits(&mut checker);
     let settings = || {
         Some(Settings {
             cluster: cluster?,
@@ -77,8 +61,6 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
 
 #[cfg(test)]
 mod tests {
-    use podium_setup::settings::listing;
-
     use super::*;
 
     #[test]
@@ -96,11 +78,5 @@ mod tests {
         assert_eq!(warns(&[]), Ok(false));
         assert_eq!(warns(&remote), Ok(true));
         assert_eq!(warns(&[remote[0], remote[1], ("keys_required", "true")]), Ok(false));
-    }
-
-    #[test]
-    fn the_example_file_is_what_print_keys_prints() {
-        let example = include_str!("../../../deploy/settings/podium-gateway.toml");
-        assert_eq!(example, listing(GATEWAY, &keys()), "podium-gateway --print-keys has other text");
     }
 }

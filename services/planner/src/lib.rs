@@ -8,7 +8,7 @@ use podium_cluster::{
     PLANNER, Program, Work, WorkSettings, check_work, main_with_inspection as process, planner_keys,
     work_until_signal,
 };
-use podium_setup::conductor::OpenBundle;
+use podium_planning::OpenBundle;
 
 /// How this program loads a model that runs here.
 #[cfg(feature = "llama")]
@@ -42,17 +42,4 @@ fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Se
 #[expect(clippy::unnecessary_wraps, reason = "a build with a model may miss its GPU")]
 fn inspect(_: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use podium_setup::settings::listing;
-
-    use super::*;
-
-    #[test]
-    fn the_example_file_is_what_print_keys_prints() {
-        let example = include_str!("../../../deploy/settings/podium-planner.toml");
-        assert_eq!(example, listing(PLANNER, &planner_keys()), "podium-planner --print-keys has other text");
-    }
 }

@@ -7,13 +7,13 @@ use podium_domain::ids::VendorId;
 use podium_domain::pool::Pool;
 use podium_engine::{Engine, LoopEnded, Options, Parts, Roles};
 use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
+use podium_planning::{Callees, Chosen, ChosenAll};
 use podium_ports::BoxError;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::Clock;
 use podium_ports::conductor::Conductors;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
-use podium_setup::conductor::{self, Callees, Chosen, ChosenAll};
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
@@ -113,7 +113,7 @@ impl Embedded {
         let chosen = match planning {
             Planning::Chosen => {
                 let (choices, limits) = (&settings.conductors, settings.local);
-                conductor::choose_all(choices, &pool, &callees, OPEN_BUNDLE, limits).await?
+                podium_planning::choose_all(choices, &pool, &callees, OPEN_BUNDLE, limits).await?
             }
             Planning::None => {
                 ChosenAll { conductors: Chosen::none(&pool).conductor.into(), notices: Vec::new() }

@@ -8,11 +8,11 @@ use podium_bundle::BundleError;
 use podium_bundle::manifest::OtherPool;
 use podium_domain::pool::PoolError;
 use podium_engine::NotReady;
+use podium_planning::ChooseError;
 use podium_ports::BoxError;
 use podium_ports::conductor::ConductorError;
 use podium_ports::store::StoreError;
 use podium_server::{ListenError, ServerError};
-use podium_setup::conductor::ChooseError;
 use podium_setup::settings::SettingsError;
 use podium_telemetry::TelemetryError;
 

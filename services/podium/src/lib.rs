@@ -15,7 +15,7 @@ mod settings;
 mod terminal;
 mod trial;
 
-use podium_setup::conductor::OpenBundle;
+use podium_planning::OpenBundle;
 
 pub use cli::main;
 

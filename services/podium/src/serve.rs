@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use podium_api::openai::unix_seconds;
+use podium_planning::{ConductorChoice, demo_bundle};
 use podium_ports::clock::Clock as _;
 use podium_server::{Listeners, Servers};
-use podium_setup::conductor::{ConductorChoice, demo_bundle};
-use podium_setup::settings::keyless_warning;
+use podium_setup::settings::listeners::keyless_warning;
 use podium_setup::{Signals, SystemClock};
 use podium_telemetry::{MetricsPage, Process, Telemetry};
 use tracing::{error, info, warn};
@@ -24,7 +24,7 @@ const INTERRUPTED: i32 = 130;
 pub(crate) fn report(settings: &Settings) -> Result<ExitCode, Error> {
     let pool = pool::read(&settings.pool)?;
     cli::print_line(&format!(
-        "the configuration is right: pool {}, conductor {}",
+        "the settings are valid: pool {}, conductor {}",
         pool.version(),
         settings.conductors
     ))?;

@@ -157,9 +157,17 @@ const LAYERS: &[Layer] = &[
         // The servers are tried over sockets, with an engine behind them.
         tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
     },
+    Layer { package: "podium-setup", uses: DOMAIN_AND_PORTS, tests_use: &[] },
     Layer {
-        package: "podium-setup",
-        uses: &["podium-bundle", "podium-conductor", "podium-domain", "podium-ports", "podium-vendors"],
+        package: "podium-planning",
+        uses: &[
+            "podium-bundle",
+            "podium-conductor",
+            "podium-domain",
+            "podium-ports",
+            "podium-setup",
+            "podium-vendors",
+        ],
         tests_use: &[],
     },
     Layer { package: "podium-telemetry", uses: &["podium-setup"], tests_use: &[] },
@@ -169,6 +177,7 @@ const LAYERS: &[Layer] = &[
             "podium-bundle",
             "podium-domain",
             "podium-engine",
+            "podium-planning",
             "podium-ports",
             "podium-queue-nats",
             "podium-redis",
@@ -186,6 +195,7 @@ const LAYERS: &[Layer] = &[
             "podium-cluster",
             "podium-server",
             "podium-engine",
+            "podium-planning",
             "podium-ports",
             "podium-setup",
             "podium-telemetry",
@@ -194,10 +204,10 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-planner",
-        uses: &["podium-cluster", "podium-llama", "podium-setup"],
+        uses: &["podium-cluster", "podium-llama", "podium-planning"],
         tests_use: &[],
     },
-    Layer { package: "podium-executor", uses: &["podium-cluster"], tests_use: &["podium-setup"] },
+    Layer { package: "podium-executor", uses: &["podium-cluster"], tests_use: &[] },
     Layer { package: "podium-testkit", uses: DOMAIN_AND_PORTS, tests_use: &[] },
     Layer {
         package: "podium",
@@ -210,6 +220,7 @@ const LAYERS: &[Layer] = &[
             "podium-head",
             "podium-llama",
             "podium-memory",
+            "podium-planning",
             "podium-ports",
             "podium-setup",
             "podium-store-postgres",
@@ -218,7 +229,8 @@ const LAYERS: &[Layer] = &[
             "podium-vendor-sim",
             "podium-vendors",
         ],
-        tests_use: SERVERS,
+        // One test prints the settings of all programs.
+        tests_use: &["podium-cluster", "podium-gateway", "podium-harness", "podium-testkit"],
     },
     Layer {
         package: "podium-vendor-sim",

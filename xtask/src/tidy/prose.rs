@@ -31,6 +31,7 @@ const CLEAN: &[&str] = &[
     "crates/memory/",
     "crates/server/",
     "crates/redis/",
+    "crates/planning/",
     "crates/setup/",
     "crates/store-postgres/",
     "crates/store-sqlite/",

@@ -1,21 +1,21 @@
-//! Addresses as settings have them: without anything that is secret, since settings may be printed.
+//! Addresses of servers, as settings have them: without secrets, because settings may be printed.
 
-/// What of a Postgres address may follow `?`. The names are those of Postgres' own clients.
+/// The parameters that a Postgres address may have after `?`. The names are those of Postgres' own clients.
 const POSTGRES_PARAMETERS: [&str; 5] =
     ["sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"];
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
-/// Those that check who the server is.
+/// The modes that check the server's certificate.
 const CHECKING_SSL_MODES: [&str; 2] = ["verify-ca", "verify-full"];
 
-/// The parts of a URL, of which no secret is one.
+/// The parts of a URL without a secret.
 struct Parts<'t> {
     user: Option<&'t str>,
     hosts: &'t str,
-    /// What follows the host, with `/`, `?` or `#`.
+    /// The rest after the hosts, with `/`, `?` or `#`.
     rest: &'t str,
 }
 
-/// A URL of one of these schemes, without a password. What is wrong may hold one, so it is not repeated.
+/// Splits a URL of one of these schemes. An invalid value may contain a password, so no error repeats it.
 fn parts<'t>(text: &'t str, schemes: &[&str]) -> Result<Parts<'t>, String> {
     let after_scheme = schemes.iter().find_map(|scheme| text.strip_prefix(&format!("{scheme}://")));
     let after_scheme = after_scheme.filter(|rest| !rest.is_empty());
@@ -24,27 +24,25 @@ fn parts<'t>(text: &'t str, schemes: &[&str]) -> Result<Parts<'t>, String> {
     let end = after_scheme.find(['/', '?', '#']).unwrap_or(after_scheme.len());
     let (authority, rest) = after_scheme.split_at(end);
     let (user, hosts) = match authority.rsplit_once('@') {
-        // Of a password with an `@`, too.
+        // A password may contain an `@`, too.
         Some((user, _)) if user.contains([':', '@']) => {
             return Err(
-                "must not hold a password; the key that ends with _password says where it is".to_owned()
+                "must not contain a password; the key that ends with _password names its place".to_owned()
             );
         }
         Some((user, hosts)) => (Some(user).filter(|user| !user.is_empty()), hosts),
         None => (None, authority),
     };
     if rest.contains('@') {
-        return Err(
-            "has an `@` behind its host; a password, which may be meant, belongs elsewhere".to_owned()
-        );
+        return Err("has an `@` after its host; a password does not belong into an address".to_owned());
     }
     hosts.split(',').try_for_each(port)?;
     Ok(Parts { user, hosts, rest })
 }
 
-/// A host's port, where it has one, is a port.
+/// Checks the port of a host, if it has one.
 fn port(host: &str) -> Result<(), String> {
-    // What is in brackets is an IPv6 address.
+    // An IPv6 address is in brackets.
     let after_address = host.rsplit_once(']').map_or(host, |(_, after)| after);
     let Some((_, port)) = after_address.rsplit_once(':') else { return Ok(()) };
     match port.parse::<u16>() {
@@ -53,15 +51,21 @@ fn port(host: &str) -> Result<(), String> {
     }
 }
 
-/// A Postgres address, whose hosts may be several, and whether its `sslmode` checks who the server is; none if it says nothing of
-/// it.
-pub(super) fn postgres(text: &str) -> Result<(String, Option<bool>), String> {
+/// A Postgres address, which may name several hosts.
+#[derive(Debug)]
+pub(super) struct PostgresUrl {
+    pub(super) url: String,
+    /// Whether its `sslmode` checks the server's certificate; `None` if it has no `sslmode`.
+    pub(super) checks_server: Option<bool>,
+}
+
+pub(super) fn postgres(text: &str) -> Result<PostgresUrl, String> {
     let Parts { hosts, rest, .. } = parts(text, &["postgres", "postgresql"])?;
     if hosts.split(',').any(str::is_empty) {
-        return Err("must name a host, or several with a comma between two".to_owned());
+        return Err("must name a host, or several separated by commas".to_owned());
     }
     let query = rest.split_once('?').map_or("", |(_, query)| query);
-    let mut checks = None;
+    let mut checks_server = None;
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         if !POSTGRES_PARAMETERS.contains(&name) {
@@ -74,56 +78,73 @@ pub(super) fn postgres(text: &str) -> Result<(String, Option<bool>), String> {
             if !SSL_MODES.contains(&value) {
                 return Err(format!("has an unknown sslmode; the known ones are {}", SSL_MODES.join(", ")));
             }
-            checks = Some(CHECKING_SSL_MODES.contains(&value));
+            checks_server = Some(CHECKING_SSL_MODES.contains(&value));
         }
         if name == "target_session_attrs" && !["read-write", "primary"].contains(&value) {
-            return Err("has a target_session_attrs that is not read-write, which always holds".to_owned());
+            return Err(
+                "has an unsupported target_session_attrs; leave it out, because read-write always applies"
+                    .to_owned(),
+            );
         }
     }
-    Ok((text.to_owned(), checks))
+    Ok(PostgresUrl { url: text.to_owned(), checks_server })
 }
 
-/// Servers of one NATS cluster, without their user, who must be the same, and who that is.
-pub(super) fn nats(text: &str) -> Result<(Vec<String>, Option<String>), String> {
-    let mut servers = Vec::new();
+/// The servers of one NATS cluster.
+#[derive(Debug)]
+pub(super) struct NatsServers {
+    /// Their addresses without the user.
+    pub(super) urls: Vec<String>,
+    /// The user, the same for all servers.
+    pub(super) user: Option<String>,
+}
+
+pub(super) fn nats(text: &str) -> Result<NatsServers, String> {
+    let mut urls = Vec::new();
     let mut users = Vec::new();
     for server in text.split(',').map(str::trim) {
         let Parts { user, hosts, rest } = parts(server, &["nats", "tls"])?;
         if hosts.is_empty() || !["", "/"].contains(&rest) {
-            return Err("must be a host and a port, and nothing behind them".to_owned());
+            return Err("must be a host and a port, with nothing after them".to_owned());
         }
         let scheme = server.split_once("://").map_or("nats", |(scheme, _)| scheme);
-        servers.push(format!("{scheme}://{hosts}"));
+        urls.push(format!("{scheme}://{hosts}"));
         users.push(user.map(str::to_owned));
     }
     if users.windows(2).any(|pair| pair[0] != pair[1]) {
-        return Err("names several users; there is one for all servers".to_owned());
+        return Err("names several users; all servers need the same one".to_owned());
     }
-    Ok((servers, users.into_iter().next().flatten()))
+    Ok(NatsServers { urls, user: users.into_iter().next().flatten() })
 }
 
-/// A Redis address, and whether it is encrypted.
-pub(super) fn redis(text: &str) -> Result<(String, bool), String> {
+/// A Redis address.
+#[derive(Debug)]
+pub(super) struct RedisUrl {
+    pub(super) url: String,
+    pub(super) is_encrypted: bool,
+}
+
+pub(super) fn redis(text: &str) -> Result<RedisUrl, String> {
     let Parts { hosts, rest, .. } = parts(text, &["redis", "rediss"])?;
     let database = rest.strip_prefix('/').unwrap_or(rest);
     if hosts.is_empty() || !database.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("must be a host and a port, with at most the number of a database behind them".to_owned());
+        return Err("must be a host and a port, with at most the number of a database after them".to_owned());
     }
-    Ok((text.to_owned(), text.starts_with("rediss://")))
+    Ok(RedisUrl { url: text.to_owned(), is_encrypted: text.starts_with("rediss://") })
 }
 
-/// Several such addresses, of different servers.
-pub(super) fn several_redis(text: &str) -> Result<Vec<(String, bool)>, String> {
+/// Addresses of different servers.
+pub(super) fn several_redis(text: &str) -> Result<Vec<RedisUrl>, String> {
     let servers: Vec<_> = text.split(',').map(|server| redis(server.trim())).collect::<Result<_, _>>()?;
-    for (index, (server, _)) in servers.iter().enumerate() {
-        if servers[..index].iter().any(|(other, _)| redis_name(other) == redis_name(server)) {
+    for (index, server) in servers.iter().enumerate() {
+        if servers[..index].iter().any(|other| redis_name(&other.url) == redis_name(&server.url)) {
             return Err("names a server twice".to_owned());
         }
     }
     Ok(servers)
 }
 
-/// What tells a Redis server from others: its host, port and database, without a user and without the scheme.
+/// The host, port and database of a Redis address, which identify the server.
 pub(crate) fn redis_name(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.rsplit_once('@').map_or(rest, |(_, place)| place).trim_end_matches('/')
@@ -152,7 +173,7 @@ mod tests {
     #[test]
     fn several_redis_servers_are_told_apart_by_host_port_and_database() {
         let servers = several_redis("redis://a:6379, rediss://user@b:6379/1,redis://b:6379").unwrap();
-        let names: Vec<_> = servers.iter().map(|(url, _)| redis_name(url)).collect();
+        let names: Vec<_> = servers.iter().map(|server| redis_name(&server.url)).collect();
         assert_eq!(names, ["a:6379", "b:6379/1", "b:6379"]);
         for twice in ["redis://a:6379,redis://a:6379", "redis://a:6379, rediss://user@a:6379/"] {
             assert!(several_redis(twice).unwrap_err().contains("twice"), "{twice}");

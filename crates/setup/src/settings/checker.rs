@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::key::Setting;
 use super::sources::{Origin, Sources};
-use super::{SettingsError, values};
+use super::{SettingsError, listeners};
 
 /// Reads values by key and collects their problems.
 #[derive(Debug)]
@@ -26,12 +27,13 @@ impl Checker {
     }
 
     /// The unparsed value, if any.
-    pub fn written(&self, key: &str) -> Option<&str> {
+    pub(super) fn written(&self, key: &str) -> Option<&str> {
         self.sources.values.get(key).map(|(value, _)| value.as_str())
     }
 
-    /// The value of a key that has a default or is required.
-    pub fn read<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+    /// The value of a setting that has a default or is required.
+    pub fn read<T>(&mut self, setting: &Setting<T>) -> Option<T> {
+        let key = setting.key.name;
         let Some(value) = self.written(key).map(str::to_owned) else {
             // A file that could not be read may contain it.
             if !self.sources.is_incomplete {
@@ -39,29 +41,30 @@ impl Checker {
             }
             return None;
         };
-        read(&value).map_err(|what| self.problem(key, &what)).ok()
+        setting.value(&value).map_err(|what| self.problem(key, &what)).ok()
     }
 
-    /// The value of an optional key.
-    pub fn read_if_given<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
-        if self.written(key).is_some() { self.read(key, read) } else { None }
+    /// The value of an optional setting. `None` also stands for a problem, which [`Checker::finish`] reports.
+    pub fn read_if_given<T>(&mut self, setting: &Setting<T>) -> Option<T> {
+        if self.has_value(setting) { self.read(setting) } else { None }
     }
 
-    /// Whether a file, the environment or a flag sets the key.
-    pub fn is_given(&self, key: &str) -> bool {
-        self.sources.values.get(key).is_some_and(|(_, origin)| *origin != Origin::Default)
+    /// Whether the setting has a value, from a source or by default.
+    pub fn has_value<T>(&self, setting: &Setting<T>) -> bool {
+        self.written(setting.key.name).is_some()
     }
 
-    /// The keys that are set but unused by `program`, each with its source.
-    pub fn unused_by(&self, program: &str) -> Vec<String> {
-        self.sources.unused_by(program)
+    /// The keys that are set but that the program does not use, each with its source.
+    pub fn unused(&self) -> Vec<String> {
+        self.sources.unused()
     }
 
     /// Addresses to listen on; `None` for unset keys. Two equal addresses are a problem, and so is an address that other
     /// machines can reach unless `allow_remote` is true.
-    pub fn listen<const N: usize>(&mut self, keys: [&str; N]) -> [Option<SocketAddr>; N] {
-        let remote = self.read("allow_remote", values::yes_or_no);
-        let addresses = keys.map(|key| self.read_if_given(key, values::address));
+    pub fn listen<const N: usize>(&mut self, settings: [&Setting<SocketAddr>; N]) -> [Option<SocketAddr>; N] {
+        let remote = self.read(&listeners::ALLOW_REMOTE);
+        let addresses = settings.map(|setting| self.read_if_given(setting));
+        let keys = settings.map(|setting| setting.key.name);
         for (index, (key, address)) in keys.into_iter().zip(addresses).enumerate() {
             let Some(address) = address else { continue };
             if remote == Some(false) && !address.ip().is_loopback() {

@@ -1,148 +1,253 @@
-//! Setting keys, and the annotated settings file that lists them.
+//! The declaration of a setting. The settings file, the flags, the reference page and the checks of a value come from it.
 
-use std::fmt::Write as _;
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// Width of comments in the listing.
-const COMMENT_COLUMNS: usize = 100;
+use super::{SecretRef, values};
 
-/// A setting: `name = value` in a settings file, `PODIUM__NAME` in the environment.
+/// A setting: `name = value` in a settings file, `PODIUM__NAME` in the environment, `--name value` on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Its default; `None` if it has none.
-    pub default: Option<&'static str>,
-    /// An example value for the listing of a key without default.
-    example: &'static str,
-    /// Its meaning with unit and bounds.
-    pub about: &'static str,
-    is_required: bool,
-    /// The programs that use it; empty for all.
-    used_by: &'static [&'static str],
+    /// The values that it accepts.
+    pub values: Values,
+    /// The unit of its numbers; empty if they have none.
+    pub unit: &'static str,
+    /// Its value if no source sets it.
+    pub unset: Unset,
+    /// Its meaning, in sentences that are true in every program that has the key.
+    pub help: &'static str,
+}
+
+/// The values that a key accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Whole numbers.
+    Number {
+        /// The least one.
+        min: u64,
+        /// The greatest one.
+        max: u64,
+    },
+    /// `true` or `false`. The flag alone means `true`.
+    Switch,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// Values of this form, such as `HOST:PORT`.
+    Form(&'static str),
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number { min, max } => write!(f, "{min} to {max}"),
+            Self::Switch => f.write_str("true or false"),
+            Self::Words([others @ .., last]) if !others.is_empty() => {
+                write!(f, "{} or {last}", others.join(", "))
+            }
+            Self::Words(words) => f.write_str(&words.concat()),
+            Self::Form(form) => f.write_str(form),
+        }
+    }
+}
+
+/// The value of a key that no source sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unset {
+    /// This value.
+    Default(&'static str),
+    /// The program does this instead.
+    Instead {
+        /// The behaviour of the program, as a fragment.
+        what: &'static str,
+        /// A value for the settings file.
+        example: &'static str,
+    },
+    /// The program does not start.
+    Refused {
+        /// A value for the settings file.
+        example: &'static str,
+    },
 }
 
 impl Key {
-    /// A key with a default.
-    pub const fn new(name: &'static str, default: &'static str, about: &'static str) -> Self {
-        Self { name, default: Some(default), example: "", about, is_required: false, used_by: &[] }
-    }
-
-    /// An optional key without default; `about` explains what happens if it is unset.
-    pub const fn optional(name: &'static str, example: &'static str, about: &'static str) -> Self {
-        Self { name, default: None, example, about, is_required: false, used_by: &[] }
-    }
-
-    /// A required key.
-    pub const fn required(name: &'static str, example: &'static str, about: &'static str) -> Self {
-        Self { name, default: None, example, about, is_required: true, used_by: &[] }
-    }
-
-    /// Restricts the key to these programs. Others accept it, so that programs can share a file, but report it as unused.
+    /// The same key with this default.
     #[must_use]
-    pub const fn used_by(self, programs: &'static [&'static str]) -> Self {
-        Self { used_by: programs, ..self }
+    pub const fn with_default(self, default: &'static str) -> Self {
+        Self { unset: Unset::Default(default), ..self }
     }
 
-    /// Whether `program` uses the key.
-    pub fn is_used_by(&self, program: &str) -> bool {
-        self.used_by.is_empty() || self.used_by.contains(&program)
+    /// The same key without default: if it is unset, the program does `what`.
+    #[must_use]
+    pub const fn optional(self, example: &'static str, what: &'static str) -> Self {
+        Self { unset: Unset::Instead { what, example }, ..self }
     }
-}
 
-/// A settings file with the defaults of the keys that `program` uses, each with a comment.
-pub fn listing(program: &str, keys: &[Key]) -> String {
-    let mut text = format!("# Settings of {program}, as `{program} --print-keys` prints them.\n");
-    comment(
-        &mut text,
-        "The environment variable PODIUM__KEY, with the key's name in capitals, replaces a value of this file; the flag \
-         --set KEY=VALUE replaces both.",
-    );
-    for key in keys.iter().filter(|key| key.is_used_by(program)) {
-        text.push('\n');
-        let users = match key.used_by {
-            [] => String::new(),
-            programs => format!(" Used by {}.", programs.join(", ")),
-        };
-        let required = if key.is_required { " Required." } else { "" };
-        comment(&mut text, &format!("{}{required}{users}", key.about));
-        // Writing to a string cannot fail.
-        let _ = match key.default {
-            Some(default) => writeln!(text, "{} = {}", key.name, literal(default)),
-            None => writeln!(text, "# {} = {}", key.name, literal(key.example)),
-        };
+    /// The same key with this help, for a program in which it means something else.
+    #[must_use]
+    pub const fn with_help(self, help: &'static str) -> Self {
+        Self { help, ..self }
     }
-    text
-}
 
-fn comment(text: &mut String, about: &str) {
-    let mut columns = 0;
-    for word in about.split_whitespace() {
-        let width = word.chars().count() + 1;
-        if columns > 0 && columns + width <= COMMENT_COLUMNS {
-            text.push(' ');
-            columns += width;
-        } else {
-            text.push_str(if columns == 0 { "# " } else { "\n# " });
-            columns = width + 1;
+    /// Its default, if it has one.
+    pub const fn default(&self) -> Option<&'static str> {
+        match self.unset {
+            Unset::Default(default) => Some(default),
+            Unset::Instead { .. } | Unset::Refused { .. } => None,
         }
-        text.push_str(word);
     }
-    text.push('\n');
+
+    /// The values with their unit, such as `1000 to 600000 ms`.
+    pub fn accepted(&self) -> String {
+        let Self { values, unit, .. } = self;
+        if unit.is_empty() { values.to_string() } else { format!("{values} {unit}") }
+    }
+
+    /// The problem of a value that is not accepted, as it follows the key's name in a sentence.
+    pub fn must_be(&self, value: &str) -> String {
+        format!("is `{value}`, it must be {}", self.accepted())
+    }
 }
 
-/// A value in TOML syntax.
-fn literal(value: &str) -> String {
-    if value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok() {
-        value.to_owned()
-    } else {
-        toml::Value::from(value).to_string()
-    }
+/// A key and the parser of its values.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<T> {
+    /// The key.
+    pub key: Key,
+    pub(super) parse: fn(&Key, &str) -> Result<T, String>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::Sources;
-    use super::*;
+impl<T> Setting<T> {
+    /// A required setting. The parser's error follows the key's name in a sentence.
+    pub const fn parsed(
+        name: &'static str,
+        values: Values,
+        parse: fn(&Key, &str) -> Result<T, String>,
+        help: &'static str,
+    ) -> Self {
+        let key = Key { name, values, unit: "", unset: Unset::Refused { example: "" }, help };
+        Self { key, parse }
+    }
 
-    const KEYS: &[Key] = &[
-        Key::required("store", "postgres://db/podium", "Where the store is."),
-        Key::new("slots", "16", "Calls at the same time, 1 to 4096.").used_by(&["worker"]),
-        Key::new("filter", "info", "What is logged."),
-        Key::new("remote", "false", "Whether others reach it."),
-        Key::optional("page", "127.0.0.1:9464", "Where metrics are shown. Unset: nowhere.")
-            .used_by(&["server"]),
-    ];
+    /// A setting of words. The parser may assume one of them.
+    pub const fn words(
+        name: &'static str,
+        words: &'static [&'static str],
+        parse: fn(&Key, &str) -> Result<T, String>,
+        help: &'static str,
+    ) -> Self {
+        Self::parsed(name, Values::Words(words), parse, help)
+    }
 
-    #[test]
-    fn a_listing_is_a_settings_file_that_explains_each_key() {
-        let text = listing("worker", KEYS);
-        for line in [
-            "# Where the store is. Required.",
-            "# store = \"postgres://db/podium\"",
-            "# Calls at the same time, 1 to 4096. Used by worker.",
-            "slots = 16",
-            "filter = \"info\"",
-            "remote = false",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    const fn numeric(
+        name: &'static str,
+        range: &RangeInclusive<u64>,
+        parse: fn(&Key, &str) -> Result<T, String>,
+        help: &'static str,
+    ) -> Self {
+        Self::parsed(name, Values::Number { min: *range.start(), max: *range.end() }, parse, help)
+    }
+
+    /// The same setting with this unit.
+    #[must_use]
+    pub const fn unit(self, unit: &'static str) -> Self {
+        Self { key: Key { unit, ..self.key }, ..self }
+    }
+
+    /// The same setting with this default.
+    #[must_use]
+    pub const fn default(self, default: &'static str) -> Self {
+        Self { key: self.key.with_default(default), ..self }
+    }
+
+    /// The same setting without default: if it is unset, the program does `what`.
+    #[must_use]
+    pub const fn optional(self, example: &'static str, what: &'static str) -> Self {
+        Self { key: self.key.optional(example, what), ..self }
+    }
+
+    /// The same setting, required.
+    #[must_use]
+    pub const fn required(self, example: &'static str) -> Self {
+        Self { key: Key { unset: Unset::Refused { example }, ..self.key }, ..self }
+    }
+
+    /// Parses a value.
+    pub(super) fn value(&self, text: &str) -> Result<T, String> {
+        match self.key.values {
+            Values::Words(words) if !words.contains(&text) => Err(self.key.must_be(text)),
+            _ => (self.parse)(&self.key, text),
         }
-        assert!(!text.contains("page"), "{text}");
-        let uncommented = text.replace("# store", "store");
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("settings.toml");
-        std::fs::write(&file, uncommented).unwrap();
-        let mut sources = Sources::new(KEYS);
-        sources.read_file(&file);
-        let checker = sources.into_checker();
-        assert_eq!(checker.written("slots"), Some("16"));
-        assert!(checker.finish(Some(())).is_ok());
     }
+}
 
-    #[test]
-    fn long_explanations_are_wrapped() {
-        let mut text = String::new();
-        comment(&mut text, &"word ".repeat(60));
-        assert!(text.lines().all(|line| line.starts_with("# ") && line.len() <= 102), "{text}");
-        assert_eq!(text.matches("word").count(), 60);
+impl Setting<u64> {
+    /// A whole number.
+    pub const fn number(name: &'static str, range: &RangeInclusive<u64>, help: &'static str) -> Self {
+        Self::numeric(name, range, values::number, help)
     }
+}
+
+impl Setting<usize> {
+    /// A whole number of things in memory.
+    pub const fn count(name: &'static str, range: &RangeInclusive<u64>, help: &'static str) -> Self {
+        let parse = |key: &Key, text: &str| {
+            usize::try_from(values::number(key, text)?).map_err(|_| key.must_be(text))
+        };
+        Self::numeric(name, range, parse, help)
+    }
+}
+
+impl Setting<Duration> {
+    /// A whole number of milliseconds.
+    pub const fn milliseconds(name: &'static str, range: &RangeInclusive<u64>, help: &'static str) -> Self {
+        let parse = |key: &Key, text: &str| values::number(key, text).map(Duration::from_millis);
+        Self::numeric(name, range, parse, help).unit("ms")
+    }
+}
+
+impl Setting<bool> {
+    /// `true` or `false`.
+    pub const fn switch(name: &'static str, help: &'static str) -> Self {
+        let parse = |key: &Key, text: &str| text.parse().map_err(|_| key.must_be(text));
+        Self::parsed(name, Values::Switch, parse, help)
+    }
+}
+
+impl Setting<SocketAddr> {
+    /// An address to listen on.
+    pub const fn address(name: &'static str, help: &'static str) -> Self {
+        let parse = |_: &Key, text: &str| {
+            text.parse()
+                .map_err(|_| format!("is `{text}`, it must be an address and a port such as 127.0.0.1:8080"))
+        };
+        Self::parsed(name, Values::Form("IP:PORT"), parse, help)
+    }
+}
+
+impl Setting<SecretRef> {
+    /// The place of a secret.
+    pub const fn secret(name: &'static str, help: &'static str) -> Self {
+        Self::parsed(name, Values::Form("env:NAME or file:PATH"), |_, text| SecretRef::read(text), help)
+    }
+}
+
+impl Setting<PathBuf> {
+    /// A path that is not empty.
+    pub const fn path(name: &'static str, form: &'static str, help: &'static str) -> Self {
+        Self::parsed(name, Values::Form(form), |_, text| values::path(text), help)
+    }
+}
+
+/// The keys of one subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The subject, as a heading.
+    pub title: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Checker, Key};
+use super::key::Key;
+use super::{Checker, ProgramKeys};
 
 const PREFIX: &str = "PODIUM__";
 
@@ -36,7 +37,9 @@ const ALIKE: f64 = 0.8;
 /// Unparsed values by key.
 #[derive(Debug)]
 pub struct Sources {
-    keys: Vec<Key>,
+    used: Vec<Key>,
+    /// Keys of other programs.
+    accepted: Vec<Key>,
     pub(super) values: BTreeMap<&'static str, (String, Origin)>,
     pub(super) problems: Vec<String>,
     /// Whether a file could not be read, so its keys are unknown.
@@ -44,11 +47,18 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Starts with the defaults of these keys.
-    pub fn new(keys: &[Key]) -> Self {
-        let defaults = keys.iter().filter_map(|key| Some((key.name, key.default?.to_owned())));
+    /// Starts with the defaults of a program's keys.
+    pub fn new(keys: &ProgramKeys) -> Self {
+        let used: Vec<_> = keys.used().copied().collect();
+        let accepted = keys.accepted().to_vec();
+        let defaults =
+            used.iter().chain(&accepted).filter_map(|key| Some((key.name, key.default()?.to_owned())));
         let values = defaults.map(|(key, value)| (key, (value, Origin::Default))).collect();
-        Self { keys: keys.to_vec(), values, problems: Vec::new(), is_incomplete: false }
+        Self { used, accepted, values, problems: Vec::new(), is_incomplete: false }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.used.iter().chain(&self.accepted)
     }
 
     /// Adds a TOML file of `key = value` lines.
@@ -89,6 +99,14 @@ impl Sources {
         }
     }
 
+    /// Adds the variables of this process.
+    pub fn read_own_environment(&mut self) {
+        let variables = std::env::vars_os();
+        self.read_environment(
+            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        );
+    }
+
     /// Adds a flag, if it was given.
     pub fn flag(&mut self, key: &'static str, value: Option<&str>) {
         if let Some(value) = value {
@@ -105,11 +123,12 @@ impl Sources {
     }
 
     fn put(&mut self, name: &str, value: String, origin: Origin) {
-        if let Some(key) = self.keys.iter().find(|key| key.name == name) {
+        let known = self.keys().find(|key| key.name == name).copied();
+        if let Some(key) = known {
             self.values.insert(key.name, (value, origin));
             return;
         }
-        let alike = self.keys.iter().map(|key| (strsim::jaro_winkler(key.name, name), key.name));
+        let alike = self.keys().map(|key| (strsim::jaro_winkler(key.name, name), key.name));
         let nearest = alike.filter(|(alike, _)| *alike >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
         let advice = match nearest {
             Some((_, nearest)) => format!("did you mean `{nearest}`?"),
@@ -118,10 +137,9 @@ impl Sources {
         self.problems.push(format!("{origin}: unknown key `{name}`; {advice}"));
     }
 
-    /// The keys that are set but unused by `program`, each with its source.
-    pub(super) fn unused_by(&self, program: &str) -> Vec<String> {
-        let unused = self.keys.iter().filter(|key| !key.is_used_by(program));
-        let given = unused.filter_map(|key| match self.values.get(key.name) {
+    /// The keys that are set but that the program does not use, each with its source.
+    pub(super) fn unused(&self) -> Vec<String> {
+        let given = self.accepted.iter().filter_map(|key| match self.values.get(key.name) {
             Some((_, origin)) if *origin != Origin::Default => Some(format!("{} (from {origin})", key.name)),
             _ => None,
         });

@@ -1,50 +1,68 @@
-//! The step cache's keys, for every program that calls workers.
+//! The settings of the step cache, for every program that calls workers.
 
 use std::time::Duration;
 
 use podium_domain::policy::OUTPUT_BYTES_MAX;
 use podium_ports::cache::CacheOptions;
 
-use super::Checker;
-use super::values::number;
+use super::{Checker, Group, Setting};
 
 /// A day: older answers should be requested again.
 const TTL_MS_MAX: u64 = 86_400_000;
-const ENTRIES_MAX: u64 = 1_000_000;
 
-/// Reads `step_cache` and its bounds. The inner `None` means that the cache is off.
+/// Whether outputs are reused.
+const STEP_CACHE: Setting<bool> = Setting::words(
+    "step_cache",
+    &["off", "exact"],
+    |_, word| Ok(word == "exact"),
+    "Reuse cached answers for identical deterministic step requests (temperature 0 or a seed) of the same tenant.",
+)
+.default("off");
+
+const TTL: Setting<Duration> = Setting::milliseconds(
+    "step_cache_ttl_ms",
+    &(1..=TTL_MS_MAX),
+    "Time for which the step cache keeps an output.",
+)
+.default("3600000");
+
+const ENTRIES_MAX: Setting<usize> = Setting::count(
+    "step_cache_entries_max",
+    &(1..=1_000_000),
+    "Most outputs in the step cache. Beyond that it removes the oldest.",
+)
+.unit("outputs")
+.default("4096");
+
+const ENTRY_BYTES_MAX: Setting<usize> = Setting::count(
+    "step_cache_entry_bytes_max",
+    &(1..=OUTPUT_BYTES_MAX as u64),
+    "Size of the largest output that the step cache keeps.",
+)
+.unit("bytes")
+.default("65536");
+
+/// The step cache.
+pub const STEP_CACHE_KEYS: Group =
+    Group { title: "Step cache", keys: &[STEP_CACHE.key, TTL.key, ENTRIES_MAX.key, ENTRY_BYTES_MAX.key] };
+
+/// Reads these settings. The inner `None` means that the cache is off.
 pub fn step_cache(checker: &mut Checker) -> Option<Option<CacheOptions>> {
-    let is_on = checker.read("step_cache", |text| match text {
-        "off" => Ok(false),
-        "exact" => Ok(true),
-        _ => Err(format!("is `{text}`, it must be off or exact")),
-    });
-    let ttl = checker.read("step_cache_ttl_ms", |text| number(text, 1, TTL_MS_MAX));
-    let entries_max = checker.read("step_cache_entries_max", |text| number(text, 1, ENTRIES_MAX));
-    let entry_bytes_max =
-        checker.read("step_cache_entry_bytes_max", |text| number(text, 1, OUTPUT_BYTES_MAX as u64));
-    let options = CacheOptions {
-        ttl: Duration::from_millis(ttl?),
-        entries_max: usize::try_from(entries_max?).ok()?,
-        entry_bytes_max: usize::try_from(entry_bytes_max?).ok()?,
-    };
+    let is_on = checker.read(&STEP_CACHE);
+    let ttl = checker.read(&TTL);
+    let [entries_max, entry_bytes_max] =
+        [&ENTRIES_MAX, &ENTRY_BYTES_MAX].map(|setting| checker.read(setting));
+    let options = CacheOptions { ttl: ttl?, entries_max: entries_max?, entry_bytes_max: entry_bytes_max? };
     Some(is_on?.then_some(options))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Key, Sources};
-
-    const KEYS: &[Key] = &[
-        Key::new("step_cache", "off", ""),
-        Key::new("step_cache_ttl_ms", "3600000", ""),
-        Key::new("step_cache_entries_max", "4096", ""),
-        Key::new("step_cache_entry_bytes_max", "65536", ""),
-    ];
+    use crate::settings::{ProgramKeys, Sources};
 
     fn read(flags: &[(&'static str, &str)]) -> Result<Option<CacheOptions>, Vec<String>> {
-        let mut sources = Sources::new(KEYS);
+        let mut sources = Sources::new(&ProgramKeys::new("worker", &[STEP_CACHE_KEYS]));
         for (key, value) in flags {
             sources.flag(key, Some(value));
         }

@@ -18,15 +18,15 @@ mod pool;
 mod record;
 mod runs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podium_domain::policy::{Effort, Tier};
-use podium_setup::settings::{Sources, listing};
+use podium_setup::settings::{Flags, Sources};
 
 use crate::error::{self, Error};
-use crate::settings::{Depth, KEYS, Settings, check};
+use crate::settings::{DataFlags, Depth, EngineFlags, ServerFlags, Settings, check, keys};
 use crate::{demo, serve};
 
 pub(crate) use ask::{Drawn, draw_run};
@@ -78,62 +78,32 @@ enum Command {
     Demo(demo::DemoArgs),
 }
 
-/// Options that every command with an engine has.
+/// Options of every command with an engine.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SetupArgs {
     /// Read settings from this file, as `key = value` lines in TOML.
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Keep runs in this folder.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) data: Option<String>,
-    /// The workers: a pool file, or `demo` for the simulated ones.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pool: Option<String>,
-    /// Who plans: auto, llama:FOLDER, worker:WORKER, model:FILE#WORKER, remote:URL#MODEL, fixed:FILE, direct or direct:WORKER.
-    #[arg(long, value_name = "CONDUCTOR")]
-    pub(crate) conductor: Option<String>,
-    /// Who is to follow the conductor: both are loaded, and each run goes to one of them.
-    #[arg(long, value_name = "CONDUCTOR")]
-    pub(crate) conductor_next: Option<String>,
-    /// Its share of the runs that name no conductor, 0 to 1 [default: 0].
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) conductor_next_share: Option<String>,
-    /// What to log: a level, or a list such as `info,podium_engine=debug`.
-    #[arg(long, value_name = "FILTER")]
-    pub(crate) log: Option<String>,
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags<EngineFlags>,
 }
 
 impl SetupArgs {
-    fn sources(&self) -> Sources {
-        let mut sources = Sources::new(KEYS);
-        if let Some(file) = &self.config {
-            sources.read_file(file);
-        }
-        sources.read_environment(
-            std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-        );
-        sources.flag("data", self.data.as_deref());
-        sources.flag("pool", self.pool.as_deref());
-        sources.flag("conductor", self.conductor.as_deref());
-        sources.flag("conductor_next", self.conductor_next.as_deref());
-        sources.flag("conductor_next_share", self.conductor_next_share.as_deref());
-        sources.flag("log", self.log.as_deref());
-        sources
+    /// The same with this flag.
+    pub(crate) fn with(self, key: &'static str, value: String) -> Self {
+        Self { flags: self.flags.with(key, value), ..self }
     }
 
-    /// Whether a flag names what only an engine in this process can heed.
+    /// Whether a flag names something that only an engine in this process can use.
     fn names_an_engine(&self) -> bool {
-        self.data.is_some()
-            || self.pool.is_some()
-            || self.conductor.is_some()
-            || self.conductor_next.is_some()
+        ["data", "pool", "conductor", "conductor_next"].iter().any(|key| self.flags.get(key).is_some())
     }
 
-    /// The checked setup.
+    /// The checked settings.
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
-        Ok(check(self.sources(), Depth::Values)?)
+        let mut sources = sources(self.config.as_deref());
+        self.flags.read_into(&mut sources);
+        Ok(check(sources, Depth::Values)?)
     }
 }
 
@@ -143,13 +113,9 @@ pub(crate) struct DataArgs {
     /// Read settings from this file, as `key = value` lines in TOML.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Read and write this data folder.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) data: Option<String>,
-    /// What to log: a level, or a list such as `info,podium_engine=debug`.
-    #[arg(long, value_name = "FILTER")]
-    log: Option<String>,
-    /// Of no use here; accepted so that every command takes the flags of `podium ask`.
+    #[command(flatten)]
+    flags: Flags<DataFlags>,
+    /// Unused; accepted so that every command takes the flags of `podium ask`.
     #[arg(long, hide = true)]
     pool: Option<String>,
     /// As `pool`.
@@ -158,51 +124,41 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
-    /// The checked setup.
-    pub(crate) fn settings(&self) -> Result<Settings, Error> {
-        let Self { config, data, log, pool, conductor } = self.clone();
-        SetupArgs { config, data, pool, conductor, log, ..SetupArgs::default() }.settings()
+    /// Whether a flag names the data folder.
+    pub(crate) fn names_a_folder(&self) -> bool {
+        self.flags.get("data").is_some()
     }
+
+    /// The checked settings.
+    pub(crate) fn settings(&self) -> Result<Settings, Error> {
+        let mut sources = sources(self.config.as_deref());
+        self.flags.read_into(&mut sources);
+        sources.flag("pool", self.pool.as_deref());
+        sources.flag("conductor", self.conductor.as_deref());
+        Ok(check(sources, Depth::Values)?)
+    }
+}
+
+/// The defaults, the file and the environment.
+fn sources(config: Option<&Path>) -> Sources {
+    let mut sources = Sources::new(&keys());
+    if let Some(file) = config {
+        sources.read_file(file);
+    }
+    sources.read_own_environment();
+    sources
 }
 
 #[derive(Debug, Args)]
 struct ServeArgs {
+    /// Read settings from this file, as `key = value` lines in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
-    setup: SetupArgs,
-    /// Address of the OpenAI-compatible HTTP API [default: 127.0.0.1:8080].
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
-    /// Address of the gRPC API [default: 127.0.0.1:8081].
-    #[arg(long, value_name = "ADDRESS")]
-    grpc_listen: Option<String>,
-    /// Allow addresses that other machines can reach. Without `--keys-required`, everybody who can reach them may use them.
-    #[arg(long)]
-    allow_remote: bool,
-    /// Refuse requests without a key; `podium key create` makes one.
-    #[arg(long)]
-    keys_required: bool,
-    /// Milliseconds that requests and calls under way may still take once told to stop [default: 10000].
-    #[arg(long, value_name = "MS")]
-    drain_ms: Option<String>,
-    /// How long runs are kept after their end: days or hours such as 30d or 12h, or forever [default: 30d].
-    #[arg(long, value_name = "TIME")]
-    runs_kept: Option<String>,
-    /// Reuse cached answers for identical deterministic step requests (temperature 0 or a seed): off or exact [default: off].
-    #[arg(long, value_name = "USE")]
-    step_cache: Option<String>,
-    /// How log lines look: text or json [default: text].
-    #[arg(long, value_name = "FORMAT")]
-    log_format: Option<String>,
-    /// Set one key; may be repeated.
+    flags: Flags<ServerFlags>,
+    /// Set one key. May be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    #[command(flatten)]
-    instead: InsteadArgs,
-}
-
-/// What `podium serve` may do in place of serving.
-#[derive(Debug, Args)]
-struct InsteadArgs {
     /// Check the settings, the pool and the conductor as a start does, then exit.
     #[arg(long)]
     check_config: bool,
@@ -213,15 +169,8 @@ struct InsteadArgs {
 
 impl ServeArgs {
     fn settings(&self) -> Result<Settings, Error> {
-        let mut sources = self.setup.sources();
-        sources.flag("listen", self.listen.as_deref());
-        sources.flag("grpc_listen", self.grpc_listen.as_deref());
-        sources.flag("allow_remote", self.allow_remote.then_some("true"));
-        sources.flag("keys_required", self.keys_required.then_some("true"));
-        sources.flag("drain_ms", self.drain_ms.as_deref());
-        sources.flag("runs_kept", self.runs_kept.as_deref());
-        sources.flag("step_cache", self.step_cache.as_deref());
-        sources.flag("log_format", self.log_format.as_deref());
+        let mut sources = sources(self.config.as_deref());
+        self.flags.read_into(&mut sources);
         self.set.iter().for_each(|text| sources.set(text));
         Ok(check(sources, Depth::Server)?)
     }
@@ -311,10 +260,10 @@ fn die_quietly() {
 
 async fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
-        Command::Serve(args) if args.instead.print_keys => {
-            print_line(listing("podium serve", KEYS).trim_end()).map(|()| ExitCode::SUCCESS)
+        Command::Serve(args) if args.print_keys => {
+            print_line(keys().settings_file().trim_end()).map(|()| ExitCode::SUCCESS)
         }
-        Command::Serve(args) if args.instead.check_config => serve::report(&args.settings()?),
+        Command::Serve(args) if args.check_config => serve::report(&args.settings()?),
         Command::Serve(args) => serve::serve(args.settings()?).await,
         Command::Ask(args) => ask::ask(args).await,
         Command::Plan(args) => plan::plan(args).await,

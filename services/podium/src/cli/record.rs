@@ -9,7 +9,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_head::outcomes::{Outcome, SCHEMA};
-use podium_setup::conductor::{ConductorChoice, ConductorChoices};
+use podium_planning::{ConductorChoice, ConductorChoices};
 
 use super::eval::{Item, ask};
 use super::output::print_line;

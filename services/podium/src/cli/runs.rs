@@ -109,7 +109,7 @@ impl SourceArgs {
     pub(super) async fn open(&self) -> Result<Backend, Error> {
         let settings = self.setup.settings()?;
         settings.start_log("warn");
-        if self.setup.data.is_some() {
+        if self.setup.names_a_folder() {
             return Ok(Backend::here(Embedded::open_to_read(&settings).await?));
         }
         let url = self.server.clone().unwrap_or_else(|| format!("http://{}", settings.grpc_listen));

@@ -13,7 +13,7 @@ use crate::cli::{Backend, Drawn, SetupArgs, draw_run, print_line, question_reque
 use crate::error::{Error, run_failed};
 use crate::settings::PoolChoice;
 use crate::{OPEN_BUNDLE, pool};
-use podium_setup::conductor::{ConductorChoice, demo_bundle};
+use podium_planning::{ConductorChoice, demo_bundle};
 
 /// The question. It needs dates, arithmetic and number words; [`truth`] answers it without any of the workers.
 const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, and write the \
@@ -28,8 +28,7 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demo. The exit code says whether the answer is right.
 pub(crate) async fn demo(args: DemoArgs) -> Result<ExitCode, Error> {
-    let setup =
-        SetupArgs { pool: Some("demo".to_owned()), conductor: Some(args.conductor), ..SetupArgs::default() };
+    let setup = SetupArgs::default().with("pool", "demo".to_owned()).with("conductor", args.conductor);
     let settings = setup.settings()?;
     settings.start_log("warn");
     if settings.conductors.current == ConductorChoice::Auto {

@@ -1,138 +1,98 @@
-//! The keys of `podium` and their defaults.
+//! The keys of `podium`.
 
-use podium_setup::settings::{Key, SERVER_KEYS};
+use std::path::PathBuf;
 
-/// The keys and their defaults.
-pub(crate) const KEYS: &[Key] = &[
-    Key::new("listen", "127.0.0.1:8080", "The address of the OpenAI-compatible HTTP API, as HOST:PORT."),
-    Key::new("grpc_listen", "127.0.0.1:8081", "The address of the gRPC API, as HOST:PORT."),
-    Key::optional(
-        "metrics_listen",
-        "127.0.0.1:9464",
-        "The address where Prometheus reads metrics, at /metrics; they are of all tenants. Unset: nowhere.",
-    ),
-    Key::new(
-        "allow_remote",
-        "false",
-        "Whether these addresses may be ones that other machines can reach; set keys_required as well then.",
-    ),
-    Key::new(
-        "keys_required",
-        "false",
-        "Whether requests without a key are refused. If not, they are of the tenant `local`.",
-    ),
-    SERVER_KEYS[0],
-    SERVER_KEYS[1],
-    SERVER_KEYS[2],
-    SERVER_KEYS[3],
-    SERVER_KEYS[4],
-    SERVER_KEYS[5],
-    SERVER_KEYS[6],
-    SERVER_KEYS[7],
-    Key::optional(
-        "data",
-        "/var/lib/podium",
-        "The folder that keeps the runs, keys and budgets. Unset: podium in XDG_DATA_HOME, which is ~/.local/share unless set.",
-    ),
-    Key::new("pool", "demo", "The workers: a pool file, or demo for the simulated ones."),
-    Key::new(
-        "conductor",
-        "auto",
-        "What plans: auto, llama:FOLDER, worker:WORKER, model:FILE#WORKER, remote:URL#MODEL, fixed:FILE, direct or \
-         direct:WORKER. auto is the demonstration's own model where it fits, else no planning.",
-    ),
-    Key::optional(
-        "conductor_next",
-        "fixed:workflow.yaml",
-        "A conductor that is to replace `conductor`, in the same forms except auto. Both are loaded.",
-    ),
-    Key::new(
-        "conductor_next_share",
-        "0",
-        "The share of runs that conductor_next plans, 0 to 1, among those that name no conductor.",
-    ),
-    Key::new(
-        "runs_kept",
-        "30d",
-        "How long runs are kept after their end: days or hours such as 30d or 12h, or forever.",
-    ),
-    Key::optional(
-        "plan_slots",
-        "256",
-        "Plans made at the same time for each tier, 1 to 65536. Unset: plan_sequences for a model in this process, else 256.",
-    ),
-    Key::optional(
-        "step_slots",
-        "1024",
-        "Steps run at the same time for each vendor and tier, 1 to 65536. Unset: 1024, or the largest in_flight_max of the \
-         pool if that is more. The pool's in_flight_max is what protects a vendor.",
-    ),
-    Key::new(
-        "plan_sequences",
-        "8",
-        "Plans that a model in this process writes at the same time, in one batch: 1 to 64. Its memory for text grows with \
-         them.",
-    ),
-    Key::new(
-        "plans_waiting_max",
-        "256",
-        "Most plans that wait while the conductor's model is busy; further ones are refused and tried again.",
-    ),
-    Key::new(
-        "gpu_layers",
-        "0",
-        "Layers of a model in this process that GPUs compute: all, or a number; the processor computes the rest.",
-    ),
-    Key::new("gpus", "all", "The GPUs to use: all, or numbers such as 0,1."),
-    Key::new(
-        "gpu_split",
-        "layer",
-        "How the model is spread over several GPUs: layer, row, or none (the first one has all).",
-    ),
-    Key::optional(
-        "gpu_required",
-        "false",
-        "Whether a missing GPU is an error. Unset: yes, if gpu_layers is not 0; false lets the processor compute.",
-    ),
-    Key::new("kv_cache", "f16", "The number format of the model's memory for text: f16, bf16, q8_0 or q4_0."),
-    Key::new(
-        "step_cache",
-        "off",
-        "Reuse cached answers for identical deterministic step requests (temperature 0 or a seed) of the same tenant: off or \
-         exact.",
-    ),
-    Key::new(
-        "step_cache_ttl_ms",
-        "3600000",
-        "Milliseconds that the step cache keeps an output, at most a day.",
-    ),
-    Key::new(
-        "step_cache_entries_max",
-        "4096",
-        "Most outputs in the step cache; beyond that the oldest is removed.",
-    ),
-    Key::new("step_cache_entry_bytes_max", "65536", "Most bytes of an output that the step cache keeps."),
-    Key::new(
-        "drain_ms",
-        "10000",
-        "Milliseconds that requests and calls under way may still take once the server is told to stop.",
-    ),
-    Key::optional(
-        "otlp_endpoint",
-        "http://127.0.0.1:4317",
-        "The OpenTelemetry collector that gets metrics over gRPC: http://HOST:PORT, or https:// with TLS. Unset: that of \
-         OTEL_EXPORTER_OTLP_ENDPOINT, else none.",
-    ),
-    Key::optional(
-        "otlp_every_ms",
-        "60000",
-        "Milliseconds between two deliveries of metrics. Unset: OTEL_METRIC_EXPORT_INTERVAL, else 60000.",
-    ),
-    Key::optional(
-        "log",
-        "info",
-        "What is logged: a level, or a list such as info,podium_engine=debug. Unset: info for a server, warn for other \
-         commands.",
-    ),
-    Key::new("log_format", "text", "How log lines look: text or json."),
-];
+use podium_planning::{CONDUCTORS, HARDWARE, LOCAL_MODEL};
+use podium_setup::settings::client_limits::CLIENT_LIMITS;
+use podium_setup::settings::engine::{DRAIN, LIFETIME, STEP_SLOTS, STEPS};
+use podium_setup::settings::listeners::API_LISTENERS;
+use podium_setup::settings::log::{LOG, LOGGING};
+use podium_setup::settings::step_cache::STEP_CACHE_KEYS;
+use podium_setup::settings::{FlagKeys, Group, ProgramKeys, Setting, Values};
+use podium_telemetry::TELEMETRY;
+
+use super::PoolChoice;
+
+/// The data folder.
+pub(super) const DATA: Setting<PathBuf> =
+    Setting::path("data", "FOLDER", "The folder that keeps the runs, keys and budgets.")
+        .optional("/var/lib/podium", "podium in XDG_DATA_HOME, which is ~/.local/share by default");
+
+/// The pool.
+pub(super) const POOL: Setting<PoolChoice> = Setting::parsed(
+    "pool",
+    Values::Form("FILE or demo"),
+    |_, text| match text {
+        "" => Err("is empty, it must be `demo` or a pool file".to_owned()),
+        "demo" => Ok(PoolChoice::Demo),
+        path => Ok(PoolChoice::File(path.into())),
+    },
+    "The workers: a pool file, or demo for simulated ones.",
+)
+.default("demo");
+
+/// All keys of the server. The other commands have flags for some of them.
+pub(crate) fn keys() -> ProgramKeys {
+    let groups = [
+        API_LISTENERS,
+        CLIENT_LIMITS,
+        Group { title: "Workers", keys: &[POOL.key] },
+        Group { title: "Data", keys: &[DATA.key] },
+        CONDUCTORS,
+        LOCAL_MODEL,
+        HARDWARE,
+        STEPS,
+        STEP_CACHE_KEYS,
+        LIFETIME,
+        TELEMETRY,
+        LOGGING,
+    ];
+    ProgramKeys::new("podium serve", &groups)
+        .replace(
+            STEP_SLOTS.key.optional("1024", "1024, or the largest in_flight_max of the pool if that is more"),
+        )
+        .replace(DRAIN.key.with_default("10000"))
+        .replace(LOG.key.optional("info", "info for a server, warn for other commands"))
+}
+
+/// The flags of `podium serve`.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerFlags {}
+
+impl FlagKeys for ServerFlags {
+    fn keys() -> ProgramKeys {
+        keys()
+    }
+
+    fn has(_: &str) -> bool {
+        true
+    }
+}
+
+/// The flags of a command with an engine.
+#[derive(Clone, Debug)]
+pub(crate) enum EngineFlags {}
+
+impl FlagKeys for EngineFlags {
+    fn keys() -> ProgramKeys {
+        keys()
+    }
+
+    fn has(key: &str) -> bool {
+        ["data", "pool", "conductor", "conductor_next", "conductor_next_share", "log"].contains(&key)
+    }
+}
+
+/// The flags of a command that reads a data folder.
+#[derive(Clone, Debug)]
+pub(crate) enum DataFlags {}
+
+impl FlagKeys for DataFlags {
+    fn keys() -> ProgramKeys {
+        keys()
+    }
+
+    fn has(key: &str) -> bool {
+        ["data", "log"].contains(&key)
+    }
+}

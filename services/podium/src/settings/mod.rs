@@ -1,4 +1,4 @@
-//! How this process is set up.
+//! The settings of this process.
 
 mod check;
 mod keys;
@@ -9,65 +9,65 @@ use std::time::Duration;
 
 use podium_bundle::LocalLimits;
 use podium_domain::pool::Pool;
+use podium_planning::{ConductorChoice, ConductorChoices, plan_slots_for};
 use podium_ports::cache::CacheOptions;
 use podium_ports::server::ServerLimits;
-use podium_setup::conductor::{ConductorChoice, ConductorChoices};
-use podium_setup::settings::values;
+use podium_setup::settings::engine::SLOTS_MAX;
 use podium_setup::{Identity, LogFormat};
 use podium_telemetry::TelemetrySettings;
 
 pub(crate) use check::{Depth, check};
-pub(crate) use keys::KEYS;
+pub(crate) use keys::{DataFlags, EngineFlags, ServerFlags, keys};
 
-/// Steps at the same time, unless the pool allows more: enough that vendors' limits decide, and not this process.
+/// Concurrent steps, unless the pool allows more. Large enough that the vendors' limits decide, not this process.
 const STEP_SLOTS: usize = 1024;
 
-/// The name of this process among others, in claims and in what it measures and logs.
+/// The name that distinguishes this process from others, in claims, metrics and logs.
 pub(crate) fn instance() -> String {
     format!("podium-{}", std::process::id())
 }
 
-/// A checked setup.
+/// The checked settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Address of the HTTP server.
+    /// The address of the HTTP API.
     pub(crate) listen: SocketAddr,
-    /// Address of the gRPC server.
+    /// The address of the gRPC API.
     pub(crate) grpc_listen: SocketAddr,
-    /// Where metrics are shown; none: nowhere.
+    /// The address where metrics are shown, if any.
     pub(crate) metrics_listen: Option<SocketAddr>,
-    /// Whether who asks must show a key.
+    /// Whether a request needs a key.
     pub(crate) keys_required: bool,
-    /// What clients may take of the server.
+    /// The limits of clients.
     pub(crate) limits: ServerLimits,
     /// The folder that keeps the runs.
     pub(crate) data: PathBuf,
     /// The workers.
     pub(crate) pool: PoolChoice,
-    /// Who plans.
+    /// The conductors.
     pub(crate) conductors: ConductorChoices,
-    /// How long runs are kept after their end; none: for ever.
+    /// How long runs are kept after their end; `None` means forever.
     pub(crate) runs_kept: Option<Duration>,
-    /// How much the step cache remembers; none: there is none.
+    /// The bounds of the step cache; `None` if it is off.
     pub(crate) step_cache: Option<CacheOptions>,
-    /// Plans made at the same time, for each tier; none: as the conductor can take.
+    /// Most concurrent plans for each tier; `None` for as many as the conductor can take.
     pub(crate) plan_slots: Option<usize>,
-    /// Steps run at the same time, for each vendor and tier; none: as the pool allows.
+    /// Most concurrent steps for each vendor and tier; `None` for as many as the pool allows.
     pub(crate) step_slots: Option<usize>,
-    /// What a model in this process may take.
+    /// The bounds of a model in this process.
     pub(crate) local: LocalLimits,
-    /// How long work under way may still take at the end.
+    /// Time for work under way at shutdown.
     pub(crate) drain: Duration,
     /// Where metrics are delivered.
     pub(crate) telemetry: TelemetrySettings,
-    /// What is logged; the command knows the default.
+    /// The log filter; `None` for the default of the command.
     pub(crate) log: Option<String>,
-    /// How it is logged.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
 }
 
 impl Settings {
-    /// Starts logging. `level` is what is logged where the settings do not say.
+    /// Starts logging, with the filter `level` if the settings have none.
     pub(crate) fn start_log(&self, level: &str) {
         let instance = instance();
         let identity =
@@ -75,28 +75,29 @@ impl Settings {
         podium_setup::start_log(self.log.as_deref().unwrap_or(level), self.log_format, &identity);
     }
 
-    /// Plans made at the same time, for each tier.
+    /// Most concurrent plans for each tier.
     pub(crate) fn plan_slots(&self) -> usize {
         self.plan_slots.unwrap_or_else(|| {
             let may_have_a_model =
                 self.conductors.need_a_model_here() || self.conductors.current == ConductorChoice::Auto;
-            values::plan_slots(may_have_a_model.then_some(self.local.sequences_max))
+            plan_slots_for(may_have_a_model.then_some(self.local.sequences_max))
         })
     }
 
-    /// Steps run at the same time, for each vendor and tier.
+    /// Most concurrent steps for each vendor and tier.
     pub(crate) fn step_slots(&self, pool: &Pool) -> usize {
         let of_workers = pool.workers().iter().map(|worker| worker.limits.in_flight_max as usize);
-        self.step_slots.unwrap_or_else(|| of_workers.fold(STEP_SLOTS, usize::max).min(values::SLOTS_MAX))
+        let slots_max = usize::try_from(SLOTS_MAX).unwrap_or(usize::MAX);
+        self.step_slots.unwrap_or_else(|| of_workers.fold(STEP_SLOTS, usize::max).min(slots_max))
     }
 }
 
-/// Which workers.
+/// The choice of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PoolChoice {
-    /// Those of the demo: small programs in this process that play models.
+    /// The demo's: small programs in this process that simulate models.
     Demo,
-    /// Those of a file.
+    /// Those of a pool file.
     File(PathBuf),
 }
 

@@ -1,13 +1,13 @@
 //! Tests of the setup: who wins, and what is said when something is wrong.
 
 use podium_domain::ids::WorkerId;
-use podium_setup::conductor::ConductorChoice;
-use podium_setup::settings::{Sources, listing};
+use podium_planning::ConductorChoice;
+use podium_setup::settings::{ProgramKeys, Sources, Unset, reference};
 
 use super::*;
 
 fn sources(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Sources {
-    let mut sources = Sources::new(KEYS);
+    let mut sources = Sources::new(&keys());
     sources
         .read_environment(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     for (key, value) in flags {
@@ -37,7 +37,7 @@ fn a_flag_wins_over_the_environment_and_that_over_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("podium.toml");
     std::fs::write(&file, "listen = '127.0.0.1:1'\ngrpc_listen = '127.0.0.1:2'\ndrain_ms = 3\n").unwrap();
-    let mut sources = Sources::new(KEYS);
+    let mut sources = Sources::new(&keys());
     sources.read_file(&file);
     sources.read_environment([("PODIUM__LISTEN".to_owned(), "127.0.0.1:4".to_owned())]);
     sources.read_environment([("PODIUM__GRPC_LISTEN".to_owned(), "127.0.0.1:5".to_owned())]);
@@ -161,7 +161,59 @@ fn slots_follow_the_pool_unless_they_are_set() {
     assert_eq!(slots(&[("step_slots", "32")], "2000"), 32);
 }
 
+/// All programs, in the order of the reference page.
+fn programs() -> [ProgramKeys; 4] {
+    [keys(), podium_gateway::keys(), podium_cluster::planner_keys(), podium_cluster::executor_keys()]
+}
+
+/// With the variable `UPDATE_SETTINGS`, writes the file instead.
+#[track_caller]
+fn assert_printed(path: &str, printed: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    if std::env::var_os("UPDATE_SETTINGS").is_some() {
+        std::fs::write(&path, printed).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text == printed,
+        "{} is out of date; `UPDATE_SETTINGS=1 cargo nextest run -p podium settings` writes it",
+        path.display()
+    );
+}
+
 #[test]
-fn the_example_file_is_what_print_keys_prints() {
-    assert_eq!(include_str!("../../../../deploy/settings/podium.toml"), listing("podium serve", KEYS));
+fn the_settings_files_are_what_print_keys_prints() {
+    for keys in programs() {
+        let name = keys.program.trim_end_matches(" serve");
+        assert_printed(&format!("deploy/settings/{name}.toml"), &keys.settings_file());
+    }
+}
+
+#[test]
+fn the_reference_page_lists_every_key_of_every_program() {
+    const HEAD: &str = "# Settings reference
+
+Every key of every program. `--print-keys` prints the same for one program, as a settings file.
+[Settings](settings.md) explains where values come from.
+A key with several rows differs between programs.
+";
+    assert_printed("docs/guide/settings-reference.md", &format!("{HEAD}{}", reference(&programs())));
+}
+
+#[test]
+fn every_key_has_a_help_text_and_a_default_or_an_example() {
+    for keys in programs() {
+        let mut names = std::collections::BTreeSet::new();
+        for key in keys.used() {
+            assert!(names.insert(key.name), "{} has {} twice", keys.program, key.name);
+            assert!(key.help.ends_with('.'), "{}: {}", key.name, key.help);
+            match key.unset {
+                Unset::Default(default) => assert!(!default.is_empty(), "{}", key.name),
+                Unset::Instead { what, example } => {
+                    assert!(!example.is_empty() && !what.ends_with('.'), "{}", key.name);
+                }
+                Unset::Refused { example } => assert!(!example.is_empty(), "{}", key.name),
+            }
+        }
+    }
 }

@@ -1,20 +1,70 @@
-//! Reads the settings of the hardware that a local model may use.
+//! The settings of the hardware that a local model may use.
 
 use std::num::NonZeroU32;
 
 use podium_bundle::hardware::{
     GPU_LAYERS_MAX, GPUS_MAX, GpuLack, GpuLayers, GpuSplit, Gpus, Hardware, KvCache,
 };
+use podium_setup::settings::{Checker, Group, Setting, Values};
 
-use super::{Checker, values};
+const GPU_LAYERS: Setting<GpuLayers> = Setting::parsed(
+    "gpu_layers",
+    Values::Form("all, or a number of layers"),
+    |_, text| gpu_layers(text),
+    "Layers of a model in this process that GPUs compute. The processor computes the rest.",
+)
+.default("0");
 
-/// Reads the keys `gpu_layers`, `gpus`, `gpu_split`, `gpu_required` and `kv_cache`. Problems are added to the checker.
-pub fn hardware(checker: &mut Checker) -> Option<Hardware> {
-    let gpu_layers = checker.read("gpu_layers", gpu_layers);
-    let gpus = checker.read("gpus", gpus);
-    let gpu_split = checker.read("gpu_split", gpu_split);
-    let is_required = checker.read_if_given("gpu_required", values::yes_or_no);
-    let kv_cache = checker.read("kv_cache", kv_cache);
+const GPUS: Setting<Gpus> = Setting::parsed(
+    "gpus",
+    Values::Form("all, or numbers such as 0,1"),
+    |_, text| gpus(text),
+    "The GPUs to use, numbered as llama.cpp finds them.",
+)
+.default("all");
+
+const GPU_SPLIT: Setting<GpuSplit> = Setting::words(
+    "gpu_split",
+    &["none", "layer", "row"],
+    |key, word| match word {
+        "none" => Ok(GpuSplit::None),
+        "layer" => Ok(GpuSplit::Layer),
+        "row" => Ok(GpuSplit::Row),
+        _ => Err(key.must_be(word)),
+    },
+    "How the model is split over several GPUs: by layers, by rows, or not at all (the first GPU has all of it).",
+)
+.default("layer");
+
+const GPU_REQUIRED: Setting<bool> = Setting::switch(
+    "gpu_required",
+    "Whether a missing GPU is an error: `podium serve` does not start, a planner stays unready. If false, the processor \
+     computes instead.",
+)
+.optional("false", "true if gpu_layers is not 0");
+
+const KV_CACHE: Setting<KvCache> = Setting::words(
+    "kv_cache",
+    &["f16", "bf16", "q8_0", "q4_0"],
+    |key, word| {
+        let kinds = [KvCache::F16, KvCache::Bf16, KvCache::Q8_0, KvCache::Q4_0];
+        kinds.into_iter().find(|kind| kind.to_string() == word).ok_or_else(|| key.must_be(word))
+    },
+    "The number format of the model's key-value cache.",
+)
+.default("f16");
+
+/// The hardware of a model in this process.
+pub const HARDWARE: Group =
+    Group { title: "GPU", keys: &[GPU_LAYERS.key, GPUS.key, GPU_SPLIT.key, GPU_REQUIRED.key, KV_CACHE.key] };
+
+/// Reads these settings. Problems are added to the checker.
+pub(crate) fn hardware(checker: &mut Checker) -> Option<Hardware> {
+    let gpu_layers = checker.read(&GPU_LAYERS);
+    let gpus = checker.read(&GPUS);
+    let gpu_split = checker.read(&GPU_SPLIT);
+    let is_required = checker.read_if_given(&GPU_REQUIRED);
+    let kv_cache = checker.read(&KV_CACHE);
     if is_required == Some(true) && gpu_layers == Some(GpuLayers::None) {
         checker.problem("gpu_required", "is true, but gpu_layers is 0: no GPU would be used");
     }
@@ -48,36 +98,14 @@ fn gpus(text: &str) -> Result<Gpus, String> {
     })
 }
 
-fn gpu_split(text: &str) -> Result<GpuSplit, String> {
-    match text {
-        "none" => Ok(GpuSplit::None),
-        "layer" => Ok(GpuSplit::Layer),
-        "row" => Ok(GpuSplit::Row),
-        _ => Err(format!("is `{text}`, it must be none, layer or row")),
-    }
-}
-
-fn kv_cache(text: &str) -> Result<KvCache, String> {
-    let kinds = [KvCache::F16, KvCache::Bf16, KvCache::Q8_0, KvCache::Q4_0];
-    let known = kinds.into_iter().find(|kind| kind.to_string() == text);
-    known.ok_or_else(|| format!("is `{text}`, it must be f16, bf16, q8_0 or q4_0"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Key, Sources};
+    use podium_setup::settings::{ProgramKeys, Sources};
+
     use super::*;
 
-    const KEYS: &[Key] = &[
-        Key::new("gpu_layers", "0", ""),
-        Key::new("gpus", "all", ""),
-        Key::new("gpu_split", "layer", ""),
-        Key::optional("gpu_required", "", ""),
-        Key::new("kv_cache", "f16", ""),
-    ];
-
     fn read(flags: &[(&'static str, &str)]) -> Result<Hardware, Vec<String>> {
-        let mut sources = Sources::new(KEYS);
+        let mut sources = Sources::new(&ProgramKeys::new("planner", &[HARDWARE]));
         for (key, value) in flags {
             sources.flag(key, Some(value));
         }

@@ -14,7 +14,7 @@ use podium_ports::conductor::{Abilities, Conductor};
 use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 
-use super::{Callees, ChooseError, Chosen, ConductorChoice, OpenBundle, Place, demo_bundle};
+use crate::choice::{Callees, ChooseError, Chosen, ConductorChoice, OpenBundle, Place, demo_bundle};
 
 /// The variable with the API key of a remote conductor's endpoint.
 const REMOTE_KEY: &str = "PODIUM_CONDUCTOR_API_KEY";

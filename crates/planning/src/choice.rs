@@ -1,7 +1,5 @@
 //! Builds the conductor that the settings name.
 
-mod prepared;
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,11 +17,12 @@ use podium_ports::conductor::{
 };
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
+use podium_setup::settings::{Checker, Setting};
+use podium_setup::with_causes;
 use tokio_util::sync::CancellationToken;
 
-use self::prepared::{Prepared, prepare};
-use crate::settings::{Checker, values};
-use crate::with_causes;
+use crate::prepared::{Prepared, prepare};
+use crate::settings::{CONDUCTOR_NEXT, CONDUCTOR_NEXT_SHARE};
 
 /// The bundle for the demo's workers, relative to the project's folder.
 const DEMO_BUNDLE: &str = "models/nano";
@@ -91,25 +90,16 @@ impl ConductorChoices {
         Self { current, next: None }
     }
 
-    /// Reads the keys `conductor` (with `current`), `conductor_next` and `conductor_next_share`. Problems are added to the checker.
-    pub fn read(
-        checker: &mut Checker,
-        current: impl FnOnce(&str) -> Result<ConductorChoice, String>,
-    ) -> Option<Self> {
-        let current = checker.read("conductor", current);
-        // `auto` is only for settings without a successor.
-        let next = checker.read_if_given("conductor_next", |text| match values::conductor(text)? {
-            ConductorChoice::Auto => Err("is `auto`, it must name a conductor".to_owned()),
-            choice => Ok(choice),
-        });
-        let is_alone = checker.written("conductor_next").is_none();
-        let share = checker.read("conductor_next_share", |text| match values::share(text)? {
-            share if is_alone && Share::new(0.0).is_ok_and(|none| share > none) => {
-                Err(format!("is `{text}`, but conductor_next is not set: nothing would get that share"))
-            }
-            share => Ok(share),
-        });
-        share?;
+    /// Reads `current` and the settings of its successor. Problems are added to the checker.
+    pub fn read(checker: &mut Checker, current: &Setting<ConductorChoice>) -> Option<Self> {
+        let current = checker.read(current);
+        let next = checker.read_if_given(&CONDUCTOR_NEXT);
+        let share = checker.read(&CONDUCTOR_NEXT_SHARE);
+        let is_alone = !checker.has_value(&CONDUCTOR_NEXT);
+        if is_alone && share.is_some_and(|share| Share::new(0.0).is_ok_and(|none| share > none)) {
+            let what = "is above 0, but conductor_next is not set: nothing would get that share";
+            checker.problem(CONDUCTOR_NEXT_SHARE.key.name, what);
+        }
         Some(Self { current: current?, next: next.zip(share) })
     }
 
