@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use podium_cluster::{Parts, Program, Work, check_work, executor_keys, main as process, work_until_signal};
+use podium_cluster::{Parts, Program};
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, FinishReason, VendorError, Vendors};
@@ -20,9 +20,7 @@ pub(crate) fn main() -> ExitCode {
         version: env!("CARGO_PKG_VERSION"),
         about: "An executor whose workers answer at once, for measurements.",
     };
-    let work = Work::ExecuteWith(|parts| Parts { vendors: Arc::new(AtOnce), ..parts });
-    let check = |sources| check_work(sources, work);
-    process(&program, &executor_keys(), check, |settings| work_until_signal(settings, work))
+    podium_executor::main_with(program, |parts| Parts { vendors: Arc::new(AtOnce), ..parts })
 }
 
 /// Workers that say one word at once.

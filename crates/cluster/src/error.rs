@@ -1,4 +1,4 @@
-//! Why a process of a cluster ended.
+//! The errors that end a process of a cluster.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use podium_telemetry::TelemetryError;
 /// Why a process of a cluster ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// A secret is unavailable.
-    #[error("the secret of {key} is unavailable")]
+    /// A secret cannot be read.
+    #[error("the secret of `{key}` is unavailable")]
     Secret {
-        /// The key that says where it is.
+        /// The key that references it.
         key: &'static str,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: SecretError,
     },
@@ -25,42 +25,42 @@ pub enum ClusterError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The pool's vendors cannot be set up.
     #[error("the pool's vendors cannot be set up")]
     Vendors(#[source] BoxError),
-    /// A server that the process stands on does not answer or refuses.
-    #[error("{server} cannot be used{advice}")]
+    /// A server that the process needs does not answer or refuses.
+    #[error("cannot use {server}{hint}")]
     Server {
-        /// Which: Postgres, NATS or Redis.
+        /// Postgres, NATS or Redis.
         server: &'static str,
-        /// Which setting may be wrong, after `; `, or nothing.
-        advice: &'static str,
-        /// What is wrong.
+        /// A hint which setting may be wrong, after `; `, or nothing.
+        hint: &'static str,
+        /// The cause.
         #[source]
         source: BoxError,
     },
     /// The conductor is unavailable.
     #[error(transparent)]
     Conductor(#[from] ChooseError),
-    /// Something of the operating system's.
+    /// The operating system refused something.
     #[error("{what}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// What it says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// Metrics can be neither delivered nor shown.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
-    /// Something that must run as long as the process does has ended or panicked.
-    #[error("the process broke down")]
-    BrokeDown(#[source] BoxError),
+    /// A part that must run as long as the process has ended or panicked.
+    #[error("a part of the process failed")]
+    Failed(#[source] BoxError),
     /// A listener failed.
     #[error("a listener failed")]
     Listener(#[source] BoxError),

@@ -1,5 +1,4 @@
-//! The health server of a process that has no other server: `/healthz` (it is alive) and `/readyz` (what it stands on answers),
-//! `/metrics` (what it measured).
+//! The listener of a process without API: `/healthz` (it is alive), `/readyz` (it can work) and `/metrics`.
 
 use std::io;
 
@@ -14,17 +13,26 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::backbone::Readiness;
+use crate::connections::Readiness;
 
-/// How far a process is.
+/// The phase of a process's start-up.
 #[derive(Clone)]
 pub(crate) enum Phase {
     /// Not ready yet.
     Starting,
-    /// It will never be ready, and says why; it lives on.
+    /// It will never be ready, for this reason; it stays alive.
     Refused(String),
-    /// Ready as long as what it stands on is.
+    /// Ready as long as its connections are.
     Working(Readiness),
+}
+
+/// The end of a process.
+#[derive(Clone)]
+pub(crate) struct Lifetime {
+    /// It has begun to stop, and is not ready.
+    pub(crate) stopping: CancellationToken,
+    /// It has stopped.
+    pub(crate) ended: CancellationToken,
 }
 
 #[derive(Clone)]
@@ -33,11 +41,11 @@ struct Health {
     stopping: CancellationToken,
 }
 
-/// Serves until `ended`; not ready from `stopping` on.
+/// Serves until the process has ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     phase: watch::Receiver<Phase>,
-    (stopping, ended): (CancellationToken, CancellationToken),
+    Lifetime { stopping, ended }: Lifetime,
     page: Option<Page>,
 ) -> io::Result<()> {
     let page = page.as_ref().map(Page::router).unwrap_or_default();
@@ -49,17 +57,17 @@ pub(crate) async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await
 }
 
-/// With the query `verbose`, a line for each part that the process stands on.
+/// With the query `verbose`, the response has a line for each part that the process depends on.
 async fn ready(State(health): State<Health>, RawQuery(query): RawQuery) -> Response {
-    let unready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
+    let unready = |reason: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response();
     if health.stopping.is_cancelled() {
         return unready("stopping");
     }
     let phase = health.phase.borrow().clone();
     let readiness = match phase {
         Phase::Starting => return unready("starting"),
-        Phase::Refused(why) => return unready(&why),
-        Phase::Working(readiness) => readiness.look().await,
+        Phase::Refused(reason) => return unready(&reason),
+        Phase::Working(readiness) => readiness.check().await,
     };
     let is_verbose = query.is_some_and(|query| query.starts_with("verbose"));
     match readiness.outcome() {

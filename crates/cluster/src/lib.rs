@@ -1,26 +1,31 @@
 //! The common parts of a cluster's processes: settings, command line, connections (Postgres, NATS, Redis), shutdown.
+//!
+//! A service connects with [`Connections::open`], builds its engine on them, and runs it: with [`Process`] if it has no API of its
+//! own, and otherwise with its own listeners.
 #![deny(missing_docs)]
 
-mod address;
-mod advice;
-mod backbone;
-mod contact;
+mod command_line;
+mod connection_hints;
+mod connections;
 mod error;
 mod health;
 mod limiter_state;
-mod postgres;
+mod monitor;
+mod open_store;
 mod process;
+mod redis_diagnostics;
+mod server_urls;
 mod settings;
-mod watch;
-mod work;
+mod shutdown;
 
-pub use backbone::{Backbone, instance};
+pub use command_line::{Program, main, main_with_inspection};
+pub use connections::{Connections, instance};
 pub use error::ClusterError;
 pub use podium_engine::Parts;
-pub use process::{Program, first_signal, main, main_with_inspection, stop_or_second_signal};
+pub use process::{Process, ProcessSettings};
 pub use settings::{
     Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, EXECUTOR_GROUPS, GATEWAY,
     GATEWAY_GROUPS, NatsSettings, NatsUser, PLANNER, PLANNER_GROUPS, Pooler, PostgresSettings, RedisSettings,
     program_keys,
 };
-pub use work::{Work, WorkSettings, broke_down, check_work, executor_keys, planner_keys, work_until_signal};
+pub use shutdown::{engine_failure, first_signal, stop_or_second_signal};

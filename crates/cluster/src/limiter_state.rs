@@ -1,4 +1,4 @@
-//! By what a limiter grants, for readiness and as a metric.
+//! The state of the limiters, for readiness and as a metric.
 
 use opentelemetry::{KeyValue, global};
 use podium_domain::pool::Pool;
@@ -9,8 +9,8 @@ use podium_redis::limits::{Server, SeveralRedisLimiters, State};
 const STATES: [(&str, State); 3] =
     [("shared", State::Shared), ("local", State::Local), ("holding", State::Holding)];
 
-/// What readiness says of each server. A process without Redis is ready if the setting `redis_away` lets it call models, and one
-/// with several servers as long as it may call the models of one of them.
+/// The readiness of each server. A process without Redis is ready if the setting `redis_away` lets it call models, and one with
+/// several servers as long as it may call the models of one of them.
 pub(crate) fn parts(limiter: &SeveralRedisLimiters, pool: &Pool) -> Vec<PartState> {
     let servers = limiter.servers();
     let no_calls = servers.iter().all(|server| server.limiter.state() == State::Holding);
@@ -18,7 +18,7 @@ pub(crate) fn parts(limiter: &SeveralRedisLimiters, pool: &Pool) -> Vec<PartStat
         let state = server.limiter.state();
         let problem = match state {
             State::Shared => None,
-            State::Local => Some("Redis does not answer: this process keeps to its own share of each limit"),
+            State::Local => Some("Redis is unreachable: this process keeps to its own share of each limit"),
             State::Holding if no_calls => {
                 Some("the limiter does not answer: Redis is unreachable, and no worker is called")
             }
@@ -31,27 +31,27 @@ pub(crate) fn parts(limiter: &SeveralRedisLimiters, pool: &Pool) -> Vec<PartStat
             State::Local => false,
             State::Holding => no_calls,
         };
-        let note = (servers.len() > 1).then(|| whose(limiter, server, pool));
+        let note = (servers.len() > 1).then(|| vendors_of(limiter, server, pool));
         PartState { part: "limiter", is_needed, problem: problem.map(str::to_owned), note }
     };
     servers.iter().map(part).collect()
 }
 
-fn whose(limiter: &SeveralRedisLimiters, server: &Server, pool: &Pool) -> String {
+fn vendors_of(limiter: &SeveralRedisLimiters, server: &Server, pool: &Pool) -> String {
     let vendors = pool.vendors().iter().filter(|vendor| limiter.server_of(&vendor.id).name == server.name);
     let vendors: Vec<_> = vendors.map(|vendor| vendor.id.as_str()).collect();
     let vendors = if vendors.is_empty() { "none".to_owned() } else { vendors.join(", ") };
     format!("server {} with vendors: {vendors}", server.name)
 }
 
-/// Shows the state of each server's limiter from now on: 1 for the one that it is in, 0 for the others.
+/// Publishes the state of each server's limiter as a metric: 1 for its state, 0 for the others.
 pub(crate) fn observe(limiter: &SeveralRedisLimiters) {
     let limiter = limiter.clone();
     let _ = global::meter("podium.cluster")
         .u64_observable_gauge("podium.limiter.state")
         .with_unit("{limiter}")
         .with_description(
-            "1 for what the limiter grants by now: Redis, this process' share of each limit, or nothing",
+            "1 for the state of the limiter: shared through Redis, local (this process' share of each limit), or holding (no calls)",
         )
         .with_callback(move |observer| {
             for Server { name: server, limiter } in limiter.servers() {
@@ -82,7 +82,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../docs/metrics.md");
 
     #[tokio::test]
-    async fn the_limiters_state_is_seen_while_redis_goes_and_comes_back() {
+    async fn the_metric_shows_the_limiters_state_while_redis_restarts() {
         let meters = Meters::start();
         let mut redis = Redis::start().await.unwrap();
         let options = Options { away: Away::Local { share: Some(0.5) }, ..Options::default() };

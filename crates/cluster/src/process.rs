@@ -1,211 +1,142 @@
-//! The command line of a cluster's processes, their exit codes and their shutdown.
+//! A process without API: its signals, its listener for health and metrics, and its end.
 
-use std::error::Error as StdError;
-use std::future::Future;
-use std::io::{self, Write as _};
-use std::num::NonZero;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
 
-use clap::{ArgMatches, Args, Command, FromArgMatches as _};
-use podium_ports::BoxError;
-use podium_setup::Signals;
-use podium_setup::settings::{ProgramKeys, SettingsError, Sources, read_flags, with_all_flags};
-use tokio::runtime::{Builder, Runtime};
-use tracing::{error, info, warn};
+use podium_engine::{Engine, Roles};
+use podium_planning::Place;
+use podium_ports::conductor::Conductors;
+use podium_setup::settings::listeners::{HEALTH_LISTEN, HEALTH_LISTENER};
+use podium_setup::settings::{Group, ProgramKeys, SettingsError, Sources};
+use podium_setup::{Signals, with_causes};
+use podium_telemetry::{MetricsPage, Process as Instance, Telemetry};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
 
-use crate::ClusterError;
+use crate::command_line::Program;
+use crate::connections::Connections;
+use crate::error::ClusterError;
+use crate::health::{self, Lifetime, Phase};
+use crate::instance;
+use crate::settings::{ClusterSettings, program_keys};
+use crate::shutdown::{engine_failure, first_signal, stop_or_second_signal};
 
-/// The exit code after a second signal, as shells count an interrupt.
-const INTERRUPTED: i32 = 130;
-/// The variable from which tokio takes its number of threads.
-const THREADS: &str = "TOKIO_WORKER_THREADS";
-/// The exit code for invalid settings.
-const USAGE: u8 = 2;
-
-/// A program of a cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct Program {
-    /// Its name.
-    pub name: &'static str,
-    /// Its version.
-    pub version: &'static str,
-    /// What it does, for `--help`.
-    pub about: &'static str,
+/// The settings of a process without API.
+#[derive(Clone, Debug)]
+pub struct ProcessSettings {
+    /// The settings of every process.
+    pub cluster: ClusterSettings,
+    /// The address for health and metrics.
+    pub listen: SocketAddr,
 }
 
-const AFTER_HELP: &str = "Settings come from their defaults, the file of --config, the environment (PODIUM__KEY), the flags and --set; \
-                          a later source replaces an earlier one. --print-keys prints a settings file that explains each key.";
+impl ProcessSettings {
+    /// The keys of a program that listens on `listen` by default, with those of its `own` groups.
+    pub fn keys(program: &'static str, own: &[Group], listen: &'static str) -> ProgramKeys {
+        let own = [&[HEALTH_LISTENER], own].concat();
+        program_keys(program, &own).replace(HEALTH_LISTEN.key.with_default(listen))
+    }
 
-#[derive(Debug, Args)]
-struct Arguments {
-    /// Read settings from this file, as `key = value` lines in TOML.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Set one key. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Check the settings, the pool, the conductor and the secrets as a start does, then exit.
-    #[arg(long)]
-    check_config: bool,
-    /// Print a settings file with all keys, their defaults and their meaning, then exit.
-    #[arg(long)]
-    print_keys: bool,
-}
-
-impl Program {
-    fn command(&self, keys: &ProgramKeys) -> Command {
-        let command = Command::new(self.name).version(self.version).about(self.about).after_help(AFTER_HELP);
-        with_all_flags(Arguments::augment_args(command), keys).max_term_width(110)
+    /// Checks the settings of `program`, whose conductors plan at `place`.
+    pub fn check(sources: Sources, program: &str, place: Place) -> Result<Self, SettingsError> {
+        let mut checker = sources.into_checker();
+        let [listen] = checker.listen([&HEALTH_LISTEN]);
+        let cluster = ClusterSettings::read(&mut checker, program, place);
+        let settings = cluster.zip(listen).map(|(cluster, listen)| Self { cluster, listen });
+        checker.finish(settings)
     }
 }
 
-/// Runs a process: reads its settings by `check`, then serves by `serve`.
-pub fn main<S, F: Future<Output = Result<(), ClusterError>>>(
-    program: &Program,
-    keys: &ProgramKeys,
-    check: impl FnOnce(Sources) -> Result<S, SettingsError>,
-    serve: impl FnOnce(S) -> F,
-) -> ExitCode {
-    main_with_inspection(program, keys, check, |_| Ok(None), serve)
+/// A process that listens for health checks and is not ready yet.
+pub struct Process {
+    signals: Signals,
+    address: SocketAddr,
+    listeners: JoinSet<io::Result<()>>,
+    phases: watch::Sender<Phase>,
+    lifetime: Lifetime,
+    telemetry: Telemetry,
 }
 
-/// The same; under `--check-config`, `inspect` also looks at the machine and reports what it finds, or what is missing.
-pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
-    program: &Program,
-    keys: &ProgramKeys,
-    check: impl FnOnce(Sources) -> Result<S, SettingsError>,
-    inspect: impl FnOnce(&S) -> Result<Option<String>, BoxError>,
-    serve: impl FnOnce(S) -> F,
-) -> ExitCode {
-    let name = program.name;
-    let matches = program.command(keys).get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if arguments.print_keys {
-        return if print(&keys.settings_file()) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+impl Process {
+    /// Starts the log, the listener and the telemetry. Must be called inside a tokio runtime.
+    pub async fn start(program: &Program, settings: &ProcessSettings) -> Result<Self, ClusterError> {
+        let ProcessSettings { cluster, listen } = settings;
+        cluster.start_log(program.name, program.version);
+        let system = |what| move |source| ClusterError::System { what, source };
+        let signals = Signals::new().map_err(system("cannot receive signals"))?;
+        let listener = TcpListener::bind(listen)
+            .await
+            .map_err(system("cannot listen on the address of the key `listen`"))?;
+        let address = listener.local_addr().map_err(system("cannot read the listener's address"))?;
+        let this = Instance { name: program.name, version: program.version, instance: &instance() };
+        let telemetry = podium_telemetry::start(&cluster.telemetry, &this, MetricsPage::ByCaller)?;
+        let (phases, phase) = watch::channel(Phase::Starting);
+        let lifetime = Lifetime { stopping: CancellationToken::new(), ended: CancellationToken::new() };
+        let mut listeners = JoinSet::new();
+        listeners.spawn(health::serve(listener, phase, lifetime.clone(), telemetry.page().cloned()));
+        Ok(Self { signals, address, listeners, phases, lifetime, telemetry })
     }
-    // The one TLS provider, for everything that speaks TLS. A second call (tests) changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let settings = match check(sources(&arguments, &matches, keys)) {
-        Ok(settings) => settings,
-        Err(error) => {
-            complain(name, &error);
-            return ExitCode::from(USAGE);
-        }
-    };
-    if arguments.check_config {
-        return match inspect(&settings) {
-            Ok(found) => {
-                let found = found.map(|line| format!("{line}\n")).unwrap_or_default();
-                print(&format!("the settings are valid\n{found}"));
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                complain(name, &*error);
-                ExitCode::from(USAGE)
+
+    /// Waits for a part of the start-up. A signal ends the process at once: nothing depends on it yet.
+    pub fn start_up<T>(&mut self, part: impl Future<Output = T>) -> impl Future<Output = T> {
+        self.signals.or_end(part)
+    }
+
+    /// Runs the engine's loops for these roles until a signal or a failure. Then work under way is finished within the drain
+    /// time, or handed back, and everything is closed.
+    pub async fn run(
+        mut self,
+        mut connections: Connections,
+        engine: Engine,
+        conductors: Conductors,
+        roles: Roles,
+    ) -> Result<(), ClusterError> {
+        self.phases.send_replace(Phase::Working(connections.readiness(&engine)));
+        let names: Vec<_> = engine.conductor_ids().collect();
+        let (conductor, pool) = (names.join(", "), engine.pool().version());
+        info!(health = %self.address, conductor, pool, "working");
+        let mut loops = JoinSet::new();
+        let (working, stopping) = (engine.clone(), self.lifetime.stopping.clone());
+        loops.spawn(async move { working.work(roles, stopping).await });
+        let failure = async {
+            tokio::select! {
+                ended = loops.join_next() => engine_failure(ended),
+                error = connections.failure() => error,
+                error = listener_failure(&mut self.listeners) => error,
             }
         };
+        let outcome = first_signal(&mut self.signals, failure).await;
+        let stop = async {
+            self.lifetime.stopping.cancel();
+            while loops.join_next().await.is_some() {}
+            conductors.shut_down().await;
+            connections.close().await;
+            self.telemetry.shut_down().await;
+            self.lifetime.ended.cancel();
+        };
+        stop_or_second_signal(&mut self.signals, stop).await;
+        outcome
     }
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            complain(name, &error);
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(serve(settings)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(name, &error);
-            ExitCode::FAILURE
-        }
-    }
-}
 
-/// A runtime with a thread for each two processors, unless `TOKIO_WORKER_THREADS` says otherwise.
-///
-/// A run is a chain of short pieces of work in many processes, so a process with more threads than work spends its time on waking
-/// them. On two processors, one thread takes a tenth less CPU time than two.
-fn runtime() -> io::Result<Runtime> {
-    let threads = match std::env::var(THREADS) {
-        Ok(text) => {
-            let threads = text.parse::<NonZero<usize>>();
-            let wrong = |_| io::Error::other(format!("{THREADS} is `{text}`, it must be a number above 0"));
-            threads.map_err(wrong)?.get()
-        }
-        Err(_) => std::thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2),
-    };
-    Builder::new_multi_thread().worker_threads(threads).enable_all().build()
-}
-
-fn sources(arguments: &Arguments, matches: &ArgMatches, keys: &ProgramKeys) -> Sources {
-    let mut sources = Sources::new(keys);
-    if let Some(file) = &arguments.config {
-        sources.read_file(file);
-    }
-    sources.read_own_environment();
-    read_flags(matches, keys, &mut sources);
-    arguments.set.iter().for_each(|text| sources.set(text));
-    sources
-}
-
-/// Writes to standard output. Returns whether that succeeded; a closed pipe is no error.
-fn print(text: &str) -> bool {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) => error.kind() == io::ErrorKind::BrokenPipe,
-        Ok(()) => true,
+    /// Stays alive and unready, and reports the error until a signal. For an error that only a change of the machine or of the
+    /// settings can repair, so that restarts would be useless.
+    pub async fn stay_unready(mut self, error: &(dyn Error + 'static)) -> Result<(), ClusterError> {
+        info!(health = %self.address, "health checks are answered");
+        error!(error, "not ready until the machine or the settings change");
+        self.phases.send_replace(Phase::Refused(with_causes(error)));
+        first_signal(&mut self.signals, listener_failure(&mut self.listeners)).await
     }
 }
 
-fn complain(name: &str, error: &dyn StdError) {
-    eprintln!("{name}: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        eprintln!("  because: {cause}");
-        source = cause.source();
-    }
-}
-
-/// Waits for the first signal, or for a breakdown.
-pub async fn first_signal(
-    signals: &mut Signals,
-    broke_down: impl Future<Output = ClusterError>,
-) -> Result<(), ClusterError> {
-    tokio::select! {
-        name = signals.next() => {
-            info!(signal = name, "stopping");
-            Ok(())
-        }
-        error = broke_down => {
-            error!(error = &error as &dyn StdError, "stopping, because a part of this process failed");
-            Err(error)
-        }
-    }
-}
-
-/// Stops; a second signal ends the process at once.
-pub async fn stop_or_second_signal(signals: &mut Signals, stop: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop => info!("stopped"),
-        name = signals.next() => {
-            warn!(signal = name, "ending at once; other processes take over the work under way");
-            std::process::exit(INTERRUPTED);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_help_lists_the_settings_of_the_process() {
-        let program = Program { name: "podium-x", version: "1.2.3", about: "Does one thing." };
-        let mut command = program.command(&crate::program_keys("podium-x", &[]));
-        command.clone().debug_assert();
-        let help = command.render_help().to_string();
-        assert!(help.starts_with("Does one thing.") && help.contains("--print-keys"), "{help}");
-        assert!(help.contains("--lease-ms <NUMBER>"), "{help}");
-    }
+/// Waits until the listener ends, and gives the reason.
+async fn listener_failure(listeners: &mut JoinSet<io::Result<()>>) -> ClusterError {
+    ClusterError::Listener(match listeners.join_next().await {
+        None | Some(Ok(Ok(()))) => "it ended without an error".into(),
+        Some(Ok(Err(error))) => error.into(),
+        Some(Err(panic)) => panic.into(),
+    })
 }

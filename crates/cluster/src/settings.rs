@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_listed_at_once_and_no_secret_is_repeated() {
+    fn all_problems_are_listed_without_secrets() {
         let problems = read(&[
             ("postgres", "postgres://podium:hunter2@db/podium"),
             ("nats", "hunter2"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_cell_must_be_in_the_file_of_cells() {
+    fn the_file_of_cells_must_list_this_cell() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cells.toml");
         let file = "schema = 1\n[[cells]]\nnumber = 3\nhttp = [\"http://a:1\"]\ngrpc = [\"http://a:2\"]\n";
@@ -312,7 +312,7 @@ mod tests {
         assert!(problem(&[("cells", "/no/cells.toml")]).contains("cannot be read"));
     }
 
-    /// What is said of one wrong value, beside the keys that are missing.
+    /// The problem of one invalid value, with all required keys set.
     fn problem(flags: &[(&'static str, &str)]) -> String {
         let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
         let mut all = vec![("postgres", "postgres://db/podium"), ("conductor", "direct"), ("pool", pool)];
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_goes_through_by_another_way_and_none_is_repeated() {
+    fn a_secret_in_a_wrong_place_is_rejected_and_not_repeated() {
         for (key, value) in [
             ("postgres", "postgres://podium@db/podium?password=hunter2"),
             ("postgres", "postgres://podium@db/podium?sslpassword=hunter2"),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_read_when_settings_are_and_are_for_encrypted_connections() {
+    fn certificates_are_checked_and_need_encrypted_connections() {
         let authority = podium_harness::Authority::new().unwrap();
         let identity = authority.issue("client", &[]).unwrap();
         let text = |path: &std::path::Path| path.display().to_string();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_setup_is_accepted() {
+    fn valid_settings_are_accepted() {
         let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
         let secret = format!("file:{pool}");
         let flags = [
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conductor_that_a_start_would_refuse_is_refused() {
+    fn a_conductor_that_a_start_would_reject_is_rejected() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
         for (conductor, says) in [
             ("worker:nobody", "no worker `nobody`"),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_needs_a_conductor_to_follow() {
+    fn a_share_needs_a_next_conductor() {
         let problem = problem(&[("conductor_next_share", "0.1")]);
         assert!(problem.contains("conductor_next is not set"), "{problem}");
     }
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_processes_are_accepted_and_named() {
+    fn keys_of_other_processes_are_accepted_and_reported() {
         let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pools/demo.toml");
         let flags = [
             ("postgres", "postgres://db/podium"),

@@ -18,12 +18,16 @@ impl Signals {
     }
 
     /// Runs `start`, during which a signal terminates the process at once: nothing depends on it yet.
-    pub async fn or_end<T>(&mut self, start: impl Future<Output = T>) -> T {
-        tokio::select! {
-            started = start => started,
-            name = self.next() => {
-                info!(signal = name, "stopping during start-up");
-                std::process::exit(0);
+    pub fn or_end<T>(&mut self, start: impl Future<Output = T>) -> impl Future<Output = T> {
+        // The futures of a start-up are large.
+        let start = Box::pin(start);
+        async {
+            tokio::select! {
+                started = start => started,
+                name = self.next() => {
+                    info!(signal = name, "stopping during start-up");
+                    std::process::exit(0);
+                }
             }
         }
     }

@@ -3,15 +3,16 @@
 
 mod settings;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    Backbone, ClusterError, GATEWAY, Program, broke_down, first_signal, instance,
-    main_with_inspection as process, stop_or_second_signal,
+    ClusterError, Connections, GATEWAY, Program, engine_failure, first_signal, instance,
+    main_with_inspection as run_program, stop_or_second_signal,
 };
 use podium_engine::Roles;
-use podium_planning::Elsewhere;
+use podium_planning::{Elsewhere, describe_all};
 use podium_server::{Authenticator, CellRouter, Listeners};
 use podium_setup::Signals;
 use podium_telemetry::{MetricsPage, Process};
@@ -32,34 +33,35 @@ const PROGRAM: Program = Program {
 /// Runs the process.
 pub fn main() -> ExitCode {
     let inspect = |settings: &Settings| Ok(settings.warning().map(|warning| format!("warning: {warning}")));
-    process(&PROGRAM, &keys(), check, inspect, serve)
+    run_program(&PROGRAM, &keys(), check, inspect, serve)
 }
 
+/// Connects and listens, then serves clients until a signal.
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let warning = settings.warning();
     let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required, limits } = settings;
     cluster.start_log(PROGRAM.name, PROGRAM.version);
     let system = |what| move |source| ClusterError::System { what, source };
-    let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
-    // Both ports are taken before anything is connected to: a port in use is found out at once.
-    let listeners =
-        Listeners::bind(listen, grpc_listen).await.map_err(|e| ClusterError::Listener(Box::new(e)))?;
-    let (http, grpc) = listeners.addresses().map_err(system("cannot read the servers' addresses"))?;
+    let mut signals = Signals::new().map_err(system("cannot receive signals"))?;
+    // The listeners are bound before anything is connected, so that a port in use is reported at once.
+    let listeners = Listeners::bind(listen, grpc_listen).await.map_err(listener_failed)?;
+    let (http, grpc) = listeners.addresses().map_err(system("cannot read a listener's address"))?;
     let process = Process { name: PROGRAM.name, version: PROGRAM.version, instance: &instance() };
     let metrics_page = MetricsPage::bind(metrics_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, metrics_page)?;
-    let mut backbone = signals.or_end(Backbone::connect(&cluster, Roles::NONE)).await?;
+    let mut connections = signals.or_end(Connections::open(&cluster, Roles::NONE)).await?;
     let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
-    let (choices, pool, callees) = (&cluster.conductors, backbone.pool(), backbone.callees());
-    let engine =
-        backbone.engine(&cluster, podium_planning::describe_all(choices, pool, &callees, here).await?);
-    let auth = Authenticator::new(backbone.accounts(), backbone.clock(), keys_required);
+    let (pool, callees) = (connections.pool(), connections.callees());
+    let conductors = describe_all(&cluster.conductors, pool, &callees, here).await?;
+    let engine = connections.engine(&cluster, conductors);
+    let auth = Authenticator::new(connections.accounts(), connections.clock(), keys_required);
     let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
-    let listeners = match cells.map_err(|e| ClusterError::Listener(Box::new(e)))? {
+    let listeners = match cells.map_err(listener_failed)? {
         None => listeners,
         Some(cells) => listeners.in_cells(cells),
     };
-    let mut servers = listeners.open(&engine, &auth, limits, unix_seconds(backbone.clock().now()));
+    let started_at = unix_seconds(connections.clock().now());
+    let mut servers = listeners.open(&engine, &auth, limits, started_at);
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     if let Some(warning) = warning {
@@ -70,21 +72,25 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
         let stopping = stopping.clone();
         async move { engine.work(Roles::NONE, stopping).await }
     });
-    let breakdown = async {
+    let failure = async {
         tokio::select! {
-            error = servers.broke_down() => ClusterError::Listener(Box::new(error)),
-            ended = loops.join_next() => broke_down(ended),
-            error = backbone.broke_down() => error,
+            error = servers.broke_down() => listener_failed(error),
+            ended = loops.join_next() => engine_failure(ended),
+            error = connections.failure() => error,
         }
     };
-    let outcome = first_signal(&mut signals, breakdown).await;
+    let outcome = first_signal(&mut signals, failure).await;
     let stop = async {
         servers.close(cluster.drain).await;
         stopping.cancel();
         while loops.join_next().await.is_some() {}
-        backbone.close().await;
+        connections.close().await;
         telemetry.shut_down().await;
     };
     stop_or_second_signal(&mut signals, stop).await;
     outcome
+}
+
+fn listener_failed(error: impl Error + Send + Sync + 'static) -> ClusterError {
+    ClusterError::Listener(Box::new(error))
 }

@@ -5,12 +5,16 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use podium_cluster::{
-    PLANNER, Program, Work, WorkSettings, check_work, main_with_inspection as process, planner_keys,
-    work_until_signal,
+    ClusterError, Connections, PLANNER, PLANNER_GROUPS, Process, ProcessSettings, Program,
+    main_with_inspection as run_program,
 };
-use podium_planning::OpenBundle;
+use podium_engine::Roles;
+use podium_planning::{OpenBundle, Place, choose_all};
+use podium_bundle::hardware::GpuError;
+use podium_setup::settings::ProgramKeys;
+use tracing::warn;
 
-/// How this program loads a model that runs here.
+/// Loads a model in this process, if the program was built with llama.cpp.
 #[cfg(feature = "llama")]
 const OPEN_BUNDLE: Option<OpenBundle> = Some(podium_llama::open);
 #[cfg(not(feature = "llama"))]
@@ -22,16 +26,41 @@ const PROGRAM: Program = Program {
     about: "A planner of a Podium cluster: asks the conductor for the workflow of each run.",
 };
 
-/// Runs the process.
-pub fn main() -> ExitCode {
-    let work = Work::Plan(OPEN_BUNDLE);
-    let check = |sources| check_work(sources, work);
-    process(&PROGRAM, &planner_keys(), check, inspect, |settings| work_until_signal(settings, work))
+/// The planner's keys.
+pub fn keys() -> ProgramKeys {
+    ProcessSettings::keys(PLANNER, &PLANNER_GROUPS, "127.0.0.1:8082")
 }
 
-/// The devices that would compute a local model, or that the GPU is missing.
+/// Runs the process.
+pub fn main() -> ExitCode {
+    let check = |sources| ProcessSettings::check(sources, PLANNER, Place::Here(OPEN_BUNDLE));
+    run_program(&PROGRAM, &keys(), check, inspect, serve)
+}
+
+/// Connects and loads the conductors, then runs the loops that fetch and plan runs, until a signal.
+async fn serve(settings: ProcessSettings) -> Result<(), ClusterError> {
+    let mut process = Process::start(&PROGRAM, &settings).await?;
+    let cluster = settings.cluster;
+    let connections = process.start_up(Connections::open(&cluster, Roles::PLANNER)).await?;
+    let (pool, callees) = (connections.pool(), connections.callees());
+    let choosing = choose_all(&cluster.conductors, pool, &callees, OPEN_BUNDLE, cluster.local);
+    let chosen = match process.start_up(choosing).await {
+        Err(error) if GpuError::among(&error).is_some() => {
+            connections.close().await;
+            return process.stay_unready(&error).await;
+        }
+        chosen => chosen?,
+    };
+    for notice in chosen.notices {
+        warn!("{notice}");
+    }
+    let engine = connections.engine(&cluster, chosen.conductors.clone());
+    process.run(connections, engine, chosen.conductors, Roles::PLANNER).await
+}
+
+/// Reports the devices that would compute a local model, or that the GPU is missing.
 #[cfg(feature = "llama")]
-fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+fn inspect(settings: &ProcessSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     if !settings.cluster.conductors.need_a_model_here() {
         return Ok(None);
     }
@@ -39,7 +68,7 @@ fn inspect(settings: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Se
 }
 
 #[cfg(not(feature = "llama"))]
-#[expect(clippy::unnecessary_wraps, reason = "a build with a model may miss its GPU")]
-fn inspect(_: &WorkSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+#[expect(clippy::unnecessary_wraps, reason = "a build with llama.cpp may miss its GPU")]
+fn inspect(_: &ProcessSettings) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(None)
 }

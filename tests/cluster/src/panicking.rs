@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_cluster::{
-    EXECUTOR, Parts, Program, Work, check_work, executor_keys, main as process, work_until_signal,
-};
+use podium_cluster::{EXECUTOR, Parts, Program};
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 
 const PROGRAM: Program = Program {
@@ -18,9 +16,7 @@ const PROGRAM: Program = Program {
 
 /// Runs the process.
 pub(crate) fn main() -> ExitCode {
-    let work = Work::ExecuteWith(|parts| Parts { queue: Arc::new(Panicking(parts.queue)), ..parts });
-    let check = |sources| check_work(sources, work);
-    process(&PROGRAM, &executor_keys(), check, |settings| work_until_signal(settings, work))
+    podium_executor::main_with(PROGRAM, |parts| Parts { queue: Arc::new(Panicking(parts.queue)), ..parts })
 }
 
 /// A queue that panics instead of delivering a task.

@@ -121,6 +121,7 @@ const LAYERS: &[Layer] = &[
             "podium-bench-measure",
             "podium-cluster",
             "podium-domain",
+            "podium-executor",
             "podium-gateway",
             "podium-harness",
             "podium-planner",
@@ -204,10 +205,21 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "podium-planner",
-        uses: &["podium-cluster", "podium-llama", "podium-planning"],
+        uses: &[
+            "podium-cluster",
+            "podium-engine",
+            "podium-llama",
+            "podium-planning",
+            "podium-ports",
+            "podium-setup",
+        ],
         tests_use: &[],
     },
-    Layer { package: "podium-executor", uses: &["podium-cluster"], tests_use: &[] },
+    Layer {
+        package: "podium-executor",
+        uses: &["podium-cluster", "podium-engine", "podium-planning", "podium-setup"],
+        tests_use: &[],
+    },
     Layer { package: "podium-testkit", uses: DOMAIN_AND_PORTS, tests_use: &[] },
     Layer {
         package: "podium",
@@ -230,7 +242,13 @@ const LAYERS: &[Layer] = &[
             "podium-vendors",
         ],
         // One test prints the settings of all programs.
-        tests_use: &["podium-cluster", "podium-gateway", "podium-harness", "podium-testkit"],
+        tests_use: &[
+            "podium-executor",
+            "podium-gateway",
+            "podium-harness",
+            "podium-planner",
+            "podium-testkit",
+        ],
     },
     Layer {
         package: "podium-vendor-sim",

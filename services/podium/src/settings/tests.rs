@@ -1,4 +1,4 @@
-//! Tests of the setup: who wins, and what is said when something is wrong.
+//! Tests of the settings: precedence, checks and messages.
 
 use podium_domain::ids::WorkerId;
 use podium_planning::ConductorChoice;
@@ -25,15 +25,15 @@ fn problems(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Vec
 }
 
 #[test]
-fn the_defaults_hold_and_stay_on_this_machine() {
+fn the_defaults_are_valid_and_listen_on_loopback() {
     let settings = settings(&[], &[("data", "d")]);
     assert!(settings.listen.ip().is_loopback() && settings.grpc_listen.ip().is_loopback());
-    let nobody_follows = ConductorChoices::one(ConductorChoice::Auto);
-    assert_eq!((settings.pool, settings.conductors), (PoolChoice::Demo, nobody_follows));
+    let no_successor = ConductorChoices::one(ConductorChoice::Auto);
+    assert_eq!((settings.pool, settings.conductors), (PoolChoice::Demo, no_successor));
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_and_that_over_a_file() {
+fn flags_replace_the_environment_and_that_replaces_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("podium.toml");
     std::fs::write(&file, "listen = '127.0.0.1:1'\ngrpc_listen = '127.0.0.1:2'\ndrain_ms = 3\n").unwrap();
@@ -48,7 +48,7 @@ fn a_flag_wins_over_the_environment_and_that_over_a_file() {
 }
 
 #[test]
-fn every_problem_is_listed_with_its_origin() {
+fn every_problem_is_listed_with_its_source() {
     let environment = [("PODIUM__DRAIN_MS", "soon"), ("PODIUM__COLOUR", "red"), ("OTHER", "x")];
     let problems = problems(&environment, &[("listen", "here"), ("conductor", "bach")]);
     assert_eq!(problems.len(), 4, "{problems:#?}");
@@ -66,7 +66,7 @@ fn every_problem_is_listed_with_its_origin() {
 }
 
 #[test]
-fn an_address_that_others_reach_must_be_allowed() {
+fn a_remote_address_must_be_allowed() {
     let flags = [("listen", "0.0.0.0:8080"), ("grpc_listen", "[::]:8081")];
     assert_eq!(problems(&[], &flags).len(), 2);
     let allowed = [flags[0], flags[1], ("allow_remote", "true")];
@@ -74,7 +74,7 @@ fn an_address_that_others_reach_must_be_allowed() {
 }
 
 #[test]
-fn both_servers_cannot_share_a_port() {
+fn two_listeners_cannot_share_a_port() {
     assert_eq!(problems(&[], &[("grpc_listen", "127.0.0.1:8080")]).len(), 1);
     settings(&[], &[("listen", "127.0.0.1:0"), ("grpc_listen", "127.0.0.1:0")]);
 }
@@ -109,7 +109,7 @@ fn conductors_are_named_by_kind() {
 }
 
 #[test]
-fn who_is_to_follow_has_a_share() {
+fn the_next_conductor_has_a_share() {
     let flags = [("conductor_next", "fixed:b.yaml"), ("conductor_next_share", "0.25")];
     let next = settings(&[], &flags).conductors.next.unwrap();
     assert_eq!(next.0, ConductorChoice::Fixed("b.yaml".into()));
@@ -120,7 +120,7 @@ fn who_is_to_follow_has_a_share() {
 }
 
 #[test]
-fn a_server_is_refused_what_its_start_would_refuse() {
+fn the_check_rejects_everything_that_a_start_rejects() {
     for (flags, says) in [
         (vec![("conductor", "worker:nobody")], "no worker `nobody`"),
         (vec![("conductor", "direct:nobody")], "no worker `nobody`"),
@@ -138,7 +138,7 @@ fn a_server_is_refused_what_its_start_would_refuse() {
 }
 
 #[test]
-fn a_workflow_whose_workers_the_pool_lacks_is_refused() {
+fn a_workflow_with_unknown_workers_is_rejected() {
     let workflow = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conductors/reflection.yaml");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("workflow.yaml");
@@ -150,7 +150,7 @@ fn a_workflow_whose_workers_the_pool_lacks_is_refused() {
 }
 
 #[test]
-fn slots_follow_the_pool_unless_they_are_set() {
+fn slots_depend_on_the_pool_unless_they_are_set() {
     let slots = |flags: &[(&'static str, &str)], in_flight_max: &str| {
         let demo = include_str!("../../../../pools/demo.toml");
         let pool = demo.replace("in_flight_max = 32", &format!("in_flight_max = {in_flight_max}"));
@@ -163,7 +163,7 @@ fn slots_follow_the_pool_unless_they_are_set() {
 
 /// All programs, in the order of the reference page.
 fn programs() -> [ProgramKeys; 4] {
-    [keys(), podium_gateway::keys(), podium_cluster::planner_keys(), podium_cluster::executor_keys()]
+    [keys(), podium_gateway::keys(), podium_planner::keys(), podium_executor::keys()]
 }
 
 /// With the variable `UPDATE_SETTINGS`, writes the file instead.

@@ -28,7 +28,10 @@ async fn a_process_whose_loop_panics_ends_and_loses_no_run() {
     let code = tokio::time::timeout(PATIENCE, panicked.ended()).await.unwrap().unwrap();
     let log = panicked.log();
     assert_eq!(code, 1, "{log}");
-    let line = log.lines().find(|line| line.contains("ERROR") && line.contains("broke down")).unwrap();
+    let line = log
+        .lines()
+        .find(|line| line.contains("ERROR") && line.contains("a part of this process failed"))
+        .unwrap();
     assert!(line.contains("step lane loop panicked: a test wants it so"), "{line}");
     // The other executor takes over its steps.
     for ended in asked.join_all().await {

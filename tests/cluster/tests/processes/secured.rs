@@ -129,8 +129,8 @@ fn mistakes(servers: &Servers, stranger: &Path) -> Vec<(Settings, &'static str)>
     let at_localhost = |address: String| address.replace("127.0.0.1", "localhost");
     let only = |key, value: &str| vec![(key, value.to_owned())];
     vec![
-        (only("postgres_root_certificates", &root), "postgres_root_certificates names who"),
-        (only("postgres", &at_localhost(database.clone())), "of another host than `postgres` names"),
+        (only("postgres_root_certificates", &root), "postgres_root_certificates must name"),
+        (only("postgres", &at_localhost(database.clone())), "for another host than the one in `postgres`"),
         (only("postgres_password", &wrong), "postgres_password, or the user in `postgres`, is wrong"),
         (only("postgres", &format!("{database}?sslmode=disable")), "sslmode"),
         (only("nats_root_certificates", &root), "`root_certificates` names who"),
@@ -139,10 +139,10 @@ fn mistakes(servers: &Servers, stranger: &Path) -> Vec<(Settings, &'static str)>
             "of another host than the address names",
         ),
         (only("nats_password", &wrong), "the user, password, token, nkey or credentials are wrong"),
-        (only("redis_root_certificates", &root), "redis_root_certificates names who"),
+        (only("redis_root_certificates", &root), "redis_root_certificates must name"),
         (
             only("redis", &at_localhost(format!("rediss://podium@{redis}"))),
-            "of another host than `redis` names",
+            "for another host than the one in `redis`",
         ),
         (only("redis_password", &wrong), "redis_password, or the user in `redis`, is wrong"),
         (

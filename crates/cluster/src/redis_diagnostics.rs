@@ -1,5 +1,5 @@
-//! Says why Redis does not let this process in, and which setting may be wrong: the limiter, which only knows that it is away,
-//! goes on without it.
+//! Logs why Redis refuses this process, with a hint which setting may be wrong. The limiter only knows that Redis is unreachable,
+//! and continues without it.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisError
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::advice::{Server, advice};
+use crate::connection_hints::{Server, hint};
 
-/// How long one try may take.
-const TRY_MAX: Duration = Duration::from_secs(2);
-/// How often it is tried and said.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Most time for one attempt.
+const ATTEMPT_MAX: Duration = Duration::from_secs(2);
+/// Time between two attempts, each with a log line.
+const ATTEMPT_EVERY: Duration = Duration::from_secs(10);
 
-/// Why it does not. Of an answer only the first word is kept: the rest may repeat what was sent.
+/// Why Redis refuses. Only the first word of its answer is kept, because the rest may repeat a password.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error("Redis cannot be reached: {0}")]
@@ -28,11 +28,11 @@ enum Refusal {
 /// Logs why the server refuses this process, until it has accepted one connection or `stop` is cancelled.
 pub(crate) async fn log_refusals(name: String, server: ConnectionInfo, stop: CancellationToken) {
     while let Err(error) = check(&server).await {
-        let advice = advice(Server::Redis, &error);
-        warn!(server = %name, %error, "Redis cannot be used, and is tried again{advice}");
+        let hint = hint(Server::Redis, &error);
+        warn!(server = %name, %error, "cannot use Redis, trying again{hint}");
         tokio::select! {
             () = stop.cancelled() => return,
-            () = SystemClock.sleep(SAY_EVERY) => {}
+            () = SystemClock.sleep(ATTEMPT_EVERY) => {}
         }
     }
     info!(server = %name, "Redis accepts connections of this process");
@@ -47,8 +47,8 @@ async fn check(server: &ConnectionInfo) -> Result<(), Refusal> {
 
 async fn ping(server: &ConnectionInfo) -> RedisResult<()> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(TRY_MAX))
-        .set_response_timeout(Some(TRY_MAX));
+        .set_connection_timeout(Some(ATTEMPT_MAX))
+        .set_response_timeout(Some(ATTEMPT_MAX));
     let client = Client::open(server.clone())?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     redis::cmd("PING").query_async::<String>(&mut connection).await.map(|_| ())

@@ -1,4 +1,4 @@
-//! Addresses with the passwords that settings only point at. What these functions return is not to be printed.
+//! Addresses with the passwords that settings only reference. Their results must not be printed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::error::ClusterError;
 use crate::settings::{Certificates, ClientCertificate, RedisSettings};
 
-/// A URL with the password of its user put in. `key` names the setting that says where it is.
+/// Adds the password of its user to a URL. `key` is the setting that references it.
 pub(crate) fn with_password(
     url: &str,
     key: &'static str,
@@ -23,15 +23,16 @@ pub(crate) fn with_password(
     Ok(insert(url, secret(key, password)?.expose_secret()))
 }
 
-/// What the setting `key` points at.
+/// The secret that the setting `key` references.
 pub(crate) fn secret(key: &'static str, reference: &SecretRef) -> Result<SecretString, ClusterError> {
     reference.resolve().map_err(|source| ClusterError::Secret { key, source })
 }
 
-/// A Postgres URL with its certificates put in. Whoever names certificates wants them checked, unless the URL says otherwise.
+/// Adds the certificates to a Postgres URL. If there are root certificates, the server's certificate is checked, unless the URL has
+/// an `sslmode`.
 pub(crate) fn with_certificates(url: &str, certificates: &Certificates) -> String {
     let mut parameters = Vec::new();
-    let says = |name: &str| url.contains(&format!("{name}="));
+    let has = |name: &str| url.contains(&format!("{name}="));
     if let Some(root) = &certificates.root {
         parameters.push(("sslrootcert", encoded_path(root)));
     }
@@ -39,7 +40,7 @@ pub(crate) fn with_certificates(url: &str, certificates: &Certificates) -> Strin
         parameters.push(("sslcert", encoded_path(certificate)));
         parameters.push(("sslkey", encoded_path(key)));
     }
-    if (certificates.root.is_some() || says("sslrootcert")) && !says("sslmode") {
+    if (certificates.root.is_some() || has("sslrootcert")) && !has("sslmode") {
         parameters.push(("sslmode", "verify-full".to_owned()));
     }
     parameters.into_iter().fold(url.to_owned(), |url, (name, value)| {
@@ -52,7 +53,7 @@ fn encoded_path(path: &Path) -> String {
     percent_encoded(path.as_os_str().as_encoded_bytes())
 }
 
-/// Where the Redis server at `url` is and whom to trust there.
+/// The address of the Redis server at `url`, with password and certificates.
 pub(crate) fn redis(settings: &RedisSettings, url: &str) -> Result<ConnectionInfo, ClusterError> {
     let url = with_password(url, "redis_password", settings.password.as_ref())?;
     let read = |path: &PathBuf| {
@@ -66,11 +67,11 @@ pub(crate) fn redis(settings: &RedisSettings, url: &str) -> Result<ConnectionInf
         }
         None => None,
     };
-    // What it says of a wrong URL may repeat it.
+    // The error about an invalid URL may repeat its password.
     let wrong = |_| ClusterError::Server {
         server: "Redis",
-        advice: "",
-        source: "the URL in `redis`, or a certificate for it, cannot be used".into(),
+        hint: "",
+        source: "the URL in `redis` or a certificate is invalid".into(),
     };
     let is_encrypted = root_cert.is_some() || client_tls.is_some();
     let client = if is_encrypted {
@@ -87,7 +88,7 @@ fn insert(url: &str, password: &str) -> String {
     format!("{scheme}://{user}:{}@{place}", percent_encoded(password.as_bytes()))
 }
 
-/// All but letters and digits: right in every part of a URL.
+/// Encodes everything but letters and digits, which is valid in every part of a URL.
 fn percent_encoded(bytes: &[u8]) -> String {
     bytes.iter().copied().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() {
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_goes_to_its_user_and_breaks_nothing() {
+    fn a_password_is_encoded_and_added_to_its_user() {
         assert_eq!(
             insert("postgres://podium@db:5432/podium", "p@ss:/?"),
             "postgres://podium:p%40ss%3A%2F%3F@db:5432/podium"
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_certificates_has_them_checked() {
+    fn root_certificates_turn_checks_on_by_default() {
         let mut certificates = Certificates { root: Some("/a b/root.pem".into()), client: None };
         let url = with_certificates("postgres://db/podium", &certificates);
         assert_eq!(url, "postgres://db/podium?sslrootcert=%2Fa%20b%2Froot%2Epem&sslmode=verify-full");

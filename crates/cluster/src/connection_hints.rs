@@ -1,31 +1,33 @@
-//! Which setting may be wrong when a server is not to be had.
+//! Hints which setting may be wrong if a server refuses a connection.
 
 use std::error::Error;
 
-/// A server, by the name that its settings begin with.
+use podium_setup::with_causes;
+
+/// A server. Its settings begin with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// The store's.
+    /// The server of the store.
     Postgres,
-    /// The limits' and the step cache's.
+    /// The server of the limits and of the step cache.
     Redis,
 }
 
-/// What is said of a certificate or of who signs in, by TLS and by the servers, and the advice for each of them.
+/// Parts of the errors about certificates and users, by TLS and by the servers, with the hint for each server.
 const SIGNS: [(&[&str], [&str; 2]); 5] = [
     (
-        // The second: of somebody else of the same name.
+        // The second: another authority has the same name.
         &["UnknownIssuer", "BadSignature"],
         [
-            "; postgres_root_certificates names who may have signed its certificate",
-            "; redis_root_certificates names who may have signed its certificate",
+            "; postgres_root_certificates must name the authority of the server's certificate",
+            "; redis_root_certificates must name the authority of the server's certificate",
         ],
     ),
     (
         &["not valid for name"],
         [
-            "; its certificate is of another host than `postgres` names",
-            "; its certificate is of another host than `redis` names",
+            "; the server's certificate is for another host than the one in `postgres`",
+            "; the server's certificate is for another host than the one in `redis`",
         ],
     ),
     (
@@ -58,16 +60,11 @@ const SIGNS: [(&[&str], [&str; 2]); 5] = [
     ),
 ];
 
-/// The advice for an error and its causes; nothing where none is known.
-pub(crate) fn advice(server: Server, error: &(dyn Error + 'static)) -> &'static str {
-    let mut said = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said.push(error.to_string());
-        cause = error.source();
-    }
-    let is_said = |sign: &&str| said.iter().any(|said| said.contains(*sign));
-    let found = SIGNS.iter().find(|(signs, _)| signs.iter().any(is_said));
+/// The hint for an error and its causes, after `; `; empty if none is known.
+pub(crate) fn hint(server: Server, error: &(dyn Error + 'static)) -> &'static str {
+    let text = with_causes(error);
+    let is_sign = |sign: &&str| text.contains(*sign);
+    let found = SIGNS.iter().find(|(signs, _)| signs.iter().any(is_sign));
     found.map_or("", |(_, [postgres, redis])| match server {
         Server::Postgres => postgres,
         Server::Redis => redis,

@@ -1,4 +1,4 @@
-//! What every process of a cluster stands on, connected.
+//! The connections of a process: Postgres, NATS and, if it calls models, Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,38 +25,49 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::address::{self, secret};
 use crate::error::ClusterError;
-use crate::postgres::{self, Store};
+use crate::monitor::Monitor;
+use crate::open_store::{self, Store, open_store};
+use crate::server_urls::{self, secret};
 use crate::settings::urls::redis_name;
 use crate::settings::{Away, ClusterSettings, NatsSettings, NatsUser, RedisSettings};
-use crate::watch::{self, Answers};
-use crate::{contact, limiter_state};
+use crate::{limiter_state, monitor, redis_diagnostics};
 
-/// How long a process that grants no calls tells those who ask to wait. Nobody asks.
+/// The wait that a limiter without calls tells its callers. It has none.
 const NO_CALLS_WAIT: Duration = Duration::from_secs(1);
 
-/// A lease of a permit is extended so often within its time.
+/// Extensions of a permit's lease within its duration.
 const LEASE_EXTENSIONS: u32 = 4;
 
-/// Postgres, NATS and, for those who call models, Redis.
-pub struct Backbone {
+/// Postgres, NATS and, if the process calls models, Redis.
+pub struct Connections {
     store: Store,
     queue: Arc<NatsQueue>,
     live: Arc<NatsLive>,
-    /// Only of those who call workers, or a model that plans.
+    /// Only in processes that call workers, or a model that plans.
     limiter: Option<SeveralRedisLimiters>,
-    /// Only of those who call workers.
+    /// Only in processes that call workers.
     cache: Option<RedisCache>,
     vendors: Arc<dyn Vendors>,
     pool: Arc<Pool>,
     /// The database's time.
     clock: Arc<AnchoredClock>,
-    keepers: JoinSet<()>,
+    background: Background,
+}
+
+/// The tasks that keep the connections, until `stop`.
+struct Background {
+    tasks: JoinSet<()>,
     stop: CancellationToken,
 }
 
-/// Whether a process can do its job.
+impl Background {
+    fn new() -> Self {
+        Self { tasks: JoinSet::new(), stop: CancellationToken::new() }
+    }
+}
+
+/// The state of a process's connections.
 #[derive(Clone)]
 pub(crate) struct Readiness {
     engine: Engine,
@@ -65,8 +76,8 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// What it stands on. Without Redis a process is ready if the setting `redis_away` lets it call models.
-    pub(crate) async fn look(&self) -> EngineReadiness {
+    /// Checks the connections. Without Redis a process is ready if the setting `redis_away` lets it call models.
+    pub(crate) async fn check(&self) -> EngineReadiness {
         let mut readiness = self.engine.readiness().await;
         if let Some(limiter) = &self.limiter {
             readiness.parts.extend(limiter_state::parts(limiter, &self.pool));
@@ -75,42 +86,34 @@ impl Readiness {
     }
 }
 
-impl Backbone {
-    /// Connects. Only Postgres has to answer: NATS and Redis are tried for ever, and readiness says what is missing.
-    pub async fn connect(settings: &ClusterSettings, roles: Roles) -> Result<Self, ClusterError> {
+impl Connections {
+    /// Connects. Only Postgres must answer: connections to NATS and Redis are retried without end, and readiness reports them.
+    pub async fn open(settings: &ClusterSettings, roles: Roles) -> Result<Self, ClusterError> {
         let pool = Arc::clone(&settings.pool);
         let vendors =
             HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
-        let store = postgres::connect(&settings.postgres, &options(settings)).await?;
-        let clock = watch::clock_of(&store, settings.clock_skew_max).await.map_err(postgres::unusable)?;
-        let (queue, live) =
-            nats(&settings.nats, ack_wait(settings.lease), live_options(settings, &pool)).await?;
+        let store = open_store(&settings.postgres, &options(settings)).await?;
+        let clock = monitor::clock_of(&store, settings.clock_skew_max).await.map_err(open_store::unusable)?;
+        let clock = Arc::new(clock);
+        let (queue, live) = nats(settings).await?;
         if let Some(version) = queue.server_version() {
             info!(%version, "nats-server");
         }
-        let (mut keepers, stop) = (JoinSet::new(), CancellationToken::new());
         if roles.execute {
-            for missing in vendors.missing_secrets() {
-                warn!("{missing}");
-            }
-            for worker in pool.unpriced_at(clock.now()) {
-                warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);
-            }
+            warn_about_workers(&vendors, &pool, &*clock);
         }
+        let mut background = Background::new();
         let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
-        let clock = Arc::new(clock);
-        let limiter = calls
-            .then(|| limits(settings, &(Arc::clone(&clock) as Arc<dyn Clock>), (&mut keepers, &stop)))
-            .transpose()?;
+        let limiter = calls.then(|| limits(settings, &clock, &mut background)).transpose()?;
         if let Some(limiter) = &limiter {
             limiter_state::observe(limiter);
         }
-        let remembered = settings.step_cache.filter(|_| roles.execute);
-        let cache = remembered.map(|options| cache(&settings.redis, clock.clone(), options)).transpose()?;
-        let (queue, answers) = (Arc::new(queue), Answers::default());
-        watch::observe(&clock, &answers, limiter.as_ref());
-        let watched = (store.clone(), Arc::clone(&queue));
-        keepers.spawn(watch::look_after(watched, (*clock).clone(), answers, stop.clone()));
+        let step_cache = settings.step_cache.filter(|_| roles.execute);
+        let cache = step_cache.map(|options| cache(&settings.redis, clock.clone(), options)).transpose()?;
+        let queue = Arc::new(queue);
+        let monitor = Monitor::new(store.clone(), Arc::clone(&queue), (*clock).clone());
+        monitor.observe(limiter.as_ref());
+        background.tasks.spawn(monitor.run(background.stop.clone()));
         Ok(Self {
             store,
             queue,
@@ -120,21 +123,20 @@ impl Backbone {
             vendors: Arc::new(vendors),
             pool,
             clock,
-            keepers,
-            stop,
+            background,
         })
     }
 
-    /// The time that runs are recorded by: the database's.
+    /// The time of all runs: the database's.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
     }
 
-    /// Waits until something that runs in the background panics.
-    pub async fn broke_down(&mut self) -> ClusterError {
-        while let Some(ended) = self.keepers.join_next().await {
+    /// Waits until a background task panics.
+    pub async fn failure(&mut self) -> ClusterError {
+        while let Some(ended) = self.background.tasks.join_next().await {
             if let Err(panic) = ended {
-                return ClusterError::BrokeDown(panic.into());
+                return ClusterError::Failed(panic.into());
             }
         }
         std::future::pending().await
@@ -150,7 +152,7 @@ impl Backbone {
         &self.pool
     }
 
-    /// What a conductor stands on that is a model elsewhere.
+    /// The services that a conductor needs to call a remote model.
     pub fn callees(&self) -> Callees {
         Callees { vendors: Arc::clone(&self.vendors), limiter: self.limiter() }
     }
@@ -162,19 +164,23 @@ impl Backbone {
         }
     }
 
-    /// An engine on it. Must be called inside a tokio runtime.
+    /// An engine on these connections. Must be called inside a tokio runtime.
     pub fn engine(&self, settings: &ClusterSettings, conductors: Conductors) -> Engine {
-        self.engine_with(settings, conductors, std::convert::identity)
+        Engine::new(self.parts(settings, conductors), options(settings))
     }
 
-    /// An engine on it, some parts of which are replaced.
-    pub(crate) fn engine_with(
+    /// An engine on these connections, with some adapters replaced by `replace`.
+    pub fn engine_with(
         &self,
         settings: &ClusterSettings,
         conductors: Conductors,
-        replaced: fn(Parts) -> Parts,
+        replace: fn(Parts) -> Parts,
     ) -> Engine {
-        let parts = Parts {
+        Engine::new(replace(self.parts(settings, conductors)), options(settings))
+    }
+
+    fn parts(&self, settings: &ClusterSettings, conductors: Conductors) -> Parts {
+        Parts {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
             live: self.live.clone(),
@@ -185,26 +191,35 @@ impl Backbone {
             clock: self.clock(),
             ids: Arc::new(CellIds(settings.cell)),
             pool: Arc::clone(&self.pool),
-        };
-        Engine::new(replaced(parts), options(settings))
+        }
     }
 
-    /// What the health server reports of the process.
+    /// The state that the health listener reports.
     pub(crate) fn readiness(&self, engine: &Engine) -> Readiness {
         Readiness { engine: engine.clone(), limiter: self.limiter.clone(), pool: Arc::clone(&self.pool) }
     }
 
-    /// Gives back what is held, and lets go.
+    /// Returns permits, sends what is buffered, and disconnects.
     pub async fn close(mut self) {
-        self.stop.cancel();
-        while self.keepers.join_next().await.is_some() {}
+        self.background.stop.cancel();
+        while self.background.tasks.join_next().await.is_some() {}
         self.live.flush().await;
         self.queue.close().await;
         self.store.close().await;
     }
 }
 
-/// What tells this process from others of its kind: in claims, and in what it measures.
+/// Logs the workers that cannot be called.
+fn warn_about_workers(vendors: &HttpVendors, pool: &Pool, clock: &dyn Clock) {
+    for missing in vendors.missing_secrets() {
+        warn!("{missing}");
+    }
+    for worker in pool.unpriced_at(clock.now()) {
+        warn!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id);
+    }
+}
+
+/// The name that distinguishes this process from others of its program, in claims, metrics and logs.
 pub fn instance() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "host".to_owned());
     format!("{host}-{}", std::process::id())
@@ -218,31 +233,28 @@ fn options(settings: &ClusterSettings) -> Options {
         step_slots: settings.step_slots,
         runs_kept: settings.runs_kept,
         drain: settings.drain,
-        // Postgres has the commits of several connections wait for its disk together.
+        // Postgres lets the commits of several connections share one write to its disk.
         batches_max: 2,
         ..Options::default()
     }
 }
 
-/// How long a message may stay unacked. A process acks it when it has claimed the task, which takes milliseconds. If the process
-/// dies before, the message is delivered again after this time; if it dies later, the sweepers publish the task at the end of its
-/// lease.
+/// How long a message may stay unacked. A process acks it once it has claimed the task, which takes milliseconds. If the process
+/// dies before that, the message is delivered again after this time; if it dies later, a sweeper publishes the task at the end of
+/// its lease.
 fn ack_wait(lease: Duration) -> Duration {
     lease + Options::default().sweep_every
 }
 
-/// The text of every run that this process can write at the same time is held for those who come late.
-fn live_options(settings: &ClusterSettings, pool: &Pool) -> LiveOptions {
-    let texts_max = Lane::steps(pool).len() * settings.step_slots;
+/// Room for the text of every run that this process can write concurrently, for late subscribers.
+fn live_options(settings: &ClusterSettings) -> LiveOptions {
+    let texts_max = Lane::steps(&settings.pool).len() * settings.step_slots;
     let defaults = LiveOptions::default();
     LiveOptions { runs_max: texts_max.max(defaults.runs_max), ..defaults }
 }
 
-async fn nats(
-    settings: &NatsSettings,
-    ack_wait: Duration,
-    live_options: LiveOptions,
-) -> Result<(NatsQueue, NatsLive), ClusterError> {
+async fn nats(cluster: &ClusterSettings) -> Result<(NatsQueue, NatsLive), ClusterError> {
+    let settings: &NatsSettings = &cluster.nats;
     let client = settings.certificates.client.as_ref();
     let connection = ConnectionOptions {
         servers: settings.servers.clone(),
@@ -252,16 +264,16 @@ async fn nats(
         at_start: AtStart::Retry,
         ..ConnectionOptions::new("")
     };
-    let unusable = |source| ClusterError::Server { server: "NATS", advice: "", source: Box::new(source) };
+    let unusable = |source| ClusterError::Server { server: "NATS", hint: "", source: Box::new(source) };
     let options = QueueOptions {
         replicas: settings.replicas,
         storage: settings.storage,
         lane_messages_max: settings.lane_messages_max,
-        ack_wait,
+        ack_wait: ack_wait(cluster.lease),
         ..QueueOptions::default()
     };
     let queue = NatsQueue::connect(&connection, options).await.map_err(unusable)?;
-    let live = NatsLive::connect(&connection, live_options).await.map_err(unusable)?;
+    let live = NatsLive::connect(&connection, live_options(cluster)).await.map_err(unusable)?;
     Ok((queue, live))
 }
 
@@ -277,8 +289,8 @@ fn sign_in(user: &NatsUser) -> Result<SignIn, ClusterError> {
     })
 }
 
-/// The permits of a process that died come back together with its steps. Later, and a step that was taken over would wait for
-/// the room of the call that it repeats.
+/// The permits of a dead process expire together with its claims. If they expired later, a step that another process took over
+/// would wait for the capacity of the call that it repeats.
 fn limit_options(lease: Duration, away: RedisAway) -> LimitOptions {
     let defaults = LimitOptions::default();
     let lease_ttl = lease.min(defaults.lease_ttl);
@@ -289,11 +301,11 @@ fn limit_options(lease: Duration, away: RedisAway) -> LimitOptions {
 /// The limiter on all servers of the limits.
 fn limits(
     cluster: &ClusterSettings,
-    clock: &Arc<dyn Clock>,
-    (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
+    clock: &Arc<AnchoredClock>,
+    background: &mut Background,
 ) -> Result<SeveralRedisLimiters, ClusterError> {
     let mut open = |url: &String| {
-        let limiter = redis(cluster, url, Arc::clone(clock), (&mut *keepers, stop))?;
+        let limiter = redis(cluster, url, clock.clone(), background)?;
         Ok(Server { name: redis_name(url).to_owned(), limiter })
     };
     let (first, others) = match cluster.redis.limits.split_first() {
@@ -309,11 +321,12 @@ fn redis(
     cluster: &ClusterSettings,
     url: &str,
     clock: Arc<dyn Clock>,
-    (keepers, stop): (&mut JoinSet<()>, &CancellationToken),
+    background: &mut Background,
 ) -> Result<RedisLimiter, ClusterError> {
     let settings = &cluster.redis;
-    let server = address::redis(settings, url)?;
-    keepers.spawn(contact::log_refusals(redis_name(url).to_owned(), server.clone(), stop.clone()));
+    let server = server_urls::redis(settings, url)?;
+    let (name, stop) = (redis_name(url).to_owned(), background.stop.clone());
+    background.tasks.spawn(redis_diagnostics::log_refusals(name, server.clone(), stop.clone()));
     let away = match settings.away {
         Away::Hold => RedisAway::Hold,
         Away::Local(share) => RedisAway::Local { share },
@@ -321,8 +334,8 @@ fn redis(
     let options = limit_options(cluster.lease, away);
     let instance = *RandomIds.claim_id().as_uuid();
     let (limiter, extender) = RedisLimiter::open(server, options, instance, clock)
-        .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })?;
-    keepers.spawn(extender.run(stop.clone()));
+        .map_err(|source| ClusterError::Server { server: "Redis", hint: "", source: Box::new(source) })?;
+    background.tasks.spawn(extender.run(stop));
     Ok(limiter)
 }
 
@@ -331,11 +344,11 @@ fn cache(
     clock: Arc<dyn Clock>,
     options: CacheOptions,
 ) -> Result<RedisCache, ClusterError> {
-    RedisCache::open(address::redis(settings, &settings.url)?, &RedisOptions::default(), options, clock)
-        .map_err(|source| ClusterError::Server { server: "Redis", advice: "", source: Box::new(source) })
+    RedisCache::open(server_urls::redis(settings, &settings.url)?, &RedisOptions::default(), options, clock)
+        .map_err(|source| ClusterError::Server { server: "Redis", hint: "", source: Box::new(source) })
 }
 
-/// The limiter of a process that calls nobody.
+/// The limiter of a process that makes no calls.
 struct NoCalls;
 
 #[async_trait]
