@@ -103,7 +103,7 @@ impl Monitor {
                 show("postgres", answers.postgres.load(Ordering::Relaxed));
                 show("nats", answers.nats.load(Ordering::Relaxed));
                 if let Some(limiter) = &limiter {
-                    let is_up = |server: &Server| server.limiter.standing().state == LimiterState::Shared;
+                    let is_up = |server: &Server| server.limiter.state() == LimiterState::Shared;
                     show("redis", limiter.servers().iter().all(is_up));
                 }
             })

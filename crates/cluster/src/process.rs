@@ -113,7 +113,9 @@ impl Process {
         let stop = async {
             self.lifetime.stopping.cancel();
             while loops.join_next().await.is_some() {}
-            conductors.shut_down().await;
+            for conductor in conductors.all() {
+                conductor.shut_down().await;
+            }
             connections.close().await;
             self.telemetry.shut_down().await;
             self.lifetime.ended.cancel();

@@ -11,7 +11,6 @@ use podium_planning::{
     plan_slots_for,
 };
 use podium_ports::cache::CacheOptions;
-use podium_bundle::LocalLimits;
 use podium_setup::settings::engine::{DRAIN, LIFETIME, RUNS_KEPT, STEP_SLOTS, STEPS};
 use podium_setup::settings::log::{LOG, LOG_FORMAT, LOGGING};
 use podium_setup::settings::step_cache::{STEP_CACHE_KEYS, step_cache};

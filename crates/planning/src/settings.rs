@@ -2,9 +2,9 @@
 
 use std::num::{NonZeroU16, NonZeroUsize};
 
+use podium_bundle::{LocalLimits, SEQUENCES_MAX, WAITING_MAX};
 use podium_domain::ids::WorkerId;
 use podium_domain::share::Share;
-use podium_bundle::{LocalLimits, SEQUENCES_MAX, WAITING_MAX};
 use podium_setup::settings::engine::SLOTS_MAX;
 use podium_setup::settings::{Checker, Group, Key, Setting, Values, values};
 

@@ -4,13 +4,13 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use podium_bundle::hardware::GpuError;
 use podium_cluster::{
     ClusterError, Connections, PLANNER, PLANNER_GROUPS, Process, ProcessSettings, Program,
     main_with_inspection as run_program,
 };
 use podium_engine::Roles;
 use podium_planning::{OpenBundle, Place, choose_all};
-use podium_bundle::hardware::GpuError;
 use podium_setup::settings::ProgramKeys;
 use tracing::warn;
 

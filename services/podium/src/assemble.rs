@@ -1,4 +1,4 @@
-//! Puts the adapters together and runs the engine on them, in this process.
+//! Builds the engine on the embedded adapters and runs it in this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::error::Error;
 use crate::pool::{self, Pace, Workers};
 use crate::settings::{Settings, instance};
 
-/// Share of the drain time, in tenths, that is kept for the engine; the servers have the rest before it.
+/// Share of the drain time, in tenths, that the engine gets after the servers have stopped.
 pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
 
-/// An engine in this process, and all that it stands on.
+/// An engine in this process with its adapters.
 pub(crate) struct Embedded {
     engine: Engine,
     conductors: Conductors,
@@ -41,11 +41,11 @@ pub(crate) struct Embedded {
     loops: JoinSet<Result<(), LoopEnded>>,
     store: Store,
     workers: Workers,
-    /// Given up last: the store is closed by then.
+    /// Dropped last, after the store is closed.
     _data: Data,
 }
 
-/// Where the runs are kept.
+/// The folder that keeps the runs.
 enum Data {
     Kept(DataDir),
     Thrown { _folder: TempDir, dir: DataDir },
@@ -71,27 +71,27 @@ impl Data {
 }
 
 impl Embedded {
-    /// An engine on the data folder of the settings. It goes on with whatever a dead process left there.
+    /// An engine on the data folder of the settings. It continues the runs that a dead process left there.
     pub(crate) async fn start(settings: &Settings, pace: Pace) -> Result<Self, Error> {
         let workers = pool::open(&settings.pool, pace).await?;
         let embedded = Self::build(settings, Data::kept(&settings.data)?, workers, Planning::Chosen).await?;
-        // The lock on the data folder says that nobody else works on these runs.
+        // The lock on the data folder guarantees that no other process works on these runs.
         embedded.engine.take_over().await?;
         Ok(embedded.working())
     }
 
-    /// An engine on a folder of its own, which goes when it stops.
+    /// An engine on a temporary folder, which is removed when it stops.
     pub(crate) async fn start_apart(settings: &Settings, pace: Pace) -> Result<Self, Error> {
         Ok(Self::start_idle(settings, pace).await?.working())
     }
 
-    /// The same, but nothing is run: only planning works.
+    /// The same without loops: only planning works.
     pub(crate) async fn start_idle(settings: &Settings, pace: Pace) -> Result<Self, Error> {
         let workers = pool::open(&settings.pool, pace).await?;
         Self::build(settings, Data::thrown()?, workers, Planning::Chosen).await
     }
 
-    /// An engine on the data folder of the settings, for reading: it plans nothing and runs nothing.
+    /// An engine on the data folder of the settings, only for reading.
     pub(crate) async fn open_to_read(settings: &Settings) -> Result<Self, Error> {
         let workers = Workers::unopened(pool::read(&settings.pool)?);
         Self::build(settings, Data::kept(&settings.data)?, workers, Planning::None).await
@@ -130,8 +130,8 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let parts =
-            parts(store.clone(), callees, (conductors.clone(), settings.step_cache), (pool, &options));
+        let step_cache = settings.step_cache;
+        let parts = parts(store.clone(), callees, conductors.clone(), step_cache, pool, options.step_slots);
         let engine = Engine::new(parts, options);
         let (stop, loops) = (CancellationToken::new(), JoinSet::new());
         Ok(Self { engine, conductors, notices, keyless, stop, loops, store, workers, _data: data })
@@ -148,12 +148,12 @@ impl Embedded {
         &self.engine
     }
 
-    /// Who may ask.
+    /// The check of callers' keys.
     pub(crate) fn access(&self, keys_required: bool) -> Authenticator {
         Authenticator::new(Arc::new(self.store.clone()), Arc::new(SystemClock), keys_required)
     }
 
-    /// The workers whose vendor's key is set or not needed; none if that is all of them.
+    /// The workers whose vendor's key is set or not needed; `None` if these are all workers.
     pub(crate) fn workers_with_keys(&self) -> Result<Option<Vec<String>>, Error> {
         if self.keyless.is_empty() {
             return Ok(None);
@@ -167,22 +167,22 @@ impl Embedded {
         Ok(Some(usable))
     }
 
-    /// What the user should know before trusting an answer.
+    /// Messages that the user should read before trusting an answer.
     pub(crate) fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// Waits until the loops end although nobody stopped them, and gives the reason.
+    /// Waits until the loops end without having been stopped, and gives the reason.
     pub(crate) async fn broke_down(&mut self) -> BoxError {
         match self.loops.join_next().await {
             None => std::future::pending().await,
             Some(Err(panic)) => panic.into(),
             Some(Ok(Err(ended))) => ended.into(),
-            Some(Ok(Ok(()))) => "the engine's work ended by itself".into(),
+            Some(Ok(Ok(()))) => "the engine's loops ended without an error".into(),
         }
     }
 
-    /// Finishes or hands back what is under way, and lets go of everything.
+    /// Finishes or hands back the work under way, and closes everything.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
@@ -195,11 +195,11 @@ impl Embedded {
     }
 }
 
-/// Who plans for an engine.
+/// The conductor of an engine.
 enum Planning {
     /// The conductor of the settings.
     Chosen,
-    /// Nobody.
+    /// No planning.
     None,
 }
 
@@ -208,8 +208,8 @@ fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
     if workers.are_simulated() {
         let pool = workers.pool().version();
         notices.push(format!(
-            "the workers of pool {pool} are simulated: small programs in this process that play models, at made-up prices; \
-             --pool FILE names real ones"
+            "the workers of pool {pool} are simulated by small programs in this process, at made-up prices; --pool FILE names real \
+             ones"
         ));
     }
     notices.extend(workers.pool().unpriced_at(SystemClock.now()).map(|worker| {
@@ -227,14 +227,17 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
 
 fn parts(
     store: Store,
-    Callees { vendors, limiter }: Callees,
-    (conductors, step_cache): (Conductors, Option<CacheOptions>),
-    (pool, options): (Arc<Pool>, &Options),
+    callees: Callees,
+    conductors: Conductors,
+    step_cache: Option<CacheOptions>,
+    pool: Arc<Pool>,
+    step_slots: usize,
 ) -> Parts {
+    let Callees { vendors, limiter } = callees;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let cache = |options| Arc::new(MemoryCache::new(Arc::new(SystemClock), options)) as Arc<dyn StepCache>;
     // A lane holds more messages than it has slots, so that no slot waits for the store.
-    let lane_messages_max = QueueOptions::default().lane_messages_max.max(2 * options.step_slots);
+    let lane_messages_max = QueueOptions::default().lane_messages_max.max(2 * step_slots);
     let queue_options = QueueOptions { lane_messages_max, ..QueueOptions::default() };
     Parts {
         store: Arc::new(store),

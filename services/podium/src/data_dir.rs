@@ -1,4 +1,4 @@
-//! The folder that holds the runs, and the lock that keeps a second process out of it.
+//! The folder that keeps the runs, and its lock against a second process.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 const DATABASE: &str = "podium.db";
 
-/// A data folder that this process alone uses, until dropped.
+/// A data folder that only this process uses, until dropped.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
-    /// Holds the lock; the operating system gives it back when the process ends, however it ends.
+    /// Holds the lock. The operating system releases it when the process ends in any way.
     _lock: File,
 }
 
-/// Why a data folder cannot be used.
+/// The error if a data folder is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DataDirError {
-    /// Somebody else has it.
+    /// Another process uses it.
     #[error(
         "data folder {} is in use by another podium{}; stop that one, ask it with --server, or pass another --data",
         path.display(), holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
@@ -25,22 +25,22 @@ pub(crate) enum DataDirError {
     InUse {
         /// The folder.
         path: PathBuf,
-        /// The process that has it, if it says.
+        /// The id of that process, if the lock file has it.
         holder: Option<String>,
     },
-    /// The operating system refuses.
-    #[error("data folder {} cannot be used", path.display())]
+    /// The operating system refuses access.
+    #[error("cannot use data folder {}", path.display())]
     Refused {
         /// The folder.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl DataDir {
-    /// Makes the folder if need be, readable by its owner alone, and takes its lock.
+    /// Creates the folder if it is missing, readable only by its owner, and takes its lock.
     pub(crate) fn open(path: &Path) -> Result<Self, DataDirError> {
         let refused = |source| DataDirError::Refused { path: path.to_owned(), source };
         create(path).map_err(refused)?;
@@ -57,13 +57,13 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
-    /// Where the store's file is in a folder that another process may use at the same time, which the store allows.
+    /// The store's file in a folder that another process may use concurrently, which the store allows.
     pub(crate) fn shared_database(path: &Path) -> Result<PathBuf, DataDirError> {
         create(path).map_err(|source| DataDirError::Refused { path: path.to_owned(), source })?;
         Ok(path.join(DATABASE))
     }
 
-    /// Where the store's file is.
+    /// The store's file.
     pub(crate) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
     }

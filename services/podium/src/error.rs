@@ -1,4 +1,4 @@
-//! Why a command of the command line failed, and with which exit code.
+//! The errors of commands, with their exit codes.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,41 +19,41 @@ use podium_telemetry::TelemetryError;
 use crate::data_dir::DataDirError;
 use crate::terminal;
 
-/// The exit code for a run that failed, and for everything else that went wrong.
+/// The exit code for failed runs and all other failures.
 const FAILED: u8 = 1;
-/// The exit code for what the user has to write otherwise: arguments, configuration, input files.
+/// The exit code for invalid input: arguments, settings, files.
 const USAGE: u8 = 2;
 
-/// Why a command failed.
+/// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The setup is wrong.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// Metrics can be neither delivered nor shown.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
-    /// A pool file is wrong.
-    #[error("pool {} cannot be used", path.display())]
+    /// A pool file is invalid.
+    #[error("invalid pool {}", path.display())]
     Pool {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: PoolError,
     },
-    /// A conductor's bundle is wrong.
+    /// A conductor's bundle is invalid.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A conductor's bundle does not run on the pool.
     #[error(transparent)]
     OtherPool(#[from] OtherPool),
-    /// A file does not read.
+    /// A file cannot be read.
     #[error("{} cannot be read", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -62,86 +62,86 @@ pub(crate) enum Error {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A mini head's files are wrong.
+    /// A mini head's files are invalid.
     #[error(transparent)]
     HeadFile(#[from] podium_head::FileError),
-    /// There is nothing that a mini head could be trained or measured on.
+    /// The data to train or measure a mini head are missing or invalid.
     #[error(transparent)]
     Dataset(#[from] podium_head::DatasetError),
     /// A mini head cannot be trained.
     #[error(transparent)]
     Train(#[from] podium_head::train::TrainError),
-    /// The mini head and what it is to be held against do not belong together.
+    /// The mini head does not fit the data.
     #[error("{0}")]
     OtherHead(String),
-    /// Hidden states cannot be had.
-    #[error("the conductor's hidden states cannot be had")]
+    /// Hidden states are unavailable.
+    #[error("the conductor's hidden states are unavailable")]
     Reading(#[source] BoxError),
-    /// A line of an input file is wrong.
+    /// A line of an input file is invalid.
     #[error("{}, line {line}: {problem}", path.display())]
     BadLine {
         /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The conductor cannot be had.
+    /// The conductor is unavailable.
     #[error(transparent)]
     Conductor(#[from] ChooseError),
-    /// The demo needs a conductor that is not there.
+    /// The demo's conductor is missing.
     #[error("the demo needs its conductor: {problem}")]
     NoDemoConductor {
-        /// What is missing, and what helps.
+        /// The missing part, and how to get it.
         problem: String,
     },
     /// The workers' vendors cannot be set up.
-    #[error("the pool's vendors cannot be set up")]
+    #[error("cannot set up the pool's vendors")]
     Vendors(#[source] BoxError),
-    /// The demo's workers do not start.
-    #[error("the simulated workers do not start")]
+    /// The demo's workers cannot start.
+    #[error("cannot start the simulated workers")]
     Simulation(#[source] BoxError),
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// A cluster's store does not open.
-    #[error("the cluster's Postgres does not open")]
+    /// A cluster's store cannot be opened.
+    #[error("cannot open the cluster's Postgres")]
     OpenPostgres(#[source] BoxError),
-    /// The store does not open.
-    #[error("the store in {} does not open", path.display())]
+    /// The store cannot be opened.
+    #[error("cannot open the store in {}", path.display())]
     Open {
         /// Its file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The engine does not come up.
+    /// The engine cannot start.
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    /// A server cannot listen.
+    /// A listener cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A server failed.
+    /// A listener failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// A server refused, or the engine in this process did.
+    /// A server, or the engine in this process, refused.
     #[error("{0}")]
     Refused(String),
     /// The named server does not answer.
     #[error("server {url} does not answer")]
     NoServer {
-        /// As it was named.
+        /// Its URL.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
@@ -150,12 +150,12 @@ pub(crate) enum Error {
     KeyRefused {
         /// The server.
         url: String,
-        /// What it says.
+        /// Its message.
         message: String,
         /// The variable that holds the key.
         variable: &'static str,
     },
-    /// Something else than Podium's gRPC API answers.
+    /// A server other than Podium's gRPC API answers.
     #[error(
         "server {url} answers, but is not Podium's gRPC API ({message}); name its gRPC port, which is 8081 by default, \
          not its HTTP port"
@@ -163,13 +163,13 @@ pub(crate) enum Error {
     NotPodium {
         /// The server.
         url: String,
-        /// What is wrong with its answer.
+        /// The problem with its answer.
         message: String,
     },
     /// A server's URL cannot be parsed.
-    #[error("invalid server URL `{url}`: it must be like http://127.0.0.1:8081")]
+    #[error("invalid server URL `{url}`: it must look like http://127.0.0.1:8081")]
     BadUrl {
-        /// As it was given.
+        /// The given URL.
         url: String,
     },
     /// No worker can be called.
@@ -180,39 +180,39 @@ pub(crate) enum Error {
         /// The pool.
         pool: String,
     },
-    /// The question is not one.
+    /// The question is blank.
     #[error("the question is blank")]
     NoQuestion,
-    /// A file that was to go with the question is no picture.
-    #[error("{} is no picture: it must be PNG, JPEG, WebP or GIF", path.display())]
-    NoPicture {
+    /// A file for the question is not an image.
+    #[error("{} is not an image: it must be PNG, JPEG, WebP or GIF", path.display())]
+    NoImage {
         /// The file.
         path: PathBuf,
     },
-    /// A picture does not fit into a question.
-    #[error("{} has more than {max} bytes, which is all that fits into a question; give its address", path.display())]
-    PictureTooLong {
+    /// An image is too long for a question.
+    #[error("{} has more than {max} bytes, the limit of an image in a question; pass its URL instead", path.display())]
+    ImageTooLong {
         /// The file.
         path: PathBuf,
-        /// The most that fits.
+        /// The limit.
         max: u64,
     },
     /// Planning failed.
     #[error("no plan could be made")]
     Planning(#[from] ConductorError),
-    /// Something of the operating system's.
+    /// The operating system refused something.
     #[error("{what}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// What it says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         let usage = matches!(
             self,
@@ -232,19 +232,19 @@ impl Error {
                 | Self::BadUrl { .. }
                 | Self::NoKeys { .. }
                 | Self::NoQuestion
-                | Self::NoPicture { .. }
-                | Self::PictureTooLong { .. }
+                | Self::NoImage { .. }
+                | Self::ImageTooLong { .. }
         );
         ExitCode::from(if usage { USAGE } else { FAILED })
     }
 }
 
-/// A run that ended without an answer.
+/// The exit code of a run that ended without an answer.
 pub(crate) fn run_failed() -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// Writes an error with everything that caused it.
+/// Writes an error with its causes.
 pub(crate) fn print(error: &Error) {
     terminal::note(&error.to_string());
     let mut source = std::error::Error::source(error);

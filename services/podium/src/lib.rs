@@ -1,6 +1,6 @@
-//! Podium in one process: the command line, and the embedded server.
+//! Podium in one process: the command line, and the server.
 //!
-//! This is where the adapters are chosen and put together; the engine that runs on them is the same everywhere.
+//! It chooses the embedded adapters. The engine that runs on them is the same as in a cluster.
 
 mod assemble;
 mod cli;
@@ -9,17 +9,17 @@ mod demo;
 mod draw;
 mod error;
 mod pool;
+mod probe;
 mod report;
 mod serve;
 mod settings;
 mod terminal;
-mod trial;
 
 use podium_planning::OpenBundle;
 
 pub use cli::main;
 
-/// How this program loads a model that runs here.
+/// Loads a model in this process, if the program was built with llama.cpp.
 #[cfg(feature = "llama")]
 const OPEN_BUNDLE: Option<OpenBundle> = Some(podium_llama::open);
 #[cfg(not(feature = "llama"))]

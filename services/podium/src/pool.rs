@@ -1,4 +1,4 @@
-//! Reads the pool, and starts the demo's workers where that is the pool.
+//! Reads the pool, and starts the demo's workers if it is the demo's pool.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use podium_vendor_sim::{Behaviour, Milliseconds, Options, Running, VendorSim};
 use crate::error::Error;
 use crate::settings::PoolChoice;
 
-/// The demo's pool, as it stands in the project.
+/// The demo's pool.
 const DEMO: &str = include_str!("../../../pools/demo.toml");
-/// Decides where the simulated generalist errs: the same questions come out the same every time.
+/// Decides where the simulated generalist errs, so that the same questions have the same results every time.
 const SIMULATION_SEED: u64 = 7;
 
 /// How fast simulated workers answer.
@@ -19,7 +19,7 @@ const SIMULATION_SEED: u64 = 7;
 pub(crate) enum Pace {
     /// As fast as they can.
     Instant,
-    /// As slowly as models do, so that somebody can watch.
+    /// As slowly as models, so that a user can watch.
     Visible,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// The pool as it is written, with nobody started for it.
+    /// The pool without starting workers.
     pub(crate) fn unopened(pool: Pool) -> Self {
         Self { pool: Arc::new(pool), simulation: None }
     }
@@ -45,7 +45,7 @@ impl Workers {
         self.simulation.is_some()
     }
 
-    /// Ends what was started.
+    /// Stops the simulated workers.
     pub(crate) async fn close(self) {
         if let Some(simulation) = self.simulation {
             simulation.stop().await;
@@ -53,7 +53,7 @@ impl Workers {
     }
 }
 
-/// Reads the pool; starts the demo's workers on a free port of this machine if they are meant.
+/// Reads the pool. For the demo's pool, starts its workers on a free port of this machine.
 pub(crate) async fn open(choice: &PoolChoice, pace: Pace) -> Result<Workers, Error> {
     if let PoolChoice::File(_) = choice {
         return Ok(Workers::unopened(read(choice)?));
@@ -86,7 +86,7 @@ fn parse(text: &str, path: PathBuf) -> Result<Pool, Error> {
     Pool::parse(text).map_err(|source| Error::Pool { path, source })
 }
 
-/// The demo's pool with its vendor at another address. What does not read stays as it is: the pool's own check says why.
+/// The demo's pool with its vendor at another address. Invalid TOML stays unchanged, so that the pool's own check reports it.
 fn demo_at(base_url: &str) -> String {
     let Ok(mut file) = DEMO.parse::<toml::Table>() else { return DEMO.to_owned() };
     let vendors = file.get_mut("vendors").and_then(toml::Value::as_array_mut);

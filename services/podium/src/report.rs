@@ -1,4 +1,4 @@
-//! Runs as the command line prints them: as JSON for programs, as text for people.
+//! Runs as the command line prints them: JSON for programs, text for people.
 
 use std::fmt::Write as _;
 
@@ -25,12 +25,12 @@ pub(crate) struct RunReport {
     failed_steps: Vec<FailedStepReport>,
     /// Whether the answer was built although a step that it needs gave no output.
     degraded: bool,
-    /// Whether the worker that was to answer declined; `answer` is then what it said.
+    /// Whether the last worker declined to answer; `answer` is then its refusal.
     pub(crate) refused: bool,
-    /// The failure after which the run was planned anew, if it was.
+    /// The failure after which the run was planned again, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     replanned_because: Option<FailureReport>,
-    /// Why a further round gave no answer, if one did not.
+    /// The reason why a follow-up round gave no answer, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     abandoned: Option<String>,
     usage: UsageReport,
@@ -82,7 +82,7 @@ struct StepReport {
     state: &'static str,
     attempts: usize,
     errors: Vec<String>,
-    /// Who does it instead of `worker`.
+    /// The worker that does it instead of `worker`.
     fell_back_to: Option<String>,
     output: Option<String>,
     prompt_tokens: u64,
@@ -147,8 +147,8 @@ impl RunReport {
         }
     }
 
-    /// What people must know of the answer: which steps gave no output, whether it was built without one that it needs, and whether
-    /// it, or the refusal, is of a second plan.
+    /// Notices about the answer: the steps without output, whether the answer lacks one that it needs, and whether it or the refusal
+    /// comes from a second plan.
     pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
         let replanned = self.replanned_because.iter();
         let replanned = replanned.map(|failure| format!("the run was planned anew: {}", failure.message));
@@ -161,7 +161,7 @@ impl RunReport {
         degraded.into_iter().chain(replanned).chain(failed)
     }
 
-    /// Why there is no answer, for people.
+    /// The reason why there is no answer, for people.
     pub(crate) fn why_no_answer(&self) -> String {
         match &self.failure {
             Some(failure) => format!("run {} has no answer: {}", self.run_id, failure.message),
@@ -232,7 +232,7 @@ pub(crate) fn describe(report: &RunReport) -> String {
             ),
         );
         step.errors.iter().for_each(|error| line("", &format!("! {error}")));
-        step.fell_back_to.iter().for_each(|worker| line("", &format!("> went on with {worker}")));
+        step.fell_back_to.iter().for_each(|worker| line("", &format!("> continued with {worker}")));
         step.output.iter().for_each(|output| line("", &format!("= {output}")));
     }
     report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
@@ -246,15 +246,15 @@ pub(crate) fn describe(report: &RunReport) -> String {
     text
 }
 
-/// What was paid for in vain, if anything was.
+/// The wasted cost, if any.
 fn wasted(report: &RunReport) -> String {
     if report.wasted_usage == UsageReport::default() {
         return String::new();
     }
-    format!(", of which {} for calls that came to nothing", dollars(report.wasted_usd))
+    format!(", of which {} wasted", dollars(report.wasted_usd))
 }
 
-/// What the step cache saved, if it did.
+/// The savings by the step cache, if any.
 fn saved(report: &RunReport) -> String {
     if report.saved_usage == UsageReport::default() {
         return String::new();
@@ -274,7 +274,7 @@ pub(crate) struct SummaryReport {
     wasted_usd: f64,
     saved_usd: f64,
     fallbacks: u32,
-    /// This and the two below are unknown while the run is active.
+    /// This and the next two are unknown while the run is active.
     failed_steps: Option<u32>,
     degraded: Option<bool>,
     refused: Option<bool>,
@@ -316,13 +316,12 @@ impl SummaryReport {
         let question: String = question.chars().take(60).collect();
         let Self { run_id, steps, cost_usd, model, .. } = self;
         let state = self.outcome();
-        let beside = self.beside();
+        let deviations = self.deviations();
         let (at, steps, cost) = (&self.accepted_at, count(*steps, "step"), dollars(*cost_usd));
-        format!("{run_id}  {at}  {state:<9}  {steps}  {cost}{beside}  {model}  {question}")
+        format!("{run_id}  {at}  {state:<9}  {steps}  {cost}{deviations}  {model}  {question}")
     }
 
-    /// The state, or the short word for what the answer of a run that succeeded lacks: no wider, so that it is seen on narrow
-    /// terminals too.
+    /// The state, or a word of the same width for the defect of a successful answer, so that narrow terminals show it, too.
     fn outcome(&self) -> &'static str {
         match (self.refused, self.degraded) {
             (Some(true), _) => "refused",
@@ -331,8 +330,8 @@ impl SummaryReport {
         }
     }
 
-    /// What went beside the plan, if anything did.
-    fn beside(&self) -> String {
+    /// Deviations from the plan, if any.
+    fn deviations(&self) -> String {
         let money = |usd: f64, what: &str| (usd > 0.0).then(|| format!("{} {what}", dollars(usd)));
         let times = |number: u32, what: &str| (number > 0).then(|| count(number, what));
         let parts = [
@@ -433,14 +432,14 @@ mod tests {
             line(&plain),
             "r1  2026-11-23T00:00:00Z  succeeded  3 steps  $0.005000  podium-ultra  Why is the sky blue?"
         );
-        let beside = v1::RunSummary {
+        let deviations = v1::RunSummary {
             wasted_cost_nano_usd: 1_000_000,
             saved_cost_nano_usd: 2_000_000,
             fallbacks: 1,
             ..plain
         };
         let expected = "$0.005000 ($0.001000 wasted, $0.002000 saved, 1 fallback)  podium-ultra";
-        assert!(line(&beside).contains(expected), "{}", line(&beside));
+        assert!(line(&deviations).contains(expected), "{}", line(&deviations));
     }
 
     #[test]

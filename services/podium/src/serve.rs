@@ -1,4 +1,4 @@
-//! `podium serve`: both servers and the engine in one process, until told to stop.
+//! `podium serve`: both APIs and the engine in one process, until a signal.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::{OPEN_BUNDLE, cli, pool};
 /// The exit code after a second signal, as shells count an interrupt.
 const INTERRUPTED: i32 = 130;
 
-/// Reports settings that were checked as a start checks them.
+/// Reports that the settings are valid, with the warnings of a start.
 pub(crate) fn report(settings: &Settings) -> Result<ExitCode, Error> {
     let pool = pool::read(&settings.pool)?;
     cli::print_line(&format!(
@@ -32,7 +32,7 @@ pub(crate) fn report(settings: &Settings) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why the demonstration's workers have no conductor, if they are the workers and nobody chose to go without one.
+/// The reason why the demonstration's workers have no conductor, unless the settings choose other workers or a conductor.
 fn without_demo_conductor(settings: &Settings) -> Option<String> {
     if settings.pool != PoolChoice::Demo || settings.conductors.current != ConductorChoice::Auto {
         return None;
@@ -40,13 +40,13 @@ fn without_demo_conductor(settings: &Settings) -> Option<String> {
     demo_bundle(&pool::read(&settings.pool).ok()?, OPEN_BUNDLE).err()
 }
 
-/// Settings that are allowed and rarely intended.
+/// Warnings about settings that are valid but rarely intended.
 fn warnings(settings: &Settings) -> Vec<String> {
     let keyless = keyless_warning([settings.listen, settings.grpc_listen], settings.keys_required);
     let wrong = without_demo_conductor(settings).map(|problem| {
         format!(
-            "the answers are going to be wrong: no model plans, and each question goes as it is to one simulated worker that \
-             can do one kind of task; {problem}, or name workers of your own with --pool"
+            "answers will be wrong: no model plans, and each question goes unchanged to one simulated worker that can do one \
+             kind of task; {problem}, or name your own workers with --pool"
         )
     });
     wrong.into_iter().chain(keyless.map(str::to_owned)).collect()
@@ -56,10 +56,10 @@ fn warnings(settings: &Settings) -> Vec<String> {
 pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     settings.start_log("info");
     let system = |what| move |source| Error::System { what, source };
-    let mut signals = Signals::new().map_err(system("signals cannot be listened for"))?;
-    // Both ports are taken before a model is loaded: a port in use is found out at once.
+    let mut signals = Signals::new().map_err(system("cannot receive signals"))?;
+    // The listeners are bound before a model is loaded, so that a port in use is reported at once.
     let listeners = Listeners::bind(settings.listen, settings.grpc_listen).await?;
-    let (http, grpc) = listeners.addresses().map_err(system("a listener's address cannot be read"))?;
+    let (http, grpc) = listeners.addresses().map_err(system("cannot read a listener's address"))?;
     let process = Process { name: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
     let metrics_page = MetricsPage::bind(settings.metrics_listen).await?;
     let telemetry = podium_telemetry::start(&settings.telemetry, &process, metrics_page)?;
@@ -82,7 +82,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         error = embedded.broke_down() => {
-            error!(error = &*error as &dyn std::error::Error, "the engine broke down");
+            error!(error = &*error as &dyn std::error::Error, "the engine failed");
             Ok(run_failed())
         }
         error = servers.broke_down() => Err(error.into()),
@@ -90,14 +90,14 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     tokio::select! {
         () = stop(embedded, servers, settings.drain, telemetry) => info!("stopped"),
         name = signals.next() => {
-            warn!(signal = name, "ending at once; runs under way go on after the next start");
+            warn!(signal = name, "ending at once; runs under way continue after the next start");
             std::process::exit(INTERRUPTED);
         }
     }
     outcome
 }
 
-/// Requests first, then the engine's own work; whatever is not done in time goes on after the next start.
+/// Stops the servers, then the engine. Unfinished work continues after the next start.
 async fn stop(embedded: Embedded, servers: Servers, drain: Duration, telemetry: Telemetry) {
     servers.close(drain.saturating_sub(drain * ENGINE_DRAIN_TENTHS / 10)).await;
     embedded.stop().await;

@@ -4,15 +4,14 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 
-/// Whether a character could do more on a terminal than be seen: C0 and C1 controls, which begin escape sequences, and
-/// the marks and overrides that change the direction of text.
+/// Whether a character does more on a terminal than being shown: C0 and C1 controls, which begin escape sequences, and the marks
+/// and overrides that change the direction of text.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with such characters written out, such as `^[` for escape or `<U+202E>` for an override. Line breaks and tabs
-/// stay.
+/// The text with such characters made visible, such as `^[` for escape or `<U+202E>` for an override. Line breaks and tabs stay.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_hidden(c) && !matches!(c, '\n' | '\t')) {
         return Cow::Borrowed(text);

@@ -206,6 +206,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-planner",
         uses: &[
+            "podium-bundle",
             "podium-cluster",
             "podium-engine",
             "podium-llama",

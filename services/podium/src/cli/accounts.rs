@@ -1,4 +1,4 @@
-//! Where keys and budgets are kept: the data folder of this machine, or a cluster's Postgres.
+//! The store of keys and budgets: the data folder of this machine, or a cluster's Postgres.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::error::Error;
 
 #[derive(Debug, Args)]
 pub(super) struct AccountsArgs {
-    /// A cluster's database, such as `postgres://podium@db:5432/podium`, in place of the data folder. Its password is taken from
-    /// PGPASSWORD.
+    /// A cluster's database, such as `postgres://podium@db:5432/podium`, instead of the data folder. PGPASSWORD holds its password.
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     postgres: Option<String>,
     #[command(flatten)]
@@ -21,7 +20,7 @@ pub(super) struct AccountsArgs {
 }
 
 impl AccountsArgs {
-    /// The accounts. A server that uses the same store heeds a change within seconds.
+    /// Opens the accounts. A server on the same store applies a change within seconds.
     pub(super) async fn open(&self) -> Result<Arc<dyn Accounts>, Error> {
         let settings = self.setup.settings()?;
         settings.start_log("warn");
@@ -36,7 +35,7 @@ impl AccountsArgs {
     }
 }
 
-/// A tenant's name.
+/// Parses a tenant's name.
 pub(super) fn tenant(name: &str) -> Result<TenantId, String> {
     TenantId::new(name).map_err(|e| e.to_string())
 }

@@ -1,4 +1,4 @@
-//! `podium ask`: one question, drawn while it is answered.
+//! `podium ask`: asks one question and draws its workflow.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
@@ -12,19 +12,19 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::backend::{Backend, Updates, Wanted, question_request, refused};
 use super::output::{print_json, print_line};
-use super::{EffortName, SetupArgs, TierName, picture};
+use super::{EffortName, SetupArgs, TierName, image};
 use crate::draw::{Board, Drawing};
 use crate::error::{Error, run_failed};
 use crate::report::RunReport;
 use crate::terminal;
 use podium_setup::SystemClock;
 
-/// How often a drawing on a terminal is brought up to date while nothing happens.
+/// Time between two redraws on a terminal if nothing happens.
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
-/// Most times that a watch that broke off is resumed in a row.
+/// Most times in a row that a broken watch is resumed.
 const RESUMES_MAX: u32 = 20;
 const RESUME_PAUSE: Duration = Duration::from_millis(500);
-/// Most bytes of a question from standard input: what a conversation may hold.
+/// Most bytes of a question from standard input: the limit of a conversation.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
@@ -32,22 +32,22 @@ pub(super) struct AskArgs {
     /// The question; `-` reads it from standard input.
     #[arg(value_name = "QUESTION")]
     question: String,
-    /// Latency or quality.
+    /// Optimize latency (mini) or quality (ultra).
     #[arg(long, value_enum, default_value = "ultra")]
     tier: TierName,
-    /// How hard to try.
+    /// How much work to put into the answer.
     #[arg(long, value_enum, default_value = "medium")]
     effort: EffortName,
-    /// How freely workers choose their words, 0 to 2, where they take that.
+    /// Sampling temperature of the workers, 0 to 2. Workers that do not support it ignore it.
     #[arg(long, value_name = "NUMBER")]
     temperature: Option<f32>,
-    /// Makes workers choose the same words again, where they can.
+    /// Sampling seed of the workers, for repeatable answers. Workers that do not support it ignore it.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
-    /// A picture that the question is about: a PNG, JPEG, WebP or GIF file, or an address. Can be given several times.
+    /// An image for the question: a PNG, JPEG, WebP or GIF file, or a URL. May be repeated.
     #[arg(long, value_name = "PATH|URL")]
     image: Vec<String>,
-    /// The answer ends before this text. Can be given up to four times.
+    /// End the answer before this stop sequence. May be given up to four times.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
     /// Print one JSON document instead of the answer.
@@ -56,18 +56,18 @@ pub(super) struct AskArgs {
     /// Ask the server whose gRPC API is at this URL, such as `http://127.0.0.1:8081`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["embedded", "data", "pool", "conductor"])]
     server: Option<String>,
-    /// Ask no server, even if one runs. Naming a pool, a conductor or a data folder implies it.
+    /// Run the engine in this process, even if a server runs. A pool, conductor or data folder implies it.
     #[arg(long)]
     embedded: bool,
     #[command(flatten)]
     setup: SetupArgs,
 }
 
-/// How a drawn run came out.
+/// The end of a drawn run.
 pub(crate) enum Drawn {
-    /// It ended, one way or another.
+    /// The run ended with or without an answer.
     Ended(Box<v1::Run>),
-    /// The user interrupted; it was cancelled.
+    /// The user interrupted it, so it was cancelled.
     Interrupted,
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
     settings.start_log("warn");
     let question = read_question(&args.question)?;
-    let pictures = args.image.iter().map(|named| picture::part(named)).collect::<Result<Vec<_>, _>>()?;
+    let images = args.image.iter().map(|named| image::part(named)).collect::<Result<Vec<_>, _>>()?;
     let wanted = match (args.server, args.embedded) {
         (Some(url), _) => Wanted::Server(url),
         (None, embedded) if embedded || args.setup.names_an_engine() => Wanted::Here,
@@ -91,7 +91,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     }
     let mut request = question_request(question, args.tier.into(), args.effort.into());
     if let Some(message) = request.messages.last_mut() {
-        message.parts = pictures;
+        message.parts = images;
     }
     restrict(&mut request, &backend)?;
     request.stop = args.stop;
@@ -107,7 +107,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     }
 }
 
-/// Workers whose vendor's key is missing here are not offered to the conductor.
+/// The conductor may not use workers whose vendor's key is missing here.
 fn restrict(request: &mut v1::CreateRunRequest, backend: &Backend) -> Result<(), Error> {
     if let Backend::Here(here) = backend
         && let Some(workers_allowed) = here.0.workers_with_keys()?
@@ -117,7 +117,7 @@ fn restrict(request: &mut v1::CreateRunRequest, backend: &Backend) -> Result<(),
     Ok(())
 }
 
-/// The question as it was given, or from standard input.
+/// The question from the argument, or from standard input.
 pub(super) fn read_question(argument: &str) -> Result<String, Error> {
     let mut question = argument.to_owned();
     if argument == "-" {
@@ -178,7 +178,7 @@ pub(crate) async fn draw_run(backend: &mut Backend, request: v1::CreateRunReques
             Followed::Ended => break,
             Followed::Interrupted => {
                 watched.drawing.finish(&watched.board);
-                // A run that has just ended cannot be cancelled; then it is shown as it ended.
+                // A run that has just ended cannot be cancelled. Then its end is shown.
                 if backend.cancel(&run.run_id).await.is_ok() {
                     return Ok(Drawn::Interrupted);
                 }

@@ -1,4 +1,4 @@
-//! Where a command's runs live: in a server, or in this process. Both are asked through the same service.
+//! The backend of a command: a server, or an engine in this process. Both have the same service interface.
 
 use std::time::Duration;
 
@@ -20,25 +20,25 @@ use crate::error::Error;
 use crate::pool::Pace;
 use crate::settings::Settings;
 
-/// A server on this machine answers at once or is not there.
+/// Most time to find a server on this machine.
 const PROBE_WAIT: Duration = Duration::from_millis(500);
-/// The variable with the key that a server is shown.
+/// The variable with the key for a server.
 const API_KEY: &str = "PODIUM_API_KEY";
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// Where a command's runs live.
+/// A server or an engine in this process.
 pub(crate) enum Backend {
-    /// In a server.
+    /// A server.
     Server(Box<PodiumServiceClient<InterceptedService<Channel, ShowKey>>>),
-    /// In this process.
+    /// An engine in this process.
     Here(Box<(Embedded, Runs)>),
 }
 
-/// Which of them is wanted.
+/// The backend that the user chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// A server if one listens where servers listen by default, else this process.
+    /// A server if one listens at the default address, otherwise this process.
     Either,
     /// This server.
     Server(String),
@@ -46,7 +46,7 @@ pub(crate) enum Wanted {
     Here,
 }
 
-/// What happens to a run.
+/// The updates of a run.
 pub(crate) type Updates = BoxStream<'static, Result<v1::WatchRunResponse, Status>>;
 
 impl Backend {
@@ -58,7 +58,7 @@ impl Backend {
             Wanted::Either => {
                 let url = format!("http://{}", settings.grpc_listen);
                 match connect(&url, PROBE_WAIT).await {
-                    // Whatever else listens there is no reason not to answer.
+                    // Another program may listen there; the engine in this process answers then.
                     Err(Error::NoServer { .. } | Error::NotPodium { .. }) => {
                         Ok(Self::here(start(settings).await?))
                     }
@@ -84,7 +84,7 @@ impl Backend {
         response.map_err(|e| refused(&e))?.into_inner().run.ok_or_else(no_run)
     }
 
-    /// What happens to a run after event `after`.
+    /// The updates of a run after event `after`.
     pub(crate) async fn watch(&mut self, run_id: &str, after: u64) -> Result<Updates, Error> {
         let request = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: after };
         match self {
@@ -97,7 +97,7 @@ impl Backend {
         }
     }
 
-    /// A run as it stands.
+    /// The current state of a run.
     pub(crate) async fn run(&mut self, run_id: &str) -> Result<v1::Run, Error> {
         let request = v1::GetRunRequest { run_id: run_id.to_owned() };
         let response = match self {
@@ -137,7 +137,7 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner().budgets)
     }
 
-    /// Says what is thought of a run.
+    /// Rates a run.
     pub(crate) async fn rate(&mut self, request: v1::RateRunRequest) -> Result<(), Error> {
         match self {
             Self::Server(client) => client.rate_run(request).await.map(drop),
@@ -146,7 +146,7 @@ impl Backend {
         .map_err(|e| refused(&e))
     }
 
-    /// A page of what ratings say about workers.
+    /// A page of ratings of workers.
     pub(crate) async fn outcomes(
         &mut self,
         request: v1::ListOutcomesRequest,
@@ -158,7 +158,7 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner())
     }
 
-    /// What a run could cost.
+    /// The estimated cost of a run.
     pub(crate) async fn estimate(
         &mut self,
         run: v1::CreateRunRequest,
@@ -171,12 +171,12 @@ impl Backend {
         Ok(response.map_err(|e| refused(&e))?.into_inner())
     }
 
-    /// Whether a watch that broke off may be resumed.
+    /// Whether a broken watch may be resumed.
     pub(crate) fn can_resume(&self, status: &Status) -> bool {
         matches!(self, Self::Server(_)) && status.code() == tonic::Code::Unavailable
     }
 
-    /// Lets go; an engine in this process finishes or hands back what it works on.
+    /// Disconnects. An engine in this process finishes its work, or hands it back.
     pub(crate) async fn close(self) {
         match self {
             Self::Server(_) => {}
@@ -185,7 +185,7 @@ impl Backend {
     }
 }
 
-/// An engine on the data folder. It removes nothing: a command may not have been told what the server was.
+/// An engine on the data folder. It removes no old runs, because a command may not have the server's settings.
 async fn start(settings: &Settings) -> Result<Embedded, Error> {
     let settings = Settings { runs_kept: None, ..settings.clone() };
     Embedded::start(&settings, Pace::Visible).await
@@ -206,7 +206,7 @@ async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
     let mut client = PodiumServiceClient::with_interceptor(channel, ShowKey::of_environment()?)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    // Whoever listens there may not be a podium.
+    // The server may be another program.
     let probe = client.list_runs(v1::ListRunsRequest { page_size: 1, page_token: String::new() });
     match tokio::time::timeout(CONNECT_WAIT, probe).await {
         Ok(Ok(_)) => Ok(Backend::Server(Box::new(client))),
@@ -215,7 +215,7 @@ async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
     }
 }
 
-/// Why a server did not answer the first call.
+/// The error of a server that did not answer the first call.
 fn not_served(url: &str, status: Status) -> Error {
     let (url, message) = (url.to_owned(), status.message().to_owned());
     match status.code() {
@@ -229,7 +229,7 @@ fn not_served(url: &str, status: Status) -> Error {
     }
 }
 
-/// Shows the key of the environment with every call, if there is one.
+/// Sends the key of the environment with every call, if it is set.
 #[derive(Clone)]
 pub(crate) struct ShowKey(Option<AsciiMetadataValue>);
 
@@ -240,7 +240,7 @@ impl ShowKey {
         };
         let shown = format!("Bearer {key}").parse();
         let mut shown: AsciiMetadataValue =
-            shown.map_err(|_| Error::Refused(format!("{API_KEY} is no key: it must be ASCII")))?;
+            shown.map_err(|_| Error::Refused(format!("{API_KEY} is not a valid key: it must be ASCII")))?;
         shown.set_sensitive(true);
         Ok(Self(Some(shown)))
     }

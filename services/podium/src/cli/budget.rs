@@ -1,4 +1,4 @@
-//! `podium budget`: how much tenants and keys may spend, and what they did.
+//! `podium budget`: the budgets of tenants and keys.
 
 use std::process::ExitCode;
 
@@ -22,21 +22,21 @@ use crate::terminal;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BudgetCommand {
-    /// Set the budget of a tenant or of one of its keys, in place of the one that it had.
+    /// Set or replace the budget of a tenant or of one of its keys.
     Set(SetArgs),
-    /// Take a budget away. What was spent stays known.
+    /// Remove a budget. Its spent sum is kept.
     Remove(OfArgs),
-    /// Show the budgets of a tenant and of its keys: what was spent, and what is reserved.
+    /// Show the budgets of a tenant and of its keys, with their spent and reserved sums.
     ///
-    /// Reserved is the most that active runs may still spend, and the worst case of calls whose executor vanished. The latter is
-    /// released when the run has ended and the longest call of the pool (`call_ms_max`) is over, at most a minute and a half later.
-    /// Amounts in both sums are of the current period.
+    /// The reserved sum is the most that active runs may still spend, plus the worst case of calls whose executor died. The latter
+    /// is released after the run has ended and the longest call of the pool (`call_ms_max`) is over, at most 90 seconds later.
+    /// Both sums are of the current period.
     Show(ShowArgs),
-    /// Add to what is spent and reserved of a budget in its current period, or take away, after a wrong booking.
+    /// Correct the spent and reserved sums of a budget's current period after a wrong booking.
     ///
-    /// Active runs keep changing the sums: correct what is reserved only if it belongs to no run that is active.
+    /// Active runs keep changing the sums. Correct the reserved sum only if no active run owns that part of it.
     Correct(CorrectArgs),
-    /// Show the budgets that your own runs are charged to: those of the key that a server is shown, and of its tenant.
+    /// Show the budgets that your own runs are charged to: those of your key and of its tenant.
     Mine(MineArgs),
 }
 
@@ -45,14 +45,14 @@ pub(super) struct OfArgs {
     /// The tenant.
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: TenantId,
-    /// One of its keys, by its public name; the tenant itself if not given.
+    /// The public name of one of its keys. Without it, the budget of the tenant itself.
     #[arg(long, value_name = "ID")]
     key: Option<String>,
     #[command(flatten)]
     accounts: AccountsArgs,
 }
 
-/// A number of US dollars that a flag gave.
+/// A number of US dollars from a flag.
 pub(super) fn cost(flag: &str, usd: f64) -> Result<Cost, Error> {
     let cost = Cost::from_usd(usd).filter(|cost| *cost > Cost::ZERO || usd == 0.0);
     cost.ok_or_else(|| {
@@ -66,7 +66,7 @@ pub(super) fn cost(flag: &str, usd: f64) -> Result<Cost, Error> {
 pub(super) struct SetArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// How many US dollars may be spent in each period; if not given, what is spent is only counted.
+    /// US dollars that may be spent in each period. Without it, spending is only counted.
     #[arg(long = "usd", value_name = "USD", allow_negative_numbers = true)]
     usd: Option<f64>,
     /// The period, in UTC.
@@ -78,10 +78,10 @@ pub(super) struct SetArgs {
 pub(super) struct CorrectArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// US dollars to add to what was spent; a negative amount takes away.
+    /// US dollars to add to the spent sum; may be negative.
     #[arg(long, value_name = "USD", default_value_t = 0.0, allow_negative_numbers = true)]
     spent_usd: f64,
-    /// US dollars to add to what is reserved; a negative amount takes away.
+    /// US dollars to add to the reserved sum; may be negative.
     #[arg(long, value_name = "USD", default_value_t = 0.0, allow_negative_numbers = true)]
     reserved_usd: f64,
 }
@@ -107,7 +107,7 @@ pub(super) struct MineArgs {
     source: SourceArgs,
 }
 
-/// A period, as the command line names it.
+/// The period of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum PeriodName {
     /// A calendar day.
@@ -251,8 +251,8 @@ async fn show(args: ShowArgs) -> Result<ExitCode, Error> {
     let accounts = args.accounts.open().await?;
     let budgets = accounts.budgets(&args.tenant).await?;
     let sums = sums(&*accounts, budgets, SystemClock.now()).await?;
-    let nobody = format!("neither tenant {} nor any of its keys", args.tenant);
-    print(&sums.iter().map(Report::from).collect::<Vec<_>>(), &nobody, args.json)
+    let payers = format!("neither tenant {} nor any of its keys", args.tenant);
+    print(&sums.iter().map(Report::from).collect::<Vec<_>>(), &payers, args.json)
 }
 
 async fn mine(args: MineArgs) -> Result<ExitCode, Error> {
@@ -266,13 +266,13 @@ async fn mine(args: MineArgs) -> Result<ExitCode, Error> {
     )
 }
 
-fn print(reports: &[Report], nobody: &str, as_json: bool) -> Result<ExitCode, Error> {
+fn print(reports: &[Report], payers: &str, as_json: bool) -> Result<ExitCode, Error> {
     if as_json {
         print_json(&reports)?;
         return Ok(ExitCode::SUCCESS);
     }
     if reports.is_empty() {
-        eprintln!("podium: {nobody} has a budget");
+        eprintln!("podium: {payers} has a budget");
     }
     reports.iter().try_for_each(|report| print_line(&report.line()))?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `podium bundle`: what a conductor's bundle is, whether it is whole, and how one is made.
+//! `podium bundle`: shows, checks and packs conductors' bundles.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,12 +17,12 @@ use crate::settings::PoolChoice;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BundleCommand {
-    /// Say what a bundle is. Its files are not checked.
+    /// Show a bundle without checking its files.
     Inspect(InspectArgs),
-    /// Check every file against its checksum, the numbers of adapter and mini head, and on request whether the bundle runs on a
+    /// Check every file against its checksum, the numbers of adapter and mini head, and with --pool whether the bundle runs on a
     /// pool.
     Verify(VerifyArgs),
-    /// Fill in the checksums, and on request the pool's hash: in the folder itself, or in a copy.
+    /// Write the checksums, and with --pool the pool's hash, into the folder itself or into a copy.
     Pack(PackArgs),
 }
 
@@ -38,7 +38,7 @@ pub(super) struct VerifyArgs {
     /// The bundle's folder.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// The pool that it is to run on: a pool file, or `demo`.
+    /// The pool to check against: a pool file, or `demo`.
     #[arg(long, value_name = "FILE")]
     pool: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ pub(super) struct PackArgs {
     /// The bundle's folder.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Leave the folder as it is and write a copy, which must not exist yet.
+    /// Write a copy into this folder, which must not exist yet, and leave the original unchanged.
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// The pool that the conductor's slots were trained on: a pool file, or `demo`.

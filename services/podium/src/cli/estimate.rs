@@ -1,4 +1,4 @@
-//! `podium estimate`: what a question could cost.
+//! `podium estimate`: the possible cost of a question.
 
 use std::process::ExitCode;
 
@@ -20,10 +20,10 @@ pub(super) struct EstimateArgs {
     /// The question; `-` reads it from standard input.
     #[arg(value_name = "QUESTION")]
     question: String,
-    /// Latency or quality.
+    /// Optimize latency (mini) or quality (ultra).
     #[arg(long, value_enum, default_value = "ultra")]
     tier: TierName,
-    /// How hard to try.
+    /// How much work to put into the answer.
     #[arg(long, value_enum, default_value = "medium")]
     effort: EffortName,
     /// Print one JSON document.
@@ -42,7 +42,7 @@ struct Report {
     planning_cost_max_usd: f64,
     cost_min_usd: f64,
     steps: Vec<StepReport>,
-    /// The median of what runs of the same model did cost; none where too few are known.
+    /// The median cost of runs of the same model; `None` if too few are known.
     typical_cost_usd: Option<f64>,
     typical_of_runs: u32,
 }

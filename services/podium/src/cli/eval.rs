@@ -29,30 +29,30 @@ use crate::report::dollars;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
-    /// The questions: one JSON object a line, with `id`, `question` and `answer`.
+    /// The questions: one JSON object per line, with `id`, `question` and `answer`.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Latency or quality.
+    /// Optimize latency (mini) or quality (ultra).
     #[arg(long, value_enum, default_value = "ultra")]
     tier: TierName,
-    /// How hard to try.
+    /// How much work to put into each answer.
     #[arg(long, value_enum, default_value = "medium")]
     effort: EffortName,
-    /// Questions asked at the same time.
+    /// Most questions that are asked concurrently.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// Print one JSON document, each question's outcome included.
+    /// Print one JSON document, which includes each question's outcome.
     #[arg(long)]
     json: bool,
-    /// Ask each worker of the pool each question instead, without a conductor, and record into this file who was right: what
-    /// `podium head train` learns from. Every question is paid once for each worker.
+    /// Ask each worker of the pool each question instead, without a conductor, and write into this file which workers were right.
+    /// `podium head train` learns from it. Every question costs one call for each worker.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "tier", "effort"])]
     outcomes: Option<PathBuf>,
     #[command(flatten)]
     setup: SetupArgs,
 }
 
-/// A line of the file. Further members are the file's own business.
+/// A line of the file. Other members are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Item {
     pub(super) id: String,
@@ -60,7 +60,7 @@ pub(super) struct Item {
     answer: String,
 }
 
-/// How one question came out.
+/// The outcome of one question.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     id: String,
@@ -69,7 +69,7 @@ pub(super) struct Outcome {
     expected: String,
     answer: Option<String>,
     pub(super) error: Option<String>,
-    /// Whether the worker that was to answer declined; `answer` is then what it said.
+    /// Whether the last worker declined to answer; `answer` is then its refusal.
     refused: bool,
     /// Whether the answer was built although a step that it needs gave no output.
     degraded: bool,
@@ -154,7 +154,7 @@ fn read(path: &Path) -> Result<Vec<Item>, Error> {
             return Err(bad(index + 1, "question and answer must not be blank".to_owned()));
         }
         if !ids.insert(item.id.clone()) {
-            return Err(bad(index + 1, format!("id `{}` occurs a second time", item.id)));
+            return Err(bad(index + 1, format!("id `{}` occurs twice", item.id)));
         }
         items.push(item);
     }
@@ -195,7 +195,7 @@ fn outcome(item: Item, run: &Run) -> Outcome {
     let right = !refused && answer.as_deref().is_some_and(is_right);
     let error = match run.state() {
         RunState::Failed { reason } => Some(reason.to_string()),
-        RunState::Cancelled => Some("the run was taken back".to_owned()),
+        RunState::Cancelled => Some("the run was cancelled".to_owned()),
         RunState::Active | RunState::Succeeded { .. } => None,
     };
     let (usage, planning): (Usage, Usage) = (run.usage(), run.planning_usage());
@@ -256,7 +256,7 @@ fn summary(engine: &Engine, tier: Tier, outcomes: &[Outcome]) -> Summary {
     }
 }
 
-/// The least value that `percent` of all are not above; `sorted` rises. 0 when there is none.
+/// The least value that is not below `percent` of all. `sorted` must be ascending. 0 if it is empty.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -271,7 +271,7 @@ fn print_summary(summary: &Summary) -> Result<(), Error> {
         format!("failed     {}", summary.failed),
         format!("refused    {}", summary.refused),
         format!("degraded   {}", summary.degraded),
-        format!("steps      {:.2} a question", summary.steps_mean),
+        format!("steps      {:.2} per question", summary.steps_mean),
         format!("tokens     {tokens}, of which planning {}", summary.planning_tokens),
         format!("cost       {}", dollars(summary.cost_usd)),
         format!("latency    p50 {} ms, p95 {} ms", summary.latency_ms_p50, summary.latency_ms_p95),
@@ -306,7 +306,7 @@ mod tests {
             ("{", "line 2"),
             (r#"{"id":"b","question":" ","answer":"so"}"#, "must not be blank"),
             (r#"{"id":"b","question":"why?"}"#, "missing field `answer`"),
-            (good, "id `a` occurs a second time"),
+            (good, "id `a` occurs twice"),
         ] {
             let problem = problem_of(&format!("{good}\n{second}\n"));
             assert!(problem.contains("line 2") && problem.contains(said), "{problem}");

@@ -19,11 +19,11 @@ use crate::pool;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum HeadCommand {
-    /// Read the questions of recorded outcomes with a bundle's weights, and write what the model thinks of each.
+    /// Compute and write the hidden states of recorded questions with a bundle's weights.
     Features(FeaturesArgs),
-    /// Fit a mini head to recorded outcomes, and say how it does on questions that were held out.
+    /// Fit a mini head to recorded outcomes, and report its accuracy on held-out questions.
     Train(Box<TrainArgs>),
-    /// Say how a mini head does on recorded outcomes.
+    /// Report the accuracy of a mini head on recorded outcomes.
     Eval(EvalArgs),
 }
 
@@ -35,14 +35,14 @@ pub(super) struct FeaturesArgs {
     /// The outcomes, with their questions, as `podium eval --outcomes` writes them.
     #[arg(long, value_name = "FILE")]
     outcomes: PathBuf,
-    /// Where to write.
+    /// The file to write.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
 
 #[derive(Debug, Args)]
 struct DataArgs {
-    /// The outcomes: one JSON object a line, with `schema`, `question_id`, `worker` and `reward`.
+    /// The outcomes: one JSON object per line, with `schema`, `question_id`, `worker` and `reward`.
     #[arg(long, value_name = "FILE")]
     outcomes: PathBuf,
     /// The hidden states of their questions, as `podium head features` writes them.
@@ -54,16 +54,16 @@ struct DataArgs {
 pub(super) struct TrainArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// Where to write the head.
+    /// The file to write the head into.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Divides the questions and draws what is drawn.
+    /// The random seed, which divides the questions, too.
     #[arg(long, default_value_t = Options::default().seed)]
     seed: u64,
-    /// Share of the questions that are only measured on.
+    /// Share of the questions that are held out for measuring.
     #[arg(long, value_name = "SHARE", default_value_t = Options::default().held_out)]
     held_out: f64,
-    /// Rewards that differ by so much are e times as likely in what is learned first.
+    /// Temperature of the first targets: a reward that is higher by this much is e times as likely.
     #[arg(long, default_value_t = Options::default().temperature)]
     temperature: f64,
     /// Candidates of one iteration of sep-CMA-ES.
@@ -72,7 +72,7 @@ pub(super) struct TrainArgs {
     /// Iterations of sep-CMA-ES; 0 leaves it out.
     #[arg(long, default_value_t = Options::default().iterations, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     iterations: u32,
-    /// Width of its first population.
+    /// Standard deviation of its first population.
     #[arg(long, default_value_t = Options::default().sigma)]
     sigma: f64,
     #[command(flatten)]
@@ -170,7 +170,7 @@ fn tell_missing(dataset: &Dataset) {
     }
 }
 
-/// Accuracy: the share of questions where no recorded worker did better.
+/// Accuracy: the share of questions on which no recorded worker was better.
 fn print_table(title: &str, table: &[(String, Standing)]) -> Result<(), Error> {
     let width = table.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     print_line(&format!("{title}:"))?;
@@ -184,7 +184,7 @@ fn print_table(title: &str, table: &[(String, Standing)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The questions of a file of outcomes, each once.
+/// The distinct questions of a file of outcomes.
 #[cfg(any(feature = "llama", test))]
 fn questions(path: &std::path::Path) -> Result<std::collections::BTreeMap<String, String>, Error> {
     let text = std::fs::read_to_string(path);
@@ -197,7 +197,10 @@ fn questions(path: &std::path::Path) -> Result<std::collections::BTreeMap<String
         let question = outcome.question.ok_or_else(|| bad("it has no `question` to read".to_owned()))?;
         match questions.get(&outcome.question_id) {
             Some(known) if *known != question => {
-                return Err(bad(format!("question `{}` is another one here", outcome.question_id)));
+                return Err(bad(format!(
+                    "question `{}` differs from an earlier line with the same id",
+                    outcome.question_id
+                )));
             }
             Some(_) => {}
             None => drop(questions.insert(outcome.question_id, question)),

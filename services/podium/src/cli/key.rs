@@ -20,20 +20,20 @@ use crate::terminal;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
-    /// Make a key and print it. It is shown this once: only its hash is kept.
+    /// Create a key and print it. It is shown only once, because only its hash is kept.
     Create(CreateArgs),
     /// List a tenant's keys, the oldest first.
     List(ListArgs),
-    /// Revoke a key; servers refuse it within seconds.
+    /// Revoke a key. Servers reject it within seconds.
     Revoke(RevokeArgs),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct CreateArgs {
-    /// Whose key it is.
+    /// The tenant that owns the key.
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: TenantId,
-    /// How many US dollars may be spent with it in each period; without it, no more than its tenant may.
+    /// US dollars that may be spent with the key in each period. Without it, only the tenant's budget applies.
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     budget_usd: Option<f64>,
     /// The period of the budget, in UTC [default: month].
@@ -45,7 +45,7 @@ pub(super) struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// Whose keys.
+    /// The tenant.
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: TenantId,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(super) struct RevokeArgs {
     /// The key's public name, as `podium key list` shows it.
     #[arg(value_name = "ID")]
     id: String,
-    /// Whose key it is.
+    /// The tenant that owns the key.
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: TenantId,
     #[command(flatten)]
@@ -88,7 +88,7 @@ async fn create(args: CreateArgs) -> Result<ExitCode, Error> {
         created_at: SystemClock.now(),
         revoked_at: None,
     };
-    // The budget first: there must be no moment in which the key may spend what it likes.
+    // The budget is stored first, so that the key never exists without it.
     if cap.is_some() {
         let (payer, tenant) = (Payer::Key(id.clone()), args.tenant);
         let period = args.period.unwrap_or(PeriodName::Month).into();

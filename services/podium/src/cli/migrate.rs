@@ -11,8 +11,8 @@ use crate::error::{Error, run_failed};
 
 #[derive(Debug, Args)]
 pub(super) struct MigrateArgs {
-    /// The cluster's database, such as `postgres://podium@db:5432/podium`. Its role must be allowed to create tables. The password is
-    /// taken from PGPASSWORD.
+    /// The cluster's database, such as `postgres://podium@db:5432/podium`. Its role must have the right to create tables. PGPASSWORD
+    /// holds the password.
     #[arg(long, value_name = "URL")]
     postgres: String,
     /// Change nothing: exit with code 1 if migrations are pending.

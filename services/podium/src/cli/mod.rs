@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and the way from there to the exit code.
+//! The command line: commands, flags and exit codes.
 
 mod accounts;
 mod ask;
@@ -8,11 +8,11 @@ mod bundle;
 mod estimate;
 mod eval;
 mod head;
+mod image;
 mod key;
 mod migrate;
 mod outcomes;
 mod output;
-mod picture;
 mod plan;
 mod pool;
 mod record;
@@ -33,7 +33,7 @@ pub(crate) use ask::{Drawn, draw_run};
 pub(crate) use backend::{Backend, question_request};
 pub(crate) use output::print_line;
 
-/// Many models behind one: a conductor plans each question as a workflow over a pool of workers.
+/// Answers questions with many models behind one API: a conductor plans each question as a workflow over a pool of workers.
 #[derive(Debug, Parser)]
 #[command(name = "podium", version, propagate_version = true, max_term_width = 110)]
 struct Cli {
@@ -43,30 +43,29 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve the OpenAI-compatible HTTP API and gRPC, everything in this process.
+    /// Serve the OpenAI-compatible HTTP API and gRPC, with everything in this process.
     Serve(ServeArgs),
-    /// Ask a question; draw its workflow while it runs, then print the answer.
+    /// Ask a question, draw its workflow while it runs, then print the answer.
     Ask(ask::AskArgs),
-    /// Let the conductor plan a question, and run nothing. Plans in this process, not in a server; `podium runs show` shows a
-    /// server's plans.
+    /// Plan a question without running the plan. Plans in this process, not in a server; `podium runs show` shows a server's plans.
     Plan(plan::PlanArgs),
-    /// Estimate the cost of a question, and run nothing.
+    /// Estimate the cost of a question without running it.
     Estimate(estimate::EstimateArgs),
     /// List, show, cancel and rate runs.
     #[command(subcommand)]
     Runs(runs::RunsCommand),
-    /// Look at pools of workers.
+    /// Check pools of workers.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
-    /// Make, list and revoke the keys of tenants.
+    /// Create, list and revoke the keys of tenants.
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Set budgets of tenants and keys, and see what was spent.
+    /// Set, show, correct and remove budgets of tenants and keys.
     #[command(subcommand)]
     Budget(budget::BudgetCommand),
     /// Apply pending migrations to a cluster's database.
     Migrate(migrate::MigrateArgs),
-    /// Look at conductors' bundles, check them, make them.
+    /// Show, check and pack conductors' bundles.
     #[command(subcommand)]
     Bundle(bundle::BundleCommand),
     /// Ask every question of a file and count the right answers.
@@ -176,7 +175,7 @@ impl ServeArgs {
     }
 }
 
-/// How to answer, as the command line names it.
+/// The tier of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TierName {
     /// Latency: one worker.
@@ -194,14 +193,14 @@ impl From<TierName> for Tier {
     }
 }
 
-/// How hard to try, as the command line names it.
+/// The effort of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EffortName {
     /// At most two steps.
     Low,
     /// As many steps as the tier allows.
     Medium,
-    /// As medium; workers that can reason more.
+    /// As medium, and workers that support it reason more.
     High,
     /// A second round may correct the first.
     Xhigh,
@@ -223,17 +222,17 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     #[cfg(feature = "llama")]
     die_quietly();
-    // One TLS provider for everything in the process; a second installation finds the first and is no problem.
+    // The TLS provider of the whole process. A second installation finds the first one and has no effect.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => {
             let outcome = runtime.block_on(Box::pin(run(cli.command)));
-            // Whatever still waits for a file or a name look-up does not hold the process back.
+            // The process does not wait for pending file operations or name look-ups.
             runtime.shutdown_background();
             outcome
         }
-        Err(source) => Err(Error::System { what: "the runtime does not start", source }),
+        Err(source) => Err(Error::System { what: "cannot start the runtime", source }),
     };
     outcome.unwrap_or_else(|error| {
         error::print(&error);
@@ -241,8 +240,8 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// llama.cpp runs a debugger on its own process before it aborts, unless the environment forbids it from the start. So the
-/// process begins anew, once, with that in its environment; where that cannot be done it goes on as it is.
+/// llama.cpp runs a debugger on its own process before it aborts, unless the environment forbids it from the start. So the process
+/// replaces itself once, with that variable set. If that fails, it continues without it.
 #[cfg(feature = "llama")]
 fn die_quietly() {
     use std::os::unix::process::CommandExt as _;

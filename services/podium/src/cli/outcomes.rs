@@ -1,4 +1,4 @@
-//! What ratings say about workers, as a file that mini heads are trained on.
+//! Writes the ratings of workers into a file for the training of mini heads.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,12 +13,12 @@ use sha2::{Digest as _, Sha256};
 use super::backend::Backend;
 use crate::error::Error;
 
-/// Rated runs that are asked for at a time.
+/// Rated runs per page.
 const PAGE_SIZE: u32 = 200;
-/// Bytes of a hash in a question's name: so many that no two questions ever have the same.
+/// Bytes of the hash in a question's name, enough to make it unique.
 const ID_BYTES: usize = 16;
 
-/// What was written.
+/// The counts of what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     /// Lines.
@@ -27,11 +27,12 @@ pub(super) struct Written {
     pub(super) questions: usize,
 }
 
-/// Asks for all outcomes of the time, page by page, and writes them into `file`, which is whole or not there.
+/// Reads all outcomes of a time span page by page, and writes them into `file` atomically.
 pub(super) async fn write(
     backend: &mut Backend,
     file: &Path,
-    (from_time, until_time): (Option<prost_types::Timestamp>, Option<prost_types::Timestamp>),
+    from_time: Option<prost_types::Timestamp>,
+    until_time: Option<prost_types::Timestamp>,
 ) -> Result<Written, Error> {
     let unwritable = |source: std::io::Error| Error::Unwritable { path: file.to_owned(), source };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -41,8 +42,8 @@ pub(super) async fn write(
         v1::ListOutcomesRequest { from_time, until_time, page_size: PAGE_SIZE, page_token: String::new() };
     loop {
         let page = backend.outcomes(request.clone()).await?;
-        for told in page.outcomes {
-            let outcome = recorded(told)?;
+        for rated in page.outcomes {
+            let outcome = recorded(rated)?;
             serde_json::to_writer(&mut lines, &outcome).map_err(|e| unwritable(e.into()))?;
             lines.write_all(b"\n").map_err(unwritable)?;
             outcomes += 1;
@@ -58,8 +59,7 @@ pub(super) async fn write(
     Ok(Written { outcomes, questions: questions.len() })
 }
 
-/// An outcome as mini heads are trained on it. A question has no name of its own: it is named after its words, so that the same
-/// one has the same name whoever asked it, and whenever.
+/// An outcome for the training of mini heads. The name of a question is a hash of its words, so equal questions have equal names.
 fn recorded(told: v1::Outcome) -> Result<Outcome, Error> {
     let v1::Outcome { question, worker, rating, cost_nano_usd, latency_ms, .. } = told;
     let worker =
@@ -80,7 +80,7 @@ fn recorded(told: v1::Outcome) -> Result<Outcome, Error> {
 fn question_id(question: &str) -> String {
     let digest: [u8; 32] = Sha256::digest(question.as_bytes()).into();
     digest[..ID_BYTES].iter().fold(String::from("q-"), |mut id, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(id, "{byte:02x}");
         id
     })

@@ -1,11 +1,11 @@
-//! Writing to standard output. A reader that went away (`podium ask ... | head -1`) is no error.
+//! Writes to standard output. A closed pipe (`podium ask ... | head -1`) is no error.
 
 use std::io::{self, Write as _};
 
 use crate::error::Error;
 use crate::terminal;
 
-/// Writes a line to standard output; on a terminal, control characters are shown and not sent.
+/// Writes a line to standard output. On a terminal, control characters are made visible instead of being sent.
 pub(crate) fn print_line(text: &str) -> Result<(), Error> {
     print(&if terminal::is_stdout() { terminal::visible(text) } else { text.into() })
 }

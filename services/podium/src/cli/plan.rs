@@ -1,4 +1,4 @@
-//! `podium plan`: what the conductor would do, without doing it.
+//! `podium plan`: plans a question without running the plan.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ pub(super) struct PlanArgs {
     /// The question; `-` reads it from standard input.
     #[arg(value_name = "QUESTION")]
     question: String,
-    /// Latency or quality.
+    /// Optimize latency (mini) or quality (ultra).
     #[arg(long, value_enum, default_value = "ultra")]
     tier: TierName,
-    /// How hard to try.
+    /// How much work to put into the answer.
     #[arg(long, value_enum, default_value = "medium")]
     effort: EffortName,
     /// Print one JSON document.
@@ -85,7 +85,9 @@ pub(super) async fn plan(args: PlanArgs) -> Result<ExitCode, Error> {
 
 fn print(embedded: &Embedded, outcome: &PlanOutcome, as_json: bool) -> Result<(), Error> {
     let PlanResult::Plan(planned) = &outcome.result else {
-        return Err(Error::Refused("the conductor kept an answer that there is not".to_owned()));
+        return Err(Error::Refused(
+            "the conductor kept an earlier answer, but a new question has none".to_owned(),
+        ));
     };
     if as_json {
         return print_json(&report(embedded, outcome, planned));

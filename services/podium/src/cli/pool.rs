@@ -1,4 +1,4 @@
-//! `podium pool check`: whether a pool file is right, what is in it, and on request whether its workers answer.
+//! `podium pool check`: checks a pool file, lists its workers, and calls them on request.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use super::SetupArgs;
 use super::output::print_line;
 use crate::error::Error;
 use crate::pool::{self, Pace};
+use crate::probe;
 use crate::report::count;
 use crate::settings::PoolChoice;
-use crate::trial;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PoolCommand {
@@ -26,10 +26,10 @@ pub(super) enum PoolCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// The file; by default the pool of the settings.
+    /// The file. Without it, the pool of the settings.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Call each worker once with a short question, which costs money, and say what came of it.
+    /// Call each worker once with a short question, which costs money, and report the result.
     #[arg(long)]
     call: bool,
     #[command(flatten)]
@@ -51,11 +51,11 @@ pub(super) async fn pool(command: PoolCommand) -> Result<ExitCode, Error> {
     for worker in pool.unpriced_at(now) {
         eprintln!("podium: worker `{}` has no price list that is valid yet; it cannot be called", worker.id);
     }
-    trial::missing_secrets(&pool)?.iter().for_each(|missing| eprintln!("podium: {missing}"));
+    probe::missing_secrets(&pool)?.iter().for_each(|missing| eprintln!("podium: {missing}"));
     if args.call { call(&choice).await } else { Ok(ExitCode::SUCCESS) }
 }
 
-/// Fails if a worker does.
+/// Fails if a worker fails.
 async fn call(choice: &PoolChoice) -> Result<ExitCode, Error> {
     let workers = pool::open(choice, Pace::Instant).await?;
     if workers.are_simulated() {
@@ -63,16 +63,16 @@ async fn call(choice: &PoolChoice) -> Result<ExitCode, Error> {
     } else {
         print_line("called:")?;
     }
-    let trials = trial::each(workers.pool()).await;
+    let results = probe::each(workers.pool()).await;
     workers.close().await;
-    let trials = trials?;
-    for (worker, outcome) in &trials {
+    let results = results?;
+    for (worker, outcome) in &results {
         match outcome {
             Ok(answered) => print_line(&format!("  {worker}  works: {answered}"))?,
             Err(problem) => print_line(&format!("  {worker}  FAILED: {problem}"))?,
         }
     }
-    let all_work = trials.iter().all(|(_, outcome)| outcome.is_ok());
+    let all_work = results.iter().all(|(_, outcome)| outcome.is_ok());
     Ok(if all_work { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,4 +1,4 @@
-//! `podium eval --outcomes`: asks each worker of the pool each question, and records who was right.
+//! `podium eval --outcomes`: asks each worker of the pool each question, and records which workers were right.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::pool::Pace;
 use crate::settings::Settings;
 use crate::terminal;
 
-/// Asks all, and writes one line for each answer. A run that failed is no outcome: it says nothing about the question.
+/// Asks all workers, and writes one line for each answer. A failed run is not an outcome, because it says nothing about the question.
 pub(super) async fn record(
     settings: Settings,
     items: &[Item],

@@ -19,13 +19,13 @@ use crate::terminal;
 pub(super) enum RunsCommand {
     /// List the newest runs.
     List(ListArgs),
-    /// Show one run: its plan, who did what, what it cost.
+    /// Show one run: its plan, its steps with their workers, and its cost.
     Show(ShowArgs),
     /// Cancel a run that has not ended.
     Cancel(CancelArgs),
-    /// Rate the answer of a run; the last rating counts.
+    /// Rate the answer of a run. The last rating counts.
     Rate(RateArgs),
-    /// Write what ratings say about single workers to a file that `podium head train` reads.
+    /// Write the ratings of single workers to a file that `podium head train` reads.
     Outcomes(OutcomesArgs),
 }
 
@@ -64,7 +64,7 @@ pub(super) struct RateArgs {
     /// From 0 (useless) to 1 (right); up is 1, down is 0.
     #[arg(value_name = "SCORE", value_parser = score)]
     score: f64,
-    /// Why, in words.
+    /// A comment.
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
     #[command(flatten)]
@@ -73,13 +73,13 @@ pub(super) struct RateArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct OutcomesArgs {
-    /// The file, with one JSON object a line. What was in it is replaced.
+    /// The file, with one JSON object per line. Its previous content is replaced.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// Only runs that were accepted then or later, such as `2026-11-01` or `2026-11-01T12:00:00Z`.
+    /// Only runs that were accepted at this time or later, such as `2026-11-01` or `2026-11-01T12:00:00Z`.
     #[arg(long, value_name = "TIME")]
     from: Option<prost_types::Timestamp>,
-    /// Only runs that were accepted before that.
+    /// Only runs that were accepted before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<prost_types::Timestamp>,
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub(super) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// A server if there is one, else the data folder; the data folder if it is named.
+    /// The data folder if a flag names it; otherwise a server if one runs, and else the data folder of the settings.
     pub(super) async fn open(&self) -> Result<Backend, Error> {
         let settings = self.setup.settings()?;
         settings.start_log("warn");
@@ -123,7 +123,7 @@ impl SourceArgs {
     }
 }
 
-/// A rating, as a number or as a thumb.
+/// Parses a rating: a number, `up` or `down`.
 fn score(text: &str) -> Result<f64, String> {
     match text {
         "up" => Ok(1.0),
@@ -132,7 +132,7 @@ fn score(text: &str) -> Result<f64, String> {
             .parse()
             .ok()
             .filter(|score| (0.0..=1.0).contains(score))
-            .ok_or_else(|| "a score is a number from 0 to 1, or up or down".to_owned()),
+            .ok_or_else(|| "a score must be a number from 0 to 1, up or down".to_owned()),
     }
 }
 
@@ -171,7 +171,7 @@ pub(super) async fn runs(command: RunsCommand) -> Result<ExitCode, Error> {
         }
         RunsCommand::Outcomes(args) => {
             let mut backend = args.source.open().await?;
-            let written = outcomes::write(&mut backend, &args.out, (args.from, args.until)).await;
+            let written = outcomes::write(&mut backend, &args.out, args.from, args.until).await;
             backend.close().await;
             let Written { outcomes, questions } = written?;
             let file = args.out.display();

@@ -21,12 +21,12 @@ const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Let another conductor plan: auto, llama:FOLDER, fixed:FILE or direct:WORKER.
+    /// The conductor: auto, llama:FOLDER, fixed:FILE or direct:WORKER.
     #[arg(long, value_name = "CONDUCTOR", default_value = "auto")]
     conductor: String,
 }
 
-/// Runs the demo. The exit code says whether the answer is right.
+/// Runs the demo. The exit code is 0 if the answer is right.
 pub(crate) async fn demo(args: DemoArgs) -> Result<ExitCode, Error> {
     let setup = SetupArgs::default().with("pool", "demo".to_owned()).with("conductor", args.conductor);
     let settings = setup.settings()?;
@@ -71,7 +71,7 @@ fn judge(run: &v1::Run) -> Result<ExitCode, Error> {
     let expected = truth::answer();
     eprintln!();
     let Some(answer) = &run.answer else {
-        let why = run.failure.as_ref().map_or("it was taken back", |failure| &failure.message);
+        let why = run.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
         eprintln!("podium: the demo has no answer: {why}");
         return Ok(run_failed());
     };

@@ -1,4 +1,4 @@
-//! The demo question's answer, worked out here from the calendar and the names of numbers, without any worker.
+//! The answer to the demo's question, computed from the calendar and the names of numbers, without any worker.
 
 /// A day of the Gregorian calendar.
 #[derive(Clone, Copy)]
@@ -12,12 +12,12 @@ const FROM: Date = Date { year: 2024, month: 3, day: 3 };
 const TO: Date = Date { year: 2025, month: 5, day: 17 };
 const FACTOR: u64 = 12;
 
-/// What the demo's question comes to.
+/// The answer to the demo's question.
 pub(super) fn answer() -> String {
     in_words((days_before(TO) - days_before(FROM)) * FACTOR)
 }
 
-/// Whether two texts say the same number in words: case, hyphens, a period and the word `and` make no difference.
+/// Whether two texts are the same number in words, apart from case, hyphens, a period and the word `and`.
 pub(super) fn says_the_same(one: &str, other: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let text = text.to_lowercase().replace(['-', ',', '.'], " ");
@@ -39,7 +39,7 @@ fn days_in(month: u64, year: u64) -> u64 {
     }
 }
 
-/// Days from 1 January of the year 1, counted one month at a time: slow, and easy to see through.
+/// Days from 1 January of the year 1, counted one month at a time: slow, and easy to verify.
 fn days_before(date: Date) -> u64 {
     let years: u64 = (1..date.year).map(|year| if is_leap(year) { 366 } else { 365 }).sum();
     let months: u64 = (1..date.month).map(|month| days_in(month, date.year)).sum();

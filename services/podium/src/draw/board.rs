@@ -1,4 +1,4 @@
-//! What is known of a run while it happens, folded from its updates.
+//! The known state of a run while it happens, folded from its updates.
 
 use std::time::{Duration, Instant};
 
@@ -11,50 +11,50 @@ use crate::report::unix_ms;
 /// Most characters of live text that are kept for drawing.
 const LIVE_CHARS_MAX: usize = 400;
 
-/// Where a row stands.
+/// The state of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RowState {
-    /// Not its turn yet.
+    /// It waits for earlier steps.
     Waiting,
-    /// May begin any moment.
+    /// It can begin.
     Ready,
-    /// Worked on.
+    /// It is under way.
     Running,
     /// Done.
     Done,
-    /// Given up.
+    /// It failed for good.
     Failed,
 }
 
 /// The planning of a round, or a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Who does it.
+    /// Its worker.
     pub(crate) worker: String,
-    /// What is to be done.
+    /// Its subtask.
     pub(crate) subtask: String,
     /// Positions of the steps that it sees.
     pub(crate) access: Vec<u32>,
-    /// Whether it sees the round before as well.
+    /// Whether it sees the previous round, too.
     pub(crate) sees_earlier_round: bool,
-    /// Where it stands.
+    /// Its state.
     pub(crate) state: RowState,
-    /// The number of the attempt under way or last made.
+    /// The number of the current or last attempt.
     pub(crate) attempt: u32,
-    /// What it produced.
+    /// Its output.
     pub(crate) output: Option<String>,
-    /// The end of what is being written.
+    /// The end of its live text.
     pub(crate) live: String,
-    /// What went wrong last.
+    /// Its last error.
     pub(crate) error: Option<String>,
-    /// What all attempts cost so far.
+    /// The cost of all attempts so far.
     pub(crate) cost_nano_usd: u64,
-    /// What a call would have cost, where the output came from the step cache.
+    /// The saved cost of a call, if the output came from the step cache.
     pub(crate) saved_nano_usd: Option<u64>,
     clock: Clock,
 }
 
-/// When a row began and ended: by the server's clock what is over, by this machine's what is not.
+/// The begin and end of a row: by the server's clock if it is over, otherwise by this machine's.
 #[derive(Clone, Debug, Default)]
 struct Clock {
     began_ms: Option<u64>,
@@ -85,7 +85,7 @@ impl Row {
         }
     }
 
-    /// How long it took, or takes so far; none before it began.
+    /// Its duration so far; `None` before it began.
     pub(crate) fn elapsed(&self) -> Option<Duration> {
         match (self.clock.began_ms, self.clock.ended_ms) {
             (Some(began), Some(ended)) => Some(Duration::from_millis(ended.saturating_sub(began))),
@@ -124,25 +124,25 @@ pub(crate) struct RoundRows {
     pub(crate) steps: Vec<Row>,
 }
 
-/// How the run ended.
+/// The end of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// With an answer.
     Succeeded,
     /// Without one.
     Failed(String),
-    /// Taken back.
+    /// Cancelled.
     Cancelled,
 }
 
-/// Everything that is drawn.
+/// The state that is drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Board {
-    /// What was asked.
+    /// The question.
     pub(crate) question: String,
     /// The workflows so far.
     pub(crate) rounds: Vec<RoundRows>,
-    /// How it ended, once it has.
+    /// The end of the run, if it has ended.
     pub(crate) end: Option<End>,
     conductor: String,
     sequence: u64,
@@ -151,7 +151,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// A board on which nothing has happened.
+    /// A board before the first event.
     pub(crate) fn new(question: String) -> Self {
         let (conductor, rounds) = (String::new(), Vec::new());
         Self { question, rounds, end: None, conductor, sequence: 0, accepted_ms: 0, now_ms: 0 }
@@ -167,7 +167,7 @@ impl Board {
         Duration::from_millis(self.now_ms.saturating_sub(self.accepted_ms))
     }
 
-    /// What all steps and plans cost so far.
+    /// The cost of all steps and plans so far.
     pub(crate) fn cost_nano_usd(&self) -> u64 {
         self.rows().map(|row| row.cost_nano_usd).sum()
     }
@@ -176,7 +176,7 @@ impl Board {
         self.rounds.iter().flat_map(|round| std::iter::once(&round.planning).chain(&round.steps))
     }
 
-    /// The row of a task, if there is such a one.
+    /// The row of a task, if it exists.
     pub(crate) fn row(&self, round: u32, step: Option<u32>) -> Option<&Row> {
         let round = self.rounds.get(round as usize)?;
         match step {
@@ -198,7 +198,7 @@ impl Board {
         self.row_mut(task.round, task.step)
     }
 
-    /// Folds an update in. What does not fit is passed over: a later server may tell more than this knows.
+    /// Folds an update in. Unknown updates are ignored: a newer server may send more than this program knows.
     pub(crate) fn apply(&mut self, update: &WatchRunResponse) {
         match &update.update {
             Some(Update::Event(event)) => {
@@ -288,12 +288,9 @@ impl Board {
             Kind::AttemptFailed(failed) => {
                 (&failed.task, Some(RowState::Ready), Some(failed.error.clone()), failed.cost_nano_usd)
             }
-            Kind::AttemptLost(lost) => (
-                &lost.task,
-                Some(RowState::Ready),
-                Some("its process was not heard of in time".to_owned()),
-                0,
-            ),
+            Kind::AttemptLost(lost) => {
+                (&lost.task, Some(RowState::Ready), Some("its process stopped responding".to_owned()), 0)
+            }
             Kind::TaskFailed(failed) => {
                 (&failed.task, Some(RowState::Failed), Some(failed.error.clone()), failed.cost_nano_usd)
             }
@@ -327,14 +324,14 @@ impl Board {
         self.add_steps(plan.round, &plan.steps);
     }
 
-    /// Adds the steps that are not there yet.
+    /// Adds the missing steps.
     fn add_steps(&mut self, round: u32, steps: &[v1::PlannedStep]) {
         let Some(round) = self.rounds.get_mut(round as usize) else { return };
         let fresh = steps.iter().skip(round.steps.len());
         round.steps.extend(fresh.map(Row::of_step));
     }
 
-    /// What has not ended by then does not any more.
+    /// Rows that have not ended by then never end.
     fn abandon(&mut self, abandoned: &v1::RoundAbandoned) {
         let now = self.now_ms;
         let Some(round) = self.rounds.get_mut(abandoned.round as usize) else { return };
@@ -353,7 +350,7 @@ impl Board {
             if !matches!(row.state, RowState::Done | RowState::Failed) {
                 row.end(RowState::Failed, now);
             }
-            row.error = Some("superseded: the plan went on without it".to_owned());
+            row.error = Some("superseded: the plan continued without it".to_owned());
         }
     }
 }

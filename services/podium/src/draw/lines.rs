@@ -1,4 +1,4 @@
-//! A run as lines that are only ever added to: for pipes, logs and plain terminals.
+//! A run as a sequence of lines, for pipes, logs and plain terminals.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::text::{dollars, fit, seconds, sees};
 /// Most columns of an output in a line.
 const OUTPUT_COLUMNS: usize = 100;
 
-/// The lines for an update that `board` has in it already; none for what only a drawing in place shows.
+/// The lines for an update that is already in `board`; empty for updates that only a redrawn board shows.
 pub(super) fn describe(board: &Board, update: &WatchRunResponse) -> String {
     let Some(Update::Event(event)) = &update.update else { return String::new() };
     let Some(said) = event.kind.as_ref().and_then(|kind| say(board, kind)) else { return String::new() };
@@ -39,8 +39,8 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             steps => format!("steps up to {steps} are planned"),
         },
         Kind::StepsSuperseded(superseded) => match superseded.steps {
-            1 => "step 1 is superseded: the plan went on without it".to_owned(),
-            steps => format!("steps up to {steps} are superseded: the plan went on without them"),
+            1 => "step 1 is superseded: the plan continued without it".to_owned(),
+            steps => format!("steps up to {steps} are superseded: the plan continued without them"),
         },
         Kind::PlanReady(plan) => say_plan(board, plan),
         Kind::AnswerKept(_) => "the conductor keeps the answer".to_owned(),
@@ -58,7 +58,10 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             )
         }
         Kind::AttemptLost(lost) => {
-            format!("{} was not heard of in time, will be tried again", name(lost.task.as_ref()))
+            format!(
+                "{} was lost because its process stopped responding, will be tried again",
+                name(lost.task.as_ref())
+            )
         }
         Kind::TaskFailed(failed) => format!("{} failed: {}", name(failed.task.as_ref()), failed.error),
         Kind::RoundOpened(v1::RoundOpened { round, failed: Some(failure) }) => {
@@ -74,7 +77,7 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
         Kind::Failed(failed) => {
             format!("failed: {}", failed.failure.as_ref().map_or("", |failure| &failure.message))
         }
-        Kind::Cancelled(_) => "taken back".to_owned(),
+        Kind::Cancelled(_) => "cancelled".to_owned(),
         Kind::StepReady(_) | Kind::ResultUnused(_) => return None,
     };
     Some(said)

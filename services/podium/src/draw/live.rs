@@ -1,4 +1,4 @@
-//! A run redrawn in place, a row a task, with plain ANSI sequences.
+//! A run redrawn in place, with one row per task and plain ANSI sequences.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use super::board::{Board, End, Row, RowState};
 use super::text::{column, cut, dollars, fit, seconds, sees, width};
 
-/// Widest drawing, whatever the terminal has.
+/// Widest drawing, on any terminal.
 const COLUMNS_MAX: usize = 140;
 const WORKER_COLUMNS_MAX: usize = 24;
 /// Two blanks, a mark, a blank.
@@ -16,18 +16,18 @@ const LABEL_COLUMNS: usize = 9;
 const TIME_COLUMNS: usize = 8;
 /// As wide as the smallest amount.
 const COST_COLUMNS: usize = 12;
-/// A terminal on which a row has less than this for its subtask shows neither workers nor times.
+/// A row with less room than this for its subtask shows neither worker nor time.
 const SAID_COLUMNS_MIN: usize = 16;
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// Where it is drawn.
+/// The terminal of a drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
-    /// How wide.
+    /// Its columns.
     pub(super) columns: usize,
-    /// How many rows can be redrawn.
+    /// The rows that can be redrawn.
     pub(super) rows: usize,
-    /// Whether colours are welcome.
+    /// Whether to use colours.
     pub(super) has_colour: bool,
 }
 
@@ -41,7 +41,7 @@ impl Screen {
     }
 }
 
-/// What was drawn last.
+/// The last drawing.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     lines: usize,
@@ -53,7 +53,7 @@ impl Frame {
     pub(super) fn redraw(&mut self, board: &Board, screen: Screen) -> String {
         let spinner = SPINNER[self.turns % SPINNER.len()];
         let mut lines = draw(board, screen, spinner);
-        // What has scrolled off the top cannot be redrawn: the newest rows are the ones that move.
+        // Rows that scrolled off the top cannot be redrawn, so the newest rows are kept: only they change.
         let excess = lines.len().saturating_sub(screen.rows.saturating_sub(1));
         lines.drain(..excess);
         let mut text = String::new();
@@ -88,7 +88,7 @@ fn draw(board: &Board, screen: Screen, spinner: char) -> Vec<String> {
     lines
 }
 
-/// `3 ← 1,2`: step 3 sees steps 1 and 2; `1 ← ↑`: step 1 sees the round before.
+/// `3 ← 1,2`: step 3 sees steps 1 and 2; `1 ← ↑`: step 1 sees the previous round.
 fn label(number: u32, row: &Row) -> String {
     let sees = sees(&row.access, row.sees_earlier_round.then_some("↑"));
     if sees.is_empty() { number.to_string() } else { format!("{number} ← {}", sees.join(",")) }
@@ -141,7 +141,7 @@ impl Layout {
         let (text, colour) = match end {
             End::Succeeded => (format!("answered in {total}"), AnsiColor::Green),
             End::Failed(why) => (format!("failed after {total}: {why}"), AnsiColor::Red),
-            End::Cancelled => (format!("taken back after {total}"), AnsiColor::Yellow),
+            End::Cancelled => (format!("cancelled after {total}"), AnsiColor::Yellow),
         };
         format!("  {}", self.paint(Style::new().fg_color(Some(colour.into())), &fit(&text, columns)))
     }
@@ -151,7 +151,7 @@ impl Layout {
     }
 }
 
-/// The middle of a row: the subtask, and its result so far. A long subtask leaves the result half of the columns.
+/// The middle of a row: the subtask, and its result so far. A long subtask leaves half of the columns to the result.
 fn said(row: &Row, columns: usize) -> String {
     let again = if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
     let subtask = if row.subtask == "plan" { "" } else { row.subtask.as_str() };
@@ -162,13 +162,13 @@ fn said(row: &Row, columns: usize) -> String {
         _ => tail(&row.live),
     };
     let arrow = if news.is_empty() || subtask.is_empty() { "" } else { " → " };
-    let beside = width(&format!("{again}{arrow}"));
+    let reserved = width(&format!("{again}{arrow}"));
     let for_news = width(&fit(&news, columns)).min(columns / 2);
-    let subtask = fit(subtask, columns.saturating_sub(beside + for_news));
+    let subtask = fit(subtask, columns.saturating_sub(reserved + for_news));
     format!("{subtask}{again}{arrow}{news}")
 }
 
-/// The end of what is being written: the last line that has anything on it.
+/// The last line of the live text that is not blank.
 fn tail(live: &str) -> String {
     live.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }

@@ -18,7 +18,7 @@ pub(crate) use text::sees;
 pub(crate) enum Drawing {
     /// Redrawn in place.
     Live(live::Frame),
-    /// One line for each thing that happens.
+    /// One line for each event.
     Lines,
 }
 
@@ -28,7 +28,7 @@ impl Drawing {
         if in_place { Self::Live(live::Frame::default()) } else { Self::Lines }
     }
 
-    /// Shows what changed. `board` has `update` in it already.
+    /// Shows a change. `update` is already in `board`.
     pub(crate) fn show(&mut self, board: &Board, update: &WatchRunResponse) {
         match self {
             Self::Live(frame) => write(&frame.redraw(board, live::Screen::of_terminal())),
@@ -36,14 +36,14 @@ impl Drawing {
         }
     }
 
-    /// Brings clocks up to date.
+    /// Redraws the running times.
     pub(crate) fn tick(&mut self, board: &Board) {
         if let Self::Live(frame) = self {
             write(&frame.redraw(board, live::Screen::of_terminal()));
         }
     }
 
-    /// Leaves the drawing as it is for good.
+    /// Ends the drawing.
     pub(crate) fn finish(&mut self, board: &Board) {
         if let Self::Live(frame) = self {
             write(&frame.redraw(board, live::Screen::of_terminal()));
@@ -52,7 +52,7 @@ impl Drawing {
     }
 }
 
-/// Progress that cannot be written is no reason to stop.
+/// Writes to standard error. An error there does not stop the run.
 fn write(text: &str) {
     let mut out = std::io::stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -85,7 +85,7 @@ fn board_after(updates: &[WatchRunResponse]) -> Board {
 const SCREEN: Screen = Screen { columns: 100, rows: 24, has_colour: false };
 
 #[test]
-fn lines_tell_the_story_in_order() {
+fn lines_follow_the_order_of_events() {
     let mut board = Board::new("How many days, in words?".into());
     let mut text = String::new();
     for update in story() {
@@ -110,7 +110,7 @@ fn lines_tell_the_story_in_order() {
 }
 
 #[test]
-fn a_step_from_the_cache_is_told_with_what_it_saved() {
+fn a_cached_step_is_shown_with_its_savings() {
     let mut board = board_after(&story()[..5]);
     let usage = v1::Usage { prompt_tokens: 100, completion_tokens: 10, ..Default::default() };
     let saved = Some(v1::Saved { usage: Some(usage), cost_nano_usd: 12_000 });
@@ -125,7 +125,7 @@ fn a_step_from_the_cache_is_told_with_what_it_saved() {
 }
 
 #[test]
-fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
+fn early_steps_are_shown_and_keep_their_rows() {
     let first = || vec![step(0, "sim-dates", "count the days", &[])];
     let planned = v1::StepsPlanned { round: 0, steps: first() };
     let later = |index| step(index, "sim-words", "write it in words", &[]);
@@ -155,7 +155,7 @@ fn steps_that_begin_before_their_plan_are_told_and_keep_their_rows() {
 }
 
 #[test]
-fn a_step_that_sees_the_round_before_says_so() {
+fn a_step_that_sees_the_previous_round_is_marked() {
     let mut board = board_after(&story()[..7]);
     let opened = event(20, 13_000, Kind::RoundOpened(v1::RoundOpened { round: 1, failed: None }));
     let seeing = |index, access: &[u32]| v1::PlannedStep {
@@ -177,7 +177,7 @@ fn a_step_that_sees_the_round_before_says_so() {
 }
 
 #[test]
-fn what_an_abandoned_round_had_begun_ends_with_it() {
+fn the_steps_of_an_abandoned_round_end_with_it() {
     let step = v1::PlannedStep { index: 0, ..step(0, "sim-words", "correct it", &[]) };
     let planned = v1::StepsPlanned { round: 1, steps: vec![step] };
     let failure =
@@ -211,7 +211,7 @@ fn what_an_abandoned_round_had_begun_ends_with_it() {
 }
 
 #[test]
-fn a_terminal_shows_a_row_a_task() {
+fn a_terminal_shows_one_row_per_task() {
     let text = Frame::default().redraw(&board_after(&story()), SCREEN);
     let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
@@ -240,7 +240,7 @@ fn a_narrow_terminal_shows_results_and_costs_before_workers() {
 }
 
 #[test]
-fn a_redrawing_goes_back_over_the_lines_that_it_replaces() {
+fn a_redraw_moves_up_over_the_lines_that_it_replaces() {
     let mut frame = Frame::default();
     let first = frame.redraw(&board_after(&story()[..3]), SCREEN);
     assert!(first.starts_with("\x1b[J"));
@@ -249,7 +249,7 @@ fn a_redrawing_goes_back_over_the_lines_that_it_replaces() {
 }
 
 #[test]
-fn no_row_is_wider_than_the_screen_nor_the_drawing_higher() {
+fn a_drawing_fits_the_screen() {
     let screen = Screen { columns: 40, rows: 3, has_colour: false };
     let text = Frame::default().redraw(&board_after(&story()), screen);
     let rows: Vec<_> = text.trim_start_matches("\x1b[J").lines().collect();
@@ -258,7 +258,7 @@ fn no_row_is_wider_than_the_screen_nor_the_drawing_higher() {
 }
 
 #[test]
-fn live_text_is_shown_while_it_is_written_and_void_after_a_restart() {
+fn live_text_is_shown_and_removed_after_a_restart() {
     let mut board = board_after(&story()[..5]);
     let text = v1::StepText { round: 0, step: 0, attempt: 1, offset: 0, text: "44".into(), is_answer: false };
     board.apply(&WatchRunResponse { update: Some(Update::StepText(text)) });
@@ -270,7 +270,7 @@ fn live_text_is_shown_while_it_is_written_and_void_after_a_restart() {
 }
 
 #[test]
-fn a_failed_run_says_why() {
+fn a_failed_run_shows_its_reason() {
     let failure =
         v1::Failure { code: "planning_failed".into(), message: "no plan could be made: why".into() };
     let mut updates = story()[..2].to_vec();

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 use crate::terminal::visible;
 
-/// What a step sees, for people: the round before under the name `earlier`, if it sees that, then steps by their numbers.
+/// The inputs of a step, for people: the previous round under the name `earlier`, if it sees that, then steps by their numbers.
 pub(crate) fn sees(access: &[u32], earlier: Option<&str>) -> Vec<String> {
     earlier.map(str::to_owned).into_iter().chain(access.iter().map(|seen| (seen + 1).to_string())).collect()
 }
@@ -41,7 +41,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     fitted
 }
 
-/// The text, filled up with blanks to `columns`, or cut to them.
+/// The text, padded or cut to `columns`.
 pub(super) fn column(text: &str, columns: usize) -> String {
     let mut fitted = fit(text, columns);
     let used = width(&fitted);
@@ -49,7 +49,7 @@ pub(super) fn column(text: &str, columns: usize) -> String {
     fitted
 }
 
-/// A span in seconds, as long as people need it.
+/// A span in seconds, with a decimal only if it is short.
 pub(super) fn seconds(span: Duration) -> String {
     if span < Duration::from_secs(100) {
         format!("{:.1} s", span.as_secs_f64())

@@ -18,10 +18,10 @@ use super::keys::{DATA, POOL};
 use super::{PoolChoice, Settings};
 use crate::{OPEN_BUNDLE, pool};
 
-/// How much is checked.
+/// The depth of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Each value by itself, for commands that may need no pool and no conductor.
+    /// Each value by itself, for commands that may need neither pool nor conductor.
     Values,
     /// The pool and the conductors as well, as a server needs them.
     Server,

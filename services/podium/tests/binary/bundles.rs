@@ -1,4 +1,4 @@
-//! Bundles on the command line, with the one that ships.
+//! Commands for bundles, with the shipped bundle.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::support::{Folder, run, stderr, stdout};
 
 const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/nano");
 
-/// A copy of the bundle that ships, to be damaged.
+/// A copy of the shipped bundle, to be damaged.
 fn copied(folder: &Folder) -> String {
     let copy = folder.path("copy").display().to_string();
     let packed = run(&["bundle", "pack", NANO, "--output", &copy, "--pool", "demo"]);
@@ -28,7 +28,7 @@ fn adapter_with(number: f32) -> Vec<u8> {
 }
 
 #[test]
-fn the_bundle_that_ships_is_whole_and_runs_on_the_demos_pool() {
+fn the_shipped_bundle_is_complete_and_runs_on_the_demos_pool() {
     let verified = run(&["bundle", "verify", NANO, "--pool", "demo"]);
     assert!(verified.status.success(), "{}", stderr(&verified));
     assert!(stdout(&verified).contains("it runs on pool demo-1"), "{}", stdout(&verified));
@@ -48,7 +48,7 @@ fn the_bundle_that_ships_is_whole_and_runs_on_the_demos_pool() {
 }
 
 #[test]
-fn a_packed_copy_is_the_bundle_that_ships_byte_for_byte() {
+fn a_packed_copy_equals_the_shipped_bundle_byte_for_byte() {
     let folder = Folder::new();
     let copy = copied(&folder);
     for name in ["conductor.toml", "nano.gguf", "README.md"] {
@@ -60,7 +60,7 @@ fn a_packed_copy_is_the_bundle_that_ships_byte_for_byte() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_bundle_is_listed() {
+fn all_problems_of_a_bundle_are_listed() {
     let folder = Folder::new();
     let copy = copied(&folder);
     std::fs::write(Path::new(&copy).join("nano.gguf"), "other weights").unwrap();
@@ -75,7 +75,7 @@ fn everything_that_is_wrong_with_a_bundle_is_listed() {
 }
 
 #[test]
-fn a_bundle_refuses_a_pool_in_which_a_slot_is_another_model() {
+fn a_bundle_rejects_a_pool_with_another_model_in_a_slot() {
     let folder = Folder::new();
     let demo = include_str!("../../../../pools/demo.toml");
     let other = demo.replace("model = \"sim-dates\"", "model = \"sim-dates-2\"");
@@ -126,7 +126,7 @@ fn adapters_and_worked_examples_are_packed_checked_and_shown() {
 }
 
 #[test]
-fn a_bundle_whose_adapter_or_mini_head_has_a_number_that_is_none_is_refused_by_its_name() {
+fn nan_or_infinity_in_an_adapter_or_mini_head_is_rejected_by_name() {
     let folder = Folder::new();
     let copy = copied(&folder);
     let path = |name: &str| Path::new(&copy).join(name);

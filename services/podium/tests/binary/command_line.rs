@@ -1,4 +1,4 @@
-//! The command line as scripts and people use it: what goes where, and what the exit code says.
+//! The command line as scripts and people use it: output streams and exit codes.
 
 use podium_vendor_sim::{Behaviour, Fault, Options, Running, ScriptedFault, VendorSim};
 use serde_json::Value;
@@ -27,14 +27,14 @@ impl Bench {
         Self { folder, sim, setup }
     }
 
-    /// Runs a command over this bench. The simulator turns on another thread meanwhile.
+    /// Runs a command over this bench, while the simulator runs on another thread.
     async fn run(&self, arguments: &[&str]) -> std::process::Output {
         let setup = self.setup.iter().map(String::as_str);
         off_thread(arguments.iter().copied().chain(setup).collect()).await
     }
 }
 
-/// Runs a command. The simulator turns on another thread meanwhile.
+/// Runs a command, while the simulator runs on another thread.
 async fn off_thread(arguments: Vec<&str>) -> std::process::Output {
     let all: Vec<String> = arguments.into_iter().map(ToOwned::to_owned).collect();
     let run = move || run(&all.iter().map(String::as_str).collect::<Vec<_>>());
@@ -42,7 +42,7 @@ async fn off_thread(arguments: Vec<&str>) -> std::process::Output {
 }
 
 #[tokio::test]
-async fn in_a_pipe_the_answer_alone_is_on_standard_output() {
+async fn in_a_pipe_standard_output_has_only_the_answer() {
     let bench = Bench::new().await;
     let output = bench.run(&["ask", "--embedded", QUESTION]).await;
     let progress = stderr(&output);
@@ -55,7 +55,7 @@ async fn in_a_pipe_the_answer_alone_is_on_standard_output() {
 }
 
 #[tokio::test]
-async fn a_picture_goes_along_and_an_answer_ends_where_it_is_told_to() {
+async fn an_image_is_sent_and_a_stop_sequence_ends_the_answer() {
     let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
     let folder = Folder::new();
     let pool = format!(
@@ -78,12 +78,11 @@ async fn a_picture_goes_along_and_an_answer_ends_where_it_is_told_to() {
     let pool = folder.write("seeing.toml", &pool).display().to_string();
     let data = folder.path("data").display().to_string();
     let setup = ["--data", &data, "--pool", &pool, "--conductor", "direct"];
-    let picture = folder.path("a.png");
-    std::fs::write(&picture, b"\x89PNG\r\n\x1a\n").unwrap();
-    let picture = picture.display().to_string();
+    let image = folder.path("a.png");
+    std::fs::write(&image, b"\x89PNG\r\n\x1a\n").unwrap();
+    let image = image.display().to_string();
     let ask = [&["ask", "--embedded", "What is this? A cat or a dog?"][..], &setup].concat();
-    let seen =
-        off_thread([&ask[..], &["--image", &picture, "--image", "https://example.org/b.gif"]].concat());
+    let seen = off_thread([&ask[..], &["--image", &image, "--image", "https://example.org/b.gif"]].concat());
     let seen = stdout(&seen.await);
     assert!(seen.contains("[image data:image/png;base64,iVBORw0KGgo=") && seen.contains("b.gif"), "{seen}");
     let stopped = off_thread([&ask[..], &["--stop", " or a dog", "--stop", "?!"]].concat()).await;
@@ -94,7 +93,7 @@ async fn a_picture_goes_along_and_an_answer_ends_where_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn json_is_one_document_and_the_run_can_be_looked_at_later() {
+async fn json_is_one_document_and_the_run_can_be_shown_later() {
     let bench = Bench::new().await;
     let output = bench.run(&["ask", "--embedded", "--json", QUESTION]).await;
     let asked: Value = serde_json::from_str(&stdout(&output)).unwrap();
@@ -147,7 +146,7 @@ async fn a_running_server_is_asked() {
 }
 
 #[tokio::test]
-async fn the_conductor_that_is_to_follow_gets_its_share() {
+async fn the_next_conductor_gets_its_share() {
     let bench = Bench::new().await;
     let next =
         "name: next\nversion: \"2\"\nsteps:\n  - worker: sim-words\n    subtask: \"write 12 in words\"\n";
@@ -165,7 +164,7 @@ async fn the_conductor_that_is_to_follow_gets_its_share() {
 }
 
 #[tokio::test]
-async fn a_plan_is_printed_and_nothing_is_run() {
+async fn a_plan_is_printed_without_being_run() {
     let bench = Bench::new().await;
     let output = bench.run(&["plan", QUESTION]).await;
     let lines: Vec<_> = stdout(&output).lines().map(ToOwned::to_owned).collect();
@@ -217,7 +216,7 @@ async fn a_model_of_another_pool_file_plans_in_its_own_wire_format() {
 }
 
 #[tokio::test]
-async fn an_evaluation_counts_what_is_right() {
+async fn an_evaluation_counts_right_answers() {
     let bench = Bench::new().await;
     let right = serde_json::json!({"id": "a", "question": QUESTION, "answer": "Five thousand two hundred and eighty."});
     let wrong = serde_json::json!({"id": "b", "question": QUESTION, "answer": "four", "skills": ["dates"]});
@@ -264,7 +263,7 @@ fn what_has_to_be_written_otherwise_exits_with_2() {
         (vec!["ask", "why?", "--tier", "maxi"], "maxi"),
         (
             vec!["ask", "why?", "--image", &bad_pool],
-            "bad.toml is no picture: it must be PNG, JPEG, WebP or GIF",
+            "bad.toml is not an image: it must be PNG, JPEG, WebP or GIF",
         ),
         (vec!["ask", "why?", "--image", "/nowhere/a.png"], "/nowhere/a.png cannot be read"),
         (vec!["ask", "why?", "--image", &long], "long.png has more than 786432 bytes"),
@@ -286,7 +285,7 @@ fn what_has_to_be_written_otherwise_exits_with_2() {
 }
 
 #[test]
-fn keys_and_budgets_refuse_amounts_and_flags_that_do_nothing() {
+fn keys_and_budgets_reject_useless_amounts_and_flags() {
     let folder = Folder::new();
     let data = folder.path("data").display().to_string();
     for (arguments, said) in [
@@ -307,7 +306,7 @@ fn keys_and_budgets_refuse_amounts_and_flags_that_do_nothing() {
 }
 
 #[tokio::test]
-async fn the_exit_code_tells_an_answer_from_a_refusal() {
+async fn the_exit_code_distinguishes_answers_from_refusals() {
     let bench = Bench::new().await;
     let direct = |question: &'static str, conductor: String| {
         let setup: Vec<_> = bench.setup[..4].to_vec();
@@ -317,11 +316,11 @@ async fn the_exit_code_tells_an_answer_from_a_refusal() {
             off_thread(arguments).await
         }
     };
-    // This worker knows words alone, and declines.
+    // This worker only knows words, and declines.
     let refused = direct("What is 2 plus 3?", "direct:sim-words".to_owned()).await;
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("declined"), "{}", stderr(&refused));
-    // An answer that lacks a step is an answer, and says what it lacks.
+    // An answer without the output of a step is an answer, with a notice.
     let workflow = r#"
 name: lacking
 version: "1"
@@ -343,7 +342,7 @@ steps:
 }
 
 #[test]
-fn a_pool_without_any_key_is_refused_before_anything_is_planned() {
+fn a_pool_without_any_key_is_rejected_before_planning() {
     let folder = Folder::new();
     let data = folder.path("data").display().to_string();
     let pool = folder.pool("http://127.0.0.1:1/v1");
@@ -357,7 +356,7 @@ fn a_pool_without_any_key_is_refused_before_anything_is_planned() {
 }
 
 #[test]
-fn a_right_configuration_and_a_right_pool_are_said_to_be_right() {
+fn valid_settings_and_a_valid_pool_are_reported_as_valid() {
     let output = run(&["serve", "--check-config"]);
     assert!(output.status.success() && stdout(&output).contains("pool demo-1"), "{}", stderr(&output));
     assert!(!stdout(&output).contains("need no key"), "{}", stdout(&output));
@@ -372,7 +371,7 @@ fn a_right_configuration_and_a_right_pool_are_said_to_be_right() {
 }
 
 #[tokio::test]
-async fn each_worker_is_called_once_when_that_is_asked_for() {
+async fn pool_check_call_calls_each_worker_once() {
     let output = off_thread(vec!["pool", "check", "--call"]).await;
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);

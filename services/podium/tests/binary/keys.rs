@@ -8,7 +8,7 @@ use tonic::{Code, Request, Status};
 
 use crate::support::{ANSWER, Folder, Server, asking, podium, run, soon, stderr, stdout};
 
-/// A request that shows a key.
+/// A request with a key.
 fn by<T>(key: &str, request: T) -> Request<T> {
     let mut request = Request::new(request);
     request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
@@ -27,7 +27,7 @@ fn code_and_message(status: Result<impl std::fmt::Debug, Status>) -> (Code, Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
+async fn tenants_are_separate_and_a_budget_is_enforced() {
     let (folder, sim) = (Folder::new(), VendorSim::start(Options::loopback(7)).await.unwrap());
     let (data, pool) = (folder.path("data"), folder.pool(&sim.base_url()));
     let server = Server::start(&data, &pool, &folder.workflow());
@@ -43,7 +43,7 @@ async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
     let found = client.get_run(by(&acme, get.clone())).await.unwrap().into_inner().run.unwrap();
     assert_eq!(found.answer.as_deref(), Some(ANSWER));
 
-    // To another tenant, and to who shows no key, there is no such run.
+    // The run does not exist for another tenant, nor for a caller without a key.
     let unknown = (Code::NotFound, format!("run `{run_id}` does not exist"));
     assert_eq!(code_and_message(client.get_run(by(&birch, get.clone())).await), unknown);
     assert_eq!(code_and_message(client.get_run(get).await), unknown);
@@ -64,7 +64,7 @@ async fn tenants_are_kept_apart_and_a_budget_is_kept_to() {
     assert_eq!(code, Code::ResourceExhausted, "{message}");
     assert!(message.starts_with("budget `key:key_"), "{message}");
     assert!(message.contains("of $0.000001 has $0.000000 spent"), "{message}");
-    assert_eq!(sim.calls().len(), calls, "nobody was called");
+    assert_eq!(sim.calls().len(), calls, "no worker was called");
     let budgets = client.list_budgets(by(&thrifty, v1::ListBudgetsRequest {})).await.unwrap().into_inner();
     assert_eq!(budgets.budgets[0].cap_nano_usd, Some(1_000));
     assert!(operate(&data, &["budget", "show", "--tenant", "acme"]).contains("of $0.000001 (day)"));

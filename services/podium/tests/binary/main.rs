@@ -1,4 +1,4 @@
-//! Tests of the real binary: its command line, and what is left of a run when its process is killed.
+//! Tests of the real binary: its command line, and its runs after its process was killed.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 mod bundles;

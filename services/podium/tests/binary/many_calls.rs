@@ -8,7 +8,7 @@ use crate::support::{Folder, Server, asking, run, soon, stderr};
 const RUNS: usize = 200;
 
 #[tokio::test]
-async fn a_server_makes_as_many_calls_at_once_as_the_pool_allows() {
+async fn a_server_makes_as_many_concurrent_calls_as_the_pool_allows() {
     let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
     let hang = ScriptedFault::next_calls(Fault::Hang, u32::try_from(RUNS).unwrap());
     let behaviour = Behaviour { faults: vec![hang], ..Behaviour::default() };
@@ -21,7 +21,7 @@ async fn a_server_makes_as_many_calls_at_once_as_the_pool_allows() {
     for _ in 0..RUNS {
         client.create_run(asking()).await.unwrap();
     }
-    // None of them answers, so all have to be under way at the same time.
+    // None of them answers, so all must be under way concurrently.
     let calls = soon("every run has called", sim.wait_for(|calls| calls.len() >= RUNS)).await;
     assert_eq!(calls.len(), RUNS);
 }

@@ -5,7 +5,7 @@ use podium_harness::{Fsync, Postgres};
 use crate::support::{run, stderr, stdout};
 
 #[tokio::test]
-async fn migrate_applies_what_check_finds_missing() {
+async fn migrate_applies_the_migrations_that_check_reports() {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let migrate =

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Folder, run, stderr, stdout};
 
-/// 25 of each kind, which one worker each can answer for sure.
+/// 25 of each kind. One worker answers each kind reliably.
 fn questions() -> Vec<(String, Value)> {
     let sums = (0..25).map(|n| (format!("sum-{n}"), format!("What is {n} plus 40?"), (n + 40).to_string()));
     let lists = (0..25).map(|n| {
@@ -20,7 +20,7 @@ fn questions() -> Vec<(String, Value)> {
         .collect()
 }
 
-/// As if a model's hidden state told the kind of a question apart.
+/// As if a model's hidden state distinguished the kinds of questions.
 fn features() -> Features {
     let source =
         Source { weights_sha256: "7".repeat(64), adapter: None, reading: "chatml-question-1".to_owned() };
@@ -78,7 +78,7 @@ fn a_mini_head_is_trained_from_outcomes_and_measured() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn files_that_do_not_fit_together_are_rejected() {
     let folder = Folder::new();
     let path = |name: &str| folder.path(name).display().to_string();
     std::fs::write(folder.path("features"), features().to_bytes().unwrap()).unwrap();

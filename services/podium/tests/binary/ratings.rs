@@ -1,5 +1,5 @@
-//! From answers that were rated to a mini head: asked, rated and exported through the APIs of a running server. The workers are
-//! simulated, and the hidden states made up by the test.
+//! From rated answers to a mini head: asked, rated and exported through the APIs of a running server. The workers are simulated,
+//! and the hidden states are made up by the test.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::support::{Folder, Server, run, soon, stderr, stdout};
 
-/// How many questions of each kind.
+/// Questions of each kind.
 const QUESTIONS: usize = 15;
 const WORKERS: [&str; 2] = ["sim-arithmetic", "sim-lists"];
 
@@ -55,7 +55,7 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Status>) -> Code {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_rated_is_exported_and_trains_a_mini_head() {
+async fn ratings_are_exported_and_train_a_mini_head() {
     let (folder, sim) = (Folder::new(), VendorSim::start(Options::loopback(7)).await.unwrap());
     let (data, pool) = (folder.path("data"), folder.pool(&sim.base_url()));
     let server = Server::start_with(&data, &pool, "direct");
@@ -65,7 +65,7 @@ async fn what_was_rated_is_exported_and_trains_a_mini_head() {
         for (at, worker) in WORKERS.into_iter().enumerate() {
             let run = asked(&mut client, &question, worker).await;
             assert_eq!(run.state(), v1::RunState::Succeeded, "{run:?}");
-            // The first word is wrong, and the second one is said twice.
+            // The first word is wrong, and the second one occurs twice.
             let right = f64::from(u8::from(at == kind));
             for score in [0.5, right, right] {
                 client.rate_run(rating(&run, score)).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_run_is_rated_over_http_and_from_the_command_line_once_it_has_ended() 
     let page = client.list_outcomes(list()).await.unwrap().into_inner();
     let rating = page.outcomes[0].rating.clone().unwrap();
     assert_eq!((rating.score, rating.comment.as_str()), (0.25, "hm"));
-    // A full page may have been the last one: the next one says so.
+    // A full page may have been the last one, which only the next one shows.
     let next = v1::ListOutcomesRequest { page_token: page.next_page_token, ..list() };
     let next = client.list_outcomes(next).await.unwrap().into_inner();
     assert_eq!((next.outcomes.len(), next.next_page_token.as_str()), (0, ""));

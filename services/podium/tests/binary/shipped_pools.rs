@@ -1,4 +1,4 @@
-//! The pools that ship with the project: right as they stand, and spoken in each worker's own wire format, here to a simulator.
+//! The pools that ship with the project are valid, and each worker can be called in its wire format, here with a simulator.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -52,7 +52,7 @@ fn call(file: &Path, pool: &Table) -> Output {
 }
 
 #[test]
-fn each_shipped_pool_is_right() {
+fn each_shipped_pool_is_valid() {
     let names: Vec<_> = shipped().iter().map(|file| file.file_stem().unwrap().to_owned()).collect();
     assert_eq!(names, ["conductor-paper", "demo", "example-real", "frontier"]);
     for file in shipped() {
@@ -67,7 +67,7 @@ fn each_shipped_pool_is_right() {
 }
 
 #[tokio::test]
-async fn each_worker_of_each_shipped_pool_is_spoken_to_in_its_own_wire_format() {
+async fn each_worker_of_each_shipped_pool_is_called_in_its_wire_format() {
     let options = Options { api_key: Some("sk-simulated".to_owned()), ..Options::loopback(7) };
     let with_keys = VendorSim::start(options).await.unwrap();
     let without = VendorSim::start(Options::loopback(7)).await.unwrap();

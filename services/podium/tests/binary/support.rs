@@ -1,4 +1,4 @@
-//! The real binary as tests use it: its files, its process, its servers.
+//! The real binary for tests: its files, its process, its APIs.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ steps:
     sees: [2]
 "#;
 
-/// A folder with all that a podium needs, gone after the test.
+/// A folder with everything that podium needs, removed after the test.
 pub(crate) struct Folder {
     folder: TempDir,
 }
@@ -70,7 +70,7 @@ impl Folder {
     }
 }
 
-/// The binary with these arguments, away from the settings and the servers of whoever runs the tests.
+/// The binary with these arguments, without the settings of the user who runs the tests.
 pub(crate) fn podium(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_podium"));
     let own = std::env::vars().filter(|(name, _)| name.starts_with("PODIUM__"));
@@ -97,7 +97,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 /// A server under test. Dropping it kills it.
 pub(crate) struct Server {
     child: Child,
-    /// Address of the gRPC server.
+    /// The address of the gRPC API.
     pub(crate) grpc: String,
     log: mpsc::Receiver<String>,
 }
@@ -139,13 +139,13 @@ impl Server {
         PodiumServiceClient::connect(format!("http://{}", self.grpc)).await.unwrap()
     }
 
-    /// `kill -9`: the process has no say in it.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to stop and waits until it has. Returns what it logged meanwhile, too.
+    /// Asks the process to stop and waits for its end. Also returns the lines that it logged meanwhile.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Vec<String>) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -178,7 +178,7 @@ fn lines_of(pipe: std::process::ChildStderr) -> mpsc::Receiver<String> {
         let mut pipe = BufReader::new(pipe);
         let mut line = String::new();
         while pipe.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            // Nobody listens any more: read on, so that the writer does not stop.
+            // The receiver is gone. Reading continues so that the writer does not block.
             let _ = sender.send(std::mem::take(&mut line));
         }
         let _ = pipe.read_to_end(&mut Vec::new());

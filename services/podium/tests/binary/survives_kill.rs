@@ -1,4 +1,4 @@
-//! A server that is killed in the middle of a run goes on with it after the next start, and calls nobody twice who was done.
+//! A server that is killed in the middle of a run continues it after the next start, and repeats no finished call.
 
 use podium_api::v1;
 use podium_api::v1::run_event::Kind;
@@ -64,7 +64,7 @@ async fn a_run_goes_on_after_kill_9_and_no_finished_step_is_called_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_told_to_stop_takes_its_leave_and_its_run_goes_on_later() {
+async fn a_stopped_server_ends_in_order_and_its_run_continues_later() {
     let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
     let hang_once = ScriptedFault::next_calls(Fault::Hang, 1);
     let behaviour = Behaviour { faults: vec![hang_once], ..Behaviour::default() };

@@ -1,4 +1,4 @@
-//! Pictures that a question comes with: files of this machine, or addresses that vendors fetch.
+//! Images for a question: files of this machine, or URLs that vendors fetch.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,11 +9,11 @@ use podium_domain::content::MediaType;
 
 use crate::error::Error;
 
-/// Most bytes of a picture that a question can have with it: a conversation holds 1 MiB, and base64 makes four bytes of three.
+/// Most bytes of an image in a question: a conversation holds 1 MiB, and base64 makes four bytes of three.
 const BYTES_MAX: u64 = 768 << 10;
 
-/// The picture that is meant by `named`: an address where it begins as one, else a file. What a file is, its first bytes say, and
-/// not its name.
+/// The image that `named` names: a URL if it begins like one, otherwise a file. The first bytes of a file decide its type, not its
+/// name.
 pub(super) fn part(named: &str) -> Result<v1::Part, Error> {
     let is_address = ["http://", "https://", "data:"]
         .iter()
@@ -28,15 +28,15 @@ fn file(path: &Path) -> Result<v1::image::Image, Error> {
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut data))
         .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
     let Some(media_type) = media_type(&data) else {
-        return Err(Error::NoPicture { path: path.to_owned() });
+        return Err(Error::NoImage { path: path.to_owned() });
     };
     if data.len() as u64 > BYTES_MAX {
-        return Err(Error::PictureTooLong { path: path.to_owned(), max: BYTES_MAX });
+        return Err(Error::ImageTooLong { path: path.to_owned(), max: BYTES_MAX });
     }
     Ok(v1::image::Image::Data(v1::ImageData { media_type: media_type.as_str().to_owned(), data }))
 }
 
-/// What kind of picture begins with these bytes.
+/// The type of an image that begins with these bytes.
 fn media_type(data: &[u8]) -> Option<MediaType> {
     match data {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(MediaType::Png),

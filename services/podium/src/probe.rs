@@ -1,4 +1,4 @@
-//! Calls each worker of a pool once, to see whether it answers.
+//! Calls each worker of a pool once, to check whether it answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// Calls at the same time.
+/// Concurrent calls.
 const CALLS_MAX: usize = 8;
 /// Most tokens of an answer. Workers that reason need some before they write the first word.
 const ANSWER_TOKENS_MAX: u32 = 2048;
 const QUESTION: &str = "What is two plus three? Reply with the number alone.";
 
-/// What came of a call: an answer, or what went wrong, for people.
+/// The result of a call: an answer, or the problem, for people.
 pub(crate) type Outcome = Result<Answered, String>;
 
 /// A worker that answered.
@@ -32,7 +32,7 @@ pub(crate) struct Answered {
     first_text: Duration,
     whole: Duration,
     finish: FinishReason,
-    /// None where the vendor did not count.
+    /// `None` if the vendor did not count.
     usage: Option<(Usage, Cost)>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Answered {
     }
 }
 
-/// A sentence for each secret of the pool that is not there.
+/// A sentence for each missing secret of the pool.
 pub(crate) fn missing_secrets(pool: &Pool) -> Result<Vec<String>, Error> {
     let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
     Ok(vendors.missing_secrets().collect())
@@ -64,11 +64,11 @@ pub(crate) fn missing_secrets(pool: &Pool) -> Result<Vec<String>, Error> {
 /// Calls each worker once, in the order of the pool.
 pub(crate) async fn each(pool: &Pool) -> Result<Vec<(WorkerId, Outcome)>, Error> {
     let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
-    let trials = stream::iter(pool.workers()).map(|worker| {
+    let calls = stream::iter(pool.workers()).map(|worker| {
         let vendors = &vendors;
         async move { (worker.id.clone(), one(vendors, worker).await) }
     });
-    Ok(trials.buffered(CALLS_MAX).collect().await)
+    Ok(calls.buffered(CALLS_MAX).collect().await)
 }
 
 async fn one(vendors: &dyn Vendors, worker: &Worker) -> Outcome {
