@@ -12,6 +12,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(["podium/v1/podium.proto"], [PROTO])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("podium.descriptors.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    tonic_prost_build::configure().codec_path("crate::SizedCodec").compile_fds(descriptors)?;
     Ok(())
 }

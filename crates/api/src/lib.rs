@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 mod attempts;
+mod codec;
 mod error;
 mod events;
 mod image;
@@ -14,6 +15,7 @@ pub mod openai;
 mod runs;
 
 pub use attempts::AttemptNumbers;
+pub use codec::{SizedCodec, SizedEncoder};
 pub use error::{ApiError, ErrorCode, FieldProblem, Mapping, Problems};
 pub use events::event;
 pub use model::{ModelName, UnknownModel};

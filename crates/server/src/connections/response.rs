@@ -183,12 +183,16 @@ async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) 
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(Unsent),
     };
+    // A gRPC stream encodes into the buffer of the message before, unless that is still in use: it would keep the memory of its
+    // longest message until it ends. So a long message is kept, and counted, until the next one has a buffer of its own.
+    let mut kept = None;
     loop {
         let frame = tokio::select! {
             biased;
             frame = body.frame() => frame,
             () = pieces.closed() => return Err(Unsent),
         };
+        drop(kept.take());
         let Some(frame) = frame else { return send(Piece::End).await };
         let mut data = match frame.map(Frame::into_data) {
             Ok(Ok(data)) => data,
@@ -198,10 +202,14 @@ async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) 
             }
             Err(error) => return send(Piece::Frame(Err(error.into()))).await,
         };
-        let held = if data.len() > PIECE_BYTES_MAX { Some(terms.unread.hold(data.len())) } else { None };
-        if let Some(Err(error)) = held {
-            tracing::warn!("an answer was dropped: {error}");
-            return send(Piece::Frame(Err(error.into()))).await;
+        if data.len() > PIECE_BYTES_MAX {
+            match terms.unread.hold(data.len()) {
+                Ok(held) => kept = Some((data.clone(), held)),
+                Err(error) => {
+                    tracing::warn!("an answer was dropped: {error}");
+                    return send(Piece::Frame(Err(error.into()))).await;
+                }
+            }
         }
         while !data.is_empty() {
             let piece = data.split_to(data.len().min(PIECE_BYTES_MAX));
@@ -213,6 +221,11 @@ async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use bytes::BytesMut;
+    use futures::StreamExt as _;
+
     use super::super::activity::Activity;
     use super::*;
 
@@ -245,6 +258,28 @@ mod tests {
             kept = frame.unwrap().into_data().ok();
         }
         assert!(sent.is_unique() && kept.is_some_and(|frame| frame.len() <= PIECE_BYTES_MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_does_not_keep_the_buffer_of_a_long_message() {
+        let terms = terms(1 << 20);
+        // All messages of a stream are encoded into one buffer.
+        let buffer = Arc::new(Mutex::new(BytesMut::with_capacity(8 << 10)));
+        let encoder = Arc::clone(&buffer);
+        let messages = futures::stream::iter([1 << 20, 10]).map(move |bytes| {
+            let mut buffer = encoder.lock().unwrap();
+            buffer.resize(bytes, 7);
+            Ok::<_, BoxError>(buffer.split().freeze())
+        });
+        let messages = messages.chain(futures::stream::pending());
+        let body = send(Body::from_stream(messages), request(), &terms, http::Version::HTTP_2);
+        let mut body = std::pin::pin!(body);
+        let mut received = 0;
+        while received < (1 << 20) + 10 {
+            received += body.frame().await.unwrap().unwrap().into_data().unwrap().len();
+        }
+        assert!(!buffer.lock().unwrap().try_reclaim(1 << 20));
+        assert!(terms.unread.admits(1 << 20));
     }
 
     #[tokio::test(start_paused = true)]

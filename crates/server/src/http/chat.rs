@@ -88,8 +88,9 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let (id, completion) = (run.id(), Completion::of(&run));
     let (answer, held) = if run.is_ended() {
-        // The whole answer is in memory and counts as held until the client has read it.
-        let bytes = run.answer().map_or(0, str::len);
+        // The whole run is in memory, with the outputs of all steps, and counts as held until the client has read the answer.
+        let steps = run.rounds().iter().flat_map(|round| &round.steps);
+        let bytes = steps.filter_map(|step| step.output.as_ref()).map(String::len).sum();
         (replayed(run), Some(unread.hold(bytes).map_err(|_| error_mapping::overloaded(id))?))
     } else {
         drop(run);
